@@ -5,12 +5,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind};
-use crate::iscsi::{counters, two_cores};
 use crate::load::{self, Spec};
 use crate::options::{Options, Peer};
+use crate::place::two_cores;
 use crate::report::{Goal, Of, Report, Series};
 use crate::run::{Progress, with};
 use crate::servers::{Backing, FILE_BYTES, Scratch, Server};
+use crate::turns::counters;
 use crate::weigh;
 
 /// One case.
@@ -59,7 +60,7 @@ fn one(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     let cores = two_cores(report);
-    let counters = !options.no_counters && counters(report);
+    let counters = counters(options, report);
     let peers = if case.peers { options.peers() } else { &[] };
     let steps = 1 + u32::try_from(peers.len()).unwrap_or(0);
     progress(Progress { done: 0, of: steps, what: format!("{}: ashlar", case.name) });

@@ -1,21 +1,16 @@
 //! Load over iSCSI: Ashlar and its peers side by side, in turns, on the same cores.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::load::{self, Order, Spec, Work};
 use crate::options::Options;
+use crate::place::two_cores;
 use crate::report::{Goal, Of, Report, Series};
 use crate::run::{Progress, with};
 use crate::servers::{Backing, MEMORY_BYTES, Server};
-use crate::weigh;
+use crate::turns::{
+    FIGURES, Round, Rounds, Turns, calls_a_request, counters, or_note, weigh_under,
+};
 
-/// Load before each measurement, so that caches and windows are warm.
-const WARM_UP: Duration = Duration::from_millis(300);
-/// Part of the measured requests that is made again to count system calls: apart, for the counting
-/// costs the server time, and a given number, for the load need not be steady.
-const COUNTED_PART: f64 = 0.25;
 /// Goal: our CPU time a 4 KiB request over tgt's.
 const TGT_RATIO: f64 = 1.0 / 4.0;
 /// Goal: our CPU time a 4 KiB request over that of the bare responder.
@@ -37,6 +32,9 @@ const SYSCALLS: f64 = 0.15;
 const FILL_BYTES: u32 = 64 * 1024;
 /// Requests of each session that proves the data, before anything is measured.
 const PROOF_REQUESTS: u64 = 1000;
+/// Fewest requests of a session whose system calls are counted: those of login and logout do not
+/// matter then.
+const EACH_MIN: u64 = 100;
 /// Places of the units in a server's list.
 const NULL_UNIT: usize = 0;
 const MEMORY_UNIT: usize = 1;
@@ -131,28 +129,12 @@ const DIGESTS: Case = Case { digests: true, goals: Goals::Digests, ..READ };
 /// Ourselves without digests, as the one to compare with.
 const PLAIN: &str = "undigested";
 
-const FIGURES: [(&str, &str); 5] = [
-    ("server CPU a request", "us"),
-    ("system calls a request", ""),
-    ("requests", "1/s"),
-    ("latency p50", "us"),
-    ("latency p99", "us"),
-];
-
-/// One round of one server: the figures in the order of `FIGURES`; None where not measured.
-type Round = [Option<f64>; FIGURES.len()];
-
 pub(crate) fn measure(
     options: &Options,
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
-    // A whole name means that case alone, although others may begin like it.
-    let exact = CASES.iter().any(|c| options.case.as_deref() == Some(c.name));
-    let wanted = |c: &&Case| {
-        if exact { options.case.as_deref() == Some(c.name) } else { options.wants(c.name) }
-    };
-    let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
+    let cases = options.choose(&CASES, |c| c.name);
     if cases.is_empty() {
         return Ok(());
     }
@@ -160,35 +142,21 @@ pub(crate) fn measure(
     let stores = [Backing::Null, Backing::Memory];
     let mut servers = vec![Server::ashlar(&options.binary()?, server_core, &stores)?];
     for &peer in options.peers() {
-        match Server::peer(peer, options, server_core, &stores) {
-            Ok(server) => servers.push(server),
-            Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
-            Err(error) => return Err(error),
-        }
+        servers.extend(or_note(Server::peer(peer, options, server_core, &stores), report)?);
     }
-    let counters = !options.no_counters && counters(report);
+    let counters = counters(options, report);
     for server in &servers {
         progress(Progress { done: 0, of: 1, what: format!("iscsi: data of {}", server.name) });
         prove(server, load_core).map_err(|e| e.within(&format!("data of {}", server.name)))?;
     }
-    let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
-    let mut done = 0;
+    let mut turns = Turns { what: "iscsi", options, progress, cases: cases.len(), done: 0 };
     for case in cases {
         let sides = sides(case, &servers);
-        let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); sides.len()];
-        for round in 0..options.rounds {
-            let what = format!("iscsi: {}, round {}", case.name, round + 1);
-            progress(Progress { done, of: steps, what });
-            done += 1;
-            // Who begins changes from round to round.
-            for turn in 0..sides.len() {
-                let n = (turn + round as usize) % sides.len();
-                let Side { server, case, name } = sides[n];
-                let one = weigh_round(server, &case, options, load_core, counters);
-                let place = format!("{name} in case {}", case.name);
-                rounds[n].push(one.map_err(|e| e.within(&place))?);
-            }
-        }
+        let rounds = turns.take(case.name, sides.len(), |n| {
+            let Side { server, case, name } = sides[n];
+            let one = weigh_round(server, &case, options, load_core, counters);
+            one.map_err(|e| e.within(name))
+        })?;
         rows(options, report, case, &sides, &rounds);
     }
     Ok(())
@@ -214,29 +182,6 @@ fn sides<'a>(case: &Case, servers: &'a [Server]) -> Vec<Side<'a>> {
         sides.push(Side { name: PLAIN, server: ours, case: plain });
     }
     sides
-}
-
-/// A core for the server and one for the load, as far as there are two.
-pub(crate) fn two_cores(report: &mut Report) -> (Option<usize>, Option<usize>) {
-    match weigh::cores()[..] {
-        [server, load, ..] => (Some(server), Some(load)),
-        _ => {
-            let note = "one core only: server and load share it, and disturb each other";
-            report.notes.push(note.to_owned());
-            (None, None)
-        }
-    }
-}
-
-/// Whether system calls can be counted; a note when not.
-pub(crate) fn counters(report: &mut Report) -> bool {
-    let can = weigh::has_perf();
-    if !can {
-        let note = "system calls were not counted: perf (package linux-perf) is missing, \
-                    or this user may not use it (kernel.perf_event_paranoid)";
-        report.notes.push(note.to_owned());
-    }
-    can
 }
 
 fn spec(server: &Server, case: &Case) -> Spec {
@@ -296,51 +241,19 @@ fn weigh_round(
     counters: bool,
 ) -> Result<Round, Error> {
     let spec = Spec { core, spin: core.is_some(), ..spec(server, case) };
-    let running = load::start(&spec)?;
-    sleep(WARM_UP);
-    running.record(true);
-    let (requests, cpu, begun) = (running.requests(), weigh::cpu_ns(server.pid())?, Instant::now());
-    sleep(Duration::from_secs(u64::from(options.seconds)));
-    let (requests, cpu, took) = (
-        running.requests() - requests,
-        weigh::cpu_ns(server.pid())?.saturating_sub(cpu),
-        begun.elapsed().as_secs_f64(),
-    );
-    running.record(false);
-    if requests == 0 {
-        running.stop()?;
-        return Err(Error::new(Kind::Timeout, "no request ended while it was measured"));
-    }
-    let latency = running.stop()?.latency;
-    let us = |part| latency.quantile(part).map(|ns| ns as f64 / 1e3);
-    let requests = requests as f64;
-    let calls = if counters { Some(calls_a_request(server, spec, requests)?) } else { None };
-    Ok([Some(cpu as f64 / requests / 1e3), calls, Some(requests / took), us(0.5), us(0.99)])
-}
-
-/// System calls of a request, of so many that those of login and logout do not matter.
-fn calls_a_request(server: &Server, spec: Spec, requests: f64) -> Result<f64, Error> {
-    let each = (requests * COUNTED_PART / f64::from(spec.sessions)).ceil().max(100.0);
-    let spec = Spec { requests: Some(each as u64), ..spec };
-    let counter = weigh::Counter::start(server.pid())?;
-    let outcome = load::run(&spec)?;
-    Ok(counter.finish()? as f64 / (outcome.requests as f64).max(1.0))
-}
-
-fn rows(
-    options: &Options,
-    report: &mut Report,
-    case: &Case,
-    sides: &[Side<'_>],
-    rounds: &[Vec<Round>],
-) {
-    let pick = |side: usize, figure: usize| -> Vec<f64> {
-        let all = rounds.get(side).map(Vec::as_slice).unwrap_or_default();
-        all.iter().filter_map(|round| round.get(figure).copied().flatten()).collect()
+    let weighed = weigh_under(load::start(&spec)?, server.pid(), options)?;
+    let again = |n: u64| {
+        let each = n.div_ceil(u64::from(spec.sessions)).max(EACH_MIN);
+        Ok(load::run(&Spec { requests: Some(each), ..spec })?.requests)
     };
+    let calls = counters.then(|| calls_a_request(server.pid(), &weighed, again));
+    Ok(weighed.round(calls.transpose()?))
+}
+
+fn rows(options: &Options, report: &mut Report, case: &Case, sides: &[Side<'_>], rounds: &Rounds) {
     let mut add = |n: usize, theirs: Vec<f64>, peer: Option<&str>, goal: Option<Goal>| {
         let Some(&figure) = FIGURES.get(n) else { return };
-        let row = Series { ours: pick(0, n), theirs }.row(case.name, figure, peer);
+        let row = Series { ours: rounds.of(0, n), theirs }.row(case.name, figure, peer);
         report.rows.extend(row.map(|r| with(r, options, "iscsi", goal)));
     };
     if let Some(at_most) = absolute(case) {
@@ -357,11 +270,11 @@ fn rows(
             (1, _) if case.goals == Goals::Deep => Some(Goal { of: Of::Ours, at_most: SYSCALLS }),
             _ => None,
         };
-        let theirs = if first.is_some() { pick(1, n) } else { Vec::new() };
+        let theirs = if first.is_some() { rounds.of(1, n) } else { Vec::new() };
         add(n, theirs, first.map(|s| s.name), goal);
     }
     for (n, side) in sides.iter().enumerate().skip(2) {
-        add(0, pick(n, 0), Some(side.name), relative(case, side.name));
+        add(0, rounds.of(n, 0), Some(side.name), relative(case, side.name));
     }
 }
 

@@ -1,25 +1,20 @@
 //! Our iSCSI initiator beside libiscsi's (`iscsi-perf`), in turns, on the same target: what a read
 //! costs the processor of whoever asks.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bio::Op;
-use cam::{CAM_CLASS, CamClass};
-use reactor::SeededRandom;
-use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::json;
 
-use crate::bed::{Bed, failed};
-use crate::classes::drive::Drive;
 use crate::error::{Error, Kind};
-use crate::iscsi::two_cores;
+use crate::initiator::{self, Ask, Found};
 use crate::options::Options;
+use crate::place::{on_core, two_cores};
 use crate::report::{Goal, Of, Report, Series};
 use crate::run::{Progress, with};
-use crate::servers::{Backing, Child, MEMORY_BYTES, Scratch, Server, pinned, tool};
+use crate::servers::{Backing, Child, Scratch, Server, pinned, tool};
+use crate::turns::WARM_UP;
 use crate::weigh;
 
 /// The case.
@@ -28,14 +23,6 @@ const BYTES: u64 = 4096;
 const DEPTH: u32 = 32;
 /// Goal: CPU time of a read over libiscsi's.
 const PEER_RATIO: f64 = 1.0 / 1.5;
-/// Longest wait for the disk.
-const WAIT: Duration = Duration::from_secs(20);
-/// Load before each measurement.
-const WARM_UP: Duration = Duration::from_millis(300);
-
-/// Reads a second, and CPU time of each, ns.
-type Found = (f64, f64);
-
 pub(crate) fn measure(
     options: &Options,
     report: &mut Report,
@@ -51,13 +38,13 @@ pub(crate) fn measure(
     for round in 0..options.rounds {
         let what = format!("iscsi-initiator: round {}", round + 1);
         progress(Progress { done: round, of: options.rounds, what });
-        let (rate, ns) = ours(&server, options.seconds, load_core).map_err(|e| e.within(CASE))?;
-        rates.ours.push(rate);
-        cpu.ours.push(ns / 1e3);
+        let found = ours(&server, options.seconds, load_core).map_err(|e| e.within(CASE))?;
+        rates.ours.push(found.rate);
+        cpu.ours.push(found.cpu_ns / 1e3);
         match theirs(&url, options.seconds, load_core) {
-            Ok((rate, ns)) => {
-                rates.theirs.push(rate);
-                cpu.theirs.push(ns / 1e3);
+            Ok(found) => {
+                rates.theirs.push(found.rate);
+                cpu.theirs.push(found.cpu_ns / 1e3);
             }
             Err(error) if error.kind == Kind::Missing => {
                 report.notes.push(format!("iscsi-initiator: {}", error.what));
@@ -96,58 +83,23 @@ fn theirs(url: &str, seconds: u32, core: Option<usize>) -> Result<Found, Error> 
     });
     let rate = average
         .ok_or_else(|| Error::new(Kind::Server, format!("iscsi-perf gave no average: {log}")))?;
-    Ok((rate, cpu as f64 / (rate * took.as_secs_f64()).max(1.0)))
+    Ok(Found { rate, cpu_ns: cpu as f64 / (rate * took.as_secs_f64()).max(1.0) })
 }
 
 /// Our initiator, on a thread of its own.
 fn ours(server: &Server, seconds: u32, core: Option<usize>) -> Result<Found, Error> {
-    let (portal, target) = (server.portal, server.target.clone());
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(move || {
-            if let Some(core) = core {
-                let mut set = CpuSet::new();
-                set.set(core);
-                sched_setaffinity(None, &set).map_err(|e| Error::system("pin", e.into()))?;
-            }
-            run(portal, &target, seconds)
-        });
-        thread.join().map_err(|_| Error::new(Kind::System, "the initiator's thread panicked"))?
-    })
-}
-
-fn run(portal: SocketAddr, target: &str, seconds: u32) -> Result<Found, Error> {
-    let mut bed = Bed::start()?;
-    let cam = Arc::new(CamClass::new(bed.inbox.clone(), cam::sims::kinds(), 1));
-    bed.load(cam.clone())?;
     let params = json!({ "kind": "iscsi", "params": {
-        "portals": [portal], "target": target, "initiator": "iqn.2026-11.bench.ashlar:initiator",
+        "portals": [server.portal], "target": server.target,
+        "initiator": "iqn.2026-11.bench.ashlar:initiator",
         "header_digest": "off", "data_digest": "off",
     } });
-    bed.verb(CAM_CLASS, "attach", "iscsi0", &params)?;
-    let begun = Instant::now();
-    while bed.control.topology.find("da0").is_none() {
-        if begun.elapsed() > WAIT {
-            return Err(failed("the initiator finds no disk"));
-        }
-        bed.core.turn(reactor::Patience::Peek);
-        bed.control.pump();
-        for (bus, done) in cam.look(&mut bed.control) {
-            done.map_err(|e| failed(format_args!("{bus}: {e}")))?;
-        }
-    }
-    let edge = bed.open("da0")?;
-    let mut drive = Drive::new(&bed, DEPTH, BYTES as usize)?.sleeping();
-    let mut random = SeededRandom::new(7);
-    let mut place = move |_| (edge, random.below(MEMORY_BYTES / BYTES) * BYTES);
-    let until = |time: Duration| {
-        let begun = Instant::now();
-        // The clock is read now and then.
-        move |_: &mut Bed, n: u64| n % 64 != 0 || begun.elapsed() < time
+    let ask = Ask {
+        op: Op::Read,
+        depth: DEPTH,
+        bytes: BYTES,
+        sleeps: true,
+        warm: WARM_UP,
+        time: Duration::from_secs(seconds.into()),
     };
-    drive.run(&mut bed, (Op::Read, false), &mut place, until(WARM_UP))?;
-    let time = until(Duration::from_secs(seconds.into()));
-    let took = drive.run(&mut bed, (Op::Read, false), &mut place, time)?;
-    cam.shut_down();
-    bed.core.turn(reactor::Patience::Peek);
-    Ok((1e9 / took.wall().max(1.0), took.cpu()))
+    on_core(core, || initiator::measure("iscsi0", &params, "da0", &ask))
 }

@@ -164,6 +164,16 @@ impl Options {
         self.case.as_ref().is_none_or(|part| case.contains(part.as_str()))
     }
 
+    /// Of these cases those that were asked for: a whole name means that case alone, although
+    /// others may begin like it.
+    pub(crate) fn choose<'a, C>(&self, cases: &'a [C], name: fn(&C) -> &str) -> Vec<&'a C> {
+        let asked = |case: &&C| self.case.as_deref() == Some(name(case));
+        match cases.iter().find(asked) {
+            Some(one) => vec![one],
+            None => cases.iter().filter(|case| self.wants(name(case))).collect(),
+        }
+    }
+
     /// The peers to measure.
     pub(crate) fn peers(&self) -> &[Peer] {
         if self.no_peers { &[] } else { &self.peers }

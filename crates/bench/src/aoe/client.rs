@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use bio::{Pool, PoolConfig, Segs};
@@ -18,7 +17,7 @@ use wire::ata::status;
 
 use super::servers::{Server, Store};
 use crate::error::{Error, Kind};
-use crate::load::{Outcome, Shared};
+use crate::load::{Outcome, Running, Shared, WAIT};
 use crate::servers::MEMORY_BYTES;
 
 /// Bytes of a request.
@@ -28,8 +27,6 @@ pub(super) const SECTORS: u8 = 8;
 const SECTOR: u64 = 512;
 /// After which an answer was lost, ns.
 const LOST_NS: u64 = 200_000_000;
-/// Longest wait for a target.
-const WAIT: Duration = Duration::from_secs(20);
 /// Longest wait for a first answer.
 const PROBE: Duration = Duration::from_millis(200);
 /// The mark of ours in each tag: what others ask gets other answers.
@@ -70,33 +67,6 @@ impl Load {
     }
 }
 
-/// A load under way.
-pub(super) struct Running {
-    shared: Arc<Shared>,
-    thread: JoinHandle<Result<Outcome, Error>>,
-}
-
-impl Running {
-    pub fn requests(&self) -> u64 {
-        self.shared.requests.load(Relaxed)
-    }
-
-    pub fn record(&self, yes: bool) {
-        self.shared.recording.store(yes, Relaxed);
-    }
-
-    /// Ends it after the answers outstanding.
-    pub fn stop(self) -> Result<Outcome, Error> {
-        self.shared.stop.store(true, Relaxed);
-        self.join()
-    }
-
-    fn join(self) -> Result<Outcome, Error> {
-        let panicked = |_| Error::new(Kind::System, "the load's thread panicked");
-        self.thread.join().map_err(panicked)?
-    }
-}
-
 /// Makes a load with an end.
 pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
     start(load)?.join()
@@ -104,31 +74,23 @@ pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
 
 /// Starts a load; answers when its first requests are out.
 pub(super) fn start(load: &Load) -> Result<Running, Error> {
-    let shared = Arc::new(Shared::default());
-    let (its, wanted) = (shared.clone(), load.clone());
-    let thread = std::thread::Builder::new().name("load".into());
-    let thread = thread.spawn(move || Client::new(&wanted, its)?.work());
-    let thread = thread.map_err(|e| Error::system("start a thread", e))?;
-    let begun = Instant::now();
-    while shared.ready.load(Relaxed) == 0 && !thread.is_finished() && begun.elapsed() < WAIT {
-        sleep(Duration::from_millis(1));
-    }
-    Ok(Running { shared, thread })
+    let wanted = load.clone();
+    Running::begin(load.core, 1, move |shared| Client::new(&wanted, shared)?.work())
 }
 
 /// Asks whether a target is there, once.
 pub(super) fn probe(near: &str, address: Address) -> Result<(), Error> {
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| {
-            let (_reactor, link) = open(near, None)?;
+            let (_reactor, link) = open(near)?;
             ask(&link, address).map(drop)
         });
         asked.join().map_err(|_| Error::new(Kind::System, "the probe's thread panicked"))?
     })
 }
 
-fn open(near: &str, cpu: Option<usize>) -> Result<(Reactor, Link), Error> {
-    let config = Config { name: "load".into(), port: PortChoice::Poll, spin_ns: 0, cpu };
+fn open(near: &str) -> Result<(Reactor, Link), Error> {
+    let config = Config { name: "load".into(), port: PortChoice::Poll, spin_ns: 0, cpu: None };
     let reactor = Reactor::start(config).map_err(|e| Error::system("start the load", e))?;
     // By calls: with a ring the copy of what comes would be charged to who sent it.
     let link = reactor.link_by(near, ETHERTYPE, LinkWay::Calls);
@@ -186,7 +148,7 @@ struct Client {
 
 impl Client {
     fn new(load: &Load, shared: Arc<Shared>) -> Result<Client, Error> {
-        let (reactor, link) = open(&load.near, load.core)?;
+        let (reactor, link) = open(&load.near)?;
         let to = ask(&link, load.address)?;
         let pool = Pool::new(PoolConfig { limit_bytes: 1 << 20 });
         let rest = (u64::from(load.sectors) * SECTOR) as usize - 8;

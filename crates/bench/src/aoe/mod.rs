@@ -7,16 +7,15 @@ mod client;
 pub(crate) mod initiator;
 mod servers;
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-use crate::error::{Error, Kind};
-use crate::iscsi::{counters, two_cores};
+use crate::error::Error;
 use crate::options::Options;
+use crate::place::{Cores, two_cores};
 use crate::report::{Goal, Of, Report, Series, median};
 use crate::run::{Progress, with};
 use crate::servers::MEMORY_BYTES;
-use crate::weigh;
+use crate::turns::{
+    FIGURES, Round, Rounds, Turns, calls_a_request, counters, or_note, weigh_under,
+};
 use client::{Load, REQUEST_BYTES, Work};
 use servers::{Server, Store};
 
@@ -49,33 +48,14 @@ const PEER_RATIO: f64 = 1.0 / 3.0;
 const LINE_RATIO: f64 = 1.0 / 0.9;
 /// vblade's name in tables.
 const VBLADE: &str = "vblade";
-/// Load before each measurement.
-const WARM_UP: Duration = Duration::from_millis(300);
-/// Requests that are counted with perf, of those that a round brought.
-const COUNTED_PART: f64 = 0.25;
-
-const FIGURES: [(&str, &str); 5] = [
-    ("server CPU a request", "us"),
-    ("system calls a request", ""),
-    ("requests", "1/s"),
-    ("latency p50", "us"),
-    ("latency p99", "us"),
-];
-
-type Round = [Option<f64>; FIGURES.len()];
 
 pub(crate) fn measure(
     options: &Options,
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
-    let exact = CASES.iter().any(|c| options.case.as_deref() == Some(c.name));
-    let wanted = |name: &str| {
-        if exact { options.case.as_deref() == Some(name) } else { options.wants(name) }
-    };
-    let cases: Vec<&Case> = CASES.iter().filter(|c| wanted(c.name)).collect();
-    let lines: Vec<initiator::Case> =
-        initiator::CASES.into_iter().filter(|c| wanted(c.name)).collect();
+    let cases = options.choose(&CASES, |c| c.name);
+    let lines = options.choose(&initiator::CASES, |c| c.name);
     if cases.is_empty() && lines.is_empty() {
         return Ok(());
     }
@@ -89,37 +69,26 @@ pub(crate) fn measure(
     }
 }
 
-type Cores = (Option<usize>, Option<usize>);
-
 /// Our initiator and a bare client, in turns, with the bare responder.
 fn measure_initiator(
     options: &Options,
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),
-    cases: &[initiator::Case],
+    cases: &[&initiator::Case],
     (server_core, load_core): Cores,
 ) -> Result<(), Error> {
-    let server = match servers::bare(&options.worker()?, server_core) {
-        Ok(server) => server,
-        Err(error) if error.kind == Kind::Missing => {
-            report.notes.push(format!("aoe: {}", error.what));
-            return Ok(());
-        }
-        Err(error) => return Err(error),
-    };
-    let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
-    let mut done = 0;
-    for case in cases {
-        let (mut rates, mut cpu) = (Series { ours: Vec::new(), theirs: Vec::new() }, Vec::new());
+    let server = servers::bare(&options.worker()?, server_core).map_err(|e| e.within("aoe"));
+    let Some(server) = or_note(server, report)? else { return Ok(()) };
+    let mut turns = Turns { what: "aoe", options, progress, cases: cases.len(), done: 0 };
+    for &case in cases {
+        let (mut rates, mut cpu) = (Series::default(), Vec::new());
         for round in 0..options.rounds {
-            let what = format!("aoe: {}, round {}", case.name, round + 1);
-            progress(Progress { done, of: steps, what });
-            done += 1;
+            turns.step(case.name, round);
             let mut ours = || -> Result<(), Error> {
-                let (rate, ns) = initiator::ours(&server, *case, options.seconds, load_core)
+                let found = initiator::ours(&server, *case, options.seconds, load_core)
                     .map_err(|e| e.within(case.name))?;
-                rates.ours.push(rate);
-                cpu.push(ns / 1e3);
+                rates.ours.push(found.rate);
+                cpu.push(found.cpu_ns / 1e3);
                 Ok(())
             };
             // Who begins changes from round to round.
@@ -150,24 +119,14 @@ fn measure_target(
     cases: &[&Case],
     (server_core, load_core): Cores,
 ) -> Result<(), Error> {
-    let mut servers = Vec::new();
-    match servers::ashlar(&options.binary()?, server_core) {
-        Ok(server) => servers.push(server),
-        Err(error) if error.kind == Kind::Missing => {
-            report.notes.push(format!("aoe: {}", error.what));
-            return Ok(());
-        }
-        Err(error) => return Err(error),
-    }
+    let ours = servers::ashlar(&options.binary()?, server_core).map_err(|e| e.within("aoe"));
+    let Some(ours) = or_note(ours, report)? else { return Ok(()) };
+    let mut servers = vec![ours];
     if !options.no_peers {
-        match servers::vblade(server_core) {
-            Ok(server) => servers.push(server),
-            Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
-            Err(error) => return Err(error),
-        }
+        servers.extend(or_note(servers::vblade(server_core), report)?);
         servers.push(servers::bare(&options.worker()?, server_core)?);
     }
-    let counters = !options.no_counters && counters(report);
+    let counters = counters(options, report);
     for server in &servers {
         progress(Progress { done: 0, of: 1, what: format!("aoe: data of {}", server.name) });
         for store in [Store::Memory, Store::File] {
@@ -181,23 +140,13 @@ fn measure_target(
             client::run(&fill).map_err(|e| e.within(&format!("data of {}", server.name)))?;
         }
     }
-    let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
-    let mut done = 0;
+    let mut turns = Turns { what: "aoe", options, progress, cases: cases.len(), done: 0 };
     for &case in cases {
-        let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); servers.len()];
-        for round in 0..options.rounds {
-            let what = format!("aoe: {}, round {}", case.name, round + 1);
-            progress(Progress { done, of: steps, what });
-            done += 1;
-            // Who begins changes from round to round.
-            for turn in 0..servers.len() {
-                let n = (turn + round as usize) % servers.len();
-                let server = &servers[n];
-                let one = weigh_round(server, case, options, load_core, counters);
-                let place = format!("{} in case {}", server.name, case.name);
-                rounds[n].push(one.map_err(|e| e.within(&place))?);
-            }
-        }
+        let rounds = turns.take(case.name, servers.len(), |n| {
+            let server = &servers[n];
+            let one = weigh_round(server, case, options, load_core, counters);
+            one.map_err(|e| e.within(server.name))
+        })?;
         rows(options, report, case, &servers, &rounds);
     }
     Ok(())
@@ -211,50 +160,18 @@ fn weigh_round(
     counters: bool,
 ) -> Result<Round, Error> {
     let load = Load { depth: case.depth, work: case.work, core, ..Load::new(server, case.store) };
-    let running = client::start(&load)?;
-    sleep(WARM_UP);
-    running.record(true);
-    let (requests, cpu, begun) = (running.requests(), weigh::cpu_ns(server.pid())?, Instant::now());
-    sleep(Duration::from_secs(u64::from(options.seconds)));
-    let (requests, cpu, took) = (
-        running.requests() - requests,
-        weigh::cpu_ns(server.pid())?.saturating_sub(cpu),
-        begun.elapsed().as_secs_f64(),
-    );
-    running.record(false);
-    let latency = running.stop()?.latency;
-    if requests == 0 {
-        return Err(Error::new(Kind::Timeout, "no request ended while it was measured"));
-    }
-    let us = |part| latency.quantile(part).map(|ns| ns as f64 / 1e3);
-    let requests = requests as f64;
-    let calls = if counters {
-        let each = (requests * COUNTED_PART).ceil().max(100.0) as u64;
-        let counter = weigh::Counter::start(server.pid())?;
-        let outcome = client::run(&Load { requests: Some(each), ..load })?;
-        Some(counter.finish()? as f64 / (outcome.requests as f64).max(1.0))
-    } else {
-        None
-    };
-    Ok([Some(cpu as f64 / requests / 1e3), calls, Some(requests / took), us(0.5), us(0.99)])
+    let weighed = weigh_under(client::start(&load)?, server.pid(), options)?;
+    let again = |n| Ok(client::run(&Load { requests: Some(n), ..load })?.requests);
+    let calls = counters.then(|| calls_a_request(server.pid(), &weighed, again));
+    Ok(weighed.round(calls.transpose()?))
 }
 
-fn rows(
-    options: &Options,
-    report: &mut Report,
-    case: &Case,
-    servers: &[Server],
-    rounds: &[Vec<Round>],
-) {
-    let pick = |side: usize, figure: usize| -> Vec<f64> {
-        let all = rounds.get(side).map(Vec::as_slice).unwrap_or_default();
-        all.iter().filter_map(|round| round.get(figure).copied().flatten()).collect()
-    };
+fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server], rounds: &Rounds) {
     let mut add = |n: usize, side: usize, of: Of, at_most: Option<f64>| {
         let Some(&figure) = FIGURES.get(n) else { return };
-        let theirs = if side > 0 { pick(side, n) } else { Vec::new() };
+        let theirs = if side > 0 { rounds.of(side, n) } else { Vec::new() };
         let peer = servers.get(side).filter(|_| side > 0).map(|s| s.name);
-        let row = Series { ours: pick(0, n), theirs }.row(case.name, figure, peer);
+        let row = Series { ours: rounds.of(0, n), theirs }.row(case.name, figure, peer);
         let goal = at_most.filter(|_| case.goals).map(|at_most| Goal { of, at_most });
         report.rows.extend(row.map(|r| with(r, options, "aoe", goal)));
     };
@@ -266,7 +183,7 @@ fn rows(
     }
     let at = |name| servers.iter().position(|s| s.name == name);
     if let (Some(vblade), Some(bare)) = (at(VBLADE), at("bare")) {
-        let parts = pick(bare, 0).into_iter().zip(pick(vblade, 0));
+        let parts = rounds.of(bare, 0).into_iter().zip(rounds.of(vblade, 0));
         let parts: Vec<f64> = parts.map(|(bare, vblade)| bare / vblade).collect();
         if let Some(part) = median(&parts) {
             let note = format!(

@@ -1,27 +1,20 @@
-//! A client of 9P that makes load: one connection, one thread that never sleeps, so that no wake-up
-//! is charged to the server. All that can be sent goes out with one call.
+//! A client of 9P that makes load: one connection.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::{JoinHandle, sleep};
-use std::time::{Duration, Instant};
 
 use reactor::SeededRandom;
-use rustix::thread::{CpuSet, sched_setaffinity};
 use wire::ninep::{self, HEAD, IOHDR, NOFID, NOTAG, Names, T, open};
 
 use super::servers::{FILE, FILE_BYTES, PIECE, SEED, Server};
 use crate::error::{Error, Kind};
-use crate::load::{Outcome, Shared, pattern};
+use crate::load::{Book, Caller, Outcome, Pipe, Running, Shared, pattern};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 /// Bytes that are verified together: what every server takes.
 const VERIFY: u32 = 16 << 10;
-/// Longest wait for a server's word.
-const WAIT: Duration = Duration::from_secs(20);
 /// The root's fid, and the file's.
 const ROOT: u32 = 1;
 const DATA: u32 = 2;
@@ -91,33 +84,6 @@ impl Load {
     }
 }
 
-/// A load under way.
-pub(super) struct Running {
-    shared: Arc<Shared>,
-    thread: JoinHandle<Result<Outcome, Error>>,
-}
-
-impl Running {
-    pub fn requests(&self) -> u64 {
-        self.shared.requests.load(Relaxed)
-    }
-
-    pub fn record(&self, yes: bool) {
-        self.shared.recording.store(yes, Relaxed);
-    }
-
-    /// Ends it after the answers outstanding.
-    pub fn stop(self) -> Result<Outcome, Error> {
-        self.shared.stop.store(true, Relaxed);
-        self.join()
-    }
-
-    fn join(self) -> Result<Outcome, Error> {
-        let panicked = |_| Error::new(Kind::System, "the load's thread panicked");
-        self.thread.join().map_err(panicked)?
-    }
-}
-
 /// Makes a load with an end.
 pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
     start(load)?.join()
@@ -125,24 +91,8 @@ pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
 
 /// Starts a load; answers when its first requests are out.
 pub(super) fn start(load: &Load) -> Result<Running, Error> {
-    let shared = Arc::new(Shared::default());
-    let (its, wanted) = (shared.clone(), load.clone());
-    let thread = std::thread::Builder::new().name("load".into());
-    let thread = thread.spawn(move || {
-        if let Some(core) = wanted.core {
-            let mut set = CpuSet::new();
-            set.set(core.min(CpuSet::MAX_CPU - 1));
-            let pinned = sched_setaffinity(None, &set).map_err(std::io::Error::from);
-            pinned.map_err(|e| Error::system("pin the load", e))?;
-        }
-        Client::enter(&wanted, its)?.work()
-    });
-    let thread = thread.map_err(|e| Error::system("start a thread", e))?;
-    let begun = Instant::now();
-    while shared.ready.load(Relaxed) == 0 && !thread.is_finished() && begun.elapsed() < WAIT {
-        sleep(Duration::from_millis(1));
-    }
-    Ok(Running { shared, thread })
+    let wanted = load.clone();
+    Running::begin(load.core, 1, move |shared| Client::enter(&wanted, shared)?.work())
 }
 
 fn broken(what: impl Into<String>) -> Error {
@@ -167,23 +117,13 @@ struct Slot {
 
 struct Client {
     load: Load,
-    shared: Arc<Shared>,
-    stream: TcpStream,
-    clock: Instant,
+    pipe: Pipe,
+    book: Book,
     slots: Vec<Slot>,
-    idle: Vec<u16>,
-    in_flight: u32,
-    issued: u64,
     /// Which load it is of this process.
     number: u64,
     random: SeededRandom,
-    out: Vec<u8>,
-    sent: usize,
-    input: Vec<u8>,
-    at: usize,
-    have: usize,
     data: Vec<u8>,
-    outcome: Outcome,
 }
 
 /// A message of 9P2000.L: what its fields are, as they are sent.
@@ -204,29 +144,14 @@ fn text(s: &str) -> Vec<u8> {
 impl Client {
     /// Connected, attached, the file open.
     fn enter(load: &Load, shared: Arc<Shared>) -> Result<Client, Error> {
-        let io = |e| Error::system(load.at, e);
-        let stream = TcpStream::connect(load.at).map_err(io)?;
-        stream.set_nodelay(true).map_err(io)?;
-        stream.set_read_timeout(Some(WAIT)).map_err(io)?;
-        let depth = u16::try_from(load.depth).unwrap_or(u16::MAX);
         let mut client = Client {
-            slots: vec![Slot::default(); usize::from(depth)],
-            idle: (0..depth).rev().collect(),
+            slots: vec![Slot::default(); load.depth as usize],
             data: vec![0; PIECE],
             load: load.clone(),
-            shared,
-            stream,
-            clock: Instant::now(),
-            in_flight: 0,
-            issued: 0,
+            pipe: Pipe::dial(load.at, READ_BYTES)?,
+            book: Book::new(shared, load.depth.min(u32::from(u16::MAX))),
             number: LOADS.fetch_add(1, Relaxed),
             random: SeededRandom::new(1),
-            out: Vec::new(),
-            sent: 0,
-            input: vec![0; READ_BYTES],
-            at: 0,
-            have: 0,
-            outcome: Outcome::default(),
         };
         let mut ask = |f: &dyn Fn(&mut Vec<u8>)| client.ask(f);
         let (msize, aname) = (load.msize, load.aname.as_str());
@@ -244,7 +169,7 @@ impl Client {
             }
         }
         client.open()?;
-        client.stream.set_nonblocking(true).map_err(io)?;
+        client.pipe.hurry()?;
         Ok(client)
     }
 
@@ -275,42 +200,19 @@ impl Client {
 
     /// A request before the load begins.
     fn ask(&mut self, encode: &dyn Fn(&mut Vec<u8>)) -> Result<(), Error> {
-        let io = |e| Error::system("the first requests", e);
         let mut out = Vec::new();
         encode(&mut out);
-        self.stream.write_all(&out).map_err(io)?;
+        self.pipe.say(&out)?;
         let mut head = [0; HEAD];
-        self.stream.read_exact(&mut head).map_err(io)?;
+        self.pipe.hear(&mut head)?;
         let (size, kind, _) = ninep::head(&head, 1 << 20).map_err(|_| broken("a reply's size"))?;
         let mut rest = vec![0; size as usize - HEAD];
-        self.stream.read_exact(&mut rest).map_err(io)?;
+        self.pipe.hear(&mut rest)?;
         if kind == RERROR || kind == RLERROR {
             let what = String::from_utf8_lossy(rest.get(2..).unwrap_or(&[])).into_owned();
             return Err(broken(format!("the server refused: {what} {rest:?}")));
         }
         Ok(())
-    }
-
-    fn now(&self) -> u64 {
-        u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn work(mut self) -> Result<Outcome, Error> {
-        let mut heard = Instant::now();
-        loop {
-            self.fill();
-            self.shared.ready.store(1, Relaxed);
-            self.send()?;
-            if self.in_flight == 0 {
-                break;
-            }
-            if self.receive()? {
-                heard = Instant::now();
-            } else if heard.elapsed() > WAIT {
-                return Err(Error::new(Kind::Timeout, "the server does not answer"));
-            }
-        }
-        Ok(self.outcome)
     }
 
     /// Bytes of a read or write.
@@ -324,50 +226,20 @@ impl Client {
         }
     }
 
-    fn ends(&self) -> bool {
-        let all = match self.load.work {
+    /// Requests in all.
+    fn all(&self) -> u64 {
+        match self.load.work {
             Work::Fill(bytes) => bytes / PIECE as u64,
             Work::Verify => FILE_BYTES / u64::from(VERIFY),
             _ => self.load.requests.unwrap_or(u64::MAX),
-        };
-        self.shared.stop.load(Relaxed) || self.issued >= all
-    }
-
-    /// Makes a request for every slot that has none.
-    fn fill(&mut self) {
-        let now = self.now();
-        let bytes = self.piece();
-        let places = FILE_BYTES / u64::from(bytes);
-        while !self.ends()
-            && let Some(index) = self.idle.pop()
-        {
-            let n = self.issued;
-            let place = u64::from(bytes)
-                * match self.load.work {
-                    Work::Random(_) => self.random.below(places),
-                    Work::Soil(all) => self.random.below(all / u64::from(bytes)),
-                    Work::Fill(_) => n,
-                    _ => n % places,
-                };
-            let Some(slot) = self.slots.get_mut(usize::from(index)) else { continue };
-            (slot.begun, slot.place) = (now, place);
-            match self.load.work {
-                Work::Names => self.name(index),
-                Work::Fill(_) | Work::Soil(_) => self.write(index, place, bytes),
-                _ => {
-                    T::Read { fid: DATA, offset: place, count: bytes }.encode(index, &mut self.out)
-                }
-            }
-            self.issued += 1;
-            self.in_flight += 1;
         }
     }
 
     fn write(&mut self, index: u16, place: u64, bytes: u32) {
         let data = self.data.get_mut(..bytes as usize).unwrap_or(&mut []);
         pattern::fill(SEED, place, data);
-        ninep::write_head(index, DATA, place, bytes, &mut self.out);
-        self.out.extend_from_slice(data);
+        ninep::write_head(index, DATA, place, bytes, &mut self.pipe.out);
+        self.pipe.out.extend_from_slice(data);
     }
 
     /// The next request of a slot that makes files and removes them.
@@ -376,7 +248,7 @@ impl Client {
         let fid = SLOTS + u32::from(index);
         // A load that ends between the two leaves its files.
         let (name, mode) = (format!("f{}-{index}", self.number), open::RDWR);
-        let out = &mut self.out;
+        let out = &mut self.pipe.out;
         match slot.step {
             Step::Walk => {
                 if let Some(names) = Names::new(&[]) {
@@ -388,42 +260,57 @@ impl Client {
         }
     }
 
-    fn send(&mut self) -> Result<(), Error> {
-        while let Some(rest) = self.out.get(self.sent..).filter(|r| !r.is_empty()) {
-            match self.stream.write(rest) {
-                Ok(n) => self.sent += n,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(e) => return Err(Error::system("send", e)),
+    /// The request of a slot has ended.
+    fn ended(&mut self, index: u16, slot: &Slot) {
+        if let (Work::Names, Some(s)) = (self.load.work, self.slots.get_mut(usize::from(index))) {
+            s.step = match slot.step {
+                Step::Walk => Step::Create,
+                Step::Create => Step::Remove,
+                Step::Remove => Step::Walk,
+            };
+            if slot.step == Step::Walk {
+                // It does not count: the request that it is for goes out at once.
+                return self.name(index);
             }
         }
-        self.out.clear();
-        self.sent = 0;
-        Ok(())
+        self.book.ended(u32::from(index), slot.begun);
+    }
+}
+
+impl Caller for Client {
+    fn parts(&mut self) -> (&mut Pipe, &mut Book) {
+        (&mut self.pipe, &mut self.book)
     }
 
-    /// Takes what has come; true when something had.
-    fn receive(&mut self) -> Result<bool, Error> {
-        if self.at > 0 {
-            self.input.copy_within(self.at..self.have, 0);
-            self.have -= std::mem::take(&mut self.at);
+    fn fill(&mut self) {
+        let (now, all) = (self.book.now(), self.all());
+        let bytes = self.piece();
+        let places = FILE_BYTES / u64::from(bytes);
+        while let Some(slot) = self.book.next(all) {
+            let nth = self.book.issued - 1;
+            let place = u64::from(bytes)
+                * match self.load.work {
+                    Work::Random(_) => self.random.below(places),
+                    Work::Soil(all) => self.random.below(all / u64::from(bytes)),
+                    Work::Fill(_) => nth,
+                    _ => nth % places,
+                };
+            let index = u16::try_from(slot).unwrap_or(u16::MAX);
+            let Some(slot) = self.slots.get_mut(usize::from(index)) else { continue };
+            (slot.begun, slot.place) = (now, place);
+            match self.load.work {
+                Work::Names => self.name(index),
+                Work::Fill(_) | Work::Soil(_) => self.write(index, place, bytes),
+                _ => {
+                    let read = T::Read { fid: DATA, offset: place, count: bytes };
+                    read.encode(index, &mut self.pipe.out);
+                }
+            }
         }
-        if self.have == self.input.len() {
-            self.input.resize(self.have * 2, 0);
-        }
-        let room = self.input.get_mut(self.have..).unwrap_or(&mut []);
-        match self.stream.read(room) {
-            Ok(0) => return Err(broken("the server ended the connection")),
-            Ok(n) => self.have += n,
-            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
-            Err(e) => return Err(Error::system("receive", e)),
-        }
-        while self.reply()? {}
-        Ok(true)
     }
 
-    /// Takes one reply when all of it is here.
     fn reply(&mut self) -> Result<bool, Error> {
-        let here = self.input.get(self.at..self.have).unwrap_or(&[]);
+        let here = self.pipe.here();
         let Some(head) = here.first_chunk::<HEAD>() else { return Ok(false) };
         let (size, kind, index) =
             ninep::head(head, self.load.msize).map_err(|_| broken("a reply's size"))?;
@@ -446,34 +333,11 @@ impl Client {
                     let what = format!("byte {wrong} of the file does not read as written");
                     return Err(Error::new(Kind::Data, what));
                 }
-                self.outcome.compared += 1;
+                self.book.outcome.compared += 1;
             }
         }
-        self.at += size as usize;
-        self.done(index, &slot);
+        self.pipe.used(size as usize);
+        self.ended(index, &slot);
         Ok(true)
-    }
-
-    /// A request has ended.
-    fn done(&mut self, index: u16, slot: &Slot) {
-        if let (Work::Names, Some(s)) = (self.load.work, self.slots.get_mut(usize::from(index))) {
-            s.step = match slot.step {
-                Step::Walk => Step::Create,
-                Step::Create => Step::Remove,
-                Step::Remove => Step::Walk,
-            };
-            if slot.step == Step::Walk {
-                // It does not count: the request that it is for goes out at once.
-                return self.name(index);
-            }
-        }
-        if self.shared.recording.load(Relaxed) {
-            let took = self.now().saturating_sub(slot.begun);
-            self.outcome.latency.record(took);
-        }
-        self.outcome.requests += 1;
-        self.shared.requests.fetch_add(1, Relaxed);
-        self.in_flight -= 1;
-        self.idle.push(index);
     }
 }

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use wire::ninep::IOHDR;
 
-use crate::error::{Error, Kind};
-use crate::iscsi::two_cores;
+use crate::error::Error;
 use crate::options::Options;
+use crate::place::two_cores;
 use crate::report::{Goal, Of, Report, Series};
 use crate::run::{Progress, with};
-use crate::weigh;
+use crate::turns::{FIGURE_COUNT, Round, Rounds, Turns, or_note, weigh_under};
 use client::{Load, Work};
 use servers::{FILE_BYTES, Server, Sizes};
 
@@ -41,9 +41,6 @@ const LARGE_US: f64 = LARGE as f64 / 1.5e3;
 const NAME_US: f64 = 50.0;
 /// Goal: our CPU time of a small read over diod's.
 const PEER_RATIO: f64 = 0.5;
-/// Load before each measurement.
-const WARM_UP: Duration = Duration::from_millis(300);
-
 /// Every case of load.
 pub(crate) const CASES: [Case; 4] = [
     Case {
@@ -90,7 +87,7 @@ const HALT_MS: f64 = 10.0;
 /// Around a dump, the client is watched so long.
 const AROUND: Duration = Duration::from_millis(300);
 
-const FIGURES: [(&str, &str); 5] = [
+const FIGURES: [(&str, &str); FIGURE_COUNT] = [
     ("server CPU a request", "us"),
     ("time a request", "us"),
     ("requests", "1/s"),
@@ -98,22 +95,18 @@ const FIGURES: [(&str, &str); 5] = [
     ("latency p99", "us"),
 ];
 
-type Round = [Option<f64>; FIGURES.len()];
-
 pub(crate) fn measure(
     options: &Options,
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
-    let exact = CASES.iter().any(|c| options.case.as_deref() == Some(c.name));
-    let wanted = |name: &str| {
-        if exact { options.case.as_deref() == Some(name) } else { options.wants(name) }
-    };
-    let cases: Vec<&Case> = CASES.iter().filter(|c| wanted(c.name)).collect();
+    let cases = options.choose(&CASES, |c| c.name);
+    // The whole name of another case means that case alone.
+    let alone = cases.len() == 1 && options.case.as_deref() == Some(cases[0].name);
     if !cases.is_empty() {
         load(options, report, progress, &cases)?;
     }
-    if wanted(HALT) { halt(options, report, progress) } else { Ok(()) }
+    if options.wants(HALT) && !alone { halt(options, report, progress) } else { Ok(()) }
 }
 
 fn load(
@@ -126,11 +119,7 @@ fn load(
     let sizes = Sizes { block: 16 << 10, memory: 2 * FILE_BYTES, device: 2 << 30 };
     let mut servers = vec![servers::ashlar(&options.binary()?, server_core, sizes)?];
     if !options.no_peers {
-        match servers::diod(server_core) {
-            Ok(server) => servers.push(server),
-            Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
-            Err(error) => return Err(error),
-        }
+        servers.extend(or_note(servers::diod(server_core), report)?);
     }
     for server in &servers {
         progress(Progress { done: 0, of: 1, what: format!("files: data of {}", server.name) });
@@ -141,23 +130,13 @@ fn load(
         let looked = client::run(&proof(Work::Verify));
         looked.map_err(|e| e.within(&format!("data of {}", server.name)))?;
     }
-    let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
-    let mut done = 0;
+    let mut turns = Turns { what: "files", options, progress, cases: cases.len(), done: 0 };
     for case in cases {
         let sides = if case.peer { servers.len() } else { 1 };
-        let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); sides];
-        for round in 0..options.rounds {
-            let what = format!("files: {}, round {}", case.name, round + 1);
-            progress(Progress { done, of: steps, what });
-            done += 1;
-            // Who begins changes from round to round.
-            for turn in 0..sides {
-                let n = (turn + round as usize) % sides;
-                let one = weigh_round(&servers[n], case, options, load_core);
-                let place = format!("{} in case {}", servers[n].name, case.name);
-                rounds[n].push(one.map_err(|e| e.within(&place))?);
-            }
-        }
+        let rounds = turns.take(case.name, sides, |n| {
+            let one = weigh_round(&servers[n], case, options, load_core);
+            one.map_err(|e| e.within(servers[n].name))
+        })?;
         rows(options, report, case, &servers, &rounds);
     }
     Ok(())
@@ -171,41 +150,16 @@ fn weigh_round(
 ) -> Result<Round, Error> {
     let load =
         Load { depth: case.depth, msize: LARGE + IOHDR, core, ..Load::new(server, case.work) };
-    let running = client::start(&load)?;
-    sleep(WARM_UP);
-    running.record(true);
-    let (requests, cpu, begun) = (running.requests(), weigh::cpu_ns(server.pid())?, Instant::now());
-    sleep(Duration::from_secs(u64::from(options.seconds)));
-    let (requests, cpu, took) = (
-        running.requests() - requests,
-        weigh::cpu_ns(server.pid())?.saturating_sub(cpu),
-        begun.elapsed().as_secs_f64(),
-    );
-    running.record(false);
-    let latency = running.stop()?.latency;
-    if requests == 0 {
-        return Err(Error::new(Kind::Timeout, "no request ended while it was measured"));
-    }
-    let us = |part| latency.quantile(part).map(|ns| ns as f64 / 1e3);
-    let n = requests as f64;
-    Ok([Some(cpu as f64 / n / 1e3), Some(took / n * 1e6), Some(n / took), us(0.5), us(0.99)])
+    let w = weigh_under(client::start(&load)?, server.pid(), options)?;
+    let (cpu, time) = (Some(w.cpu_us()), Some(1e6 / w.rate()));
+    Ok([cpu, time, Some(w.rate()), w.us(0.5), w.us(0.99)])
 }
 
-fn rows(
-    options: &Options,
-    report: &mut Report,
-    case: &Case,
-    servers: &[Server],
-    rounds: &[Vec<Round>],
-) {
-    let pick = |side: usize, figure: usize| -> Vec<f64> {
-        let all = rounds.get(side).map(Vec::as_slice).unwrap_or_default();
-        all.iter().filter_map(|round| round.get(figure).copied().flatten()).collect()
-    };
-    let peer = servers.get(1).filter(|_| rounds.len() > 1).map(|s| s.name);
+fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server], rounds: &Rounds) {
+    let peer = servers.get(1).filter(|_| rounds.sides() > 1).map(|s| s.name);
     for (n, &figure) in FIGURES.iter().enumerate() {
-        let theirs = if peer.is_some() { pick(1, n) } else { Vec::new() };
-        let row = Series { ours: pick(0, n), theirs }.row(case.name, figure, peer);
+        let theirs = if peer.is_some() { rounds.of(1, n) } else { Vec::new() };
+        let row = Series { ours: rounds.of(0, n), theirs }.row(case.name, figure, peer);
         let goal = match n {
             0 if peer.is_some() => case.ratio.map(|at_most| Goal { of: Of::Ratio, at_most }),
             1 => case.most_us.map(|at_most| Goal { of: Of::Ours, at_most }),

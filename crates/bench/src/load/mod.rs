@@ -9,12 +9,15 @@ mod jobs;
 mod line;
 mod out;
 pub(crate) mod pattern;
+mod pipe;
+mod running;
 mod session;
-mod shared;
 mod spec;
 mod thread;
 
 pub use histogram::Histogram;
-pub(crate) use shared::Shared;
+pub(crate) use pipe::{Book, Caller, Pipe};
+pub use running::Running;
+pub(crate) use running::{Shared, WAIT};
 pub use spec::{DEPTH_MAX, Order, Outcome, REQUEST_BYTES_MAX, SESSIONS_MAX, Spec, Work};
-pub use thread::{Running, run, start};
+pub use thread::{run, start};

@@ -17,7 +17,7 @@ use wire::scsi::{Key, Sense, parse_capacity16};
 use super::intake::Taker;
 use super::jobs::{Jobs, STATUS_BUSY};
 use super::line::{Line, Moves};
-use super::shared::Shared;
+use super::running::Shared;
 use super::spec::Spec;
 use crate::error::{Error, Kind};
 

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use bio::{Pool, PoolConfig};
@@ -13,8 +12,8 @@ use wire::iscsi::PRE_LOGIN;
 
 use super::intake::Intake;
 use super::out::{Out, exhausted};
+use super::running::{Running, Shared, WAIT};
 use super::session::Session;
-use super::shared::Shared;
 use super::spec::{Outcome, Spec};
 use crate::error::{Error, Kind};
 
@@ -24,16 +23,8 @@ const RECV_BYTES: usize = 64 * 1024;
 const POOL_BYTES: usize = 1 << 30;
 /// How long a turn waits, so that a request to stop is seen.
 const TURN_NS: u64 = 20_000_000;
-/// Longest wait for a connection, for sessions to begin, and for the last answers after the stop.
-const WAIT: Duration = Duration::from_secs(20);
 /// Without any answer for this long the target is stuck: an error.
 const SILENCE: Duration = Duration::from_secs(30);
-
-/// A load under way. Dropping it stops it.
-pub struct Running {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<Result<Outcome, Error>>>,
-}
 
 /// Makes the load of `spec` and waits for its end; `spec.requests` must say where that is.
 pub fn run(spec: &Spec) -> Result<Outcome, Error> {
@@ -46,65 +37,8 @@ pub fn run(spec: &Spec) -> Result<Outcome, Error> {
 /// Starts the load of `spec`; answers when every session has begun to work.
 pub fn start(spec: &Spec) -> Result<Running, Error> {
     spec.check()?;
-    let shared = Arc::new(Shared::default());
-    let (its, wanted) = (shared.clone(), spec.clone());
-    let thread = std::thread::Builder::new().name("load".into());
-    let thread = thread.spawn(move || work(&wanted, &its));
-    let thread = thread.map_err(|e| Error::system("start a thread", e))?;
-    let mut running = Running { shared, thread: Some(thread) };
-    let begun = Instant::now();
-    while running.shared.ready.load(Relaxed) < spec.sessions {
-        if running.thread.as_ref().is_some_and(JoinHandle::is_finished) {
-            running.join_thread()?;
-            return Err(Error::new(Kind::Protocol, "the load ended before it began"));
-        }
-        if begun.elapsed() > WAIT {
-            return Err(Error::new(Kind::Timeout, "the sessions did not begin in time"));
-        }
-        sleep(Duration::from_millis(1));
-    }
-    Ok(running)
-}
-
-impl Running {
-    /// Requests that have ended well so far.
-    pub fn requests(&self) -> u64 {
-        self.shared.requests.load(Relaxed)
-    }
-
-    /// Begins or ends the recording of latencies.
-    pub fn record(&self, yes: bool) {
-        self.shared.recording.store(yes, Relaxed);
-    }
-
-    /// Whether it has ended, by itself or with an error.
-    pub fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    /// Ends it: no new requests, the answers outstanding, logout.
-    pub fn stop(self) -> Result<Outcome, Error> {
-        self.shared.stop.store(true, Relaxed);
-        self.join()
-    }
-
-    /// Waits for the end.
-    pub fn join(mut self) -> Result<Outcome, Error> {
-        self.join_thread()
-    }
-
-    fn join_thread(&mut self) -> Result<Outcome, Error> {
-        let Some(thread) = self.thread.take() else { return Ok(Outcome::default()) };
-        let panicked = |_| Error::new(Kind::System, "the load's thread panicked");
-        thread.join().map_err(panicked)?
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Relaxed);
-        let _ = self.join_thread();
-    }
+    let wanted = spec.clone();
+    Running::begin(spec.core, spec.sessions, move |shared| work(&wanted, &shared))
 }
 
 /// What the tasks of a thread share.
@@ -119,7 +53,6 @@ fn work(spec: &Spec, shared: &Arc<Shared>) -> Result<Outcome, Error> {
     let config = Config {
         name: "load".into(),
         spin_ns: if spec.spin { TURN_NS } else { 0 },
-        cpu: spec.core,
         ..Config::default()
     };
     let reactor = Reactor::start(config).map_err(|e| Error::system("the load's reactor", e))?;

@@ -1,29 +1,21 @@
-//! An NBD client that makes load: one connection, one thread that never sleeps, so that no wake-up
-//! is charged to the server. All that can be sent goes out with one call.
+//! An NBD client that makes load: one connection.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::thread::{JoinHandle, sleep};
-use std::time::{Duration, Instant};
 
 use reactor::SeededRandom;
-use rustix::thread::{CpuSet, sched_setaffinity};
 use wire::nbd::codes::{DONE, chunk_kind, kind, option, rep};
 use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 
 use super::servers::{Server, Store};
 use crate::error::{Error, Kind};
-use crate::load::{Outcome, Shared, pattern};
+use crate::load::{Book, Caller, Outcome, Pipe, Running, Shared, pattern};
 use crate::servers::MEMORY_BYTES;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
 /// Bytes of the shortest header of a reply.
 const REPLY_LEN: usize = 16;
-/// Longest wait for a server's word.
-const WAIT: Duration = Duration::from_secs(20);
 
 /// What the requests do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,33 +60,6 @@ impl Load {
     }
 }
 
-/// A load under way.
-pub(super) struct Running {
-    shared: Arc<Shared>,
-    thread: JoinHandle<Result<Outcome, Error>>,
-}
-
-impl Running {
-    pub fn requests(&self) -> u64 {
-        self.shared.requests.load(Relaxed)
-    }
-
-    pub fn record(&self, yes: bool) {
-        self.shared.recording.store(yes, Relaxed);
-    }
-
-    /// Ends it after the answers outstanding.
-    pub fn stop(self) -> Result<Outcome, Error> {
-        self.shared.stop.store(true, Relaxed);
-        self.join()
-    }
-
-    fn join(self) -> Result<Outcome, Error> {
-        let panicked = |_| Error::new(Kind::System, "the load's thread panicked");
-        self.thread.join().map_err(panicked)?
-    }
-}
-
 /// Makes a load with an end.
 pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
     start(load)?.join()
@@ -102,28 +67,13 @@ pub(super) fn run(load: &Load) -> Result<Outcome, Error> {
 
 /// Starts a load; answers when its first requests are out.
 pub(super) fn start(load: &Load) -> Result<Running, Error> {
-    let shared = Arc::new(Shared::default());
-    let (its, wanted) = (shared.clone(), load.clone());
-    let thread = std::thread::Builder::new().name("load".into());
-    let thread = thread.spawn(move || {
-        if let Some(core) = wanted.core {
-            pin(core).map_err(|e| Error::system("pin the load", e))?;
-        }
-        Client::enter(&wanted, its)?.work()
-    });
-    let thread = thread.map_err(|e| Error::system("start a thread", e))?;
-    let begun = Instant::now();
-    while shared.ready.load(Relaxed) == 0 && !thread.is_finished() && begun.elapsed() < WAIT {
-        sleep(Duration::from_millis(1));
-    }
-    Ok(Running { shared, thread })
-}
-
-/// Keeps this thread on one core.
-fn pin(core: usize) -> std::io::Result<()> {
-    let mut set = CpuSet::new();
-    set.set(core.min(CpuSet::MAX_CPU - 1));
-    Ok(sched_setaffinity(None, &set)?)
+    let wanted = load.clone();
+    Running::begin(load.core, 1, move |shared| {
+        let mut client = Client::enter(&wanted, shared)?;
+        let outcome = client.work()?;
+        client.leave();
+        Ok(outcome)
+    })
 }
 
 fn broken(what: &'static str) -> Error {
@@ -140,112 +90,74 @@ struct Slot {
 
 struct Client {
     load: Load,
-    shared: Arc<Shared>,
-    stream: TcpStream,
-    clock: Instant,
+    pipe: Pipe,
+    book: Book,
     slots: Vec<Slot>,
-    idle: Vec<u32>,
-    in_flight: u32,
-    issued: u64,
     random: SeededRandom,
-    out: Vec<u8>,
-    sent: usize,
-    input: Vec<u8>,
-    at: usize,
-    have: usize,
     data: Vec<u8>,
-    outcome: Outcome,
 }
 
 impl Client {
     /// Connected and past the handshake.
     fn enter(load: &Load, shared: Arc<Shared>) -> Result<Client, Error> {
-        let io = |e| Error::system(load.portal, e);
-        let mut stream = TcpStream::connect(load.portal).map_err(io)?;
-        stream.set_nodelay(true).map_err(io)?;
-        stream.set_read_timeout(Some(WAIT)).map_err(io)?;
+        let mut pipe = Pipe::dial(load.portal, READ_BYTES)?;
         let mut greeting = [0; dial::GREETING_LEN];
-        stream.read_exact(&mut greeting).map_err(io)?;
+        pipe.hear(&mut greeting)?;
         dial::greeting(&greeting).map_err(|_| broken("greeting"))?;
-        stream.write_all(&dial::flags()).map_err(io)?;
+        pipe.say(&dial::flags())?;
         let mut options = Vec::new();
         if load.form != Form::Simple {
             options.extend(dial::option(option::STRUCTURED_REPLY, &[]));
         }
         options.extend(dial::option(option::GO, &dial::info(load.export, &[])));
-        stream.write_all(&options).map_err(io)?;
+        pipe.say(&options)?;
         let mut wanted = if load.form == Form::Simple { 1 } else { 2 };
         while wanted > 0 {
             let mut head = [0; OptionReply::HEADER_LEN];
-            stream.read_exact(&mut head).map_err(io)?;
+            pipe.hear(&mut head)?;
             let word = |at: usize| {
                 let bytes = head.get(at..).and_then(|b| b.first_chunk::<4>());
                 bytes.map_or(0, |b| u32::from_be_bytes(*b))
             };
             let mut rest = vec![0; word(16).min(65536) as usize];
-            stream.read_exact(&mut rest).map_err(io)?;
+            pipe.hear(&mut rest)?;
             match word(12) {
                 rep::ACK => wanted -= 1,
                 rep::INFO => {}
                 _ => return Err(broken("the export was refused")),
             }
         }
-        stream.set_nonblocking(true).map_err(io)?;
+        pipe.hurry()?;
         Ok(Client {
             slots: vec![Slot::default(); load.depth as usize],
-            idle: (0..load.depth).collect(),
             data: vec![0x5a; load.request_bytes as usize],
             load: load.clone(),
-            shared,
-            stream,
-            clock: Instant::now(),
-            in_flight: 0,
-            issued: 0,
+            pipe,
+            book: Book::new(shared, load.depth),
             random: SeededRandom::new(1),
-            out: Vec::new(),
-            sent: 0,
-            input: vec![0; READ_BYTES],
-            at: 0,
-            have: 0,
-            outcome: Outcome::default(),
         })
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn work(mut self) -> Result<Outcome, Error> {
-        let mut heard = Instant::now();
-        loop {
-            self.fill();
-            self.shared.ready.store(1, Relaxed);
-            self.send()?;
-            if self.in_flight == 0 {
-                break;
-            }
-            if self.receive()? {
-                heard = Instant::now();
-            } else if heard.elapsed() > WAIT {
-                return Err(Error::new(Kind::Timeout, "the server does not answer"));
-            }
-        }
-        self.out.clear();
+    fn leave(&mut self) {
         let bye = Request { kind: kind::DISC, ..Request::default() };
-        bye.encode(Form::Simple, &mut self.out);
-        let _ = self.stream.write(&self.out);
-        Ok(self.outcome)
+        bye.encode(Form::Simple, &mut self.pipe.out);
+        // Whether it hears that or not, it is over.
+        let _ = self.pipe.send();
+    }
+}
+
+impl Caller for Client {
+    fn parts(&mut self) -> (&mut Pipe, &mut Book) {
+        (&mut self.pipe, &mut self.book)
     }
 
-    /// Makes a request for every slot that has none.
     fn fill(&mut self) {
-        let now = self.now();
+        let now = self.book.now();
         let bytes = u64::from(self.load.request_bytes);
         let places = MEMORY_BYTES / bytes;
-        while !self.shared.stop.load(Relaxed)
-            && self.load.requests.is_none_or(|all| self.issued < all)
-            && let Some(index) = self.idle.pop()
-        {
+        let all = self.load.requests.unwrap_or(u64::MAX);
+        while let Some(index) = self.book.next(all) {
+            let nth = self.book.issued - 1;
             let Some(slot) = self.slots.get_mut(index as usize) else { continue };
             slot.begun = now;
             slot.write = match self.load.work {
@@ -254,7 +166,7 @@ impl Client {
                 Work::Verify => !slot.write,
             };
             if self.load.work == Work::Fill {
-                slot.place = self.issued % places * bytes;
+                slot.place = nth % places * bytes;
             } else if self.load.work != Work::Verify {
                 slot.place = self.random.below(places) * bytes;
             } else if slot.write {
@@ -270,49 +182,16 @@ impl Client {
                 offset: slot.place,
                 len: bytes,
             };
-            request.encode(Form::Simple, &mut self.out);
+            request.encode(Form::Simple, &mut self.pipe.out);
             if slot.write {
-                self.out.extend_from_slice(&self.data);
-            }
-            self.issued += 1;
-            self.in_flight += 1;
-        }
-    }
-
-    fn send(&mut self) -> Result<(), Error> {
-        while let Some(rest) = self.out.get(self.sent..).filter(|r| !r.is_empty()) {
-            match self.stream.write(rest) {
-                Ok(n) => self.sent += n,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(e) => return Err(Error::system("send", e)),
+                self.pipe.out.extend_from_slice(&self.data);
             }
         }
-        self.out.clear();
-        self.sent = 0;
-        Ok(())
     }
 
-    /// Takes what has come; true when something had.
-    fn receive(&mut self) -> Result<bool, Error> {
-        self.input.copy_within(self.at..self.have, 0);
-        self.have -= std::mem::take(&mut self.at);
-        if self.have == self.input.len() {
-            self.input.resize(self.have * 2, 0);
-        }
-        let room = self.input.get_mut(self.have..).unwrap_or(&mut []);
-        match self.stream.read(room) {
-            Ok(0) => return Err(broken("the server ended the connection")),
-            Ok(n) => self.have += n,
-            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
-            Err(e) => return Err(Error::system("receive", e)),
-        }
-        while self.reply()? {}
-        Ok(true)
-    }
-
-    /// Takes one reply, or a chunk of one, when all of it is here.
+    /// One reply, or a chunk of one.
     fn reply(&mut self) -> Result<bool, Error> {
-        let here = self.input.get(self.at..self.have).unwrap_or(&[]);
+        let here = self.pipe.here();
         if here.len() < REPLY_LEN {
             return Ok(false);
         }
@@ -353,24 +232,12 @@ impl Client {
                 let what = format!("byte {wrong} of the export does not read as it was written");
                 return Err(Error::new(Kind::Data, what));
             }
-            self.outcome.compared += 1;
+            self.book.outcome.compared += 1;
         }
-        self.at += used + bytes;
+        self.pipe.used(used + bytes);
         if done {
-            self.done(index, &slot);
+            self.book.ended(u32::try_from(index).unwrap_or(0), slot.begun);
         }
         Ok(true)
-    }
-
-    /// A request has ended.
-    fn done(&mut self, index: usize, slot: &Slot) {
-        if self.shared.recording.load(Relaxed) {
-            let took = self.now().saturating_sub(slot.begun);
-            self.outcome.latency.record(took);
-        }
-        self.outcome.requests += 1;
-        self.shared.requests.fetch_add(1, Relaxed);
-        self.in_flight -= 1;
-        self.idle.push(u32::try_from(index).unwrap_or(0));
     }
 }

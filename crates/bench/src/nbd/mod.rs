@@ -3,18 +3,17 @@
 mod client;
 mod servers;
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
 use wire::nbd::Form;
 
-use crate::error::{Error, Kind};
-use crate::iscsi::{counters, two_cores};
+use crate::error::Error;
 use crate::options::Options;
+use crate::place::two_cores;
 use crate::report::{Goal, Of, Report, Series};
 use crate::run::{Progress, with};
 use crate::servers::MEMORY_BYTES;
-use crate::weigh;
+use crate::turns::{
+    FIGURES, Round, Rounds, Turns, calls_a_request, counters, or_note, weigh_under,
+};
 use client::{Load, Work};
 use servers::{Server, Store};
 
@@ -66,36 +65,18 @@ const DEEP_US: f64 = 2.5;
 const PEER_RATIO: f64 = 1.0 / 3.0;
 /// Goal: system calls a request.
 const SYSCALLS: f64 = 0.15;
-/// Load before each measurement.
-const WARM_UP: Duration = Duration::from_millis(300);
-/// Requests that are counted with perf, of those that a round brought.
-const COUNTED_PART: f64 = 0.25;
 /// Requests that prove that a server keeps data.
 const PROOF_REQUESTS: u64 = 4000;
 
-const FIGURES: [(&str, &str); 5] = [
-    ("server CPU a request", "us"),
-    ("system calls a request", ""),
-    ("requests", "1/s"),
-    ("latency p50", "us"),
-    ("latency p99", "us"),
-];
-
 /// Bytes of a request that fills a memory disk.
 const FILL_BYTES: u32 = 64 * 1024;
-
-type Round = [Option<f64>; FIGURES.len()];
 
 pub(crate) fn measure(
     options: &Options,
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
-    let exact = CASES.iter().any(|c| options.case.as_deref() == Some(c.name));
-    let wanted = |c: &&Case| {
-        if exact { options.case.as_deref() == Some(c.name) } else { options.wants(c.name) }
-    };
-    let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
+    let cases = options.choose(&CASES, |c| c.name);
     if cases.is_empty() {
         return Ok(());
     }
@@ -103,14 +84,10 @@ pub(crate) fn measure(
     let mut servers = vec![servers::ashlar(&options.binary()?, server_core)?];
     if !options.no_peers {
         for start in [servers::nbdkit, servers::qemu] {
-            match start(server_core) {
-                Ok(server) => servers.push(server),
-                Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),
-                Err(error) => return Err(error),
-            }
+            servers.extend(or_note(start(server_core), report)?);
         }
     }
-    let counters = !options.no_counters && counters(report);
+    let counters = counters(options, report);
     for server in &servers {
         progress(Progress { done: 0, of: 1, what: format!("nbd: data of {}", server.name) });
         let proof = Load {
@@ -135,23 +112,13 @@ pub(crate) fn measure(
         });
         all.map_err(|e: Error| e.within(&format!("data of {}", server.name)))?;
     }
-    let steps = u32::try_from(cases.len()).unwrap_or(u32::MAX).saturating_mul(options.rounds);
-    let mut done = 0;
+    let mut turns = Turns { what: "nbd", options, progress, cases: cases.len(), done: 0 };
     for case in cases {
-        let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); servers.len()];
-        for round in 0..options.rounds {
-            let what = format!("nbd: {}, round {}", case.name, round + 1);
-            progress(Progress { done, of: steps, what });
-            done += 1;
-            // Who begins changes from round to round.
-            for turn in 0..servers.len() {
-                let n = (turn + round as usize) % servers.len();
-                let server = &servers[n];
-                let one = weigh_round(server, case, options, load_core, counters);
-                let place = format!("{} in case {}", server.name, case.name);
-                rounds[n].push(one.map_err(|e| e.within(&place))?);
-            }
-        }
+        let rounds = turns.take(case.name, servers.len(), |n| {
+            let server = &servers[n];
+            let one = weigh_round(server, case, options, load_core, counters);
+            one.map_err(|e| e.within(server.name))
+        })?;
         rows(options, report, case, &servers, &rounds);
     }
     Ok(())
@@ -172,50 +139,18 @@ fn weigh_round(
         core,
         ..Load::new(server, case.store)
     };
-    let running = client::start(&load)?;
-    sleep(WARM_UP);
-    running.record(true);
-    let (requests, cpu, begun) = (running.requests(), weigh::cpu_ns(server.pid())?, Instant::now());
-    sleep(Duration::from_secs(u64::from(options.seconds)));
-    let (requests, cpu, took) = (
-        running.requests() - requests,
-        weigh::cpu_ns(server.pid())?.saturating_sub(cpu),
-        begun.elapsed().as_secs_f64(),
-    );
-    running.record(false);
-    let latency = running.stop()?.latency;
-    if requests == 0 {
-        return Err(Error::new(Kind::Timeout, "no request ended while it was measured"));
-    }
-    let us = |part| latency.quantile(part).map(|ns| ns as f64 / 1e3);
-    let requests = requests as f64;
-    let calls = if counters {
-        let each = (requests * COUNTED_PART).ceil().max(100.0) as u64;
-        let counter = weigh::Counter::start(server.pid())?;
-        let outcome = client::run(&Load { requests: Some(each), ..load })?;
-        Some(counter.finish()? as f64 / (outcome.requests as f64).max(1.0))
-    } else {
-        None
-    };
-    Ok([Some(cpu as f64 / requests / 1e3), calls, Some(requests / took), us(0.5), us(0.99)])
+    let weighed = weigh_under(client::start(&load)?, server.pid(), options)?;
+    let again = |n| Ok(client::run(&Load { requests: Some(n), ..load })?.requests);
+    let calls = counters.then(|| calls_a_request(server.pid(), &weighed, again));
+    Ok(weighed.round(calls.transpose()?))
 }
 
-fn rows(
-    options: &Options,
-    report: &mut Report,
-    case: &Case,
-    servers: &[Server],
-    rounds: &[Vec<Round>],
-) {
-    let pick = |side: usize, figure: usize| -> Vec<f64> {
-        let all = rounds.get(side).map(Vec::as_slice).unwrap_or_default();
-        all.iter().filter_map(|round| round.get(figure).copied().flatten()).collect()
-    };
+fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server], rounds: &Rounds) {
     let mut add = |n: usize, side: usize, of: Of, at_most: Option<f64>| {
         let Some(&figure) = FIGURES.get(n) else { return };
-        let theirs = if side > 0 { pick(side, n) } else { Vec::new() };
+        let theirs = if side > 0 { rounds.of(side, n) } else { Vec::new() };
         let peer = servers.get(side).filter(|_| side > 0).map(|s| s.name);
-        let row = Series { ours: pick(0, n), theirs }.row(case.name, figure, peer);
+        let row = Series { ours: rounds.of(0, n), theirs }.row(case.name, figure, peer);
         let goal = at_most.filter(|_| case.goals).map(|at_most| Goal { of, at_most });
         report.rows.extend(row.map(|r| with(r, options, "nbd", goal)));
     };

@@ -1,0 +1,175 @@
+//! A connection of a load whose thread never sleeps, so that no wake-up is charged to the server:
+//! all that can be sent goes out with one call, all that has come is taken with one.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::running::{Shared, WAIT};
+use super::spec::Outcome;
+use crate::error::{Error, Kind};
+
+/// See the module.
+pub(crate) struct Pipe {
+    stream: TcpStream,
+    /// What is to go out.
+    pub out: Vec<u8>,
+    sent: usize,
+    input: Vec<u8>,
+    at: usize,
+    have: usize,
+}
+
+impl Pipe {
+    /// Connected; it waits for answers until [`Pipe::hurry`]. So many bytes are read at a time.
+    pub fn dial(to: SocketAddr, bytes: usize) -> Result<Pipe, Error> {
+        let io = |e| Error::system(to, e);
+        let stream = TcpStream::connect(to).map_err(io)?;
+        stream.set_nodelay(true).map_err(io)?;
+        stream.set_read_timeout(Some(WAIT)).map_err(io)?;
+        Ok(Pipe { stream, out: Vec::new(), sent: 0, input: vec![0; bytes], at: 0, have: 0 })
+    }
+
+    /// Sends before the load begins.
+    pub fn say(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.stream.write_all(bytes).map_err(|e| Error::system("the first requests", e))
+    }
+
+    /// Waits for exactly so many bytes before the load begins.
+    pub fn hear(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+        self.stream.read_exact(bytes).map_err(|e| Error::system("the first answers", e))
+    }
+
+    /// From now on nothing waits.
+    pub fn hurry(&mut self) -> Result<(), Error> {
+        self.stream.set_nonblocking(true).map_err(|e| Error::system("the connection", e))
+    }
+
+    /// Sends what can be sent.
+    pub fn send(&mut self) -> Result<(), Error> {
+        while let Some(rest) = self.out.get(self.sent..).filter(|r| !r.is_empty()) {
+            match self.stream.write(rest) {
+                Ok(n) => self.sent += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => return Err(Error::system("send", e)),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Takes what has come behind what is left; true when something had.
+    pub fn receive(&mut self) -> Result<bool, Error> {
+        if self.at > 0 {
+            self.input.copy_within(self.at..self.have, 0);
+            self.have -= std::mem::take(&mut self.at);
+        }
+        if self.have == self.input.len() {
+            self.input.resize(self.have * 2, 0);
+        }
+        let room = self.input.get_mut(self.have..).unwrap_or(&mut []);
+        match self.stream.read(room) {
+            Ok(0) => Err(Error::new(Kind::Protocol, "the server ended the connection")),
+            Ok(n) => {
+                self.have += n;
+                Ok(true)
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(Error::system("receive", e)),
+        }
+    }
+
+    /// What has come and was not used.
+    pub fn here(&self) -> &[u8] {
+        self.input.get(self.at..self.have).unwrap_or(&[])
+    }
+
+    /// So many bytes of it were used.
+    pub fn used(&mut self, bytes: usize) {
+        self.at = (self.at + bytes).min(self.have);
+    }
+}
+
+/// The requests of a load with numbered slots.
+///
+/// Invariant B1: a slot is idle or in flight, never both; `in_flight` counts the latter.
+pub(crate) struct Book {
+    shared: Arc<Shared>,
+    clock: Instant,
+    idle: Vec<u32>,
+    in_flight: u32,
+    /// Requests made so far.
+    pub issued: u64,
+    /// What ended.
+    pub outcome: Outcome,
+}
+
+impl Book {
+    /// So many slots, all idle.
+    pub fn new(shared: Arc<Shared>, depth: u32) -> Book {
+        let idle = (0..depth).rev().collect();
+        let (clock, outcome) = (Instant::now(), Outcome::default());
+        Book { shared, clock, idle, in_flight: 0, issued: 0, outcome }
+    }
+
+    /// ns since it was opened.
+    pub fn now(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// A slot for a request, none when `all` were made, when it is to stop, or when none is idle.
+    pub fn next(&mut self, all: u64) -> Option<u32> {
+        if self.shared.stop.load(Relaxed) || self.issued >= all {
+            return None;
+        }
+        let slot = self.idle.pop()?;
+        self.issued += 1;
+        self.in_flight += 1;
+        Some(slot)
+    }
+
+    /// The request of a slot has ended well.
+    pub fn ended(&mut self, slot: u32, begun: u64) {
+        if self.shared.recording.load(Relaxed) {
+            let took = self.now().saturating_sub(begun);
+            self.outcome.latency.record(took);
+        }
+        self.outcome.requests += 1;
+        self.shared.requests.fetch_add(1, Relaxed);
+        self.in_flight -= 1;
+        self.idle.push(slot);
+    }
+}
+
+/// Who makes requests of slots and reads replies.
+pub(crate) trait Caller {
+    /// Its connection and its slots.
+    fn parts(&mut self) -> (&mut Pipe, &mut Book);
+    /// Makes a request for every slot that [`Book::next`] gives.
+    fn fill(&mut self);
+    /// Takes one reply when all of it is here; false: more must come first.
+    fn reply(&mut self) -> Result<bool, Error>;
+
+    /// The whole load: ends when nothing is in flight and nothing more is to be made.
+    fn work(&mut self) -> Result<Outcome, Error> {
+        let mut heard = Instant::now();
+        loop {
+            self.fill();
+            let (pipe, book) = self.parts();
+            book.shared.ready.store(1, Relaxed);
+            pipe.send()?;
+            if book.in_flight == 0 {
+                return Ok(std::mem::take(&mut book.outcome));
+            }
+            if pipe.receive()? {
+                while self.reply()? {}
+                heard = Instant::now();
+            } else if heard.elapsed() > WAIT {
+                return Err(Error::new(Kind::Timeout, "the server does not answer"));
+            }
+        }
+    }
+}

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::inproc::{Outcome, Rig, Shape, Way};
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 use crate::weigh;
 
 /// Cases: a disk for all cores, and for each core initiators at two.
@@ -47,7 +47,7 @@ pub(crate) fn measure(
             Series { ours: pick(&with_one, Outcome::rate), theirs: pick(&with_two, Outcome::rate) };
         let goal = Goal { of: Of::Ratio, at_most: ONE_OVER_TWO };
         let row = rate.row(name, ("commands with one core", "1/s"), Some("two cores"));
-        report.rows.extend(row.map(|r| with(r, options, "cores", Some(goal))));
+        report.add(options, "cores", row, Some(goal));
         let cost = Series {
             ours: pick(&with_two, Outcome::cpu_us),
             theirs: pick(&with_one, Outcome::cpu_us),
@@ -55,7 +55,7 @@ pub(crate) fn measure(
         let goal = Goal { of: Of::Ratio, at_most: TWO_OVER_ONE };
         let figure = ("processor time a command with two cores", "us");
         let row = cost.row(name, figure, Some("one core"));
-        report.rows.extend(row.map(|r| with(r, options, "cores", Some(goal))));
+        report.add(options, "cores", row, Some(goal));
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use crate::error::{Error, Kind};
 use crate::load::{self, Spec};
 use crate::options::{Options, Peer};
 use crate::place::two_cores;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 use crate::servers::{Backing, FILE_BYTES, Scratch, Server};
 use crate::turns::counters;
 use crate::weigh;
@@ -93,9 +93,7 @@ fn one(
                 3 => Some(Goal { of: Of::Ours, at_most: case.resident_mib }),
                 _ => None,
             };
-            report.rows.extend(
-                series.row(case.name, figure, peer).map(|r| with(r, options, "idle", goal)),
-            );
+            report.add(options, "idle", series.row(case.name, figure, peer), goal);
         }
     }
     Ok(())

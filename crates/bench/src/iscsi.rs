@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::load::{self, Order, Spec, Work};
 use crate::options::Options;
 use crate::place::two_cores;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 use crate::servers::{Backing, MEMORY_BYTES, Server};
 use crate::turns::{
     FIGURES, Round, Rounds, Turns, calls_a_request, counters, or_note, weigh_under,
@@ -254,7 +254,7 @@ fn rows(options: &Options, report: &mut Report, case: &Case, sides: &[Side<'_>],
     let mut add = |n: usize, theirs: Vec<f64>, peer: Option<&str>, goal: Option<Goal>| {
         let Some(&figure) = FIGURES.get(n) else { return };
         let row = Series { ours: rounds.of(0, n), theirs }.row(case.name, figure, peer);
-        report.rows.extend(row.map(|r| with(r, options, "iscsi", goal)));
+        report.add(options, "iscsi", row, goal);
     };
     if let Some(at_most) = absolute(case) {
         add(0, Vec::new(), None, Some(Goal { of: Of::Ours, at_most }));

@@ -11,8 +11,8 @@ use crate::error::{Error, Kind};
 use crate::initiator::{self, Ask, Found};
 use crate::options::Options;
 use crate::place::{on_core, two_cores};
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 use crate::servers::{Backing, Child, Scratch, Server, pinned, tool};
 use crate::turns::WARM_UP;
 use crate::weigh;
@@ -58,7 +58,7 @@ pub(crate) fn measure(
         (rates.row(CASE, ("reads", "1/s"), Some("libiscsi")), None),
     ];
     for (row, goal) in rows {
-        report.rows.extend(row.map(|r| with(r, options, "iscsi", goal)));
+        report.add(options, "iscsi", row, goal);
     }
     Ok(())
 }

@@ -16,8 +16,8 @@ use target::{DeviceSpec, Engine, GroupSpec, LunChange, LunSpec, Registry};
 use crate::error::{Error, Kind};
 use crate::inproc::Caller;
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 use crate::weigh;
 
 /// The case's name.
@@ -119,7 +119,7 @@ pub(crate) fn measure(
         let series = Series { ours, theirs: vec![] };
         let goal = Goal { of: Of::Ours, at_most };
         let row = series.row(CASE, figure, None);
-        report.rows.extend(row.map(|r| with(r, options, "luns", Some(goal))));
+        report.add(options, "luns", row, Some(goal));
     }
     let commands = shared.commands.load(Ordering::Relaxed);
     report.notes.push(format!("luns: {commands} commands ended meanwhile"));

@@ -6,7 +6,8 @@ use std::process::Command;
 use crate::error::{Error, Kind};
 use crate::layers::{count, layers};
 use crate::options::{Options, Peer, What};
-use crate::report::{Goal, Of, Report, Row, Series};
+use crate::progress::Progress;
+use crate::report::{Goal, Of, Report, Series};
 use crate::servers::free_address;
 use crate::{aoe, bare, classes, cores, files, idle, iscsi, iscsi_initiator, luns, nbd, seeds};
 
@@ -18,17 +19,6 @@ const COUNTED: u32 = 5;
 const LAYER_NS: f64 = 15.0;
 /// Goal for "none" a Bio: what a warm pool, a growing vector or the measurement itself may leave.
 const NONE: f64 = 0.001;
-
-/// Where a run is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Steps done.
-    pub done: u32,
-    /// Steps in all.
-    pub of: u32,
-    /// What is measured now.
-    pub what: String,
-}
 
 /// Measures what `options` ask for. Children are started and ended on the way; they are gone when
 /// this returns, with an error too.
@@ -127,7 +117,7 @@ fn measure_layers(
         let case = format!("layers-{}", row.layers);
         let series = Series { ours: row.ns.clone(), theirs: vec![] };
         let row = series.row(&case, ("CPU of a Bio, down and up", "ns"), None);
-        report.rows.extend(row.map(|r| with(r, options, "layers", None)));
+        report.add(options, "layers", row, None);
     }
     if let (Some(first), Some(last)) = (rows.first(), rows.last())
         && first.layers < last.layers
@@ -137,7 +127,7 @@ fn measure_layers(
         let series = Series { ours: slope, theirs: vec![] };
         let goal = Goal { of: Of::Ours, at_most: LAYER_NS };
         let row = series.row("layers-all", ("CPU of a layer, down and up", "ns"), None);
-        report.rows.extend(row.map(|r| with(r, options, "layers", Some(goal))));
+        report.add(options, "layers", row, Some(goal));
     }
     if options.no_counters || !(depths.contains(&COUNTED)) {
         return Ok(());
@@ -153,19 +143,12 @@ fn measure_layers(
                 let series = Series { ours: vec![value], theirs: vec![] };
                 let goal = Goal { of: Of::Ours, at_most: NONE };
                 let row = series.row(&case, (figure, ""), None);
-                report.rows.extend(row.map(|r| with(r, options, "layers", Some(goal))));
+                report.add(options, "layers", row, Some(goal));
             }
             Err(error) => report.notes.push(format!("{figure} were not counted: {error}")),
         }
     }
     Ok(())
-}
-
-/// The row with its goal and the command that repeats it.
-pub(crate) fn with(mut row: Row, options: &Options, what: &str, goal: Option<Goal>) -> Row {
-    row.command = options.command(what, &row.case);
-    row.goal = goal;
-    row
 }
 
 fn machine(options: &Options) -> Vec<String> {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Kind};
 use crate::load::{Histogram, Running};
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::report::Report;
-use crate::run::Progress;
 use crate::weigh;
 
 /// Load before each measurement, so that caches and windows are warm.

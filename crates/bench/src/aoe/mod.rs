@@ -10,8 +10,8 @@ mod servers;
 use crate::error::Error;
 use crate::options::Options;
 use crate::place::{Cores, two_cores};
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series, median};
-use crate::run::{Progress, with};
 use crate::servers::MEMORY_BYTES;
 use crate::turns::{
     FIGURES, Round, Rounds, Turns, calls_a_request, counters, or_note, weigh_under,
@@ -104,10 +104,10 @@ fn measure_initiator(
         }
         let goal = Goal { of: Of::Inverse, at_most: LINE_RATIO };
         let row = rates.row(case.name, ("requests", "1/s"), Some("line"));
-        report.rows.extend(row.map(|r| with(r, options, "aoe", Some(goal))));
+        report.add(options, "aoe", row, Some(goal));
         let cpu = Series { ours: cpu, theirs: Vec::new() };
         let row = cpu.row(case.name, ("processor time between answers", "us"), None);
-        report.rows.extend(row.map(|r| with(r, options, "aoe", None)));
+        report.add(options, "aoe", row, None);
     }
     Ok(())
 }
@@ -173,13 +173,16 @@ fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server],
         let peer = servers.get(side).filter(|_| side > 0).map(|s| s.name);
         let row = Series { ours: rounds.of(0, n), theirs }.row(case.name, figure, peer);
         let goal = at_most.filter(|_| case.goals).map(|at_most| Goal { of, at_most });
-        report.rows.extend(row.map(|r| with(r, options, "aoe", goal)));
+        report.add(options, "aoe", row, goal);
     };
     for (side, server) in servers.iter().enumerate().skip(1) {
         add(0, side, Of::Ratio, (server.name == VBLADE).then_some(PEER_RATIO));
         for n in 1..FIGURES.len() {
             add(n, side, Of::Ours, None);
         }
+    }
+    if servers.len() == 1 {
+        (2..FIGURES.len()).for_each(|n| add(n, 0, Of::Ours, None));
     }
     let at = |name| servers.iter().position(|s| s.name == name);
     if let (Some(vblade), Some(bare)) = (at(VBLADE), at("bare")) {
@@ -193,8 +196,5 @@ fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server],
             );
             report.notes.push(note);
         }
-    }
-    if servers.len() == 1 {
-        (2..FIGURES.len()).for_each(|n| add(n, 0, Of::Ours, None));
     }
 }

@@ -16,8 +16,8 @@ use serde_json::json;
 use crate::bed::{Bed, failed};
 use crate::error::Error;
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::report::{Goal, Report, Series};
-use crate::run::{Progress, with};
 
 /// Every case; `--case` takes a part of a name.
 pub(crate) const CASES: &[&str] = &[
@@ -67,7 +67,7 @@ pub(crate) fn measure(
         for figure in figures.map_err(|e| e.within(case))? {
             let Figure { case, what, series, peer, goal } = figure;
             let row = series.row(case, (&what.0, what.1), peer);
-            report.rows.extend(row.map(|r| with(r, options, "classes", goal)));
+            report.add(options, "classes", row, goal);
         }
     }
     Ok(())

@@ -12,8 +12,8 @@ use wire::ninep::IOHDR;
 use crate::error::Error;
 use crate::options::Options;
 use crate::place::two_cores;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 use crate::turns::{FIGURE_COUNT, Round, Rounds, Turns, or_note, weigh_under};
 use client::{Load, Work};
 use servers::{FILE_BYTES, Server, Sizes};
@@ -165,7 +165,7 @@ fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server],
             1 => case.most_us.map(|at_most| Goal { of: Of::Ours, at_most }),
             _ => None,
         };
-        report.rows.extend(row.map(|r| with(r, options, "files", goal)));
+        report.add(options, "files", row, goal);
     }
 }
 
@@ -210,9 +210,9 @@ fn halt(
     let goal = Goal { of: Of::Ours, at_most: HALT_MS };
     let series = Series { ours: longest, theirs: alone };
     let row = series.row(HALT, ("longest wait of a client", "ms"), Some("no dump"));
-    report.rows.extend(row.map(|r| with(r, options, "files", Some(goal))));
+    report.add(options, "files", row, Some(goal));
     let series = Series { ours: took, theirs: Vec::new() };
     let row = series.row(HALT, ("the command", "ms"), None);
-    report.rows.extend(row.map(|r| with(r, options, "files", None)));
+    report.add(options, "files", row, None);
     Ok(())
 }

@@ -8,8 +8,8 @@ use wire::nbd::Form;
 use crate::error::Error;
 use crate::options::Options;
 use crate::place::two_cores;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 use crate::servers::MEMORY_BYTES;
 use crate::turns::{
     FIGURES, Round, Rounds, Turns, calls_a_request, counters, or_note, weigh_under,
@@ -152,7 +152,7 @@ fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server],
         let peer = servers.get(side).filter(|_| side > 0).map(|s| s.name);
         let row = Series { ours: rounds.of(0, n), theirs }.row(case.name, figure, peer);
         let goal = at_most.filter(|_| case.goals).map(|at_most| Goal { of, at_most });
-        report.rows.extend(row.map(|r| with(r, options, "nbd", goal)));
+        report.add(options, "nbd", row, goal);
     };
     add(0, 0, Of::Ours, Some(DEEP_US));
     add(1, 0, Of::Ours, Some(SYSCALLS));

@@ -5,6 +5,8 @@ mod table;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::options::Options;
+
 /// What a goal is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -82,6 +84,20 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds a row, if there is one, with its goal and the command that repeats it.
+    pub(crate) fn add(
+        &mut self,
+        options: &Options,
+        what: &str,
+        row: Option<Row>,
+        goal: Option<Goal>,
+    ) {
+        self.rows.extend(row.map(|row| {
+            let command = options.command(what, &row.case);
+            Row { goal, command, ..row }
+        }));
+    }
+
     /// The table for people, with a line end.
     pub fn table(&self) -> String {
         table::render(self)

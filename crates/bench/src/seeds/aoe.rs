@@ -19,8 +19,8 @@ use wire::ata::command as op;
 
 use crate::error::{Error, Kind};
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 
 /// Payload of the paper's frames, bytes.
 const BLOCK: u64 = 8192;
@@ -72,7 +72,7 @@ pub(super) fn measure(
             let theirs = vec![theirs; ours.len()];
             let row = Series { ours, theirs }.row(name, (figure, unit), Some("paper"));
             let goal = Some(Goal { of, at_most: NEAR });
-            report.rows.extend(row.map(|r| with(r, options, "seeds aoe", goal)));
+            report.add(options, "seeds aoe", row, goal);
         };
         let rates = ran.iter().map(|r| r.rate(bytes)).collect();
         row("read", "MB/s", rates, paper, Of::Inverse);

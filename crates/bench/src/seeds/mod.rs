@@ -15,8 +15,8 @@ mod trim;
 
 use crate::error::Error;
 use crate::options::{Options, Seed};
+use crate::progress::Progress;
 use crate::report::Report;
-use crate::run::Progress;
 
 pub(crate) fn measure(
     options: &Options,

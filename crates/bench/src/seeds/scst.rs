@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::inproc::{Outcome, Rig, Shape, Way};
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 
 /// What the posting's threads cost: commands a second in a thread over those without one, for one,
 /// two and three disks.
@@ -47,7 +47,7 @@ pub(super) fn measure(
             let goal = posted.filter(|_| n == 0);
             let goal = goal.map(|at_most| Goal { of: Of::Ratio, at_most });
             let row = series.row(&case, (figure, unit), Some(other));
-            report.rows.extend(row.map(|r| with(r, options, "seeds scst", goal)));
+            report.add(options, "seeds scst", row, goal);
         }
     }
     let posted = "the posting of 2008: 140 against 89 thousand commands a second with one disk, \

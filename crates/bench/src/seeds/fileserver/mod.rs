@@ -9,8 +9,8 @@ mod lab;
 
 use crate::error::Error;
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 use cases::{Disk, Order};
 
 const WHAT: &str = "seeds fileserver";
@@ -52,7 +52,7 @@ impl Table<'_> {
         let theirs = theirs.map_or(Vec::new(), |(n, _)| vec![n; ours.len()]);
         let goal = goal.map(|(of, at_most)| Goal { of, at_most });
         let row = Series { ours, theirs }.row(case, figure, peer);
-        self.report.rows.extend(row.map(|r| with(r, self.options, WHAT, goal)));
+        self.report.add(self.options, WHAT, row, goal);
     }
 
     /// Ours beside the paper's, and how far off it is.
@@ -144,7 +144,7 @@ fn far(t: &mut Table<'_>, case: &str) -> Result<(), Error> {
     let row = Series { ours: with_far, theirs: without };
     let row = row.row(case, ("p99 of a client", "us"), Some("no far leg"));
     let goal = Some(Goal { of: Of::Ratio, at_most: 1.05 });
-    t.report.rows.extend(row.map(|r| with(r, t.options, WHAT, goal)));
+    t.report.add(t.options, WHAT, row, goal);
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use reactor::model::Timing;
 use crate::bed::failed;
 use crate::error::Error;
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 use world::{FLASH, Load, SATA_2010, measure as run};
 
 /// Virtual seconds of a measurement.
@@ -158,7 +158,7 @@ pub(super) fn measure(
                 let figure = format!("{client}, {name}");
                 let row = series.row(case.name, (&figure, "MB/s"), Some(NONE));
                 let goal = (case.goal)(client, name).filter(|_| name != NONE);
-                report.rows.extend(row.map(|r| with(r, options, COMMAND, goal)));
+                report.add(options, COMMAND, row, goal);
             }
             if name == NONE {
                 without = got;
@@ -171,7 +171,7 @@ pub(super) fn measure(
             let series = Series { ours: vec![pair.distance()?], theirs: vec![] };
             let row = series.row(FAIRNESS, (&format!("{}: off by", pair.what), "times"), None);
             let goal = Some(Goal { of: Of::Ours, at_most: UNEQUAL });
-            report.rows.extend(row.map(|r| with(r, options, COMMAND, goal)));
+            report.add(options, COMMAND, row, goal);
         }
     }
     let page = "the page of 2010, without a scheduler and with rr: reading alone 72 and 72 MB/s, \

@@ -20,8 +20,8 @@ use geom::{Core, Edge};
 use crate::bed::failed;
 use crate::error::Error;
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
-use crate::run::{Progress, with};
 use flash::{Asked, Flash};
 use lab::{Crowd, Lab};
 
@@ -246,7 +246,7 @@ fn rows(options: &Options, report: &mut Report, (case, way): (&str, Way), all: &
             peer = Some("seed");
         }
         let row = series.row(case, (figure, unit), peer);
-        report.rows.extend(row.map(|r| with(r, options, "seeds trim", goal)));
+        report.add(options, "seeds trim", row, goal);
     }
 }
 

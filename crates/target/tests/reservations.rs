@@ -259,6 +259,43 @@ fn preempt_and_abort_is_answered_when_the_aborted_can_touch_the_medium_no_more()
     }
 }
 
+/// O2 of `commands/persistent.rs`: whoever waits for the commands of others has let go of the turn.
+#[test]
+fn reservations_change_while_a_preempt_and_abort_waits_for_what_it_aborted() {
+    let vault = MemoryVault::new();
+    let w = start(&vault);
+    let disk = w.disks[0].1.clone();
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    let c = w.calm(1, "i3", &[0]);
+    register_aptpl(&w, &a, 1).good();
+    register_aptpl(&w, &b, 2).good();
+    disk.state().hold = true;
+    let write = b.send(0, &write16(1, 1), 0, &[7; 512]);
+    w.turn();
+    // One of the victim's own commands waits for the turn that the preemption has.
+    vault.hold(true);
+    let bytes = PrOutList { aptpl: true, ..list(1, 2) }.encode();
+    let preempt = a.send(0, &pr_out(PreemptAndAbort, 5, &bytes), 0, &bytes);
+    w.turn();
+    let more = list(2, 9).encode();
+    let late = b.send(0, &pr_out(Register, 0, &more), 0, &more);
+    w.turn();
+    vault.hold(false);
+    w.turn();
+    assert_eq!(a.answer(preempt), None, "the write is still below");
+    // A stranger's change waits for neither.
+    run(&w, &c, Register, 0, &list(0, 3)).good();
+    assert_eq!(keys(&w, &c).1, [1, 3]);
+    assert_eq!(a.answer(preempt), None, "the write is still below");
+    disk.state().hold = false;
+    while w.release(&disk, 0) {}
+    w.answer(&a, preempt).good();
+    assert_eq!(b.answer(write), None, "aborted in silence");
+    // Aborted, or a conflict where the turn reached it before the abort did.
+    assert!(b.answer(late).is_none_or(|a| a.status == CONFLICT), "its registration is gone");
+    assert_eq!(keys(&w, &c).1, [1, 3]);
+}
+
 #[test]
 fn preempt_and_abort_ends_the_contingent_allegiance_of_those_it_preempts() {
     let w = World::simple(1, 64);

@@ -4,7 +4,8 @@
 //!  M1  Every path is open alone (r1w1e1) by this geom: nobody claims what is on it.
 //!  M2  A path is used when every core knows its edge, and no longer when it is about to leave:
 //!      what is in flight through it ends there, whatever comes of it.
-//!  M3  All paths lead to a disk of the same size and sector size.
+//!  M3  All paths lead to a disk of the same size and sector size. It has another size when all
+//!      of them say so: while they differ, one that says another is gone by last.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +21,7 @@ use super::NAME;
 use super::layer::MultipathLayer;
 use super::metadata::{Metadata, Mode};
 use super::options::Options;
-use super::paths::{PATHS_MAX, Paths, State, rank};
+use super::paths::{PATHS_MAX, Paths, State};
 use super::shared::{Path, Shared, Table, Told};
 use super::tasks::{self, Note};
 use crate::members::{Said, Unborn, frame, joined, known};
@@ -93,7 +94,7 @@ pub(super) struct MultipathGeom {
     pub(super) paths: Paths,
     shared: Arc<Shared>,
     /// By slot.
-    consumers: BTreeMap<usize, ConsumerId>,
+    pub(super) consumers: BTreeMap<usize, ConsumerId>,
     /// Provider of the path that was preferred by hand.
     preferred: Option<String>,
     /// Providers of paths that were removed by hand: tasting does not bring them back.
@@ -213,7 +214,7 @@ impl MultipathGeom {
             return refused(format!("there are {PATHS_MAX} paths already, the most there may be"));
         };
         self.consumers.insert(slot, consumer);
-        self.paths.rerank(slot, rank(&self.access_of(t, slot)));
+        self.paths.rerank(slot, self.standing(t, slot));
         self.removed.retain(|removed| *removed != name);
         if !t.providers_of(me).is_empty() {
             let round = self.paths.of(slot).map_or(0, |p| p.round);
@@ -270,7 +271,7 @@ impl MultipathGeom {
     }
 
     /// A path's access state; empty when nothing is told of it.
-    fn access_of(&self, t: &Topology, slot: usize) -> String {
+    pub(super) fn access_of(&self, t: &Topology, slot: usize) -> String {
         let below = self.consumers.get(&slot).and_then(|c| t.below(*c));
         match below.and_then(|p| t.attr(p, ACCESS)) {
             Some(Attr::Text(access)) => access,
@@ -428,7 +429,7 @@ impl MultipathGeom {
         self.looking &= !1u32.checked_shl(slot as u32).unwrap_or(0);
     }
 
-    fn written(&mut self, t: &mut Topology, me: GeomId, done: Result<(), Errno>) {
+    pub(super) fn written(&mut self, t: &mut Topology, me: GeomId, done: Result<(), Errno>) {
         self.fault =
             done.err().map(|e| format!("its record could not be written anew: {}", e.text()));
         if self.fault.is_none()
@@ -474,6 +475,7 @@ impl MultipathGeom {
         t.leave(consumer);
         if !self.paths.all().is_empty() {
             self.renew(t, me);
+            self.fit(t, me);
         } else if !queues {
             Self::take_apart(t, me, self);
         }
@@ -531,25 +533,6 @@ impl MultipathGeom {
     fn slot_of(&self, consumer: ConsumerId) -> Option<usize> {
         self.consumers.iter().find(|(_, c)| **c == consumer).map(|(slot, _)| *slot)
     }
-
-    /// The smallest path's size is the disk's.
-    fn fit(&mut self, t: &mut Topology, me: GeomId) {
-        let sizes = self.providers(t).into_iter().filter_map(|p| Some(t.limits(p)?.media_bytes));
-        let Some(size) = sizes.min() else { return };
-        let was = std::mem::replace(&mut self.nature.provider_bytes, size);
-        if size == was {
-            return;
-        }
-        let sector = self.nature.sector_bytes;
-        if frame::last_sector(sector, size).is_none() {
-            return Self::take_apart(t, me, self);
-        }
-        if self.nature.uuid.is_none() || size < was {
-            self.written(t, me, Ok(()));
-        }
-        let old = frame::last_sector(sector, was).filter(|_| size > was);
-        self.write_record(t, me, old);
-    }
 }
 
 /// Attaches and opens, alone (M1).
@@ -598,7 +581,7 @@ impl Geom for MultipathGeom {
     fn attr_changed(&mut self, t: &mut Topology, me: GeomId, below: ConsumerId, name: &str) {
         if name == ACCESS {
             let slot = self.slot_of(below);
-            let new = slot.is_some_and(|s| self.paths.rerank(s, rank(&self.access_of(t, s))));
+            let new = slot.is_some_and(|s| self.reranked(t, s));
             return if new {
                 self.changed(t, me)
             };
@@ -651,7 +634,7 @@ impl Geom for MultipathGeom {
     }
 
     fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {
-        self.ills(t.geom_name(me))
+        self.ills(t, t.geom_name(me))
     }
 
     fn show_consumer(

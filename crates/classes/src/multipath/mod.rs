@@ -2,8 +2,8 @@
 //!
 //! * [`metadata`] the record in the last sector; [`options`] what stands behind it;
 //!   [`paths`] who is good and who is active, without any I/O.
-//! * `geom` decides on the control thread; `layer` and `shared` are the data path; `tasks` looks
-//!   at failed paths and writes the record on core 0.
+//! * `geom` decides on the control thread, `size` when the disk has another size; `layer` and
+//!   `shared` are the data path; `tasks` looks at failed paths and writes the record on core 0.
 
 mod class;
 mod geom;
@@ -12,6 +12,7 @@ mod metadata;
 mod options;
 mod paths;
 mod shared;
+mod size;
 mod tasks;
 mod troubles;
 mod verbs;

@@ -43,6 +43,9 @@ pub(super) fn rank(access: &str) -> u8 {
     }
 }
 
+/// Of a path that says another size than the disk has: worse than any access state.
+pub(super) const OTHER_SIZE: u8 = 5;
+
 /// One path.
 #[derive(Clone, Debug)]
 pub(super) struct One {
@@ -53,7 +56,7 @@ pub(super) struct One {
     pub(super) round: u16,
     /// Its provider's name.
     pub(super) name: String,
-    /// Of its access state: [`rank`].
+    /// Of its access state: [`rank`]; or [`OTHER_SIZE`].
     pub(super) rank: u8,
 }
 
@@ -133,7 +136,7 @@ impl Paths {
         }
     }
 
-    /// A path has another access state: false when it has not.
+    /// A path is better or worse than before: false when it is not.
     pub(super) fn rerank(&mut self, slot: usize, rank: u8) -> bool {
         let Some(one) = self.list.iter_mut().find(|p| p.slot == slot && p.rank != rank) else {
             return false;

@@ -4,7 +4,7 @@ use geom::{GeomId, Grade, Topology, Trouble};
 
 use super::NAME;
 use super::geom::MultipathGeom;
-use super::paths::State;
+use super::paths::{OTHER_SIZE, State};
 use crate::members::Fact;
 
 impl MultipathGeom {
@@ -40,7 +40,7 @@ impl MultipathGeom {
     }
 
     /// What is not as it should be.
-    pub(super) fn ills(&self, name: &str) -> Vec<Trouble> {
+    pub(super) fn ills(&self, t: &Topology, name: &str) -> Vec<Trouble> {
         let mut out = Vec::new();
         let good = self.paths.good();
         for one in self.paths.all().iter().filter(|one| one.state == State::Fail) {
@@ -50,6 +50,20 @@ impl MultipathGeom {
                 _ => "Mend it: it is looked at, and used again when it answers.".to_owned(),
             };
             out.push(Trouble::degraded(format!("path {path} has failed"), action));
+        }
+        let bytes = self.nature.provider_bytes;
+        for one in self.paths.all().iter().filter(|one| one.rank == OTHER_SIZE) {
+            let (path, says) = (&one.name, self.bytes_by(t, one.slot).unwrap_or(0));
+            out.push(Trouble::degraded(
+                format!(
+                    "path {path} says that the disk has {says} bytes, and it has {bytes}: it is \
+                     gone by last"
+                ),
+                format!(
+                    "If the disk has another size now, it is taken over when all paths say so; \
+                     else mend that path, or `ashlar {NAME} remove {name} {path}`."
+                ),
+            ));
         }
         let add = format!("Bring another way back, or `ashlar {NAME} add {name} DISK`.");
         match good {

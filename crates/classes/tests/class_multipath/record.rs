@@ -1,6 +1,6 @@
 //! The record on the disk: what proves a path, what is spared, what is refused.
 
-use bio::Errno;
+use bio::{Errno, Op};
 use geom::Access;
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ fn configure_changes_the_mode_and_the_record() {
 }
 
 #[test]
-fn the_size_follows_the_smallest_path_and_the_record_the_size() {
+fn the_size_is_what_all_paths_say_and_the_record_follows_it() {
     let (mut world, disk, _) = labelled(2, json!({}));
     let record = disk.bytes()[MIB - 512..].to_vec();
     let open = world.open("multipath/m", Access::READ);
@@ -131,9 +131,46 @@ fn the_size_follows_the_smallest_path_and_the_record_the_size() {
     assert_eq!(bytes[2 * MIB - 512..][80..88], (2 * MIB as u64).to_le_bytes());
     assert!(bytes[MIB - 512..MIB].iter().all(|b| *b == 0), "the old one is wiped");
     world.grow("d1", &disk, MIB / 2);
+    assert_eq!(world.size("multipath/m"), (2 * MIB - 512) as u64, "the other has not seen it");
+    world.grow("d0", &disk, MIB / 2);
     assert_eq!(world.size("multipath/m"), (MIB / 2 - 512) as u64);
     assert_eq!(disk.bytes()[MIB / 2 - 512..][80..88], (MIB as u64 / 2).to_le_bytes());
     assert!(!open.orphaned() && states(&world).len() == 2);
+    world.close(open);
+}
+
+#[test]
+fn a_path_that_lies_about_the_size_is_gone_by_last_and_changes_nothing() {
+    let (mut world, disk, ways) = labelled(2, json!({}));
+    let open = world.open("multipath/m", Access::READ);
+    let record = disk.bytes()[MIB - 512..].to_vec();
+    for lie in [MIB / 2, 4 * MIB, 512] {
+        world.say_size("d0", lie);
+        settle(&mut world);
+        assert_eq!(world.size("multipath/m"), (MIB - 512) as u64, "{lie}");
+        assert_eq!(states(&world), ["d0 PASSIVE", "d1 ACTIVE"], "{lie}");
+        let last = (MIB - 1024) as u64;
+        for way in &ways {
+            way.seen(Op::Write);
+        }
+        write(&mut world, last, 7).expect("beyond what the liar says");
+        assert_eq!(ways.iter().map(|way| way.seen(Op::Write)).collect::<Vec<_>>(), [0, 1]);
+        let view = world.control.topology.view(0);
+        let said = view.iter().find(|g| g.name == "m").map(|g| format!("{:?}", g.troubles));
+        let said = said.unwrap_or_default();
+        assert!(said.contains(&format!("path d0 says that the disk has {lie} bytes")), "{said}");
+        // Asked again, it says what is true.
+        world.say_size("d0", MIB);
+        settle(&mut world);
+        assert_eq!(states(&world), ["d0 PASSIVE", "d1 ACTIVE"], "nobody goes back by himself");
+        ask(&mut world, "prefer", "d0").expect("as good as the other");
+    }
+    assert!(disk.bytes()[MIB - 512..] == record, "the record is left alone");
+    // The other one goes: what is left says what there is.
+    world.say_size("d0", MIB / 2);
+    world.lose("d1");
+    assert_eq!(world.size("multipath/m"), (MIB / 2 - 512) as u64);
+    assert!(!open.orphaned());
     world.close(open);
 }
 

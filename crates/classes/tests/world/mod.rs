@@ -455,6 +455,11 @@ impl World {
     /// The disk has another size from now on.
     pub fn grow(&mut self, name: &str, disk: &Disk, len: usize) {
         disk.0.lock().expect("media").bytes.resize(len, 0);
+        self.say_size(name, len);
+    }
+
+    /// A provider says that it has so many bytes.
+    pub fn say_size(&mut self, name: &str, len: usize) {
         let on = self.find(name);
         self.control
             .call(|t| {

@@ -1,0 +1,60 @@
+//! The size of a multipath device: M3 of `geom`.
+
+use geom::{GeomId, Topology};
+
+use super::geom::MultipathGeom;
+use super::paths::{OTHER_SIZE, rank};
+use crate::members::frame;
+
+impl MultipathGeom {
+    /// Bytes of the disk, as a path says.
+    pub(super) fn bytes_by(&self, t: &Topology, slot: usize) -> Option<u64> {
+        let below = self.consumers.get(&slot).and_then(|c| t.below(*c))?;
+        t.limits(below).map(|limits| limits.media_bytes)
+    }
+
+    /// How good it is to go by a path: zero is best (M3).
+    pub(super) fn standing(&self, t: &Topology, slot: usize) -> u8 {
+        match self.bytes_by(t, slot) {
+            Some(bytes) if bytes != self.nature.provider_bytes => OTHER_SIZE,
+            _ => rank(&self.access_of(t, slot)),
+        }
+    }
+
+    /// Something is new of a path. False when it is gone by as it was.
+    pub(super) fn reranked(&mut self, t: &Topology, slot: usize) -> bool {
+        let standing = self.standing(t, slot);
+        self.paths.rerank(slot, standing)
+    }
+
+    /// M3. A capacity that one path alone tells may be a lie, and a disk that shrank by mistake has
+    /// lost what stood on it.
+    pub(super) fn fit(&mut self, t: &mut Topology, me: GeomId) {
+        let slots: Vec<usize> = self.paths.all().iter().map(|p| p.slot).collect();
+        let mut sizes = slots.iter().filter_map(|slot| self.bytes_by(t, *slot));
+        if let Some(size) = sizes.next()
+            && sizes.all(|other| other == size)
+        {
+            self.set_size(t, me, size);
+        }
+        if slots.into_iter().fold(false, |new, slot| self.reranked(t, slot) || new) {
+            self.changed(t, me);
+        }
+    }
+
+    fn set_size(&mut self, t: &mut Topology, me: GeomId, size: u64) {
+        let was = std::mem::replace(&mut self.nature.provider_bytes, size);
+        if size == was {
+            return;
+        }
+        let sector = self.nature.sector_bytes;
+        if frame::last_sector(sector, size).is_none() {
+            return Self::take_apart(t, me, self);
+        }
+        if self.nature.uuid.is_none() || size < was {
+            self.written(t, me, Ok(()));
+        }
+        let old = frame::last_sector(sector, was).filter(|_| size > was);
+        self.write_record(t, me, old);
+    }
+}

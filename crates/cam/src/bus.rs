@@ -389,8 +389,13 @@ impl Bus {
         let ask = move |core: &Rc<Core>| {
             let core = core.clone();
             core.reactor().clone().spawn("cam", async move {
-                let asked = scan::probe(&unit, &core, &|_| {}).await;
+                let Some(before) = bus.upgrade().and_then(|bus| bus.facts(path)) else { return };
+                let asked = scan::probe(&unit, Some(before.clone()), &core, &|_| {}).await;
                 let (Some(bus), Ok(facts)) = (bus.upgrade(), asked) else { return };
+                if !facts.is_same(&before) {
+                    // Another one in its place, or formatted anew: a scan takes it in.
+                    return bus.wish(path.target);
+                }
                 let size = facts.media_bytes(&bus.sim.facts());
                 let mut known = lock(&bus.known);
                 let Some(known) = known.get_mut(&path) else { return };

@@ -257,7 +257,8 @@ impl Bus {
             _ => self.make(path, core),
         };
         let asked = Asked { bus: self, unit: unit.clone() };
-        let said = probe(&unit, core, &|port| {
+        let before = old.as_ref().filter(|_| !lost).map(|(_, facts)| facts.clone());
+        let said = probe(&unit, before, core, &|port| {
             if let Some(unit) = self.unit(Path::new(self.number, port, 0)) {
                 unit.lost_power();
             }
@@ -312,10 +313,12 @@ impl Bus {
     }
 }
 
-/// Asks a device what it is. `exchanged` is told of the ports of a multiplier whose devices may
-/// have lost what was in their caches, before these are reached again.
+/// Asks a device what it is, which may have said something `before`. `exchanged` is told of the
+/// ports of a multiplier whose devices may have lost what was in their caches, before these are
+/// reached again.
 pub(super) async fn probe(
     unit: &Arc<Unit>,
+    before: Option<Facts>,
     core: &Rc<Core>,
     exchanged: &dyn Fn(u64),
 ) -> Result<Facts, Refusal> {
@@ -342,7 +345,11 @@ pub(super) async fn probe(
         }
         return probe.finish().map(|facts| Facts::Ata(Box::new(facts)));
     }
-    let mut probe = ScsiProbe::new(unit.path().lun == 0);
+    let before = match before {
+        Some(Facts::Scsi(facts)) => Some(*facts),
+        _ => None,
+    };
+    let mut probe = ScsiProbe::new(unit.path().lun == 0, before);
     while let Some(ask) = probe.ask() {
         let (ended, data) = question(unit, core, &ask).await;
         probe.hear(&ended, &data);

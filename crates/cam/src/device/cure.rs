@@ -4,7 +4,7 @@ use bio::Errno;
 
 use super::{CURE_TIMEOUT_MS, Device, READY_POLL_NS, READY_POLLS_MAX, STARTS_MAX};
 use crate::ccb::{Ccb, Command, Flags, Priority};
-use crate::recovery::{Cure, Pause, Step, Verdict};
+use crate::recovery::{Cure, Note, Pause, Step, Verdict};
 
 /// A cure under way.
 #[derive(Clone, Copy)]
@@ -81,6 +81,8 @@ impl Device {
             Step::Cure(_) | Step::Requeue | Step::Retry(_) | Step::Busy(_) | Step::Full(_) => {
                 self.try_cure(at, curing, now);
             }
+            // This way is closed meanwhile, which says more than what was to be cured.
+            Step::Fail if verdict.note == Note::Access => self.finish(at, Err(verdict.error)),
             Step::Fail | Step::Selection(_) => self.finish(at, Err(curing.error)),
         }
     }

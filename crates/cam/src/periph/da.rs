@@ -230,3 +230,43 @@ impl Language for Scsi {
         TIMEOUT_MS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bio::PoolConfig;
+    use wire::scsi::{Capacity, Inquiry, Limits as Said};
+
+    use super::*;
+
+    /// What a device of a kind says that takes blocks back in every way, has a cache, and is
+    /// asked for FUA.
+    fn eager(kind: u8) -> ScsiFacts {
+        let limits =
+            Said { unmap: true, unmap_same16: true, unmap_same10: true, ..Said::default() };
+        ScsiFacts {
+            inquiry: Inquiry { kind, ..Inquiry::default() },
+            limits: Said { unmap_descriptors_max: 8, unmap_granularity: 2, ..limits },
+            mode: wire::scsi::DiskMode { write_cache: Some(true), ..Default::default() },
+            capacity: Some(Capacity { blocks: 64, block_len: 2048, ..Capacity::default() }),
+            ..ScsiFacts::default()
+        }
+    }
+
+    #[test]
+    fn a_disc_is_never_told_to_take_blocks_back_and_has_no_cache_whatever_it_says() {
+        let pool = Pool::new(PoolConfig { limit_bytes: 1 << 20 });
+        for (kind, is_disk) in [(DISK, true), (CDROM, false)] {
+            let disk = disk(&eager(kind), 1 << 20).expect("it has a medium");
+            let attr = |name| disk.attrs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
+            assert_eq!(attr("GEOM::candelete"), Some(Attr::Int(u64::from(is_disk))));
+            assert_eq!(attr("DISK::delete_granule").is_some(), is_disk);
+            let mut bio = bio::Slab::new().alloc();
+            (bio.op, bio.length) = (Op::Delete, 4096);
+            let asked = disk.language.command(&mut bio, &pool).map(|_| ());
+            assert_eq!(asked, if is_disk { Ok(()) } else { Err(Errno::NotSup) });
+            assert_eq!(disk.language.delete_ranges() > 1, is_disk);
+            assert_eq!(disk.language.has_cache(), is_disk);
+            assert_eq!((disk.language.flush().is_some(), !disk.read_only), (is_disk, is_disk));
+        }
+    }
+}

@@ -61,10 +61,19 @@ pub struct ScsiFacts {
 }
 
 impl ScsiFacts {
-    /// It is the same unit as one that said `other`: names and serial number agree.
+    /// It is the same unit as one that said `other`: names and serial number agree, and a disk has
+    /// blocks of the same length, without which nothing that is on it is where it was.
     pub fn is_same(&self, other: &ScsiFacts) -> bool {
+        let block_len = |facts: &ScsiFacts| {
+            facts.capacity.filter(|_| !facts.inquiry.removable).map(|c| c.block_len)
+        };
+        let reformatted = match (block_len(self), block_len(other)) {
+            (Some(own), Some(other)) => own != other,
+            _ => false,
+        };
         let own = (&self.inquiry.vendor, &self.inquiry.product, &self.serial, &self.names.id);
-        own == (&other.inquiry.vendor, &other.inquiry.product, &other.serial, &other.names.id)
+        let names = (&other.inquiry.vendor, &other.inquiry.product, &other.serial, &other.names.id);
+        own == names && !reformatted
     }
 
     /// Ways to it may differ, and it says in which group this one's port is.
@@ -113,18 +122,22 @@ pub struct ScsiProbe {
     first_lun: bool,
     pages: Vec<u8>,
     facts: ScsiFacts,
+    /// What it said before, when it is known.
+    before: Option<ScsiFacts>,
     refusal: Option<Refusal>,
 }
 
 impl ScsiProbe {
-    /// Of a unit; the target's first one is asked for the others.
-    pub fn new(first_lun: bool) -> ScsiProbe {
+    /// Of a unit; the target's first one is asked for the others. A disk that said `before` what it
+    /// is keeps its capacity when it does not tell it now, or tells one that makes no sense.
+    pub fn new(first_lun: bool, before: Option<ScsiFacts>) -> ScsiProbe {
         ScsiProbe {
             state: State::Tur,
             tries: 0,
             first_lun,
             pages: Vec::new(),
             facts: ScsiFacts::default(),
+            before,
             refusal: None,
         }
     }
@@ -245,8 +258,8 @@ impl ScsiProbe {
             // The other one may be known.
             (Err(bio::Errno::Inval), _) if long && newer => self.state = State::Capacity10,
             // No medium, or never ready: a disk without a size.
-            (Err(_), _) => {}
-            (Ok(_), Err(error)) => self.refuse(Refusal::Malformed { question, error }),
+            (Err(_), _) => self.facts.capacity = self.capacity_before(),
+            (Ok(_), Err(error)) => self.spoilt(Refusal::Malformed { question, error }),
             (Ok(_), Ok(c)) if !long && !newer && c.blocks == 1 << 32 => {
                 self.state = State::Capacity16;
             }
@@ -257,8 +270,22 @@ impl ScsiProbe {
                         self.state = State::Toc;
                     }
                 }
-                Err(why) => self.refuse(why),
+                Err(why) => self.spoilt(why),
             },
+        }
+    }
+
+    /// What the same disk, out of which no medium can be taken, had.
+    fn capacity_before(&self) -> Option<Capacity> {
+        let fixed = self.before.as_ref().filter(|_| !self.facts.inquiry.removable);
+        fixed.filter(|before| self.facts.is_same(before)).and_then(|before| before.capacity)
+    }
+
+    /// A capacity that makes no sense.
+    fn spoilt(&mut self, why: Refusal) {
+        match self.capacity_before() {
+            Some(capacity) => self.facts.capacity = Some(capacity),
+            None => self.refuse(why),
         }
     }
 

@@ -35,7 +35,7 @@ fn ended(answer: &Result<Vec<u8>, Outcome>, ask: &Ask) -> (Ended, Vec<u8>) {
 }
 
 fn scsi(first: bool, says: &mut Says<'_>) -> (Result<ScsiFacts, Refusal>, Vec<u8>) {
-    let mut probe = ScsiProbe::new(first);
+    let mut probe = ScsiProbe::new(first, None);
     let mut asked = Vec::new();
     while let Some(ask) = probe.ask() {
         assert!(asked.len() < 100, "it comes to an end");

@@ -7,7 +7,7 @@ use geom::{
     Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Verdict,
 };
 
-use super::geom::PartGeom;
+use super::geom::{PartGeom, Stands};
 use super::{DEPTH_MAX, Kind, PartError, PartErrorKind, Place, Scheme, Table, step};
 use crate::conversation::drive;
 use crate::probe::Sectors;
@@ -127,7 +127,7 @@ impl Class for PartClass {
         let table = table.with_stripe(stripe, offset);
         let filled = topology.with::<PartGeom, _>(geom, |part, topology| {
             part.found(table);
-            part.sync(topology, geom)
+            part.sync(topology, geom, Stands::OnMedia)
         });
         let filled = filled.unwrap_or_else(|| Err(Error::of(Errno::NxIo, "claim")));
         if filled.is_err() {

@@ -12,7 +12,7 @@ use bio::Errno;
 use geom::{Access, Control, Error, Event, GeomId};
 
 use super::class::refusal;
-use super::geom::{Edits, PartGeom};
+use super::geom::{Edits, PartGeom, Stands};
 use super::verbs::with;
 use super::{PartError, Scheme, Table, WritePlan, WriteStep, committed, destroy_plan, plan};
 use crate::slice;
@@ -87,22 +87,23 @@ pub(super) fn commit(control: &mut Control, geom: GeomId) -> Result<(), Error> {
         return Err(Error::new(error.kind, what));
     }
     control.call(|topology| {
-        let gone = with(topology, geom, |part, topology| {
+        let (gone, synced) = with(topology, geom, |part, topology| {
             let edits = part.edits.take().unwrap_or_default();
             part.media = after.clone();
             part.table = after;
+            let synced = part.sync(topology, geom, Stands::OnMedia);
             let open = part.open(topology);
             let told = edits.touched.difference(&open).copied().collect();
             for provider in part.providers(&told) {
                 topology.post(Event::MediaChanged(provider));
             }
-            part.table.is_none()
+            (part.table.is_none(), synced)
         })?;
         close(topology, geom);
         if gone {
             PartGeom::abandon(topology, geom, Errno::NxIo);
         }
-        Ok(())
+        synced
     })
 }
 
@@ -123,7 +124,7 @@ pub(super) fn undo(control: &mut Control, geom: GeomId) -> Result<(), Error> {
             }
             part.refuses(topology, geom, part.media.as_ref())?;
             let edited = std::mem::replace(&mut part.table, part.media.clone());
-            if let Err(error) = part.sync(topology, geom) {
+            if let Err(error) = part.sync(topology, geom, Stands::OnMedia) {
                 part.table = edited;
                 return Err(error);
             }

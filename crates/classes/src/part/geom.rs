@@ -6,6 +6,8 @@
 //!  G2  While `edits` is there the provider below is held r1w1e1 on top of what the partitions
 //!      need; [`super::verbs`] opens and closes it.
 //!  G3  `media` is what stands on the media, unless a commit failed half way (`edits.torn`).
+//!  G4  Those above hear of a partition that becomes larger when the media says so: a label at its
+//!      end follows, and would lie beyond the end after a power cut, or after an undo.
 //!
 //! ```text
 //!            add, delete, resize, ...              commit
@@ -47,6 +49,14 @@ pub(super) struct Edits {
     pub(super) wipe: super::WritePlan,
     /// Boot code of partitions, at most one each.
     pub(super) code: Vec<super::PartCode>,
+}
+
+/// Where the table stands that the providers are to follow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stands {
+    /// In memory, and it may be undone.
+    InMemory,
+    OnMedia,
 }
 
 /// One partition as a provider.
@@ -170,9 +180,14 @@ impl PartGeom {
 
     /// Makes the providers those of the table. What cannot be is refused before anything is
     /// changed.
-    pub(super) fn sync(&mut self, topology: &mut Topology, me: GeomId) -> Result<(), Error> {
+    pub(super) fn sync(
+        &mut self,
+        topology: &mut Topology,
+        me: GeomId,
+        stands: Stands,
+    ) -> Result<(), Error> {
         let table = self.table.take();
-        let done = self.sync_to(topology, me, table.as_ref());
+        let done = self.sync_to(topology, me, table.as_ref(), stands);
         self.table = table;
         done
     }
@@ -182,6 +197,7 @@ impl PartGeom {
         topology: &mut Topology,
         me: GeomId,
         table: Option<&Table>,
+        stands: Stands,
     ) -> Result<(), Error> {
         self.refuses(topology, me, table)?;
         let base = topology.geom_name(me).to_owned();
@@ -207,7 +223,8 @@ impl PartGeom {
             match self.parts.get_mut(&index) {
                 Some(part) => {
                     topology.set_attrs(part.provider, attrs);
-                    if part.len != new.len {
+                    // G4
+                    if new.len < part.len || new.len > part.len && stands == Stands::OnMedia {
                         part.len = new.len;
                         topology.post(Event::Resize(part.provider, new.len));
                     }

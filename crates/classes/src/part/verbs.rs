@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::class::{NAME, damages, refusal};
 use super::commit::{commit, undo};
-use super::geom::PartGeom;
+use super::geom::{PartGeom, Stands};
 use super::request::{Answer, EntryView, Request, TableView};
 use super::{Table, Take, create, params, saved};
 use crate::slice;
@@ -274,7 +274,7 @@ pub(super) fn apply(control: &mut Control, geom: GeomId, change: Change) -> Resu
     let done = control.call(|topology| {
         with(topology, geom, |part, topology| {
             let before = std::mem::replace(&mut part.table, change.table.clone());
-            if let Err(error) = part.sync(topology, geom) {
+            if let Err(error) = part.sync(topology, geom, Stands::InMemory) {
                 part.table = before;
                 return Err(error);
             }

@@ -125,10 +125,36 @@ impl RaidGeom {
     /// Why a disk is no member, but a partition at its end may be, which ends where the disk does:
     /// the array knows a smaller one by that name.
     fn is_around(&self, found: &Found, media: u64) -> Option<String> {
-        let (set, book) = (self.set.as_ref()?, self.book.as_ref()?);
+        if let (Some(set), Some(book)) = (&self.set, &self.book) {
+            return self.surrounds((set, book), found, media);
+        }
+        let all: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
+        let (set, book) = self.probe(&all)?;
+        self.surrounds((&set, &book), found, media)
+    }
+
+    /// The array as the newest of these has it.
+    fn probe(&self, found: &[&Found]) -> Option<(Set, Book)> {
+        let judged = judge(found, self.sector)?;
+        let (array, book) = Book::open(found, judged.winner, self.sector).ok()?;
+        Some((Set::start(array, Vec::new()), book))
+    }
+
+    fn surrounds(&self, (set, book): (&Set, &Book), found: &Found, media: u64) -> Option<String> {
         let index = book.find(&set.array, &found.key())?;
         let known = set.array.disks.get(index)?.bytes;
         other_size(set, index, media).filter(|_| known < media && !self.says_so(found, media))
+    }
+
+    /// One that is there and is no member, but around one. A torn record does not say for how large
+    /// a disk it was written; those of the others do.
+    fn one_around(&self, found: &[&Found]) -> Option<(Tag, String)> {
+        let (set, book) = self.probe(found)?;
+        let mut fixed = self.disks.iter().filter(|(_, disk)| !disk.grown);
+        fixed.find_map(|(tag, disk)| {
+            let why = self.surrounds((&set, &book), &disk.found, disk.media_bytes)?;
+            Some((*tag, why))
+        })
     }
 
     /// Why a disk cannot be of the running array, if so.
@@ -241,6 +267,14 @@ impl RaidGeom {
         let Some(judged) = judge(&found, self.sector) else {
             return self.set_fault(t, Some(SPARES.into()));
         };
+        if let Some((tag, why)) = self.one_around(&found) {
+            // The partition is found when it is let go: nobody starts without that one.
+            self.let_go(t, tag, Some(&why));
+            return match force {
+                true => self.launch(t, me, due, force),
+                false => t.barrier(me, Box::new(Told::Launch(due))),
+            };
+        }
         if let Some(why) = self.apart(&judged, &tags).filter(|_| !force) {
             return self.set_fault(t, Some(why));
         }

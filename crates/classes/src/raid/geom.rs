@@ -196,8 +196,8 @@ pub(super) struct RaidGeom {
     pub(super) left: VecDeque<(String, u32)>,
     /// Disks that failed while it ran, by key: of themselves, or by hand.
     pub(super) failed: VecDeque<(String, Loss)>,
-    /// Disks whose records are being written.
-    pub(super) noted: Vec<Tag>,
+    /// Disks whose records are being written, with the bytes that they have by those.
+    pub(super) noted: Vec<(Tag, u64)>,
     pub(super) fault: Option<String>,
     pub(super) story: Said,
     pub(super) refused: VecDeque<(String, String)>,

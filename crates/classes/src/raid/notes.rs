@@ -40,18 +40,20 @@ impl RaidGeom {
         let mut notes: Vec<_> = plans.into_iter().filter_map(note).collect();
         notes.sort_by_key(|(order, _)| *order);
         let notes: Vec<Note> = notes.into_iter().map(|(_, note)| note).collect();
-        self.noted = notes.iter().map(|note| note.tag).collect();
+        let size = |tag: Tag| self.disks.get(&tag).map_or(0, |disk| disk.media_bytes);
+        self.noted = notes.iter().map(|note| (note.tag, size(note.tag))).collect();
         Ok(notes)
     }
 
     /// Records are written, but those of `failed`: which may be torn.
     pub(super) fn note_held(&mut self, failed: &[Tag]) {
         let generation = self.set.as_ref().map(|set| set.array.generation);
-        for tag in std::mem::take(&mut self.noted) {
+        for (tag, bytes) in std::mem::take(&mut self.noted) {
             if let Some(disk) = self.disks.get_mut(&tag) {
                 disk.holds = generation.filter(|_| !failed.contains(&tag));
                 disk.held = disk.holds.or(disk.held);
-                disk.grown &= failed.contains(&tag);
+                // It may have grown meanwhile: that record is no longer at its end.
+                disk.grown &= failed.contains(&tag) || disk.media_bytes > bytes;
                 if let Some(book) = &mut self.book {
                     book.written(&disk.key, !failed.contains(&tag), self.sector);
                 }
@@ -69,7 +71,7 @@ impl RaidGeom {
     ) {
         let Some(Doing::Writing(job)) = self.doing.take() else { return };
         let torn: Vec<Tag> = failed.iter().map(|(tag, _)| *tag).collect();
-        self.noted.retain(|tag| Some(*tag) != left);
+        self.noted.retain(|(tag, _)| Some(*tag) != left);
         self.note_held(&torn);
         if left.is_some() {
             return self.put_off(t, me, job, &failed);

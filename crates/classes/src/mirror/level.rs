@@ -12,9 +12,10 @@
 //!      is the newest, and the others are rebuilt (M1).
 //!  G2  A member that comes while the space is made the same has it begun anew; one that is away
 //!      when the mirror grows has missed that as it would have missed a write (M3, M5).
-//!  G4  It becomes smaller only while nobody has it open for writing, all members are the same and
-//!      none is compared; nobody opens it for writing before the records say the new size. What a
-//!      power cut leaves is as with G1.
+//!  G4  It becomes smaller only while nobody has it open, all members are the same and none is
+//!      compared; nobody opens it for writing before the records say the new size. Who reads
+//!      meanwhile has all of the old size: a member that comes is made the same up to there. What
+//!      a power cut leaves is as with G1.
 //!  G3  While a growth is under way no bitmap is laid where the space will be.
 
 use std::rc::Rc;

@@ -112,6 +112,8 @@ pub(super) struct Mirror {
     pub(super) slice: u32,
     pub(super) balance: Balance,
     pub(super) media_bytes: u64,
+    /// While it becomes smaller: bytes that those above have until the records say less (G4).
+    pub(super) shown_bytes: u64,
     pub(super) sector_bytes: u32,
     pub(super) flags: u64,
     /// What may differ between members, if that is kept.
@@ -151,6 +153,7 @@ impl Mirror {
             slice: 0,
             balance: Balance::Load,
             media_bytes: 0,
+            shown_bytes: 0,
             sector_bytes: 512,
             flags: 0,
             bitmap: None,
@@ -290,11 +293,16 @@ impl Mirror {
         }
     }
 
+    /// Bytes that are the same on all members, and are read from any.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.media_bytes.max(self.shown_bytes)
+    }
+
     /// Whether a provider of so many bytes can be a member.
     pub(super) fn fits(&self, provider_bytes: u64) -> bool {
         let metadata = if self.manual { 0 } else { u64::from(self.sector_bytes) };
         let bitmap = self.shape().map_or(0, |s| u64::from(s.bytes));
-        provider_bytes >= self.media_bytes.saturating_add(metadata).saturating_add(bitmap)
+        provider_bytes >= self.held_bytes().saturating_add(metadata).saturating_add(bitmap)
     }
 
     /// What the bitmaps look like, if there are any.
@@ -529,6 +537,7 @@ impl Mirror {
     /// cut came before, or that is away, is rebuilt.
     pub(super) fn size_to(&mut self, bytes: u64) {
         if self.media_bytes != bytes {
+            self.shown_bytes = self.media_bytes.max(self.shown_bytes);
             self.media_bytes = bytes;
             self.renew();
             self.begun += 1;

@@ -96,6 +96,7 @@ impl MirrorGeom {
             };
         }
         self.shared.growth().stage = Stage::Done;
+        self.mirror.shown_bytes = 0;
         if let Some(provider) = t.providers_of(me).first() {
             t.post(Event::Resize(*provider, self.mirror.media_bytes));
         }

@@ -47,13 +47,13 @@ impl MirrorGeom {
 
     pub(super) fn start_rebuild(&mut self, t: &Topology, slot: usize) {
         let Some(consumer) = self.consumers.get(&slot) else { return };
-        let (media_bytes, image) = (self.mirror.media_bytes, &self.mirror.bitmap);
+        let (bytes, image) = (self.mirror.held_bytes(), &self.mirror.bitmap);
         let member = self.mirror.member(slot);
         let (saves, runs) = match image.as_ref().filter(|_| member.is_some_and(|m| m.partial)) {
-            Some(image) => (false, image.runs(media_bytes)),
+            Some(image) => (false, image.runs(bytes)),
             None => {
-                let from = member.map_or(0, |m| m.record.sync_offset).min(media_bytes);
-                (true, std::iter::once(from..media_bytes).collect())
+                let from = member.map_or(0, |m| m.record.sync_offset).min(bytes);
+                (true, std::iter::once(from..bytes).collect())
             }
         };
         self.rounds += 1;

@@ -34,7 +34,7 @@ pub(super) fn insert(control: &mut Control, on: &str, request: &Request) -> Resu
             let mirror = &mut g.mirror;
             if !mirror.fits(provider_bytes) {
                 let bitmap = mirror.shape().map_or(0, |s| u64::from(s.bytes));
-                let most = mirror.media_bytes + bitmap + u64::from(mirror.sector_bytes);
+                let most = mirror.held_bytes() + bitmap + u64::from(mirror.sector_bytes);
                 let what = format!("{member} has {provider_bytes} bytes; it needs {most}");
                 return Err(inval(what));
             }

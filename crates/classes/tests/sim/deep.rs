@@ -14,6 +14,8 @@ use super::run::DISK;
 const TABLE: u64 = 40 << 10;
 /// Bytes that DDF takes of a disk.
 const DDF: u64 = 32 << 20;
+/// What a log of partial parity needs of each member, and a bit more.
+const LOG: u64 = 1500 << 10;
 
 /// One level of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +135,42 @@ impl Plan {
         }
         plan.top = below.remove(0);
         plan
+    }
+
+    /// Three deep, with parity, and nothing holds the power back: either a log of partial parity is
+    /// kept, or the array is the top. In what stands on one without a log a torn row may be a
+    /// label's.
+    pub fn harsh(random: &mut SeededRandom) -> Plan {
+        loop {
+            let plan = Plan::deep(random);
+            let parity = |m: &Made| m.with["level"] == "RAID5";
+            let Some(made) = plan.made.iter().find(|m| parity(m)) else { continue };
+            let (is_top, intel) =
+                (parity(&plan.made[plan.made.len() - 1]), made.with["format"] == "Intel");
+            let logs = intel && (!is_top || random.chance(400));
+            if !logs && !is_top {
+                continue;
+            }
+            let mut plan = Plan { harsh: true, ..plan };
+            if logs {
+                plan.disk_bytes += LOG;
+                for made in &mut plan.made {
+                    if parity(made) {
+                        made.with["consistency"] = json!("ppl");
+                        made.with["size"] = json!(DISK / 2);
+                    } else if let Some(size) = made.with["size"].as_u64() {
+                        made.with["size"] = json!(size + LOG);
+                    }
+                }
+            }
+            return plan;
+        }
+    }
+
+    /// The array on top, if it has parity and no log.
+    pub fn torn_top(&self) -> Option<&Made> {
+        let top = self.made.last()?;
+        (top.with["level"] == "RAID5" && top.with["consistency"] != "ppl").then_some(top)
     }
 
     /// The arrays, with how many of their members may be away.

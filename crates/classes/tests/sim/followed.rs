@@ -4,12 +4,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use bio::Errno;
 use reactor::SeededRandom;
 use serde_json::{Value, json};
 
-use super::disk::{Disk, SECTOR};
+use super::disk::Disk;
 use super::life::{Life, PowerCut};
 use super::raids;
+use super::rising::{labelled, left_behind};
 use super::run::{self, DISK, GROWTH, talk};
 
 /// Turns within which the power goes while a label is brought along.
@@ -28,7 +30,14 @@ fn follow(
         if random.chance(500) {
             life.fuse.set(random.below(TURNS));
         }
-        let done = catch_unwind(AssertUnwindSafe(|| life.verb(class, "follow", "", with.clone())));
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let done = life.verb(class, "follow", "", with.clone());
+            if done.as_ref().is_err_and(|e| e.kind == Errno::Perm) {
+                stop_all(&mut life);
+                return life.verb(class, "follow", "", with.clone());
+            }
+            done
+        }));
         drop(life);
         talk(|| format!("follow {name} {with}: {}", if done.is_ok() { "done" } else { "cut" }));
         match done {
@@ -42,30 +51,37 @@ fn follow(
     }
 }
 
-/// The class whose label ends at a byte of a disk.
-fn labelled(disk: &Disk, end: u64) -> Option<String> {
-    let bytes = disk.bytes(end - SECTOR, 16);
-    let name = bytes.strip_prefix(b"GEOM::")?.split(|b| *b == 0).next()?;
-    Some(String::from_utf8_lossy(name).to_lowercase())
+/// Without its label a disk of a mirror looks like the whole, and what is in it was found: by half.
+fn stop_all(life: &mut Life) {
+    for class in ["raid", "concat", "stripe", "mirror"] {
+        for geom in life.geoms(class) {
+            let done = life.verb(class, "stop", &geom.name, json!({ "force": true }));
+            talk(|| format!("stop {class} {}: {done:?}", geom.name));
+        }
+    }
 }
 
 impl run::Story<'_> {
     /// Labels that were left behind are brought along.
     pub(super) fn bring_along(&mut self) {
-        if !self.plan.follows || self.plan.paths {
+        if self.plan.paths || !(self.plan.follows || self.plan.rises) {
             return;
         }
         for (name, disk) in self.disks.clone() {
-            let may = disk.size() < 2 * DISK && self.plan.grows(&name);
+            let may = self.plan.follows && disk.size() < 2 * DISK && self.plan.grows(&name);
             if may && labelled(&disk, disk.size()).is_some() && self.random.chance(200) {
                 disk.grow(GROWTH);
             }
+            // Elsewhere the last sectors are somebody's data.
+            if self.plan.rises && self.plan.labels(&name).is_none() {
+                continue;
+            }
             let mut was = disk.size();
-            while was > DISK && labelled(&disk, was).is_none() {
+            while was > self.plan.disk_bytes && labelled(&disk, was).is_none() {
                 was -= GROWTH;
             }
             let Some(class) = labelled(&disk, was).filter(|_| was < disk.size()) else { continue };
-            let with = json!({ "member": name, "was": was, "force": true });
+            let with = left_behind(&name, was);
             let done = follow(&mut self.random, (&class, &name, &disk), &with);
             let at_its_end = |e: &geom::Error| e.what.contains("at its end");
             assert!(done.as_ref().err().is_none_or(at_its_end), "{name}: {done:?}");
@@ -96,7 +112,7 @@ impl raids::Story {
             }
             let was = disk.size();
             disk.grow(GROWTH);
-            let with = json!({ "member": name, "was": was, "force": true });
+            let with = left_behind(&name, was);
             let done = follow(&mut dice, ("raid", &name, &disk), &with);
             let at_its_end = |e: &geom::Error| e.what.contains("at its end");
             assert!(done.as_ref().err().is_none_or(at_its_end), "{name}: {done:?}");

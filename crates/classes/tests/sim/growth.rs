@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use bio::{Errno, Op};
+use geom::Access;
 use serde_json::json;
 
 use super::disk::SECTOR;
@@ -113,6 +114,61 @@ fn it_has_its_old_size_or_the_smaller_one_whenever_the_power_goes() {
         }
     }
     assert!(seen[0] > 3 && seen[1] > 1, "{seen:?}");
+}
+
+/// Records stand in the last sectors of the members, not where the mirror ended: of one that leaves
+/// room behind it they are found at the next start, and say the newest size.
+#[test]
+fn a_mirror_that_is_made_smaller_again_is_so_after_the_next_start() {
+    let mut bench = Bench::of(2);
+    bench.fill(1, true);
+    for less in [20, 24, 25] {
+        let wanted = DISK - less * SECTOR;
+        bench.life.verb("mirror", "resize", "m", json!({ "size": wanted })).expect("resized");
+        assert_eq!(size(&bench), wanted);
+        bench.reboot(&["d0", "d1"]);
+        bench.up();
+        assert_eq!(size(&bench), wanted, "{}", bench.life.story());
+        for disk in bench.disks.values() {
+            assert!(disk.bytes(DISK - SECTOR, 12).starts_with(b"GEOM::MIRROR"));
+            let behind = disk.bytes(wanted, (DISK - wanted - SECTOR) as usize);
+            let stray = behind.chunks(SECTOR as usize).position(|s| s.starts_with(b"GEOM::"));
+            assert_eq!(stray, None, "a record where the mirror ended");
+        }
+        bench.holds(1);
+    }
+}
+
+/// While the records of a mirror that is made smaller are written, and as long as one of them
+/// cannot be, it has its old size for readers, all of it; writers wait.
+#[test]
+fn readers_have_all_of_it_until_the_records_say_that_it_is_smaller() {
+    let mut bench = Bench::of(2);
+    bench.fill(1, true);
+    let (old, new) = (size(&bench), DISK - 20 * SECTOR);
+    bench.disks["d1"].lock().holds = Some(Op::Write);
+    let done = bench.life.verb("mirror", "resize", "m", json!({ "size": new }));
+    assert_eq!(done.expect_err("a member hangs").kind, Errno::TimedOut);
+    assert!(bench.life.open("mirror/m", Access::WRITE).is_none(), "a writer came");
+    let (_, edge) = bench.life.open("mirror/m", Access::READ).expect("a reader comes");
+    for _ in 0..4 {
+        for at in (0..old).step_by(SECTOR as usize) {
+            let read = bench.life.read(edge, at, SECTOR as usize);
+            let read = read.map(|bytes| bytes.len());
+            assert_eq!(read, Ok(512), "byte {at} of {old}\n{}", bench.life.story());
+        }
+        bench.life.pass(MS);
+    }
+    let hung = bench.disks["d1"].release();
+    bench.life.wake(hung);
+    bench.life.pass(100 * MS);
+    assert_eq!(size(&bench), new);
+    // Whoever does not know of sizes that change was sent away; who comes now has the new one.
+    assert_eq!(bench.life.read(edge, 0, 512), Err(Errno::NxIo));
+    let (user, edge) = bench.life.open("mirror/m", Access::WRITE).expect("a writer comes");
+    assert_eq!(bench.life.read(edge, new - SECTOR, 512).map(|b| b.len()), Ok(512));
+    bench.life.close(user);
+    agree(&bench);
 }
 
 /// One that was away when the mirror became smaller does not make it large again.

@@ -20,10 +20,12 @@ mod named_raid;
 mod named_raid_clean;
 mod named_raid_progress;
 mod orders;
+mod part_growth;
 mod plan;
 mod raid_orders;
 mod raids;
 mod rich;
+mod rising;
 mod run;
 mod scene;
 mod seeds;
@@ -230,6 +232,26 @@ fn stacks_with_arrays_and_partitions() {
     happened(250, tally.cuts > 0 && tally.lost > 0 && tally.verified > 0, &tally);
 }
 
+/// Three deep, with arrays and partitions or without: the disks grow, and what stands on them.
+fn rising(random: &mut SeededRandom) -> Plan {
+    let plan = if random.chance(500) { Plan::deep(random) } else { Plan::three(random) };
+    Plan { rises: true, part: false, ..plan }
+}
+
+#[test]
+fn stacks_that_rise() {
+    let tally = many(150, rising);
+    happened(150, tally.grown > 0 && tally.followed > 0 && tally.cuts > 0, &tally);
+}
+
+/// The power goes also while a member of an array with parity is away.
+#[test]
+fn stacks_with_parity_in_harsh_times() {
+    let tally = many(200, Plan::harsh);
+    let seen = tally.forced > 0 && tally.holes > 0 && tally.verified > 0;
+    happened(200, seen && tally.cuts > 0 && tally.lost > 0, &tally);
+}
+
 #[test]
 fn rich_mirrors() {
     many(600, rich(mirror));
@@ -244,7 +266,8 @@ fn shrinking(random: &mut SeededRandom) -> Plan {
 #[test]
 fn rich_mirrors_that_become_smaller() {
     let tally = many(400, shrinking);
-    happened(400, tally.shrunk > 0 && tally.grown > 0 && tally.cuts > 0, &tally);
+    let changed = tally.shrunk > 0 && tally.grown > 0;
+    happened(400, changed && tally.cuts > 0 && tally.reads > 0, &tally);
 }
 
 #[test]

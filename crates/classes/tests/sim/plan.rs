@@ -35,6 +35,10 @@ pub struct Plan {
     pub follows: bool,
     /// The mirror on top is made smaller, too, when nobody has it open.
     pub shrinks: bool,
+    /// Disks grow at the bottom, and what stands on them is made larger: see `rising`.
+    pub rises: bool,
+    /// The power goes also while a member of an array with parity is away: see `stacked`.
+    pub harsh: bool,
     /// Bytes of each disk.
     pub disk_bytes: u64,
     /// With arrays and partitions between the other classes: see `deep`.

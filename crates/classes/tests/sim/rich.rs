@@ -1,11 +1,15 @@
 //! What happens more rarely: disks grow, mirrors grow and shrink, members are compared, paths go.
 
+use std::rc::Rc;
+
 use bio::Errno;
+use geom::Access;
 use serde_json::json;
 
 use super::disk::{Disk, SECTOR};
 use super::life::{Life, MS};
 use super::run::{APPENDED, DISK, GROWTH, Story, talk};
+use super::users::Crowd;
 
 impl Story<'_> {
     pub(super) fn rich_trouble(&mut self, life: &mut Life, name: &str, disk: &Disk) {
@@ -86,6 +90,41 @@ impl Story<'_> {
         }
     }
 
+    /// While it becomes smaller nobody may open it for writing: some come to read.
+    pub(super) fn readers(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
+        if !self.plan.shrinks {
+            return;
+        }
+        self.user = life.open(&self.plan.volume(), Access::READ);
+        let Some((_, edge)) = self.user else { return };
+        self.reads = true;
+        for _ in 0..1 + self.random.below(3) {
+            let core = self.random.below(life.cores.len() as u64) as usize;
+            crowd.start_reading(&life.cores[core], edge, self.random.next_u64());
+        }
+    }
+
+    /// Whether nothing is wrong for those who read while it becomes smaller: it has its old size,
+    /// and no disk fails, hangs or is away.
+    pub(super) fn may_read(&mut self, life: &Life) -> bool {
+        let t = &life.control.topology;
+        let on = t.find(&self.plan.volume()).filter(|on| t.error_of(*on).is_none());
+        let size = on.and_then(|on| t.limits(on)).map_or(0, |l| l.media_bytes);
+        let quiet = |disk: &Disk| disk.lock().is_well();
+        self.reads &= self.user.is_some();
+        self.reads
+            && self.out.is_empty()
+            && size == self.model.borrow().sectors() * SECTOR
+            && self.disks.values().all(quiet)
+    }
+
+    /// Who could not read, and why not?
+    pub(super) fn listen_to_readers(&mut self, life: &Life, crowd: &Crowd, failed: Option<u64>) {
+        let Some(failed) = failed.filter(|_| self.may_read(life)) else { return };
+        self.tally.reads += u64::from(crowd.ended.get() > 0);
+        assert_eq!(crowd.failed.get(), failed, "a reader was refused\n{}", life.story());
+    }
+
     /// A shrink whose records could not be written goes on when they can be.
     pub(super) fn shrinks_on(&mut self, life: &mut Life) {
         for _ in 0..500 {
@@ -110,6 +149,8 @@ impl Story<'_> {
         let less = sectors < known && self.smaller != Some(sectors);
         assert!(asked && !less, "{known} sectors became {sectors}\n{}", life.story());
         if sectors < known {
+            // Who had it open is sent away.
+            self.reads = false;
             (self.smaller, self.larger) = (None, false);
             self.model.borrow_mut().shrink(sectors);
         }

@@ -47,6 +47,8 @@ pub struct Tally {
     pub followed: u64,
     /// Arrays that were compared from end to end.
     pub verified: u64,
+    /// Times that somebody read something that was becoming smaller.
+    pub reads: u64,
     /// Policies of consistency that were changed.
     pub policies: u64,
 }
@@ -73,6 +75,14 @@ pub(super) struct Story<'a> {
     /// now on, until it is known which.
     pub(super) larger: bool,
     pub(super) smaller: Option<u64>,
+    /// The array on top was started by force, and nobody has looked at all of it since.
+    pub(super) forced: bool,
+    /// Who has it open came to read while it becomes smaller.
+    pub(super) reads: bool,
+    /// Of what rises: the sizes that each had when nothing went on, and those that were asked for
+    /// since, bytes.
+    pub(super) sizes: BTreeMap<String, u64>,
+    pub(super) asked: BTreeMap<String, BTreeSet<u64>>,
 }
 
 /// One seed.
@@ -109,11 +119,15 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         user: None,
         larger: false,
         smaller: None,
+        forced: false,
+        reads: false,
+        sizes: BTreeMap::new(),
+        asked: BTreeMap::new(),
     };
     for number in 0..lives {
         let cores = 1 + story.random.below(3) as usize;
         let mut life = Life::new(story.random.next_u64(), cores);
-        story.user = None;
+        (story.user, story.reads) = (None, false);
         (story.top, story.dark, story.lost) = (None, false, false);
         life.control
             .topology
@@ -136,7 +150,9 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         CLEANED.set(Watch::Off);
         story.disks.values().for_each(Disk::power_cut);
         story.bring_along();
-        story.disks.values().for_each(|d| d.settle_size(GROWTH));
+        if !plan.rises {
+            story.disks.values().for_each(|d| d.settle_size(GROWTH));
+        }
     }
     let model = story.model.borrow();
     tally.lives += story.tally.lives;
@@ -152,6 +168,9 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
     tally.shrunk += story.tally.shrunk;
     tally.followed += story.tally.followed;
     tally.verified += story.tally.verified;
+    tally.reads += story.tally.reads;
+    tally.forced += story.tally.forced;
+    tally.holes += story.tally.holes;
 }
 
 /// With `SIM_TALK` what is done is said.
@@ -241,11 +260,16 @@ impl Story<'_> {
             if self.plan.shrinks && crowd.running.get() == 0 && self.chance(20) {
                 self.shrink(life);
             }
+            if self.plan.rises && self.chance(15) {
+                self.rise(life, &crowd);
+            }
             self.people(life, &crowd);
             self.trouble(life);
             let ns = self.random.below(6 * MS);
+            let failed = self.may_read(life).then(|| crowd.failed.get());
             life.pass(ns);
             self.look(life);
+            self.listen_to_readers(life, &crowd, failed);
             self.listen(life, &crowd);
             self.rearm(life);
         }
@@ -361,15 +385,24 @@ impl Story<'_> {
             }
         }
         let volume = self.plan.volume();
+        if self.plan.rises {
+            self.bring_along_within(life);
+        }
         if !life.until(9, |c| c.topology.find(&volume).is_some()) {
             self.all_in(life);
+        }
+        if self.plan.rises {
+            self.bring_along_within(life);
+        }
+        if !life.until(9, |c| c.topology.find(&volume).is_some()) {
+            self.force(life);
         }
         if !life.until(9, |c| c.topology.find(&volume).is_some()) {
             panic!("{volume} does not come up\n{}", life.story());
         }
     }
 
-    fn all_in(&mut self, life: &mut Life) {
+    pub(super) fn all_in(&mut self, life: &mut Life) {
         let back = std::mem::take(&mut self.out);
         let all: Vec<String> = self.disks.keys().cloned().collect();
         for name in all.iter().filter(|n| self.plan.paths || back.contains(*n)) {
@@ -399,10 +432,12 @@ impl Story<'_> {
         self.miss(life);
         let anew = anew || std::mem::take(&mut self.lost);
         self.learn_size(life);
+        if self.plan.rises {
+            self.learn_sizes(life);
+        }
         let bytes = self.read_all(life);
         if anew {
-            let found = self.model.borrow_mut().found(&bytes);
-            found.unwrap_or_else(|what| panic!("{what}"));
+            self.find(&bytes, life);
             // What it is after a cut it stays, whoever comes later.
             self.smaller = None;
         }
@@ -425,19 +460,20 @@ impl Story<'_> {
     }
 
     /// Users, if nobody is there and there is something to use.
-    fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
+    pub(super) fn people(&mut self, life: &mut Life, crowd: &Rc<Crowd>) {
         if crowd.running.get() > 0 || self.chance(30) {
             return;
         }
         if let Some((user, _)) = self.user.take() {
             life.close(user);
         }
+        self.reads = false;
         if !life.has(&self.plan.volume()) {
             return;
         }
         self.miss(life);
         self.user = life.open(&self.plan.volume(), Access::WRITE);
-        let Some((_, edge)) = self.user else { return };
+        let Some((_, edge)) = self.user else { return self.readers(life, crowd) };
         let on = life.control.topology.find(&self.plan.volume());
         let zeroes = on.and_then(|on| life.control.topology.attr(on, "GEOM::deletereadszero"));
         let sure = !self.plan.rich && !self.plan.deep;
@@ -449,7 +485,7 @@ impl Story<'_> {
         }
     }
 
-    fn listen(&mut self, life: &Life, crowd: &Crowd) {
+    pub(super) fn listen(&mut self, life: &Life, crowd: &Crowd) {
         if let Some(what) = crowd.fault.borrow().as_ref() {
             panic!("{what}\n{}", life.story());
         }
@@ -474,7 +510,7 @@ impl Story<'_> {
         self.at_rest(life);
     }
 
-    fn at_rest(&mut self, life: &mut Life) {
+    pub(super) fn at_rest(&mut self, life: &mut Life) {
         let volume = self.plan.volume();
         if !life.until(20, |c| c.topology.find(&volume).is_some()) {
             panic!("{volume} does not come back\n{}", life.story());

@@ -20,6 +20,47 @@ const MIRRORS: [u64; 19] = [
 /// 7005741: members were to be forgotten by a mirror that had not started.
 const RICH: [u64; 4] = [1000620, 1052412, 6001698, 7005741];
 
+/// Of mirrors that become smaller: 392: a member came while no record could say so yet, and was
+/// filled up to the new end only; readers still had the old one, and found there what it had held
+/// before.
+const SHRINKING: [u64; 1] = [392];
+
+/// Of stacks whose disks grow: 42: of two disks of a DDF array that grew one after the other one
+/// had its record moved, and the other was taken to have; 5056: the same, two lives later.
+const RISING: [u64; 2] = [42, 5056];
+
+/// Of stacks in which the power goes though an array lacks a member: 35: the record of a disk in a
+/// partition was torn, so the whole disk was taken for it as the array started, and let go when
+/// that had begun: the array went on without the partition, and was broken.
+const HARSH_STACKS: [u64; 1] = [35];
+
+#[test]
+fn stacks_in_harsh_times_that_failed_once() {
+    let mut tally = Tally::default();
+    for seed in HARSH_STACKS {
+        super::one(seed, &super::plan::Plan::harsh, &mut tally);
+    }
+    assert!(tally.acked > 0 && tally.verified > 0, "nothing was done: {tally:?}");
+}
+
+#[test]
+fn mirrors_that_became_smaller_and_failed_once() {
+    let mut tally = Tally::default();
+    for seed in SHRINKING {
+        super::one(seed, &super::shrinking, &mut tally);
+    }
+    assert!(tally.shrunk > 0, "nothing was done: {tally:?}");
+}
+
+#[test]
+fn stacks_that_rose_and_failed_once() {
+    let mut tally = Tally::default();
+    for seed in RISING {
+        super::one(seed, &super::rising, &mut tally);
+    }
+    assert!(tally.followed > 0 && tally.verified > 0, "nothing was done: {tally:?}");
+}
+
 #[test]
 fn mirrors_that_failed_once() {
     let mut tally = Tally::default();

@@ -3,11 +3,14 @@
 //!
 //! Of an array that can do without a member one is lost, or fails, only while it is whole and no
 //! other disk below it fails: with two nobody promises anything. Where parity is, the power does
-//! not go meanwhile (see `raids`: the stories of single arrays have that).
+//! not go meanwhile; but in harsh stories it does. Then what was acknowledged is there if the array
+//! keeps a log, and never has to be forced; without one the array is the top, may have to be, and
+//! in each row that was being written one sector may be anything: what the missing member held.
 
 use bio::Errno;
 use serde_json::json;
 
+use super::disk::SECTOR;
 use super::life::{Life, MS};
 use super::plan::{Made, Plan};
 use super::run::{Story, talk};
@@ -47,6 +50,9 @@ impl Story<'_> {
 
     /// Something is about to happen to a disk: where parity is over it, the power stays on.
     pub(super) fn disarm(&self, life: &Life, disk: &str) {
+        if self.plan.harsh {
+            return;
+        }
         if self.plan.arrays_over(disk).any(|made| made.with["level"] == "RAID5") {
             life.fuse.set(u64::MAX);
         }
@@ -62,6 +68,35 @@ impl Story<'_> {
         if well && self.out.is_empty() && arrays.all(|(made, _)| life.array_is_whole(made.set())) {
             life.fuse.set(20 + self.random.below(6_000));
         }
+    }
+
+    /// The array on top is started by force if nothing else helps.
+    pub(super) fn force(&mut self, life: &mut Life) {
+        let Some(top) = self.plan.torn_top().filter(|_| self.plan.harsh) else { return };
+        let state = life.show("raid", top.set(), "State");
+        if !state.contains("its parity may be wrong") {
+            return;
+        }
+        talk(|| format!("by force: {state}"));
+        self.forced = true;
+        let start = life.verb("raid", "start", top.set(), json!({ "force": true }));
+        start.unwrap_or_else(|e| panic!("{e}\n{}", life.story()));
+        self.tally.forced += 1;
+    }
+
+    /// What is there after a power cut.
+    pub(super) fn find(&mut self, bytes: &[u8], life: &Life) {
+        let forced = self.plan.torn_top().filter(|_| std::mem::take(&mut self.forced));
+        let mut model = self.model.borrow_mut();
+        let found = match forced {
+            None => model.found(bytes).map(|()| 0),
+            Some(top) => {
+                let strip = top.with["strip"].as_u64().expect("a strip") / SECTOR;
+                let row = strip * (top.members.len() as u64 - 1);
+                model.found_with_holes(bytes, |at| at / row * strip + at % strip, 1)
+            }
+        };
+        self.tally.holes += found.unwrap_or_else(|what| panic!("{what}\n{}", life.story()));
     }
 
     /// What was taken out of a mirror for good still holds all that stood on the mirror, tables and

@@ -43,6 +43,25 @@ impl Crowd {
         });
     }
 
+    /// One who only reads, mostly what lies last.
+    pub fn start_reading(self: &Rc<Self>, core: &Rc<Core>, edge: Edge, seed: u64) {
+        self.running.set(self.running.get() + 1);
+        let (crowd, own) = (self.clone(), core.clone());
+        core.reactor().spawn("reader", async move {
+            let mut random = SeededRandom::new(seed);
+            for _ in 0..2 + random.below(20) {
+                let sectors = crowd.model.borrow().sectors();
+                let count = 1 + random.below(MOST.min(sectors));
+                let last = if random.chance(700) { count } else { sectors };
+                let first = sectors - count - random.below(last.min(sectors - count) + 1);
+                crowd.read(&own, edge, first, count).await;
+                crowd.ended.set(crowd.ended.get() + 1);
+                own.reactor().sleep(random.below(400_000)).await;
+            }
+            crowd.running.set(crowd.running.get() - 1);
+        });
+    }
+
     fn complain(&self, what: String) {
         self.fault.borrow_mut().get_or_insert(what);
     }
@@ -138,6 +157,8 @@ impl Crowd {
             Ok(bytes) if bytes.len() as u64 != count * SECTOR => {
                 self.complain(format!("a short read: {} of {count} sectors", bytes.len()));
             }
+            // It was made smaller meanwhile: of what lies beyond nothing is promised.
+            Ok(_) if first + count > self.model.borrow().sectors() => {}
             Ok(bytes) => {
                 if let Err(what) = self.model.borrow_mut().read(&mark, &bytes) {
                     self.complain(what);

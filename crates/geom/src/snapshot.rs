@@ -42,9 +42,12 @@ impl NodeState {
 #[derive(Default)]
 #[repr(align(128))]
 pub struct EdgeState {
-    /// Flags, and above them what they let pass, a bit an operation.
+    /// What the flags let pass, a bit an operation, and above that the flags.
     word: AtomicU16,
 }
+
+/// Where the flags begin.
+const FLAGS_SHIFT: u32 = u8::BITS;
 
 pub(crate) const MAY_READ: u8 = 1;
 pub(crate) const MAY_WRITE: u8 = 2;
@@ -54,19 +57,19 @@ pub(crate) const FAILED: u8 = 8;
 
 impl EdgeState {
     pub(crate) fn flags(&self) -> u8 {
-        self.word.load(Ordering::Relaxed) as u8
+        (self.word.load(Ordering::Relaxed) >> FLAGS_SHIFT) as u8
     }
 
     /// Whether the flags let an operation pass: [`is_open`], looked up.
     #[inline(always)]
     pub(crate) fn lets(&self, op: Op) -> bool {
-        self.word.load(Ordering::Relaxed) >> (u8::BITS + op as u32) & 1 != 0
+        u32::from(self.word.load(Ordering::Relaxed)) >> op as u32 & 1 != 0
     }
 
     pub(crate) fn set(&self, flags: u8) {
-        let bit = |op: Op| u16::from(is_open(flags, op)) << (u8::BITS + op as u32);
+        let bit = |op: Op| u16::from(is_open(flags, op)) << op as u32;
         let ops = Op::ALL.into_iter().fold(0, |ops, op| ops | bit(op));
-        self.word.store(ops | u16::from(flags), Ordering::Release);
+        self.word.store(ops | u16::from(flags) << FLAGS_SHIFT, Ordering::Release);
     }
 }
 

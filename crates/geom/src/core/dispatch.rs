@@ -24,6 +24,8 @@
 //!  D6  A Bio that waits goes on by the newest ticket made for it, once; nothing older wakes it.
 //!  D7  The pieces of a request that is cut take its place in the queue: no later request enters
 //!      before or between them. Of more than one wave this holds for the first; see `cuts.rs`.
+//!  D8  What a request names (its operation, ranges and data) stays as it came while layers pass it
+//!      on; a layer moves its offset alone. So whether it is whole is asked once a descent.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -116,13 +118,21 @@ impl Core {
             Go::Ask => Next::Act(self.ask(table, &mut bio, Ok(0))),
         };
         let mut held = Some(bio);
+        // In the order in which nearly all take these steps, down and up, so that what comes next
+        // is foreseen: a `match` would be a jump by a table for each.
         loop {
-            next = match next {
-                Next::Enter(edge) => self.descend(table, &mut held, edge),
-                Next::Act(flow) => self.act(table, &mut held, flow),
-                Next::Return => self.ascend(table, &mut held),
-                Next::Gone => return,
-            };
+            if let Next::Enter(edge) = next {
+                next = self.descend(table, &mut held, edge);
+            }
+            if let Next::Act(flow) = next {
+                next = self.act(table, &mut held, flow);
+            }
+            if let Next::Return = next {
+                next = self.ascend(table, &mut held);
+            }
+            if let Next::Gone = next {
+                return;
+            }
         }
     }
 
@@ -132,6 +142,8 @@ impl Core {
         let Some(bio) = held.as_deref_mut() else {
             return Next::Gone;
         };
+        // D8
+        let closely = self.cutting.get() || !is_whole(bio);
         loop {
             bio.edge = edge.0;
             let Some(e) = table.edge(edge.0) else {
@@ -139,7 +151,8 @@ impl Core {
                 return Next::Return;
             };
             let node = &*e.node;
-            if !is_plain(e, bio) || self.cutting.get() {
+            debug_assert!(closely || is_whole(bio), "D8");
+            if closely || !is_plain(e, bio) {
                 let mut admitted = admit(e, bio);
                 if self.cutting.get() && matches!(admitted, Admit::In | Admit::Split) {
                     admitted = self.behind_cuts(bio, admitted);
@@ -450,7 +463,15 @@ fn ended(bio: &mut Bio, status: Status) {
     }
 }
 
-/// True when [`admit`] would let a request in without changing it: one look for nearly all.
+/// True when [`admit`] would find nothing in the request itself, whatever it enters: it is one
+/// range, and its data is as long.
+#[inline(always)]
+fn is_whole(bio: &Bio) -> bool {
+    (!bio.op.has_data() || bio.length == bio.data.len() as u64) && !bio.is_scattered()
+}
+
+/// True when [`admit`] would let a request that [`is_whole`] in without changing it: one look for
+/// nearly all.
 #[inline(always)]
 fn is_plain(e: &EdgeSlot, bio: &Bio) -> bool {
     let node = &*e.node;
@@ -461,8 +482,6 @@ fn is_plain(e: &EdgeSlot, bio: &Bio) -> bool {
         && length.wrapping_sub(1) < node.longest[bio.op as usize]
         && offset <= end
         && length <= end - offset
-        && (!bio.op.has_data() || length == bio.data.len() as u64)
-        && !bio.is_scattered()
 }
 
 /// The checks between any two layers (D1, D5), in GEOM's order.

@@ -180,8 +180,14 @@ impl Core {
         fill(&mut bio);
         bio.end = end;
         let id = bio.id();
-        self.ready.borrow_mut().push_back(Work { bio, go: Go::Enter(edge) });
-        self.run();
+        let go = Go::Enter(edge);
+        // Nobody is before it: it need not wait in the queue.
+        if self.ready.borrow().is_empty() {
+            self.run_one(bio, go);
+        } else {
+            self.ready.borrow_mut().push_back(Work { bio, go });
+            self.run();
+        }
         id
     }
 

@@ -58,6 +58,35 @@ fn a_gate_stays_closed_while_graphs_come_and_go() {
 }
 
 #[test]
+fn what_was_parked_goes_before_what_comes_in_the_turn_that_opens_the_gate() {
+    let mut lab = Lab::with_cores(1, 2);
+    let leaf = Leaf::new(1 << 20);
+    let disk = lab.disk("d0", &leaf);
+    let c = lab.writer("u", disk);
+    let (edge, board) = (lab.edge(c), lab.control.topology.switchboard());
+    leaf.asked();
+    let delete = |i: u64| {
+        let fill = move |bio: &mut bio::Bio| {
+            (bio.op, bio.offset, bio.length) = (Op::Delete, i * SECTOR, SECTOR);
+        };
+        let submit = move |core: &std::rc::Rc<geom::Core>| {
+            core.submit(edge, bio::End::Nobody, fill);
+        };
+        board.call(1, Box::new(submit));
+    };
+    let gate = lab.control.close_gate(disk).unwrap();
+    (0..3).for_each(delete);
+    lab.pass(MS);
+    assert!(leaf.asked().is_empty());
+    lab.control.open_gate(gate);
+    delete(3);
+    lab.pass(MS);
+    let offsets: Vec<u64> = leaf.asked().iter().map(|a| a.offset / SECTOR).collect();
+    assert_eq!(offsets, [0, 1, 2, 3], "G2");
+    lab.assert_empty();
+}
+
+#[test]
 fn a_parked_request_keeps_its_slot() {
     let mut lab = Lab::new(1);
     let leaf = Leaf::new(1 << 20);

@@ -92,7 +92,7 @@ fn case_names() -> impl Iterator<Item = String> {
         .chain(aoe::CASES.iter().map(|c| c.name.to_owned()))
         .chain(aoe::initiator::CASES.iter().map(|c| c.name.to_owned()))
         .chain(files::CASES.iter().map(|c| c.name.to_owned()))
-        .chain([files::HALT.to_owned()])
+        .chain(files::HALT_NAMES.map(str::to_owned))
         .chain(cores)
         .chain([luns::CASE.to_owned()])
         .chain(idle::CASES.iter().map(|c| c.name.to_owned()))

@@ -77,12 +77,35 @@ pub(crate) const CASES: [Case; 4] = [
         most_us: Some(NAME_US),
     },
 ];
-/// What a dump costs.
-pub(crate) const HALT: &str = "files-dump-halt";
-/// Blocks of its tree, and those changed before each dump.
-const TREE_BLOCKS: u64 = 1_000_000;
+/// What a dump costs the client of a file system.
+struct Halt {
+    name: &'static str,
+    sizes: Sizes,
+    /// Blocks of its tree, and bytes of contents in each.
+    tree: (u64, u64),
+    /// Goal: longest wait of a client while a dump is taken, ms.
+    most_ms: f64,
+}
+
+const HALTS: [Halt; 2] = [
+    Halt {
+        name: "files-dump-halt",
+        sizes: Sizes { block: Some(4096), memory: 256 << 20, device: 2 * 4096 * 1_000_000 },
+        tree: (1_000_000, 4096),
+        most_ms: HALT_MS,
+    },
+    Halt {
+        name: "files-dump-halt-image",
+        sizes: Sizes { block: None, memory: 256 << 20, device: 2 * 16_384 * 100_000 },
+        tree: (100_000, 16_372),
+        most_ms: HALT_MS,
+    },
+];
+/// Names of these cases.
+pub(crate) const HALT_NAMES: [&str; 2] = [HALTS[0].name, HALTS[1].name];
+/// Blocks changed before each dump.
 const CHANGED: u64 = 1000;
-/// Goal: longest wait of a client while a dump is taken, ms.
+/// See [`Halt::most_ms`].
 const HALT_MS: f64 = 10.0;
 /// Around a dump, the client is watched so long.
 const AROUND: Duration = Duration::from_millis(300);
@@ -101,12 +124,13 @@ pub(crate) fn measure(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     let cases = options.choose(&CASES, |c| c.name);
-    // The whole name of another case means that case alone.
-    let alone = cases.len() == 1 && options.case.as_deref() == Some(cases[0].name);
     if !cases.is_empty() {
         load(options, report, progress, &cases)?;
     }
-    if options.wants(HALT) && !alone { halt(options, report, progress) } else { Ok(()) }
+    options
+        .choose(&HALTS, |c| c.name)
+        .into_iter()
+        .try_for_each(|case| halt(case, options, report, progress))
 }
 
 fn load(
@@ -116,7 +140,7 @@ fn load(
     cases: &[&Case],
 ) -> Result<(), Error> {
     let (server_core, load_core) = two_cores(report);
-    let sizes = Sizes { block: 16 << 10, memory: 2 * FILE_BYTES, device: 2 << 30 };
+    let sizes = Sizes { block: Some(16 << 10), memory: 2 * FILE_BYTES, device: 2 << 30 };
     let mut servers = vec![servers::ashlar(&options.binary()?, server_core, sizes)?];
     if !options.no_peers {
         servers.extend(or_note(servers::diod(server_core), report)?);
@@ -169,24 +193,25 @@ fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server],
     }
 }
 
-/// The longest wait of a client that writes a block at a time while a dump is taken of a tree of a
-/// million blocks, a thousand of which were changed; and how long the dump took.
+/// The longest wait of a client that writes a block at a time while a dump is taken of a large
+/// tree, a thousand blocks of which were changed; and how long the dump took.
 fn halt(
+    case: &Halt,
     options: &Options,
     report: &mut Report,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
     let (server_core, load_core) = two_cores(report);
-    let bytes = TREE_BLOCKS * 4096;
-    let sizes = Sizes { block: 4096, memory: 256 << 20, device: 2 * bytes };
-    let server = servers::ashlar(&options.binary()?, server_core, sizes)?;
-    progress(Progress { done: 0, of: 1, what: "files: a tree of a million blocks".into() });
+    let bytes = case.tree.0 * case.tree.1;
+    let server = servers::ashlar(&options.binary()?, server_core, case.sizes)?;
+    let what = format!("files: a tree of {} blocks", case.tree.0);
+    progress(Progress { done: 0, of: 1, what });
     let write = |work, depth| Load { depth, core: load_core, ..Load::new(&server, work) };
     client::run(&write(Work::Fill(bytes / 65_536 * 65_536), 8))?;
     server.typed("dump --wait")?;
     let (mut longest, mut took, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..options.rounds {
-        let what = format!("files: {HALT}, round {}", round + 1);
+        let what = format!("files: {}, round {}", case.name, round + 1);
         progress(Progress { done: round, of: options.rounds, what });
         let soil = Load { requests: Some(CHANGED), ..write(Work::Soil(bytes), 8) };
         client::run(&soil)?;
@@ -207,12 +232,12 @@ fn halt(
             if dump { &mut longest } else { &mut alone }.push(most);
         }
     }
-    let goal = Goal { of: Of::Ours, at_most: HALT_MS };
+    let goal = Goal { of: Of::Ours, at_most: case.most_ms };
     let series = Series { ours: longest, theirs: alone };
-    let row = series.row(HALT, ("longest wait of a client", "ms"), Some("no dump"));
+    let row = series.row(case.name, ("longest wait of a client", "ms"), Some("no dump"));
     report.add(options, "files", row, Some(goal));
     let series = Series { ours: took, theirs: Vec::new() };
-    let row = series.row(HALT, ("the command", "ms"), None);
+    let row = series.row(case.name, ("the command", "ms"), None);
     report.add(options, "files", row, None);
     Ok(())
 }

@@ -72,7 +72,8 @@ impl Server {
 /// Sizes of a server of ours, bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    pub block: u64,
+    /// Of a volume of ours; none: an image of cwfs64x, whose blocks have 16 KiB.
+    pub block: Option<u64>,
     /// The block cache.
     pub memory: u64,
     /// The cache device and the WORM, which stand in memory.
@@ -87,12 +88,13 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>, sizes: Sizes) -> Result<
     let quoted = |name: &str| format!("{:?}", home.join(name).to_string_lossy());
     let one = if core.is_some() { "cores = 1\n" } else { "" };
     let Sizes { block, memory, device } = sizes;
+    let kind = block.map_or("image = true".to_owned(), |bytes| format!("block = {bytes}"));
     let disk =
         |name: &str| format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = {device}\n\n");
     let text = format!(
         "[daemon]\nsocket = {}\nhistory = {}\n{one}\n{}{}\
          [[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"cache\", \"worm\"]\n\
-         create = true\nblock = {block}\nmemory = {memory}\nlinux = [\"{at}\"]\n\
+         create = true\n{kind}\nmemory = {memory}\nlinux = [\"{at}\"]\n\
          everybody = \"bench\"\ndump_at = \"never\"\nconsole = [\"unix:{}\"]\n",
         quoted("control.sock"),
         quoted("history"),

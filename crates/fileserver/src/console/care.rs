@@ -95,7 +95,10 @@ async fn mend(host: &Host, fs: &Served) -> Result<Vec<String>, Error> {
         return Err(Error::new(Errno::Busy, what));
     }
     let was = host.server.noattach.replace(true);
-    let done = match fs.volume("an image is checked, not mended") {
+    let done = match fs.volume(
+        "an image is checked, not mended: `fs recover` begins again from the newest dump; what a \
+         check without --fix names can be removed (`remove`)",
+    ) {
         Ok(own) => own.mend().await,
         Err(fault) => Err(fault),
     };
@@ -224,7 +227,10 @@ pub(super) const GROW: Command = Command {
     run: |host, _| {
         Box::pin(async move {
             let fs = host.files()?;
-            let own = fs.volume("the cache device of an image does not grow");
+            let own = fs.volume(
+                "the cache device of an image keeps the size that its header says: `fs recover` \
+                 makes a larger one from the WORM; a larger WORM is used from the next start",
+            );
             let own = own.map_err(|f| error(&f))?;
             let came = own.volume().grow().await.map_err(|f| error(&f))?;
             host.look();

@@ -7,7 +7,7 @@ use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::{Command, NAME, about, error};
+use super::{Command, NAME, about};
 use crate::service::{Host, when};
 
 pub(super) const DUMP: Command = Command {
@@ -129,8 +129,7 @@ pub(super) const COPYING: Command = Command {
     run: |host, args| {
         Box::pin(async move {
             let (fs, on) = (host.files()?, on_off(&args)?);
-            let own = fs.volume("an image is always copied").map_err(|f| error(&f))?;
-            own.volume().set_copying(on);
+            fs.set_copying(on);
             let what = if on { "dumps are copied to the WORM" } else { "nothing is copied" };
             Ok(json!({ "message": what, "on": on }))
         })

@@ -113,6 +113,14 @@ impl Served {
         }
     }
 
+    /// Whether dumps are copied to the WORM.
+    pub fn set_copying(&self, on: bool) {
+        match self {
+            Served::Volume(fs) => fs.volume().set_copying(on),
+            Served::Image(image) => image.set_copying(on),
+        }
+    }
+
     /// Looks at everything that a view names.
     pub async fn check(&self, view: View, contents: bool) -> Result<Checked, Fault> {
         match self {

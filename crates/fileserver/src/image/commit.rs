@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   slack behind the cached blocks:   | head | blocks ... |
-//!   head: magic, number, header before and after, of each block its place and checksum; sealed
+//!   head: magic, number, header before and after, of each block its place and checksum, notes;
+//!         sealed
 //! ```
 //! Head and blocks are written together and flushed; they count when every checksum fits. Then each
 //! block goes to its place, and those are flushed before the next commit begins. Another program
 //! knows nothing of the slack, and always writes the time into the header when it opens an image:
-//! so a log counts only beside the header that it knows.
+//! so a log counts only beside the header that it knows. Notes are what this program would have to
+//! look for without them; who does not read them loses nothing but a few addresses.
 
 use bio::{Seg, Segs};
 use wire::iscsi::crc32c;
@@ -23,8 +25,18 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ASHCWLOG");
 const LIST: usize = 32 + 2 * HEADER;
 /// Bytes of a block in a head.
 const ITEM: usize = 12;
-/// Blocks of a commit that a head can name.
-const BLOCKS_MAX: u64 = ((BLOCK - LIST - 4) / ITEM) as u64;
+/// Spare addresses that a head notes.
+const SPARE: usize = 256;
+/// Where the notes are: the last number of a file, how many spare addresses, and those.
+const NOTES: usize = BLOCK - 4 - 8 * (2 + SPARE);
+/// Bits of the head's fourth word: it has notes; the tree is tidy.
+const HAS_NOTES: u64 = 1;
+/// See [`HAS_NOTES`].
+const IS_TIDY: u64 = 2;
+/// Blocks of a commit that a head can name, and those that one without notes could.
+const BLOCKS_MAX: u64 = ((NOTES - LIST) / ITEM) as u64;
+/// See [`BLOCKS_MAX`].
+const BLOCKS_ONCE: u64 = ((BLOCK - LIST - 4) / ITEM) as u64;
 /// Fewer make no log: an operation changes so many.
 const BLOCKS_MIN: u64 = 256;
 /// Blocks of one write.
@@ -37,6 +49,42 @@ pub fn room(slack: u64) -> Option<u64> {
     (room >= BLOCKS_MIN).then_some(room)
 }
 
+/// What a head says beside its commit; see [`State`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notes {
+    /// The tree is tidy.
+    pub tidy: bool,
+    /// The last number that was given to a file.
+    pub qid: u64,
+    /// Addresses that are free, and on no list.
+    pub spare: Vec<Addr>,
+}
+
+impl Notes {
+    fn of(state: &State) -> Notes {
+        let spare = state.spare.iter().copied().take(SPARE).collect();
+        Notes { tidy: state.is_tidy(), qid: state.qid, spare }
+    }
+
+    fn write(&self, b: &mut [u8]) {
+        put_u64(b, 24, HAS_NOTES | if self.tidy { IS_TIDY } else { 0 });
+        put_u64(b, NOTES, self.qid);
+        put_u64(b, NOTES + 8, self.spare.len() as u64);
+        for (i, addr) in self.spare.iter().enumerate() {
+            put_u64(b, NOTES + 16 + 8 * i, *addr);
+        }
+    }
+
+    fn read(b: &[u8]) -> Option<Notes> {
+        let (flags, n) = (u64_at(b, 24), u64_at(b, NOTES + 8));
+        (flags & HAS_NOTES != 0 && n <= SPARE as u64).then(|| Notes {
+            tidy: flags & IS_TIDY != 0,
+            qid: u64_at(b, NOTES),
+            spare: (0..n as usize).map(|i| u64_at(b, NOTES + 16 + 8 * i)).collect(),
+        })
+    }
+}
+
 /// What a head says.
 pub struct Head {
     /// Its number.
@@ -45,6 +93,8 @@ pub struct Head {
     after: Vec<u8>,
     /// Place and checksum of each block.
     pub blocks: Vec<(Addr, u32)>,
+    /// None: an older program wrote it.
+    pub notes: Option<Notes>,
 }
 
 impl Head {
@@ -60,6 +110,9 @@ impl Head {
             let end = LIST + ITEM * (i + 1);
             b[end - 4..end].copy_from_slice(&crc.to_le_bytes());
         }
+        if let Some(notes) = &self.notes {
+            notes.write(b);
+        }
         let sum = crc32c(&b[..BLOCK - 4]);
         b[BLOCK - 4..].copy_from_slice(&sum.to_le_bytes());
     }
@@ -68,7 +121,11 @@ impl Head {
     pub fn read(b: &[u8]) -> Option<Head> {
         let sum = crc32c(b.get(..BLOCK - 4)?).to_le_bytes();
         let n = u64_at(b, 16);
-        if b[BLOCK - 4..] != sum || u64_at(b, 0) != MAGIC || n > BLOCKS_MAX {
+        if b[BLOCK - 4..] != sum || u64_at(b, 0) != MAGIC {
+            return None;
+        }
+        let notes = Notes::read(b);
+        if n > if notes.is_some() { BLOCKS_MAX } else { BLOCKS_ONCE } {
             return None;
         }
         let item = |i: usize| {
@@ -81,7 +138,13 @@ impl Head {
             before: b[32..32 + HEADER].to_vec(),
             after: b[32 + HEADER..LIST].to_vec(),
             blocks: (0..n as usize).map(item).collect(),
+            notes,
         })
+    }
+
+    /// The header is the one that this commit made: it was done as a whole, or will be.
+    pub fn made(&self, header: &[u8]) -> bool {
+        header.get(..HEADER) == Some(&self.after[..])
     }
 
     /// The header is one that this commit found or made.
@@ -117,7 +180,7 @@ impl Image {
         // The header's block, which is in no need of the block cache: that may be full of what
         // this commit is to write.
         let own = self.own_memory().await?;
-        let (head, dirty, log) = {
+        let (mut head, dirty, log) = {
             let mut state = self.0.state.borrow_mut();
             if !is_due(&state) {
                 return Ok(());
@@ -147,21 +210,45 @@ impl Image {
             }
             state.seq += 1;
             state.written.copy_from_slice(&after);
-            let sums = dirty.iter().map(|(at, seg)| (*at, seg.with(crc32c))).collect();
-            let head = Head { seq: state.seq, before, after, blocks: sums };
+            let notes = Some(Notes::of(&state));
+            let blocks = Vec::with_capacity(dirty.len());
+            let head = Head { seq: state.seq, before, after, blocks, notes };
             (head, dirty, state.header.slack(shape.first).0)
         };
+        // Nobody changes this memory any more: whoever changes a block does so in another.
+        for some in dirty.chunks(AT_ONCE) {
+            head.blocks.extend(some.iter().map(|(at, seg)| (*at, seg.with(crc32c))));
+            self.0.reactor.yield_now().await;
+        }
         let first = &*self.0.first;
         let sheet = self.own_memory().await?;
         sheet.with_mut(|b| head.write(b));
-        write_runs(first, log + 1, dirty.iter().map(|(_, seg)| seg)).await?;
+        self.write_runs(log + 1, dirty.iter().map(|(_, seg)| seg)).await?;
         write_at(first, log, one(&sheet)).await?;
         flush(first).await?;
         for run in dirty.chunk_by(|a, b| a.0 + 1 == b.0) {
-            write_runs(first, run[0].0, run.iter().map(|(_, seg)| seg)).await?;
+            self.write_runs(run[0].0, run.iter().map(|(_, seg)| seg)).await?;
         }
         flush(first).await?;
         self.0.state.borrow_mut().frames.written(dirty.iter().map(|(at, _)| *at));
+        Ok(())
+    }
+
+    /// Writes blocks that follow each other. Others have their turn in between.
+    async fn write_runs<'s>(
+        &self,
+        from: Addr,
+        blocks: impl Iterator<Item = &'s Seg>,
+    ) -> Result<(), Fault> {
+        let all: Vec<&Seg> = blocks.collect();
+        let mut at = from;
+        for some in all.chunks(AT_ONCE) {
+            let mut segs = Segs::default();
+            some.iter().for_each(|seg| segs.push((*seg).clone()));
+            write_at(&*self.0.first, at, segs).await?;
+            at += some.len() as Addr;
+            self.0.reactor.yield_now().await;
+        }
         Ok(())
     }
 
@@ -169,23 +256,6 @@ impl Image {
     pub(super) async fn own_memory(&self) -> Result<Seg, Fault> {
         super::open::memory(&self.0.pool, &self.0.reactor).await
     }
-}
-
-/// Writes blocks that follow each other.
-async fn write_runs<'s>(
-    medium: &dyn Medium,
-    from: Addr,
-    blocks: impl Iterator<Item = &'s Seg>,
-) -> Result<(), Fault> {
-    let all: Vec<&Seg> = blocks.collect();
-    let mut at = from;
-    for some in all.chunks(AT_ONCE) {
-        let mut segs = Segs::default();
-        some.iter().for_each(|seg| segs.push((*seg).clone()));
-        write_at(medium, at, segs).await?;
-        at += some.len() as Addr;
-    }
-    Ok(())
 }
 
 pub(super) async fn write_at(medium: &dyn Medium, at: Addr, data: Segs) -> Result<(), Fault> {

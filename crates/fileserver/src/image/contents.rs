@@ -2,7 +2,7 @@
 
 use bio::Seg;
 
-use super::format::{BlockState, DIRECT, Dentry, LEVELS, PAYLOAD, POINTERS, Tag, put_u64, u64_at};
+use super::format::{DIRECT, Dentry, LEVELS, PAYLOAD, POINTERS, Tag, put_u64, u64_at};
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop};
 use crate::files::Ino;
@@ -44,83 +44,79 @@ fn span(level: usize) -> u64 {
 }
 
 /// Blocks that a file of that many bytes has.
-fn blocks(size: u64) -> u64 {
+pub(super) fn blocks(size: u64) -> u64 {
     size.div_ceil(WIDE)
 }
 
 impl Step<'_> {
     /// The address of a file's block; 0: a hole.
     pub(super) fn map(&mut self, view: View, d: &Dentry, n: u64) -> Result<Addr, Stop> {
+        Ok(self.path(view, d, n)?.0.last().copied().unwrap_or(0))
+    }
+
+    /// Addresses from the entry down to a file's block, the last of them 0 where there is a hole;
+    /// and how many blocks from there on have all of these in common.
+    pub(super) fn path(
+        &mut self,
+        view: View,
+        d: &Dentry,
+        n: u64,
+    ) -> Result<(Vec<Addr>, u64), Stop> {
         let (mut level, mut left) = match way(n)? {
-            Way::Direct(i) => return Ok(d.direct[i]),
+            Way::Direct(i) => return Ok((vec![d.direct[i]], 1)),
             Way::Indirect(level, left) => (level, left),
         };
-        let mut at = d.indirect[level - 1];
-        while level > 0 && at != 0 {
+        let mut path = vec![d.indirect[level - 1]];
+        let mut below = span(level).saturating_mul(POINTERS as u64);
+        while let Some(at) = path.last().copied().filter(|at| level > 0 && *at != 0) {
             let block = self.block(view, at, Tag::indirect(level), d.path)?;
             let i = (left / span(level)) as usize;
-            left %= span(level);
-            at = block.with(|b| u64_at(b, 8 * i));
+            below = span(level);
+            left %= below;
+            path.push(block.with(|b| u64_at(b, 8 * i)));
             level -= 1;
         }
-        Ok(at)
+        Ok((path, below - left))
     }
 
-    /// What leads to a block that changes is changed too, if only the WORM has it: whoever looks
-    /// for what changed looks no further there.
-    pub(super) fn reach(&mut self, d: &Dentry, n: u64) -> Result<(), Stop> {
-        let Way::Indirect(mut level, mut left) = way(n)? else { return Ok(()) };
-        let mut at = d.indirect[level - 1];
-        while self.has_worm() && level > 0 && at != 0 {
-            let block = match self.state(at)? {
-                BlockState::None => self.change(at, Tag::indirect(level), d.path)?,
-                _ => self.block(View::Live, at, Tag::indirect(level), d.path)?,
-            };
-            let i = (left / span(level)) as usize;
-            left %= span(level);
-            at = block.with(|b| u64_at(b, 8 * i));
-            level -= 1;
-        }
-        Ok(())
-    }
-
-    /// The same, and blocks that are missing on the way are made; whether the last was. The entry
-    /// is to be written back.
-    pub(super) fn map_new(&mut self, d: &mut Dentry, n: u64) -> Result<(Addr, bool), Stop> {
+    /// A block of a file to be changed, and whether it is new. It, and what leads to it from the
+    /// entry, may have other addresses then: the entry is to be written back.
+    pub(super) fn own_block(&mut self, d: &mut Dentry, n: u64) -> Result<(Seg, bool), Stop> {
+        let (of, leaf) = (d.path, d.tag());
         let (mut level, mut left) = match way(n)? {
             Way::Direct(i) => {
-                let is_new = d.direct[i] == 0;
-                if is_new {
-                    d.direct[i] = self.alloc(d.tag(), d.path)?;
-                }
-                return Ok((d.direct[i], is_new));
+                let (addr, is_new) = self.own_or_new(d.direct[i], leaf, of)?;
+                d.direct[i] = addr;
+                return Ok((self.edit(addr, leaf, of)?, is_new));
             }
             Way::Indirect(level, left) => (level, left),
         };
         let top = level - 1;
-        if d.indirect[top] == 0 {
-            d.indirect[top] = self.alloc(Tag::indirect(level), d.path)?;
-        }
-        let (mut at, mut is_new) = (d.indirect[top], false);
+        let (mut at, mut is_new) = self.own_or_new(d.indirect[top], Tag::indirect(level), of)?;
+        d.indirect[top] = at;
         while level > 0 {
             let tag = Tag::indirect(level);
-            let block = self.block(View::Live, at, tag, d.path)?;
+            let block = self.block(View::Live, at, tag, of)?;
             let i = (left / span(level)) as usize;
             left %= span(level);
             level -= 1;
-            let mut next = block.with(|b| u64_at(b, 8 * i));
-            is_new = next == 0;
-            if is_new {
-                let below = if level == 0 { d.tag() } else { Tag::indirect(level) };
-                next = self.alloc(below, d.path)?;
-                let block = self.change(at, tag, d.path)?;
-                block.with_mut(|b| put_u64(b, 8 * i, next));
-            } else if self.has_worm() && self.state(at)? == BlockState::None {
-                self.change(at, tag, d.path)?;
+            let was = block.with(|b| u64_at(b, 8 * i));
+            drop(block);
+            let below = if level == 0 { leaf } else { Tag::indirect(level) };
+            let (next, made) = self.own_or_new(was, below, of)?;
+            if next != was {
+                self.edit(at, tag, of)?.with_mut(|b| put_u64(b, 8 * i, next));
             }
-            at = next;
+            (at, is_new) = (next, made);
         }
-        Ok((at, is_new))
+        Ok((self.edit(at, leaf, of)?, is_new))
+    }
+
+    fn own_or_new(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<(Addr, bool), Stop> {
+        match addr {
+            0 => Ok((self.alloc(tag, of)?.0, true)),
+            addr => Ok((self.mine(addr, tag, of)?, false)),
+        }
     }
 
     /// Adds up to `len` bytes from `offset` to `out`, as parts of blocks in memory; how many. Fewer
@@ -195,8 +191,7 @@ impl Step<'_> {
             while done < seg.len() {
                 let (n, from) = (at / WIDE, (at % WIDE) as usize);
                 let some = (seg.len() - done).min(PAYLOAD - from);
-                let (addr, _) = self.map_new(&mut d, n)?;
-                let block = self.change(addr, Tag::File, d.path)?;
+                let (block, _) = self.own_block(&mut d, n)?;
                 seg.with(|b| block.copy_from(from, &b[done..done + some]));
                 done += some;
                 at += some as u64;
@@ -224,8 +219,7 @@ impl Step<'_> {
             let (n, rest) = (size / WIDE, (size % WIDE) as usize);
             let last = if rest > 0 { self.map(View::Live, d, n)? } else { 0 };
             if last != 0 {
-                self.reach(d, n)?;
-                let block = self.change(last, Tag::File, d.path)?;
+                let (block, _) = self.own_block(d, n)?;
                 block.with_mut(|b| b[rest..PAYLOAD].fill(0));
             }
         }
@@ -316,7 +310,8 @@ impl Step<'_> {
             *at = 0;
             *left -= 1;
         } else if below != before {
-            let block = self.change(*at, tag, d.path)?;
+            *at = self.mine(*at, tag, d.path)?;
+            let block = self.edit(*at, tag, d.path)?;
             for (i, a) in below.iter().enumerate() {
                 block.with_mut(|b| put_u64(b, 8 * i, *a));
             }
@@ -337,12 +332,10 @@ impl Step<'_> {
         }
         let end = wanted.min((offset / WIDE + CUT as u64) * WIDE);
         for n in offset / WIDE..blocks(end) {
-            let at = self.map(View::Live, &d, n)?;
-            if at != 0 {
+            if self.map(View::Live, &d, n)? != 0 {
                 let from = offset.saturating_sub(n * WIDE).min(WIDE) as usize;
                 let to = (end - n * WIDE).min(WIDE) as usize;
-                self.reach(&d, n)?;
-                let block = self.change(at, Tag::File, d.path)?;
+                let (block, _) = self.own_block(&mut d, n)?;
                 block.with_mut(|b| b[from..to].fill(0));
             }
         }

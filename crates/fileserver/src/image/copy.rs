@@ -17,6 +17,8 @@ use crate::fault::{Addr, Fault, Stop};
 
 /// Blocks copied between two flushes.
 const AT_ONCE: usize = 64;
+/// Addresses found in one look through the buckets.
+const QUEUE: usize = 1 << 16;
 /// Bucket blocks looked at in one step.
 const LOOK: u64 = 32;
 /// Waits after an error, ns: at first and at most.
@@ -47,7 +49,8 @@ impl Image {
         let mut wait = RETRY_NS.0;
         while !self.0.closed.get() {
             let seen = self.0.moved.count();
-            let copied = if self.0.idle.get() { Ok(0) } else { self.copy_some().await };
+            let rests = self.0.idle.get() || !self.0.copies.get();
+            let copied = if rests { Ok(0) } else { self.copy_some().await };
             let (fault, n) = match copied {
                 Ok(n) => (None, n),
                 Err(fault) => (Some(fault.to_string()), 0),
@@ -67,19 +70,21 @@ impl Image {
                 wait = (wait * 2).min(RETRY_NS.1);
             } else if n == 0 {
                 wait = RETRY_NS.0;
-                if self.0.idle.get() && !self.0.closed.get() {
+                if let Err(fault) = self.settle().await {
+                    self.0.report.borrow_mut().fault = Some(fault.to_string());
+                }
+                if rests && !self.0.closed.get() {
                     self.0.moved.after(seen).await;
                 }
             }
         }
     }
 
-    /// Addresses in state dump, the lowest first, at most [`AT_ONCE`].
-    async fn to_copy(&self) -> Result<Vec<Addr>, Fault> {
+    /// Addresses in state dump, the lowest first, at most [`QUEUE`].
+    async fn scan(&self) -> Result<Vec<Addr>, Fault> {
         let mut out = Vec::new();
         let msize = self.0.state.borrow().header.msize;
-        let mut row = 0;
-        while row < msize {
+        for row in (0..msize).step_by((LOOK * BUCKETS) as usize) {
             let end = (row + LOOK * BUCKETS).min(msize);
             let mut look = |s: &mut super::Step<'_>| {
                 let mut some = Vec::new();
@@ -100,23 +105,32 @@ impl Image {
             };
             let some = self.step(&mut look).await?;
             let state = self.0.state.borrow();
-            let some = some.into_iter().filter(|a| !state.stuck.contains(a));
-            out.extend(some);
+            out.extend(some.into_iter().filter(|a| !state.stuck.contains(a)));
             drop(state);
-            if out.len() > 16 * AT_ONCE {
+            if out.len() > 2 * QUEUE {
                 out.sort_unstable();
-                out.truncate(AT_ONCE);
+                out.truncate(QUEUE);
             }
-            row = end;
+            self.0.reactor.yield_now().await;
         }
         out.sort_unstable();
-        // The superblock says that everything else is there.
-        let sb = self.0.state.borrow().header.sb;
-        if out.len() > 1 {
-            out.retain(|a| *a != sb);
+        out.truncate(QUEUE);
+        // A superblock says that everything else is there, and the one before it (I3).
+        let state = self.0.state.borrow();
+        if out.iter().any(|a| !state.supers.contains(a)) {
+            out.retain(|a| !state.supers.contains(a));
+        } else {
+            out = state.supers.iter().copied().find(|a| out.contains(a)).into_iter().collect();
         }
-        out.truncate(AT_ONCE);
         Ok(out)
+    }
+
+    /// What is in state dump is so on the cache device too: what the WORM has stays there.
+    async fn settled_states(&self) -> Result<(), Fault> {
+        if self.0.state.borrow().frames.dirty() > 0 || self.0.committing.get() {
+            self.commit_now().await?;
+        }
+        Ok(())
     }
 
     /// Copies some blocks; how many.
@@ -126,12 +140,21 @@ impl Image {
     }
 
     async fn copy_in_turn(&self) -> Result<usize, Fault> {
-        let some = self.to_copy().await?;
-        if some.is_empty() {
-            self.0.idle.set(true);
-            self.0.moved.ring();
-            return Ok(0);
+        if self.0.queue.borrow().is_empty() {
+            let found = self.scan().await?;
+            if found.is_empty() {
+                self.0.idle.set(true);
+                self.0.moved.ring();
+                return Ok(0);
+            }
+            self.settled_states().await?;
+            self.0.queue.borrow_mut().extend(found);
         }
+        let some: Vec<Addr> = {
+            let mut queue = self.0.queue.borrow_mut();
+            let n = queue.len().min(AT_ONCE);
+            queue.drain(..n).collect()
+        };
         let begun = self.0.reactor.now();
         self.copy(&some).await?;
         let mut report = self.0.report.borrow_mut();
@@ -144,7 +167,7 @@ impl Image {
     /// superblock everything else is.
     pub(super) async fn copied_block(&self, addr: Addr) -> Result<(), Fault> {
         loop {
-            let _turn = self.turn().await;
+            let turn = self.turn().await;
             let state = self.step(&mut |s| s.state(addr)).await?;
             match state {
                 BlockState::Dump if self.0.state.borrow().stuck.contains(&addr) => {
@@ -152,19 +175,41 @@ impl Image {
                     return Err(Fault::Corrupt(why));
                 }
                 BlockState::Dump => {}
+                BlockState::Dirty if self.0.state.borrow().since.is_some() => {
+                    // It is about to be a dump's.
+                    let seen = self.0.moved.count();
+                    drop(turn);
+                    self.0.moved.after(seen).await;
+                    continue;
+                }
                 BlockState::Dump1 => {
                     let why = format!("block {addr} is what a failed dump left");
                     return Err(Fault::Corrupt(why));
                 }
                 _ => return Ok(()),
             }
-            if addr == self.0.state.borrow().header.sb {
+            if self.0.state.borrow().supers.contains(&addr) {
                 // It comes last by itself.
                 self.copy_in_turn().await?;
             } else {
+                self.settled_states().await?;
                 self.copy(&[addr]).await?;
             }
         }
+    }
+
+    /// Whether dumps are copied; what is under way goes on.
+    pub fn set_copying(&self, on: bool) {
+        self.0.copies.set(on);
+        self.0.moved.ring();
+    }
+
+    /// What waited for a superblock to be copied, or for a tree to be frozen no more.
+    pub(super) async fn settle(&self) -> Result<(), Fault> {
+        while !self.step(&mut |s| s.settle()).await? {
+            self.0.reactor.yield_now().await;
+        }
+        Ok(())
     }
 
     /// Until nothing is left to copy.
@@ -179,13 +224,11 @@ impl Image {
 
     async fn copy(&self, some: &[Addr]) -> Result<(), Fault> {
         let Some(worm) = &self.0.worm else { return Ok(()) };
-        // What the WORM has stays there: whose block it is has to be durable before.
-        if self.0.state.borrow().frames.dirty() > 0 || self.0.committing.get() {
-            self.commit_now().await?;
-        }
         let mut new: Vec<Addr> = Vec::new();
         for addr in some {
-            let (seg, written) = self.step(&mut |s| cached(s, *addr)).await?;
+            let Some((seg, written)) = self.step(&mut |s| cached(s, *addr)).await? else {
+                continue;
+            };
             if written {
                 let there = self.own_memory().await?;
                 self.read_device(WORM | addr, &there).await?;
@@ -200,6 +243,7 @@ impl Image {
             write_at(&**worm, *addr, one(&seg)).await?;
             self.0.state.borrow_mut().frames.drop_block(WORM | addr);
             new.push(*addr);
+            self.0.reactor.yield_now().await;
         }
         flush(&**worm).await?;
         if self.0.state.borrow().shape.once {
@@ -220,7 +264,9 @@ impl Image {
             }
             Ok(())
         })
-        .await
+        .await?;
+        self.0.state.borrow_mut().supers.retain(|a| !some.contains(a));
+        Ok(())
     }
 
     /// They were written.
@@ -247,13 +293,14 @@ impl Image {
     }
 }
 
-/// The cached copy of a block in state dump, and whether the WORM says that it has it.
-fn cached(s: &mut super::Step<'_>, addr: Addr) -> Result<(Seg, bool), Stop> {
-    let Some((c, _)) = s.entry(addr)? else {
-        return Err(Fault::Corrupt(format!("block {addr} left the cache device")).into());
+/// The cached copy of a block, and whether the WORM says that it has it; none: it is not in state
+/// dump any more.
+fn cached(s: &mut super::Step<'_>, addr: Addr) -> Result<Option<(Seg, bool)>, Stop> {
+    let Some((c, _)) = s.entry(addr)?.filter(|(_, e)| e.state == BlockState::Dump) else {
+        return Ok(None);
     };
     let seg = s.look(s.cached(addr, c))?;
     let written = s.s.shape.once && s.was_written(addr)?;
     debug_assert!(seg.len() == BLOCK);
-    Ok((seg, written))
+    Ok(Some((seg, written)))
 }

@@ -3,21 +3,16 @@
 
 use bio::Seg;
 
-use super::format::{self, BlockState, Bucket, Entry, FIRST, FREES, Super, Tag, once_bit, path};
+use super::format::{self, BlockState, Bucket, Entry, FIRST, Tag, once_bit};
 use super::state::WORM;
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::volume::View;
 
-/// Addresses that come to the free list at a time.
-const GROW: u64 = 100;
 /// Root of a plain file system.
 const PLAIN_ROOT: Addr = FIRST + 1;
-/// Numbers that no file has: they would be told from a directory's by nothing.
-const QID_DIR: u64 = 1 << 31;
 
-const FULL: Fault = Fault::NoSpace("the WORM has no block left");
-const BUCKET_FULL: Fault =
+pub(super) const BUCKET_FULL: Fault =
     Fault::NoSpace("a bucket of the cache device is full of what no WORM has yet: dump first");
 
 impl Step<'_> {
@@ -77,14 +72,14 @@ impl Step<'_> {
     }
 
     /// A place in its bucket for an address that has none.
-    fn place(&mut self, addr: Addr) -> Result<usize, Stop> {
+    pub(super) fn place(&mut self, addr: Addr) -> Result<usize, Stop> {
         let row = self.row(addr);
         let block = self.look(self.header().bucket_at(row))?;
         let place = block.with(|b| Bucket::of(b, row).place());
         place.ok_or(Stop::Fail(BUCKET_FULL))
     }
 
-    fn in_range(&self, addr: Addr) -> Result<(), Stop> {
+    pub(super) fn in_range(&self, addr: Addr) -> Result<(), Stop> {
         let end = match self.s.shape.worm {
             Some(worm) => worm,
             None => self.s.shape.first,
@@ -165,48 +160,77 @@ impl Step<'_> {
         self.set_state(addr, column, BlockState::Read)
     }
 
-    /// A block of the live tree that is changed. One that a dump holds and no WORM has yet is
-    /// copied there first.
-    pub(super) fn change(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<Seg, Stop> {
+    /// The live tree may change a block where it is: no dump has it, and none is about to (I5).
+    fn is_own(&mut self, addr: Addr) -> Result<bool, Stop> {
         use BlockState as S;
+        let state = self.state(addr)?;
+        let since = self.s.since.as_ref();
+        Ok(match state {
+            S::Dirty => since.is_none_or(|since| since.contains(&addr)),
+            S::Write => !self.moving,
+            _ => false,
+        })
+    }
+
+    /// Where the live tree may change a block: where it is, or at an address of its own that
+    /// whatever leads to it has to name from now on.
+    pub(super) fn mine(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<Addr, Stop> {
         self.in_range(addr)?;
-        if !self.has_worm() {
-            let old = self.look(addr)?;
-            self.checked(old, addr, tag, of)?;
-            return self.own(addr);
+        if !self.has_worm() || self.is_own(addr)? {
+            return Ok(addr);
         }
+        let old = self.block(View::Live, addr, tag, of)?;
+        let (new, seg) = match self.alloc(tag, of) {
+            // What is on the WORM for good may change where it is, as it does with cwfs64x.
+            Err(Stop::Fail(Fault::NoSpace(_))) if !self.moving => {
+                self.stay(addr, &old)?;
+                self.s.loose += 1;
+                return Ok(addr);
+            }
+            new => new?,
+        };
+        old.with(|b| seg.copy_from(0, b));
+        // Of what is on both devices the cached copy is of use to whoever reads the dump.
+        if self.state(addr)? != BlockState::Read {
+            self.free(addr)?;
+        }
+        Ok(new)
+    }
+
+    /// A block becomes newer on the cache device than on the WORM, which has it.
+    pub(super) fn stay(&mut self, addr: Addr, old: &Seg) -> Result<(), Stop> {
+        use BlockState as S;
         match self.entry(addr)? {
-            Some((_, e)) if matches!(e.state, S::Dump | S::Dump1) => {
-                Err(Stop::Wait(Wait::Copy(addr)))
-            }
-            Some((c, e)) => {
-                let at = self.cached(addr, c);
-                let old = self.look(at)?;
-                self.checked(old, addr, tag, of)?;
-                if e.state == S::Read {
-                    self.set_state(addr, c, S::Write)?;
-                }
-                self.own(at)
-            }
+            Some((_, e)) if matches!(e.state, S::Dirty | S::Write) => Ok(()),
+            Some((c, e)) if e.state == S::Read => self.set_state(addr, c, S::Write),
+            Some(_) => Err(Stop::Wait(Wait::Copy(addr))),
             None => {
-                let old = self.worm(addr)?;
-                let old = self.checked(old, addr, tag, of)?;
                 let column = self.place(addr)?;
                 let seg = self.blank(self.cached(addr, column))?;
                 old.with(|b| seg.copy_from(0, b));
-                self.set_state(addr, column, S::Write)?;
-                Ok(seg)
+                self.set_state(addr, column, S::Write)
             }
         }
     }
 
+    /// Memory of a block that the live tree may change where it is.
+    pub(super) fn edit(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<Seg, Stop> {
+        self.block(View::Live, addr, tag, of)?;
+        let at = self.at(View::Live, addr)?;
+        self.own(at)
+    }
+
     /// A new block of zeros with its tag.
-    fn fresh(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<Seg, Stop> {
+    pub(super) fn fresh(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<Seg, Stop> {
         use BlockState as S;
         self.in_range(addr)?;
         let seg = if self.has_worm() {
             let column = match self.entry(addr)? {
-                Some((c, e)) if matches!(e.state, S::Dirty | S::Write) => c,
+                Some((c, e)) if e.state == S::Dirty => c,
+                Some((c, e)) if e.state == S::Write => {
+                    self.s.loose += 1;
+                    c
+                }
                 Some((_, e)) => {
                     let why = format!("free block {addr} is in state {:?}", e.state);
                     return Err(Fault::Corrupt(why).into());
@@ -214,6 +238,7 @@ impl Step<'_> {
                 None => {
                     let column = self.place(addr)?;
                     self.set_state(addr, column, S::Write)?;
+                    self.s.loose += 1;
                     column
                 }
             };
@@ -225,178 +250,8 @@ impl Step<'_> {
         Ok(seg)
     }
 
-    /// The superblock.
-    pub(super) fn super_block(&mut self) -> Result<Super, Stop> {
-        let sb = self.sb();
-        let seg = self.block(View::Live, sb, Tag::Super, path::SUPER)?;
-        Ok(seg.with(Super::read))
-    }
-
-    /// The superblock, to be changed.
-    pub(super) fn change_super(&mut self) -> Result<Seg, Stop> {
-        self.change(self.sb(), Tag::Super, path::SUPER)
-    }
-
-    /// Takes a block from the free list; what it is from now on.
-    pub(super) fn alloc(&mut self, tag: Tag, of: u64) -> Result<Addr, Stop> {
-        let sb = self.change_super()?;
-        loop {
-            let n = sb.with(format::frees).filter(|n| *n > 0);
-            let Some(n) = n else {
-                return Err(Fault::Corrupt("the free list has no length".into()).into());
-            };
-            let addr = sb.with(|b| format::free(b, n - 1));
-            if n > 1 {
-                sb.with_mut(|b| {
-                    format::set_frees(b, n - 1);
-                    less_free(b);
-                });
-                self.fresh(addr, tag, of)?;
-                return Ok(addr);
-            }
-            if addr == 0 {
-                self.grow(&sb)?;
-                continue;
-            }
-            let next = self.block(View::Live, addr, Tag::Free, path::NONE)?;
-            if next.with(format::frees).is_none_or(|n| n == 0) {
-                let why = format!("block {addr} of the free list has no length");
-                return Err(Fault::Corrupt(why).into());
-            }
-            sb.with_mut(|b| {
-                next.with(|from| format::copy_frees(from, b));
-                less_free(b);
-            });
-            self.fresh(addr, tag, of)?;
-            return Ok(addr);
-        }
-    }
-
-    /// More addresses of the WORM come to the free list.
-    fn grow(&mut self, sb: &Seg) -> Result<(), Stop> {
-        if !self.has_worm() {
-            return Err(Fault::NoSpace("the image has no block left").into());
-        }
-        let (from, wsize) = (self.header().fsize, self.header().wsize);
-        // Behind the last one a dump needs some for itself.
-        let to = (from + GROW).min(wsize);
-        if from >= to {
-            return Err(FULL.into());
-        }
-        let mut given = 0;
-        for addr in (from..to).rev() {
-            match self.entry(addr)? {
-                // Somebody grew and did not say so.
-                Some((_, e)) if e.state != BlockState::Read => continue,
-                Some((c, _)) => self.set_state(addr, c, BlockState::Dirty)?,
-                None => {
-                    let Ok(column) = self.place(addr) else { continue };
-                    self.set_state(addr, column, BlockState::Dirty)?;
-                }
-            }
-            self.add_free(sb, addr)?;
-            given += 1;
-        }
-        if given == 0 {
-            return Err(BUCKET_FULL.into());
-        }
-        self.set_header(|h| h.fsize = to)?;
-        sb.with_mut(|b| {
-            let s = Super { fsize: to, ..Super::read(b) };
-            s.write(b);
-        });
-        Ok(())
-    }
-
-    fn add_free(&mut self, sb: &Seg, addr: Addr) -> Result<(), Stop> {
-        let bad = || Stop::Fail(Fault::Corrupt("the free list has no length".into()));
-        let n = sb.with(format::frees).ok_or_else(bad)?;
-        let n = if n >= FREES {
-            let node = self.fresh(addr, Tag::Free, path::NONE)?;
-            sb.with(|from| node.with_mut(|to| format::copy_frees(from, to)));
-            0
-        } else {
-            n
-        };
-        sb.with_mut(|b| {
-            format::set_free(b, n, addr);
-            format::set_frees(b, n + 1);
-            let s = Super::read(b);
-            Super { tfree: s.tfree.wrapping_add(1), ..s }.write(b);
-        });
-        Ok(())
-    }
-
-    /// Nothing leads to a block of the live tree any more.
-    pub(super) fn free(&mut self, addr: Addr) -> Result<(), Stop> {
-        use BlockState as S;
-        self.in_range(addr)?;
-        if self.has_worm() {
-            match self.entry(addr)? {
-                // A dump has it: its address is never used again.
-                Some((c, e)) if matches!(e.state, S::Write | S::Read) => {
-                    return self.set_state(addr, c, S::None);
-                }
-                Some((_, e)) if e.state == S::Dirty => {}
-                _ => return Ok(()),
-            }
-        }
-        let sb = self.change_super()?;
-        self.add_free(&sb, addr)
-    }
-
-    /// A number for a new file, never given before.
-    pub(super) fn new_qid(&mut self) -> Result<u64, Stop> {
-        let sb = self.change_super()?;
-        let was = sb.with(Super::read);
-        let mut qid = was.qidgen + 1;
-        if qid == QID_DIR {
-            qid += 1;
-        }
-        // Blocks keep the lower half of it.
-        if qid >= u64::from(u32::MAX) {
-            return Err(Fault::NoSpace("the image has no numbers left for files").into());
-        }
-        sb.with_mut(|b| Super { qidgen: qid, ..was }.write(b));
-        Ok(qid)
-    }
-
-    /// One step of a dump: what of a block has to stay as it is. Its new address, if it moves; the
-    /// old one keeps what the WORM has.
-    pub(super) fn split(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<Option<Addr>, Stop> {
-        use BlockState as S;
-        match self.entry(addr)? {
-            Some((c, e)) if e.state == S::Dirty => {
-                self.set_state(addr, c, S::Dump)?;
-                Ok(None)
-            }
-            Some((c, e)) if matches!(e.state, S::Write | S::Dump1) => {
-                let old = self.look(self.cached(addr, c))?;
-                let old = self.checked(old, addr, tag, of)?;
-                let new = self.next_address()?;
-                self.put_dump(new, &old)?;
-                // Only now: the bucket of the new one may be the same.
-                if let Some((c, _)) = self.entry(addr)? {
-                    self.set_state(addr, c, S::None)?;
-                }
-                Ok(Some(new))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// The next address at the WORM's end.
-    pub(super) fn next_address(&mut self) -> Result<Addr, Stop> {
-        let h = self.header();
-        if h.fsize >= h.wsize {
-            return Err(FULL.into());
-        }
-        self.set_header(|h| h.fsize += 1)?;
-        Ok(h.fsize)
-    }
-
     /// A block that is a dump's from now on, at an address that had none.
-    pub(super) fn put_dump(&mut self, addr: Addr, from: &Seg) -> Result<(), Stop> {
+    pub(super) fn put_dump(&mut self, addr: Addr, from: &Seg) -> Result<Seg, Stop> {
         let column = match self.entry(addr)? {
             Some((_, e)) if e.state.is_pinned() => {
                 let why = format!("new block {addr} is in state {:?}", e.state);
@@ -407,11 +262,7 @@ impl Step<'_> {
         };
         let seg = self.blank(self.cached(addr, column))?;
         from.with(|b| seg.copy_from(0, b));
-        self.set_state(addr, column, BlockState::Dump)
+        self.set_state(addr, column, BlockState::Dump)?;
+        Ok(seg)
     }
-}
-
-fn less_free(b: &mut [u8]) {
-    let s = Super::read(b);
-    Super { tfree: s.tfree.saturating_sub(1), ..s }.write(b);
 }

@@ -2,28 +2,45 @@
 //!
 //! ```text
 //!   operation -> Step over State (memory)        names, contents: what the entries say
-//!                    |                           cw: states of blocks, free list
+//!                    |                           cw: states of blocks; alloc: who gets an address
 //!   commit     all changed blocks to a log in the slack of the cache device, flush; then each to
 //!              its place, flush: atomic, which the first file servers were not
-//!   dump       the tree is walked, clients wait; blocks are frozen where they are or get a new
-//!              address at the WORM's end
-//!   copier     blocks in state dump to the WORM, the superblock last
+//!   dump       the tree is frozen at once and walked while clients go on: tidy, walk, years
+//!   copier     blocks in state dump to the WORM, superblocks last
 //! ```
 //!
-//! | state | met here |
+//! | state | met here, in the live tree |
 //! |---|---|
-//! | none, read | read; changed it becomes write |
-//! | dirty, write | changed where it is |
-//! | dump | changed only after it was copied to the WORM: whoever wants to waits |
-//! | dump1 | read, never made |
+//! | none, read, dump | a dump's: what changes gets an address of its own, which is dirty |
+//! | dirty | changed where it is; in a tree that is frozen it is the dump's already |
+//! | write | another program's, or the WORM is full: changed where it is, moved by the next dump |
+//! | dump1 | another program's: read; what changes gets an address of its own |
+//!
+//! The original changes a block of a dump where it is (write) and moves it when the next dump is
+//! taken; this moves it at once. Either takes one address a dump, and either's image is the
+//! other's.
 //!
 //! Invariants
 //!  I1  A commit is found after a loss of power as a whole or not at all; what was synced is found.
 //!  I2  A block of a dump never changes, on the cache device or on the WORM.
-//!  I3  A superblock reaches the WORM after everything that it vouches for is durable there.
+//!  I3  A superblock reaches the WORM after everything that it vouches for is durable there, and
+//!      after the superblock before it.
 //!  I4  What another program changed since is never overwritten by the log: it counts only while
 //!      the header is what the log's last commit made of it, or what that found.
+//!  I5  The live tree changes a block where it is only if no dump has it and no frozen tree: it is
+//!      dirty, and was given since the freeze. Else the block goes to a new address, and so does
+//!      all that leads to it.
+//!  I6  In a tidy tree everything that leads to a dirty block is dirty, and nothing is in state
+//!      write: a walk from the root looks at what is new only. Who breaks that counts it (`loose`).
+//!  I7  An address of a frozen tree is not given again before that is walked; then only if it is
+//!      still dirty, which says that the dump has not got it.
+//!  I8  A superblock in state dump is not changed. Addresses given meanwhile are below the header's
+//!      end and on no list; numbers are within what that superblock says. So whoever opens the
+//!      image then gives none of either again.
+//!  I9  What makes a dump one, its name and its superblock, is one step, after everything below it
+//!      is in state dump.
 
+mod alloc;
 mod check;
 mod commit;
 mod contents;
@@ -35,9 +52,12 @@ mod names;
 mod open;
 mod state;
 mod step;
+mod tidy;
+mod walk;
+mod years;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use bio::{Pool, Seg, Segs};
@@ -81,12 +101,18 @@ struct Inner {
     ended: Cell<u64>,
     committing: Cell<bool>,
     committed: Bell,
-    /// A dump is being taken: operations wait.
-    dumping: Cell<bool>,
-    /// The same, or the copier moved on.
+    /// Operations wait.
+    halted: Cell<bool>,
+    /// Somebody freezes the tree.
+    freezing: Cell<bool>,
+    /// One of these, or the copier moved on.
     moved: Bell,
     /// Somebody copies to the WORM.
     copying: Cell<bool>,
+    /// Dumps are copied.
+    copies: Cell<bool>,
+    /// Addresses to be copied next.
+    queue: RefCell<VecDeque<Addr>>,
     /// Nothing was in state dump when it was last looked.
     idle: Cell<bool>,
     report: RefCell<Report>,
@@ -107,7 +133,7 @@ impl Image {
         self.attempt(true, &mut op).await
     }
 
-    /// The same while a dump is taken, for the dump itself and for the copier.
+    /// The same also while clients are halted, for dump and copier.
     async fn step<T>(
         &self,
         op: &mut impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
@@ -115,28 +141,28 @@ impl Image {
         self.attempt(false, op).await
     }
 
-    /// Until no dump is being taken.
-    async fn between_dumps(&self) {
+    /// Until clients are not halted.
+    async fn unhalted(&self) {
         loop {
             let seen = self.0.moved.count();
-            if !self.0.dumping.get() {
+            if !self.0.halted.get() {
                 return;
             }
             self.0.moved.after(seen).await;
         }
     }
 
-    /// Tries `op` until it is done. One that waits for dumps looks for them at every attempt: one
-    /// may have begun while it waited for a block, and what it changed amid that would be lost.
+    /// Tries `op` until it is done. A client looks at the gates at every attempt: they may have
+    /// been shut while it waited for a block.
     async fn attempt<T>(
         &self,
-        waits_for_dumps: bool,
+        is_client: bool,
         op: &mut impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
         let mut waits = 0;
         loop {
-            if waits_for_dumps {
-                self.between_dumps().await;
+            if is_client {
+                self.unhalted().await;
             }
             if self.0.closed.get() {
                 return Err(Fault::Closed);
@@ -342,13 +368,18 @@ impl Image {
             while let Ok(false) = self.run(|s| s.reap(ino)).await {}
         }
         let writes = self.0.state.borrow().shape.log.is_some();
-        let done = if writes { self.sync().await } else { Ok(()) };
+        let done = if writes { self.settle_and_sync().await } else { Ok(()) };
         self.0.closed.set(true);
         self.0.keepers.close();
         for bell in [&self.0.moved, &self.0.committed] {
             bell.ring();
         }
         done
+    }
+
+    async fn settle_and_sync(&self) -> Result<(), Fault> {
+        self.settle().await?;
+        self.sync().await
     }
 
     /// How it is doing.

@@ -1,6 +1,6 @@
 //! Directories: names, the entries that they stand for, and where those are.
 
-use super::format::{BlockState, DENTRIES, DENTRY, Dentry, NAME, Tag, mode, path};
+use super::format::{DENTRIES, DENTRY, Dentry, NAME, Tag, mode, path};
 use super::state::{Place, Spot};
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop};
@@ -151,34 +151,40 @@ impl Step<'_> {
         Ok((d, Some(spot)))
     }
 
-    /// Writes an entry back. All directories above it are changed with it: a dump finds what
-    /// changed from the root down.
+    /// Writes an entry back, and what leads to it as far as that moves.
     pub(super) fn put(&mut self, ino: Ino, d: &Dentry) -> Result<(), Stop> {
         if self.s.gone.contains_key(&ino) {
             self.set_gone(ino, Some(d.clone()));
             return Ok(());
         }
-        let chain = self.chain(View::Live, ino)?;
-        let (mut above, mut spot) = self.root_entry(View::Live)?;
-        let (mut of, now) = (path::ROOT, self.now());
-        for (_, place) in chain {
-            if self.has_worm()
-                && !matches!(self.state(spot.0)?, BlockState::Dirty | BlockState::Write)
-            {
-                above.atime = now;
-                let block = self.change(spot.0, Tag::Dir, of)?;
-                block.with_mut(|b| above.write(b, spot.1));
+        let (mut ino, mut d) = (ino, d.clone());
+        while ino != ROOT {
+            let place = *self.s.places.get(&(View::Live, ino)).ok_or(Fault::NotFound)?;
+            let (was, _) = self.dentry(View::Live, place.dir)?;
+            let mut above = was.clone();
+            self.put_at(&mut above, place.slot, &d)?;
+            // What leads to a block of the live tree's own is its own as well (I6).
+            if above == was && self.s.is_tidy() {
+                return Ok(());
             }
-            let (n, slot) = (place.slot / DENTRIES as u64, (place.slot % DENTRIES as u64) as usize);
-            let at = self.map(View::Live, &above, n)?;
-            self.reach(&above, n)?;
-            of = above.path;
-            let block = self.block(View::Live, at, Tag::Dir, of)?;
-            above = block.with(|b| Dentry::read(b, slot));
-            spot = (at, slot);
+            (ino, d) = (place.dir, above);
         }
-        let block = self.change(spot.0, Tag::Dir, of)?;
-        block.with_mut(|b| d.write(b, spot.1));
+        let root = self.live_root();
+        let at = self.mine(root, Tag::Dir, path::ROOT)?;
+        if at != root {
+            self.set_root(at)?;
+        }
+        let block = self.edit(at, Tag::Dir, path::ROOT)?;
+        block.with_mut(|b| d.write(b, 0));
+        Ok(())
+    }
+
+    /// Writes an entry into a slot of a directory, which may grow by that and is to be written
+    /// back.
+    pub(super) fn put_at(&mut self, dir: &mut Dentry, slot: u64, d: &Dentry) -> Result<(), Stop> {
+        let (n, slot) = (slot / DENTRIES as u64, (slot % DENTRIES as u64) as usize);
+        let (block, _) = self.own_block(dir, n)?;
+        block.with_mut(|b| d.write(b, slot));
         Ok(())
     }
 
@@ -318,21 +324,16 @@ impl Step<'_> {
     /// Writes an entry to a place that is free, which may be in a new block.
     fn enter(&mut self, dir: Ino, place: Place, new: &Dentry) -> Result<(), Stop> {
         let mut d = self.directory(View::Live, dir)?;
-        let at = self.map_new(&mut d, place.slot / DENTRIES as u64)?.0;
-        let slot = (place.slot % DENTRIES as u64) as usize;
-        let block = self.change(at, Tag::Dir, d.path)?;
-        block.with_mut(|b| new.write(b, slot));
+        self.put_at(&mut d, place.slot, new)?;
         self.put(dir, &d)
     }
 
     fn strike(&mut self, place: Place) -> Result<(), Stop> {
-        let d = self.directory(View::Live, place.dir)?;
-        let at = self.map(View::Live, &d, place.slot / DENTRIES as u64)?;
-        self.reach(&d, place.slot / DENTRIES as u64)?;
+        let mut d = self.directory(View::Live, place.dir)?;
+        let (block, _) = self.own_block(&mut d, place.slot / DENTRIES as u64)?;
         let slot = (place.slot % DENTRIES as u64) as usize;
-        let block = self.change(at, Tag::Dir, d.path)?;
         block.with_mut(|b| b[slot * DENTRY..(slot + 1) * DENTRY].fill(0));
-        Ok(())
+        self.put(place.dir, &d)
     }
 
     /// Makes a file. [`Fault::Exists`] when the name is taken.
@@ -457,6 +458,10 @@ impl Step<'_> {
             // It stays where it is, as a rename always did.
             self.put(entry.path, &entry)?;
         } else {
+            if !self.s.is_tidy() {
+                // Whoever looks through the tree may have been where it comes to already.
+                self.s.loose += 1;
+            }
             self.strike(place)?;
             self.enter(to, free, &entry)?;
             self.set_place(entry.path, Some(free));

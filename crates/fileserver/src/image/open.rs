@@ -8,7 +8,7 @@ use bio::{Pool, Seg};
 use reactor::Reactor;
 use wire::iscsi::crc32c;
 
-use super::commit::{self, Head, flush, write_at};
+use super::commit::{self, Head, Notes, flush, write_at};
 use super::format::{
     self, BLOCK, BUCKETS, BlockState, Bucket, Dentry, FIRST, HEADER, Header, Layout, Super, Tag,
     mode, once_bit, once_size, path,
@@ -107,16 +107,15 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
     block
         .with(|b| format::check_tag(b, tag, path::SUPER))
         .map_err(|why| Fault::Strange(format!("{}: no image of cwfs64x: {why}", o.cache.name())))?;
-    let mut header = Header::default();
+    let (mut header, mut notes) = (Header::default(), None);
     if shape.worm.is_some() {
         header = block.with(Header::read);
         if let Some(why) = header.wrong(shape.first) {
             return Err(Fault::Corrupt(format!("{}: the header: {why}", o.cache.name())));
         }
         let slack = header.slack(shape.first);
-        if take_log(o, &block, slack, setup.read_only).await? {
-            header = read(o, &*o.cache, FIRST).await?.with(Header::read);
-        }
+        notes = take_log(o, &block, slack, setup.read_only).await?;
+        header = read(o, &*o.cache, FIRST).await?.with(Header::read);
         if shape.worm.is_some_and(|w| w < header.fsize) {
             return Err(Fault::Corrupt("the WORM is smaller than what stands on it".into()));
         }
@@ -153,6 +152,13 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
             seq: 0,
             written,
             stuck: Vec::new(),
+            supers: Vec::new(),
+            since: None,
+            left: Vec::new(),
+            spare: Vec::new(),
+            qid: 0,
+            loose: 1,
+            tidied: 0,
         }),
         keepers: Keepers::default(),
         loading: RefCell::default(),
@@ -160,21 +166,24 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         ended: Cell::new(0),
         committing: Cell::new(false),
         committed: Bell::default(),
-        dumping: Cell::new(false),
+        halted: Cell::new(false),
+        freezing: Cell::new(false),
         moved: Bell::default(),
         copying: Cell::new(false),
+        copies: Cell::new(true),
+        queue: RefCell::default(),
         idle: Cell::new(false),
         report: RefCell::default(),
         closed: Cell::new(false),
     }));
-    image.look_over().await?;
+    image.look_over(notes).await?;
     image.start(o.commit_ns);
     Ok(image)
 }
 
 impl Image {
     /// What has to be right before anything else is looked at.
-    async fn look_over(&self) -> Result<(), Fault> {
+    async fn look_over(&self, notes: Option<Notes>) -> Result<(), Fault> {
         let shape = self.0.state.borrow().shape;
         let msize = self.0.state.borrow().header.msize;
         if shape.worm.is_some() {
@@ -209,8 +218,9 @@ impl Image {
                 Ok(())
             })
             .await?;
+            self.run(|s| s.take_up(notes.as_ref())).await?;
             if writes {
-                self.run(|s| s.settle_super()).await?;
+                self.settle().await?;
             }
         }
         self.run(|s| s.inode(View::Live, path::ROOT)).await?;
@@ -236,33 +246,35 @@ impl Image {
     }
 }
 
-/// Does what the log says, if it counts; whether it did.
+/// Does what the log says, if it counts; its notes, if they are of what stands there then.
 async fn take_log(
     o: &Options,
     header: &Seg,
     (log, slack): (Addr, u64),
     read_only: bool,
-) -> Result<bool, Fault> {
+) -> Result<Option<Notes>, Fault> {
     let cache = &*o.cache;
     if slack == 0 {
-        return Ok(false);
+        return Ok(None);
     }
     let head = read(o, cache, log).await?.with(Head::read);
-    let Some(head) = head.filter(|h| header.with(|b| h.knows(b))) else { return Ok(false) };
+    let Some(head) = head.filter(|h| header.with(|b| h.knows(b))) else { return Ok(None) };
+    // Should another commit have begun to write over its blocks, then it was done before.
+    let done = header.with(|b| head.made(b)).then(|| head.notes.clone()).flatten();
     let inside = |n: &(Addr, u32)| n.0 >= FIRST && n.0 < log;
     if head.blocks.len() as u64 >= slack || !head.blocks.iter().all(inside) {
-        return Ok(false);
+        return Ok(done);
     }
     let mut differs = false;
     for ((at, crc), from) in head.blocks.iter().zip(log + 1..) {
         let block = read(o, cache, from).await?;
         if block.with(crc32c) != *crc {
-            return Ok(false);
+            return Ok(done);
         }
         differs |= read(o, cache, *at).await?.with(crc32c) != *crc;
     }
     if !differs {
-        return Ok(false);
+        return Ok(done);
     }
     if read_only {
         return Err(Fault::Invalid(
@@ -274,7 +286,7 @@ async fn take_log(
         write_at(cache, *at, one(&block)).await?;
     }
     flush(cache).await?;
-    Ok(true)
+    Ok(head.notes)
 }
 
 /// More blocks than this are in favour of one layout: it is that.

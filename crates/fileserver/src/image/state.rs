@@ -1,6 +1,6 @@
 //! What is known of an open image beside its blocks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::format::{Dentry, HEADER, Header, Layout};
 use crate::fault::{Addr, Fault};
@@ -74,4 +74,27 @@ pub struct State {
     pub written: [u8; HEADER],
     /// Blocks in state dump that could not be copied: the WORM has something else there.
     pub stuck: Vec<Addr>,
+    /// Superblocks in state dump, in the order of their chain.
+    pub supers: Vec<Addr>,
+    /// While a frozen tree is walked: the addresses that were given since it was frozen. Whatever
+    /// else is dirty belongs to that tree.
+    pub since: Option<HashSet<Addr>>,
+    /// Addresses that the live tree gave back while a frozen one may have had them.
+    pub left: Vec<Addr>,
+    /// Addresses that are free, and on no list as long as the superblock cannot be changed.
+    pub spare: Vec<Addr>,
+    /// The last number that was given to a file.
+    pub qid: u64,
+    /// How often a block was left in the live tree that a walk may not find, or that is a dump's
+    /// too; and how many of those times all of the tree was looked through since.
+    pub loose: u64,
+    /// See `loose`.
+    pub tidied: u64,
+}
+
+impl State {
+    /// What a dump has not got is dirty, and so is all that leads to it (I6).
+    pub fn is_tidy(&self) -> bool {
+        self.loose == self.tidied
+    }
 }

@@ -19,6 +19,18 @@ enum Undo {
     Gone(Ino, Option<Dentry>),
     /// Where a file stood.
     Place(Ino, Option<Place>),
+    /// An address was given while a tree is frozen.
+    Since(Addr),
+    /// One was given back meanwhile; one of those was looked at.
+    Left,
+    /// See `Left`.
+    LookedAt(Addr),
+    /// One became spare, and one of those was given.
+    Spared,
+    /// See `Spared`.
+    Spent(Addr),
+    /// A superblock joined those that are to be copied.
+    Super,
 }
 
 /// See the module. Made by [`super::Image::run`].
@@ -28,6 +40,9 @@ pub struct Step<'s> {
     undo: Vec<Undo>,
     header: Header,
     counts: [u64; 6],
+    qid: u64,
+    /// Nothing stays where a dump has it, whatever that costs: for the dump itself.
+    pub(super) moving: bool,
 }
 
 fn refused(shape: &super::state::Shape) -> Stop {
@@ -40,8 +55,8 @@ fn refused(shape: &super::state::Shape) -> Stop {
 
 impl<'s> Step<'s> {
     pub(super) fn new(s: &'s mut State, keepers: &'s Keepers) -> Step<'s> {
-        let (header, counts) = (s.header, s.counts);
-        Step { s, keepers, undo: Vec::new(), header, counts }
+        let (header, counts, qid) = (s.header, s.counts, s.qid);
+        Step { s, keepers, undo: Vec::new(), header, counts, qid, moving: false }
     }
 
     /// It has not happened.
@@ -55,9 +70,15 @@ impl<'s> Step<'s> {
                 Undo::Gone(ino, None) => drop(s.gone.remove(&ino)),
                 Undo::Place(ino, Some(p)) => drop(s.places.insert((View::Live, ino), p)),
                 Undo::Place(ino, None) => drop(s.places.remove(&(View::Live, ino))),
+                Undo::Since(addr) => drop(s.since.as_mut().map(|since| since.remove(&addr))),
+                Undo::Left => drop(s.left.pop()),
+                Undo::LookedAt(addr) => s.left.push(addr),
+                Undo::Spared => drop(s.spare.pop()),
+                Undo::Spent(addr) => s.spare.push(addr),
+                Undo::Super => drop(s.supers.pop()),
             }
         }
-        (s.header, s.counts) = (self.header, self.counts);
+        (s.header, s.counts, s.qid) = (self.header, self.counts, self.qid);
     }
 
     /// Wall clock, ns since 1970.
@@ -116,7 +137,15 @@ impl<'s> Step<'s> {
             _ => false,
         };
         if self.undo.iter().any(mine) {
-            return self.look(at);
+            let seg = self.look(at)?;
+            if read {
+                return Ok(seg);
+            }
+            // The place may have been another block's in this very step, whose memory is in use.
+            let seg = self.s.frames.memory().ok_or(Stop::Wait(Wait::Memory))?;
+            seg.with_mut(|b| b.fill(0));
+            self.s.frames.swap(at, seg.clone());
+            return Ok(seg);
         }
         let dirty = self.s.frames.is_dirty(at);
         if !dirty && self.s.frames.dirty() as u64 >= room {
@@ -177,6 +206,45 @@ impl<'s> Step<'s> {
             None => self.s.places.remove(&key),
         };
         self.undo.push(Undo::Place(ino, before));
+    }
+
+    /// An address was given: a tree that is frozen has not got it.
+    pub(super) fn is_since(&mut self, addr: Addr) {
+        if self.s.since.as_mut().is_some_and(|since| since.insert(addr)) {
+            self.undo.push(Undo::Since(addr));
+        }
+    }
+
+    /// The live tree gave an address back that a frozen one may have.
+    pub(super) fn leave(&mut self, addr: Addr) {
+        self.s.left.push(addr);
+        self.undo.push(Undo::Left);
+    }
+
+    /// One of those, to be looked at.
+    pub(super) fn take_left(&mut self) -> Option<Addr> {
+        let addr = self.s.left.pop()?;
+        self.undo.push(Undo::LookedAt(addr));
+        Some(addr)
+    }
+
+    /// An address is free, and on no list.
+    pub(super) fn spare(&mut self, addr: Addr) {
+        self.s.spare.push(addr);
+        self.undo.push(Undo::Spared);
+    }
+
+    /// One of those.
+    pub(super) fn take_spare(&mut self) -> Option<Addr> {
+        let addr = self.s.spare.pop()?;
+        self.undo.push(Undo::Spent(addr));
+        Some(addr)
+    }
+
+    /// A superblock joins those that are to be copied.
+    pub(super) fn queue_super(&mut self, addr: Addr) {
+        self.s.supers.push(addr);
+        self.undo.push(Undo::Super);
     }
 
     /// The block is what it should be.

@@ -192,6 +192,23 @@ fn what_cwfs64x_made_is_gone_on_with() {
 }
 
 #[test]
+fn what_cwfs64x_changed_since_its_last_dump_is_in_the_next_one() {
+    for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
+        let (live, dump) = with(v, |o, setup| async move {
+            let fs = Served::from(image::open(&o, setup).await.unwrap());
+            let d = fs.dump(20_261_123).await.unwrap();
+            fs.copied(&d).await.unwrap();
+            let live = listed(&fs, View::Live, "").await;
+            let dump = listed(&fs, View::Dump(d.number), "").await;
+            fs.close().await.unwrap();
+            (live, dump)
+        });
+        assert_eq!(live, dump, "{}", v.name);
+        assert!(!live.is_empty());
+    }
+}
+
+#[test]
 fn a_cache_device_that_was_lost_is_made_new_from_the_worm() {
     for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
         let (tree, dumps) = with(v, |o, setup| async move {

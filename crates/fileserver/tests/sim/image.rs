@@ -25,6 +25,21 @@ pub struct Tally {
     pub dumps: u64,
     pub recovered: u64,
     pub full: u64,
+    /// Operations that ended while a dump was taken, and while one was copied.
+    pub amid_dumps: u64,
+    pub amid_copies: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, o: &Tally) {
+        self.operations += o.operations;
+        self.cuts += o.cuts;
+        self.dumps += o.dumps;
+        self.recovered += o.recovered;
+        self.full += o.full;
+        self.amid_dumps += o.amid_dumps;
+        self.amid_copies += o.amid_copies;
+    }
 }
 
 /// A dump as the model knows it.
@@ -42,6 +57,8 @@ struct Shared {
     dumps: RefCell<BTreeMap<(u32, u32), Known>>,
     /// One was asked for at this state and has not been reported.
     asked: Cell<Option<usize>>,
+    /// The power has failed since the cache device was made: addresses may be lost.
+    was_cut: Cell<bool>,
     tally: RefCell<Tally>,
 }
 
@@ -49,6 +66,7 @@ struct Shared {
 async fn look(w: &Shared, fs: &Served, dumps_lost: bool) -> Tree {
     let found = fs.check(View::Live, true).await.unwrap();
     assert_eq!(found.faults, Vec::<String>::new());
+    assert!(found.leaked == 0 || w.was_cut.get(), "{} blocks are nobody's", found.leaked);
     let all = fs.dumps();
     let mut known = w.dumps.borrow_mut();
     for d in &all {
@@ -125,6 +143,9 @@ async fn client(w: Rc<Shared>, fs: Served, o: Options, many: u64, busy: Rc<Cell<
             Err(Fault::NoSpace(_)) => w.tally.borrow_mut().full += 1,
             Err(fault) => panic!("{fault:?}"),
         }
+        let mut tally = w.tally.borrow_mut();
+        tally.amid_dumps += u64::from(w.asked.get().is_some());
+        tally.amid_copies += u64::from(fs.legs()[0].behind > 0);
     }
     busy.set(busy.get() - 1);
 }
@@ -175,12 +196,15 @@ pub fn play(seed: u64) -> Tally {
         beside: Beside::new(habits, SeededRandom::new(seed)),
         dumps: RefCell::default(),
         asked: Cell::new(None),
+        was_cut: Cell::new(false),
         tally: RefCell::default(),
     });
     let below = |n| w.beside.below(n);
     let blocks = |n: u64| n * BLOCK as u64;
     let cache = Disk::new("cache", blocks(1100 + below(600)), seed ^ 1);
     let worm = Disk::new("worm", blocks(2000 + below(3000)), seed ^ 2);
+    // So that dumps are still being copied when the next one is taken.
+    worm.slow_ns.set([0, 300_000, 3_000_000][below(3) as usize]);
     let once = below(2) == 0;
     let made = if below(2) == 0 { Layout::Rows } else { Layout::Columns };
     let fast = below(2) == 0;
@@ -195,6 +219,7 @@ pub fn play(seed: u64) -> Tally {
         s.options.memory = 220 * BLOCK;
         s.options.fastworm = fast;
         let (o, v, wiped) = (s.options.clone(), w.clone(), !is_new && below(6) == 0);
+        w.was_cut.set(w.was_cut.get() && !wiped);
         let fs = run(&world, &s.reactor, async move {
             if is_new {
                 image::ream(&o, ream).await.unwrap();
@@ -210,7 +235,7 @@ pub fn play(seed: u64) -> Tally {
         })
         .unwrap();
         is_new = false;
-        let fuse = (below(4) > 0).then(|| Rc::new(Cell::new(10 + below(400) as i64)));
+        let fuse = (below(4) > 0).then(|| Rc::new(Cell::new(10 + below(250) as i64)));
         for disk in [&cache, &worm] {
             *disk.fuse.borrow_mut() = fuse.clone();
         }
@@ -244,6 +269,7 @@ pub fn play(seed: u64) -> Tally {
             disk.power_cut();
         }
         w.tally.borrow_mut().cuts += u64::from(!done.get());
+        w.was_cut.set(w.was_cut.get() || !done.get());
         if done.get() {
             let how = format!("{} {}\n", u8::from(once), u8::from(made == Layout::Columns));
             leave(&w, &format!("{seed}-{life}"), [&cache, &worm], &how);

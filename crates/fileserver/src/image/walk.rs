@@ -1,0 +1,166 @@
+//! The walk of a frozen tree: what is dirty in it becomes the dump's.
+//!
+//! ```text
+//!   freeze: from now on the live tree changes nothing of what it is made of (I5, I7)
+//!   walk:   what is below first:  dirty -> dump.  Nothing dirty is below what is not (I6)
+//!   thaw:   what the live tree gave back meanwhile, and the walk did not come by, is free
+//! ```
+//! Clients go on from beginning to end. With the power gone in between, blocks in state dump that
+//! no superblock knows are copied like others, and blocks that only the frozen tree had are lost
+//! until the next repair: they are never given to anybody.
+
+use std::collections::HashSet;
+
+use super::Image;
+use super::format::{BlockState, DENTRIES, DIRECT, Dentry, POINTERS, Tag, mode, path, u64_at};
+use super::step::Step;
+use crate::fault::{Addr, Fault, Stop};
+use crate::volume::View;
+
+/// Levels of a tree, indirect blocks counted.
+const DEPTH_MAX: usize = 1000;
+/// Blocks of contents frozen in one step.
+const AT_ONCE: usize = 64;
+
+/// A block that a walk comes by.
+#[derive(Clone, Copy)]
+pub(super) struct Visit {
+    pub addr: Addr,
+    pub tag: Tag,
+    /// What the leaves below an indirect block are.
+    pub leaf: Tag,
+    /// The file whose it is.
+    pub of: u64,
+}
+
+impl Visit {
+    /// That of the live tree, or of the dumps.
+    pub fn root(addr: Addr) -> Visit {
+        Visit { addr, tag: Tag::Dir, leaf: Tag::Dir, of: path::ROOT }
+    }
+}
+
+fn level(tag: Tag) -> usize {
+    [Tag::Ind1, Tag::Ind2, Tag::Ind3, Tag::Ind4].iter().position(|t| *t == tag).map_or(0, |i| i + 1)
+}
+
+fn below(tag: Tag, leaf: Tag) -> Tag {
+    match level(tag) {
+        0 | 1 => leaf,
+        n => Tag::indirect(n - 1),
+    }
+}
+
+impl Step<'_> {
+    /// Blocks that a block leads to.
+    pub(super) fn children(&mut self, v: &Visit) -> Result<Vec<Visit>, Stop> {
+        if v.tag == Tag::File {
+            return Ok(Vec::new());
+        }
+        let block = self.block(View::Live, v.addr, v.tag, v.of)?;
+        let mut out = Vec::new();
+        if v.tag == Tag::Dir {
+            for slot in 0..DENTRIES {
+                let d = block.with(|b| Dentry::read(b, slot));
+                if d.mode & (mode::ALLOC | mode::TMP) != mode::ALLOC {
+                    continue;
+                }
+                for (index, addr) in d.direct.iter().chain(&d.indirect).enumerate() {
+                    let tag = match index.checked_sub(DIRECT) {
+                        None => d.tag(),
+                        Some(i) => Tag::indirect(i + 1),
+                    };
+                    out.push(Visit { addr: *addr, tag, leaf: d.tag(), of: d.path });
+                }
+            }
+        } else {
+            for index in 0..POINTERS {
+                let addr = block.with(|b| u64_at(b, 8 * index));
+                out.push(Visit { addr, tag: below(v.tag, v.leaf), ..*v });
+            }
+        }
+        out.retain(|v| v.addr != 0);
+        Ok(out)
+    }
+
+    /// A block becomes a dump's, if none has it.
+    fn freeze_one(&mut self, addr: Addr) -> Result<(), Stop> {
+        match self.entry(addr)? {
+            Some((c, e)) if e.state == BlockState::Dirty => {
+                self.set_state(addr, c, BlockState::Dump)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All of a small tree becomes a dump's.
+    pub(super) fn freeze_below(&mut self, v: &Visit) -> Result<(), Stop> {
+        if self.state(v.addr)? != BlockState::Dirty {
+            return Ok(());
+        }
+        for below in self.children(v)? {
+            self.freeze_below(&below)?;
+        }
+        self.freeze_one(v.addr)
+    }
+
+    /// Blocks below one of the frozen tree, if it is dirty.
+    fn dirty_below(&mut self, v: &Visit) -> Result<Vec<Visit>, Stop> {
+        match self.state(v.addr)? {
+            BlockState::Dirty => self.children(v),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// The live tree is frozen, until it is dropped.
+pub(super) struct Frozen<'a> {
+    image: &'a Image,
+    /// Its root.
+    pub root: Addr,
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.image.0.state.borrow_mut().since = None;
+        self.image.0.moved.ring();
+    }
+}
+
+impl Image {
+    /// Freezes the live tree as it is. One at a time.
+    pub(super) fn freeze(&self) -> Frozen<'_> {
+        let mut state = self.0.state.borrow_mut();
+        state.since = Some(HashSet::new());
+        Frozen { image: self, root: state.header.root }
+    }
+
+    /// Everything of a frozen tree is in state dump, or on the WORM.
+    pub(super) async fn walk(&self, root: Addr) -> Result<(), Fault> {
+        let root = Visit::root(root);
+        let mut open = vec![(root, self.freeze_leaves(root).await?)];
+        while let Some((_, waiting)) = open.last_mut() {
+            if let Some(next) = waiting.pop() {
+                if open.len() > DEPTH_MAX {
+                    return Err(Fault::Corrupt("the tree is deeper than any".into()));
+                }
+                open.push((next, self.freeze_leaves(next).await?));
+            } else if let Some((done, _)) = open.pop() {
+                self.step(&mut |s| s.freeze_one(done.addr)).await?;
+            }
+            self.0.reactor.yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Blocks of contents below one become the dump's; the others are still to be walked.
+    async fn freeze_leaves(&self, v: Visit) -> Result<Vec<Visit>, Fault> {
+        let all = self.step(&mut |s| s.dirty_below(&v)).await?;
+        let (leaves, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|v| v.tag == Tag::File);
+        for some in leaves.chunks(AT_ONCE) {
+            self.step(&mut |s| some.iter().try_for_each(|v| s.freeze_one(v.addr))).await?;
+            self.0.reactor.yield_now().await;
+        }
+        Ok(rest)
+    }
+}

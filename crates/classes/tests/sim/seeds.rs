@@ -22,8 +22,8 @@ const RICH: [u64; 4] = [1000620, 1052412, 6001698, 7005741];
 
 /// Of mirrors that become smaller: 392: a member came while no record could say so yet, and was
 /// filled up to the new end only; readers still had the old one, and found there what it had held
-/// before.
-const SHRINKING: [u64; 1] = [392];
+/// before. Of the story itself: 108886: the end came within what was read.
+const SHRINKING: [u64; 2] = [392, 108886];
 
 /// Of stacks whose disks grow: 42: of two disks of a DDF array that grew one after the other one
 /// had its record moved, and the other was taken to have; 5056: the same, two lives later.
@@ -31,8 +31,9 @@ const RISING: [u64; 2] = [42, 5056];
 
 /// Of stacks in which the power goes though an array lacks a member: 35: the record of a disk in a
 /// partition was torn, so the whole disk was taken for it as the array started, and let go when
-/// that had begun: the array went on without the partition, and was broken.
-const HARSH_STACKS: [u64; 1] = [35];
+/// that had begun: the array went on without the partition, and was broken. Of the story itself:
+/// 300460: a disk was to fail while the loss of another was not dealt with yet.
+const HARSH_STACKS: [u64; 2] = [35, 300460];
 
 #[test]
 fn stacks_in_harsh_times_that_failed_once() {

@@ -43,9 +43,15 @@ impl Story<'_> {
         others.filter_map(|leaf| self.disks.get(leaf)).all(|disk| disk.lock().is_well())
     }
 
-    /// Whether a disk may fail something: see the module.
+    /// Whether a disk may fail something: see the module. In harsh times not while another below
+    /// the same array is out, for that may not have been dealt with yet.
     pub(super) fn may_fail(&self, life: &Life, disk: &str) -> bool {
-        self.arrays_are_whole(life, disk) && (!self.plan.deep || !life.is_leaving())
+        let out = |made: &Made| {
+            let leaves = self.plan.leaves(&made.provider());
+            leaves.iter().any(|leaf| self.out.contains(leaf))
+        };
+        let alone = !self.plan.harsh || !self.plan.arrays_over(disk).any(out);
+        alone && self.arrays_are_whole(life, disk) && (!self.plan.deep || !life.is_leaving())
     }
 
     /// Something is about to happen to a disk: where parity is over it, the power stays on.

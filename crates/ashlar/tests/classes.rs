@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use house::load::Load;
-use house::{House, file_disk};
+use house::{House, file_disk, tool};
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -79,6 +79,17 @@ fn mirrors_are_made_mended_and_taken_apart() {
     typed(
         &house,
         &[
+            ("mirror deactivate m d1", 0, &["d1 deactivated"]),
+            ("mirror resize m", 1, &["not all members", "`ashlar mirror activate m DISK`"]),
+            ("mirror activate m d1", 0, &["d1 activated"]),
+        ],
+    );
+    house.until("three members again", Duration::from_secs(30), || {
+        house.ok(&["mirror", "status", "-s"]).matches("ACTIVE").count() == 3
+    });
+    typed(
+        &house,
+        &[
             ("mirror verify m", 0, &["`ashlar mirror list m`"]),
             ("mirror remove m d1", 0, &["d1"]),
             ("mirror remove m d2", 0, &["d2"]),
@@ -104,6 +115,7 @@ fn spans_paths_and_arrays_are_made_and_taken_apart() {
     typed(
         &house,
         &[
+            ("raid label Intel v RAID6 d0 d1 d2", 2, &["RAID6-LA", "RAID5-LA", "DDF has more"]),
             ("stripe label s d0", 2, &["2 values required"]),
             ("stripe label -s 1000 s d0 d1", 2, &["1000"]),
             ("stripe label s d0 d1", 0, &["stripe/s is there"]),
@@ -219,6 +231,7 @@ fn tables_are_kept_back_given_back_and_moved_by_a_pipe() {
             ("part add -t linux-swap -f x d0", 0, &["`ashlar part commit d0`"]),
             ("part undo d0", 0, &["d0 undone"]),
             ("part add -t linux-swap -f C d0", 0, &["d0p2 added"]),
+            ("inspect d0", 0, &["claimed: part d0", "held by: part d0"]),
             ("part status -s d0", 0, &["d0p1  OK  d0\n", "d0p2  OK  d0\n"]),
             ("part status d9", 1, &["d9"]),
             ("part list d0", 0, &["Geom name: d0", "scheme: GPT", "Name: d0p2"]),
@@ -250,6 +263,95 @@ fn tables_are_kept_back_given_back_and_moved_by_a_pipe() {
             ("inspect d1", 0, &["nothing found"]),
         ],
     );
+    house.stop();
+}
+
+/// Boot code beside a LUN in use: sgdisk and blkid find the table as it was, and the machine that
+/// would start from it finds the code.
+#[test]
+fn boot_code_is_written_and_the_table_stays() {
+    let mut house = House::new("bootcode");
+    let image = house.image("d0.img", DISK_BYTES);
+    house.configure(&files(1), "");
+    house.start();
+    // As pmbr and gptboot are: a boot sector that ends in 55 AA, and a program of no whole sectors.
+    let mut pmbr: Vec<u8> = (0..512u32).map(|n| (n % 251) as u8 | 1).collect();
+    pmbr[510..].copy_from_slice(&[0x55, 0xaa]);
+    let gptboot: Vec<u8> = (0..20_001u32).map(|n| (n * 7 % 253) as u8 | 2).collect();
+    std::fs::write(house.path("pmbr"), &pmbr).expect("a file");
+    std::fs::write(house.path("gptboot"), &gptboot).expect("a file");
+    std::fs::write(house.path("large"), vec![1; 600 << 10]).expect("a file");
+    let file = |name: &str| house.path(name).to_str().expect("a path").to_owned();
+    let (b, p, large) = (file("pmbr"), file("gptboot"), file("large"));
+    typed(
+        &house,
+        &[
+            ("part create d0 --scheme gpt", 0, &["d0 created"]),
+            ("part add -t freebsd-boot -s 512K d0", 0, &["d0p1 added"]),
+            ("part add -t linux-data -s 32M -l data d0", 0, &["d0p2 added"]),
+        ],
+    );
+    house.configure(&files(1), "0 = \"d0p2\"");
+    house.ok(&["apply"]);
+    let load = Load::start(&house.url(0), 16 << 20);
+    let image = image.to_str().expect("a path");
+    let judged = || {
+        let table = tool("sgdisk", &["-p", "-i", "1", "-i", "2", image], "");
+        table + &tool("blkid", &["-p", "-o", "export", image], "")
+    };
+    let before = judged();
+    let shown = house.json(&["part", "show", "d0"]);
+    let start = shown["tables"][0]["entries"][0]["start"].as_u64().expect("a start") as usize;
+    let first = |len: usize| std::fs::read(image).expect("the image")[..len].to_vec();
+    let sector = first(512);
+    typed(
+        &house,
+        &[
+            (&format!("part bootcode -p {p} d0"), 2, &["-i"]),
+            (&format!("part bootcode -b {p}.none d0"), 1, &["gptboot.none"]),
+            (&format!("part bootcode -b {p} d0"), 1, &["512"]),
+            (&format!("part bootcode -p {large} -i 1 d0"), 1, &["d0p1"]),
+            (&format!("part bootcode -p {p} -i 2 d0"), 4, &["--yes-destroy d0p2"]),
+            (&format!("part bootcode -p {p} -i 2 --yes-destroy d0p2 d0"), 1, &["d0p2", "open"]),
+            (&format!("part bootcode -b {b} -p {p} -i 1 --no-commit d0"), 0, &["d0"]),
+            ("part undo d0", 0, &["d0 undone"]),
+        ],
+    );
+    assert_eq!(first(512), sector, "refused and undone, and written all the same");
+    house.ashlar(&["part", "bootcode", "-b", &b, "-p", &p, "-i", "1", "d0"]).ends(0);
+    load.goes_on();
+    load.finish();
+    house.stop();
+    assert_eq!(judged(), before);
+    tool("sgdisk", &["-v", image], "");
+    let now = std::fs::read(image).expect("the image");
+    assert_eq!(now[..440], pmbr[..440]);
+    assert_eq!(now[446..512], sector[446..], "the entries of the protective MBR");
+    let from = start * 512;
+    assert_eq!(now[from..from + gptboot.len()], gptboot);
+    assert!(now[from + gptboot.len()..from + 40 * 512].iter().all(|b| *b == 0));
+}
+
+/// What the API is asked for without naming any.
+#[test]
+fn a_list_without_a_name_is_refused() {
+    let mut house = disks("nobody", 2);
+    let lists = [
+        ("mirror", "clear", "members"),
+        ("mirror", "dump", "members"),
+        ("mirror", "stop", "names"),
+        ("stripe", "clear", "members"),
+        ("concat", "destroy", "names"),
+        ("multipath", "clear", "members"),
+        ("raid", "clear", "members"),
+        ("raid", "dump", "members"),
+        ("sched", "insert", "disks"),
+    ];
+    for (class, verb, list) in lists {
+        let said = house.ashlar(&["geom", class, verb]).ends(2);
+        let list = format!("`{list}` has 0 words and needs");
+        said.complains(&[&format!("{class} {verb}"), &list, &format!("`ashlar {class} {verb}")]);
+    }
     house.stop();
 }
 

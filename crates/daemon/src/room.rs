@@ -543,6 +543,10 @@ impl Room {
     ) -> Result<Value> {
         let op = format!("{class} {verb}");
         let found = self.class(class, &op)?;
+        let spec = found.verbs().iter().find(|spec| spec.name == verb);
+        if let Some(lacks) = spec.and_then(|spec| spec.lacks(class, on, params)) {
+            return Err(Error::new(Kind::Usage, &op, lacks));
+        }
         let done = found.verb(&mut self.control, verb, on, params);
         self.control.settle().map_err(|e| from_geom(&op, on, e))?;
         if (class, verb) == ("disk", "resize") {

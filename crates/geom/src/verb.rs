@@ -1,6 +1,8 @@
 //! What a class says about its verbs: enough for a command line, a manual page, completions and a
 //! check of parameters, and no more. The class itself gets one JSON object, a key an argument.
 
+use serde_json::Value;
+
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.
 #[derive(Clone, Copy, Debug)]
 pub struct VerbSpec {
@@ -17,6 +19,29 @@ pub struct VerbSpec {
     /// Writes on disks: asked for without `--force`-like words, its refusals say what would be
     /// lost.
     pub writes: bool,
+}
+
+impl VerbSpec {
+    /// What is missing in a list of words that a verb must have, and what to type: it would do
+    /// nothing and say that it is done. `on`, on what the verb is, may stand for the first of any
+    /// list but that of members.
+    pub fn lacks(&self, class: &str, on: &str, params: &Value) -> Option<String> {
+        self.args.iter().find_map(|arg| {
+            let ArgKind::Names(least) = arg.kind else { return None };
+            let given = params.get(arg.name).and_then(Value::as_array).map_or(0, Vec::len);
+            let given = given + usize::from(arg.name != "members" && !on.is_empty());
+            (given < usize::from(least)).then(|| {
+                let (name, verb) = (arg.name, self.name);
+                // The class stands in an example only where several share it.
+                let example = self.example.strip_prefix(class).unwrap_or(self.example).trim_start();
+                format!(
+                    "{class} {verb}: `{name}` has {given} words and needs {least} ({}): for \
+                     example `ashlar {class} {example}`",
+                    arg.doc
+                )
+            })
+        })
+    }
 }
 
 /// One argument of a verb.
@@ -51,4 +76,46 @@ pub enum ArgKind {
     Number,
     /// An option with a number of bytes; units are allowed: a number.
     Bytes,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{ArgKind, ArgSpec, VerbSpec};
+
+    const CLEAR: VerbSpec = VerbSpec {
+        name: "clear",
+        doc: "Clear records",
+        detail: "",
+        args: &[ArgSpec {
+            name: "members",
+            short: None,
+            kind: ArgKind::Names(1),
+            doc: "Providers, in order",
+        }],
+        example: "clear d0",
+        writes: true,
+    };
+    const STOP: VerbSpec = VerbSpec {
+        name: "stop",
+        args: &[ArgSpec { name: "names", ..CLEAR.args[0] }],
+        example: "mirror stop m",
+        ..CLEAR
+    };
+
+    #[test]
+    fn a_list_that_must_not_be_empty_is_asked_for() {
+        let said = CLEAR.lacks("mirror", "", &json!({ "members": [] })).expect("none is named");
+        assert_eq!(
+            said,
+            "mirror clear: `members` has 0 words and needs 1 (Providers, in order): for example \
+             `ashlar mirror clear d0`"
+        );
+        assert!(CLEAR.lacks("mirror", "m", &json!({})).is_some());
+        assert_eq!(CLEAR.lacks("mirror", "", &json!({ "members": ["d0"] })), None);
+        let said = STOP.lacks("mirror", "", &json!({})).expect("none is named");
+        assert!(said.contains("`ashlar mirror stop m`"), "{said}");
+        assert_eq!(STOP.lacks("mirror", "m", &json!({})), None);
+    }
 }

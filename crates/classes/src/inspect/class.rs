@@ -231,6 +231,10 @@ fn answer(control: &Control, name: &str, report: &Report, would: &[u64]) -> Resu
         .map(|p| p.verdicts.iter().map(|(class, why)| (*class, why.as_str())).collect())
         .unwrap_or_default();
     let verdict = |f: &Finding| verdicts.iter().find(|(class, _)| *class == f.class);
+    let holders: Vec<&geom::GeomView> = view
+        .iter()
+        .filter(|g| g.consumers.iter().any(|c| c.provider.as_deref() == Some(name)))
+        .collect();
     let findings: Vec<Value> = report
         .findings
         .iter()
@@ -241,17 +245,17 @@ fn answer(control: &Control, name: &str, report: &Report, would: &[u64]) -> Resu
                 && f.standing == Standing::Main
                 && !matches!(f.class, "label")
             {
-                said["why"] = (*why).into();
+                // What was made by a verb was not looked at since.
+                let holder = holders.iter().find(|g| g.class == f.class);
+                let made = holder.filter(|_| !why.starts_with("claimed"));
+                let made = made.map(|g| format!("claimed: {} {}", g.class, g.name));
+                said["why"] = made.unwrap_or_else(|| (*why).to_owned()).into();
             }
             said["would_clear"] = would.contains(&f.offset).into();
             said
         })
         .collect();
-    let claimed: Vec<String> = view
-        .iter()
-        .filter(|g| g.consumers.iter().any(|c| c.provider.as_deref() == Some(name)))
-        .map(|g| format!("{} {}", g.class, g.name))
-        .collect();
+    let claimed: Vec<String> = holders.iter().map(|g| format!("{} {}", g.class, g.name)).collect();
     let verdicts: Vec<Value> =
         verdicts.iter().map(|(class, why)| json!({ "class": class, "said": why })).collect();
     let unread: Vec<Value> =

@@ -210,7 +210,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
             true,
         )
     },
-    words::STOP,
+    words::STOP_HIDING,
     words::DESTROY,
     VerbSpec {
         name: "start",

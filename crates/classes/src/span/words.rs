@@ -51,6 +51,14 @@ pub(crate) const STOP: VerbSpec = VerbSpec {
     writes: false,
 };
 
+/// The same of classes whose members look like the whole ([`crate::members::stopped`]).
+pub(crate) const STOP_HIDING: VerbSpec = VerbSpec {
+    detail: "Meanwhile what is on its members is hidden: no table, label or volume is found there, \
+             so nobody writes to one of them what the others do not have. `clear` gives a member \
+             up, and what is on it shows.",
+    ..STOP
+};
+
 pub(crate) const DESTROY: VerbSpec = VerbSpec {
     name: "destroy",
     doc: "The same as stop",

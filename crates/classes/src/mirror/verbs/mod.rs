@@ -178,7 +178,8 @@ fn complete(mirror: &Mirror) -> Result<(), Error> {
         return Ok(());
     }
     let what = format!(
-        "not all members of {0} are there: plug them in, or `ashlar mirror forget {0}` first",
+        "not all members of {0} are in use: plug in those that are away, `ashlar mirror activate \
+         {0} DISK` those that were deactivated, or `ashlar mirror forget {0}` gives them up",
         mirror.name
     );
     Err(Error::new(Errno::Busy, what))

@@ -230,7 +230,7 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
             true,
         )
     },
-    words::STOP,
+    words::STOP_HIDING,
     words::DESTROY,
     words::START,
     words::CLEAR,

@@ -13,6 +13,7 @@ use crate::raid::model::{
     Array, Disk, DiskState, Identity, Layout, Level, Member, Migration, MigrationKind,
     SubdiskState, Volume,
 };
+use crate::raid::show::level_word;
 
 const SPARE: u32 = 1;
 const ASSIGNED: u32 = 2;
@@ -316,7 +317,13 @@ fn put_volume(
         Level::Raid1 => (1, u8::try_from(volume.members.len()).ok()),
         Level::Raid1e | Level::Raid10 => (1, Some(2)),
         Level::Raid5(Layout::LeftAsymmetric) => (5, Some(1)),
-        other => return Err(Fault::value("level", format!("{other:?}: Intel has no such"))),
+        other => {
+            let what = format!(
+                "{}: Intel's format has RAID0, RAID1, RAID1E, RAID10 and RAID5-LA; DDF has more",
+                level_word(other)
+            );
+            return Err(Fault::value("level", what));
+        }
     };
     let domains = domains.ok_or_else(|| Fault::value("members", "are more than 255"))?;
     let Some(one) = volume.members.first() else {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::Wrong;
 use super::parse::Parser;
+use crate::volume::LEGS_MAX;
 
 /// Disks by controller, unit and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,58 @@ impl Device {
     /// True when one like `f` says is in it, however deep.
     pub fn holds(&self, f: &impl Fn(&Device) -> bool) -> bool {
         f(self) || self.parts().iter().any(|d| d.holds(f))
+    }
+
+    /// Why the string cannot be served, if so; `image`: what it names holds an image of cwfs64x.
+    /// Whether its disks are there is known elsewhere.
+    pub fn refusal(&self, image: bool) -> Option<String> {
+        let alone = |d: &Device| d.unserved().map(|why| format!("{d}: {why}"));
+        let worm = |w: &Device| match w {
+            Device::Once(of) if image => of.refusal_within(),
+            Device::Mirror(legs) if !image && legs.len() > LEGS_MAX => {
+                Some(format!("{w}: a WORM is mirrored on at most {LEGS_MAX} devices"))
+            }
+            w => w.refusal_within(),
+        };
+        match self {
+            Device::Cached(c, w) => c.refusal_within().or_else(|| worm(w)),
+            Device::Dumps => alone(self),
+            one => one.refusal_within(),
+        }
+    }
+
+    fn refusal_within(&self) -> Option<String> {
+        let why = self.unserved().map(|why| format!("{self}: {why}"));
+        why.or_else(|| self.parts().into_iter().find_map(Device::refusal_within))
+    }
+
+    /// Why one like this is not a part of what is served; its own parts are not looked at.
+    pub fn unserved(&self) -> Option<&'static str> {
+        Some(match self {
+            Device::Cached(..) => "a cached WORM cannot be part of another device",
+            Device::Dumps => "it is the dumps of another; attach them as `dump`",
+            Device::Once(_) => {
+                "a fake WORM is the WORM of an image (`image = true`), all of it; dumps of our own \
+                 are never written twice"
+            }
+            Device::Swapped(_) => {
+                "what a machine of the other byte order wrote is not read; images are little-endian"
+            }
+            Device::Jukebox(..) | Device::Side(_) | Device::Labelled(_) => {
+                "there are no jukeboxes; any provider can be the WORM"
+            }
+            Device::Disk(..) => {
+                "disks are named by their providers here, as \"da0\"; `ashlar list` names them"
+            }
+            Device::None => "nothing can stand on no device",
+            Device::Cat(_)
+            | Device::Interleave(_)
+            | Device::Mirror(_)
+            | Device::Part(..)
+            | Device::Named(..)
+            | Device::Aoe(..)
+            | Device::Path(_) => return None,
+        })
     }
 
     /// Its text ends with a digit, so that a number behind it would be read as its own.

@@ -59,17 +59,14 @@ fn medium(device: &Device, block: u32, find: Find<'_>) -> Result<Rc<dyn Medium>,
             let of = medium(of, block, find)?;
             Rc::new(Part::new(&name, block, of, *first, *second)?)
         }
-        Device::Cached(..) | Device::Dumps => {
-            return Err(format!("{name}: a cached WORM cannot be part of another device"));
-        }
-        Device::Once(_) => {
-            return Err(format!(
-                "{name}: a fake WORM is the WORM of an image (`image = true`), all of it; dumps of \
-                 our own are never written twice"
-            ));
-        }
-        Device::Swapped(_) | Device::Jukebox(..) | Device::Side(_) | Device::Labelled(_) => {
-            return Err(format!("{name}: there is no such device on this machine"));
+        Device::Cached(..)
+        | Device::Dumps
+        | Device::Once(_)
+        | Device::Swapped(_)
+        | Device::Jukebox(..)
+        | Device::Side(_)
+        | Device::Labelled(_) => {
+            return Err(format!("{name}: {}", device.unserved().unwrap_or("it is no device")));
         }
         leaf => find(leaf)?,
     })

@@ -72,10 +72,10 @@ pub fn provider(t: &Topology, disk: &Device) -> Result<ProviderId, Error> {
                 ))
             })
         }
-        Device::None => Err(Error::new(Errno::Inval, "n: nothing can stand on no device")),
-        other => Err(missing(format!(
-            "{other}: disks are named by their providers here, as \"da0\"; `ashlar list` names them"
-        ))),
+        other => {
+            let why = other.unserved().unwrap_or("it is made of others");
+            Err(Error::new(Errno::Inval, format!("{other}: {why}")))
+        }
     }
 }
 

@@ -136,6 +136,7 @@ impl FsParams {
             return Err(inval("ahead_bytes is at most 64 MiB"));
         }
         params.dump_at()?;
+        params.device()?;
         params.image().map_err(inval)?;
         let proven = params.linux_tls.iter().chain(&params.plan9_tls);
         let believed = params.linux.iter().chain(&params.plan9);
@@ -185,8 +186,20 @@ impl FsParams {
                  YEAR/MMDD` and `ashlar fs allow {name}`"
             ));
         }
-        if let Some(line) = s.other.iter().find(|l| l.starts_with("copydev")) {
-            return refuse(format!("`{line}`: disks are copied by the graph (`ashlar mirror`)"));
+        for line in &s.other {
+            let why = match line.split_whitespace().next() {
+                Some("copydev" | "copyworm") => "disks are copied by the graph (`ashlar mirror`)",
+                Some("queryjuke") => "there are no jukeboxes; any provider can be the WORM",
+                Some("resetparams") => "block sizes are read from the devices",
+                Some("newcache") if self.image => {
+                    self.layout.get_or_insert_with(|| "columns".into());
+                    continue;
+                }
+                Some("newcache") => "rows and columns are those of an image (`image = true`)",
+                // The machine's own network and memory.
+                _ => continue,
+            };
+            return refuse(format!("`{line}`: {why}"));
         }
         if s.readonly {
             return refuse("readonly: a standby is kept from clients by `noattach`".into());
@@ -209,10 +222,10 @@ impl FsParams {
         let Some(text) = &self.device else { return Ok(None) };
         let device: Device =
             text.parse().map_err(|wrong| inval(format!("device `{text}`: {wrong}")))?;
-        if device == Device::Dumps {
-            return Err(inval("device: `o` is the dumps of another; attach them as `dump`"));
+        match device.refusal(self.image) {
+            Some(why) => Err(inval(format!("device: {why}"))),
+            None => Ok(Some(device)),
         }
-        Ok(Some(device))
     }
 
     /// How an image is to be opened, if it is one.
@@ -291,6 +304,10 @@ mod tests {
             ("filsys main ce1.0e1.1\nrecoversb 5", "by hand"),
             ("filsys main ce1.0e1.1\nallow", "ashlar fs allow main"),
             ("filsys main ce1.0e1.1\ncopydev w0 w1", "copied by the graph"),
+            ("filsys main ce1.0e1.1\nqueryjuke w0", "no jukeboxes"),
+            ("filsys main ce1.0e1.1\nnewcache", "those of an image"),
+            ("filsys main ce1.0fe1.1", "`image = true`"),
+            ("filsys main cp(w0)0.50e1.1", "named by their providers"),
             ("filsys main ce1.0e1.1\nrecoversb x", "line 2"),
             ("filsys main ce1.0e1.1\nfrob", "line 2"),
             ("filsys main c", "line 1"),
@@ -320,7 +337,49 @@ mod tests {
         ] {
             assert!(FsParams::read(&wrong).is_err(), "{wrong}");
         }
-        assert!(FsParams::read(&json!({ "device": "c" })).unwrap().device().is_err());
-        assert!(FsParams::read(&json!({ "device": "o" })).unwrap().device().is_err());
+    }
+
+    #[test]
+    fn a_config_string_that_is_not_served_is_refused_when_it_is_said() {
+        let read = |device: &str, image: bool| {
+            FsParams::read(&json!({ "device": device, "image": image })).map_err(|e| e.what)
+        };
+        for (device, image) in [
+            ("e565.1", false),
+            ("ce565.0{e565.1e545.1}", false),
+            ("cp(e565.0)0.3276800{e565.1e545.1}", false),
+            ("cpe220.0\"fscache\"{e220.1}", false),
+            ("c[e1.0e1.1](\"near\"/dev/sdb)", false),
+            ("c(\"a\"\"b\"){[e1.<0-3>]p(\"far\")25.50}", false),
+            ("c\"fscache\"f\"fsworm\"", true),
+            ("c\"fscache\"f{\"near\"\"far\"}", true),
+            ("c\"fscache\"\"fsworm\"", true),
+            ("\"other\"", true),
+        ] {
+            assert!(read(device, image).is_ok(), "{device}: {:?}", read(device, image));
+        }
+        for (device, image, why) in [
+            ("c", false, "at character 2: a device is missing"),
+            ("o", false, "attach them as `dump`"),
+            ("o", true, "attach them as `dump`"),
+            ("n", false, "no device"),
+            ("w0", false, "w0: disks are named by their providers"),
+            ("c\"a\"h1.0", false, "h1.0: disks are named"),
+            ("c\"a\"{\"b\"m<0-1>}", false, "m0: disks are named"),
+            ("ca0.1\"b\"", false, "a0.1: disks are named"),
+            ("c\"a\"f\"b\"", false, "`image = true`"),
+            ("cf\"a\"f\"b\"", true, "all of it"),
+            ("c\"a\"{f\"b\"f\"c\"}", true, "all of it"),
+            ("cx\"a\"\"b\"", true, "x\"a\": what a machine of the other byte order"),
+            ("c\"a\"j(w0w<1-4>)(r<0-7>)", false, "no jukeboxes"),
+            ("c\"a\"(r<0-7>)", false, "r0: there are no jukeboxes"),
+            ("c\"a\"l0", false, "l0: there are no jukeboxes"),
+            ("c\"a\"{e1.<0-8>}", false, "at most 8 devices"),
+        ] {
+            let said = read(device, image);
+            assert!(said.as_ref().is_err_and(|e| e.contains(why)), "{device}: {said:?}");
+        }
+        let rows = json!({ "settings": "filsys main c\"a\"f\"b\"\nnewcache\n", "image": true });
+        assert_eq!(FsParams::read(&rows).unwrap().layout.as_deref(), Some("columns"));
     }
 }

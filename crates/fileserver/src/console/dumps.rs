@@ -102,14 +102,17 @@ pub(super) const DUMPCTL: Command = Command {
         doc: "Say whether dumps are taken by the clock",
         detail: "Until the next start; `dump_at` of the configuration says it for good. A dump by \
                  hand is taken whatever this says.",
-        args: &[NAME, ArgSpec { name: "what", short: None, kind: ArgKind::Name, doc: "on or off" }],
+        args: &[NAME, SWITCH],
         example: "fs dumpctl main off",
         writes: false,
     },
     run: |host, args| {
         Box::pin(async move {
-            let on = on_off(&args)?;
-            host.dumps_on.set(on);
+            if let Some(on) = on_off(&args)? {
+                host.dumps_on.set(on);
+                host.look();
+            }
+            let on = host.dumps_on.get();
             let what = if on { "dumps are taken by the clock" } else { "no dumps by the clock" };
             Ok(json!({ "message": what, "on": on }))
         })
@@ -122,25 +125,38 @@ pub(super) const COPYING: Command = Command {
         doc: "Say whether dumps are copied to the devices of the WORM",
         detail: "Off, dumps can be taken still, and stay on the cache device: for a line that is \
                  needed for something else. Until the next start.",
-        args: &[NAME, ArgSpec { name: "what", short: None, kind: ArgKind::Name, doc: "on or off" }],
+        args: &[NAME, SWITCH],
         example: "fs copying main off",
         writes: false,
     },
     run: |host, args| {
         Box::pin(async move {
-            let (fs, on) = (host.files()?, on_off(&args)?);
-            fs.set_copying(on);
+            let (fs, said) = (host.files()?, on_off(&args)?);
+            if let Some(on) = said {
+                fs.set_copying(on);
+                host.look();
+            }
+            let on = fs.is_copying();
             let what = if on { "dumps are copied to the WORM" } else { "nothing is copied" };
             Ok(json!({ "message": what, "on": on }))
         })
     },
 };
 
-/// `on` or `off`, as people write it.
-pub(super) fn on_off(args: &Args) -> Result<bool, Error> {
-    match args.need("what") {
-        "on" | "yes" | "1" => Ok(true),
-        "off" | "no" | "0" => Ok(false),
-        _ => Err(args.wrong("say on or off")),
+/// What is switched.
+pub(super) const SWITCH: ArgSpec = ArgSpec {
+    name: "what",
+    short: None,
+    kind: ArgKind::Maybe,
+    doc: "on or off [default: say how it is]",
+};
+
+/// `on` or `off`, as people write it; none: nothing is to be changed.
+pub(super) fn on_off(args: &Args) -> Result<Option<bool>, Error> {
+    match args.text("what") {
+        None => Ok(None),
+        Some("on" | "yes" | "1") => Ok(Some(true)),
+        Some("off" | "no" | "0") => Ok(Some(false)),
+        Some(_) => Err(args.wrong("say on or off")),
     }
 }

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `cfs` | the file server is a verb's first word |
 //! | `date`, `time`, `profile`, `cpu`, `memory`, `arp`, `route`, `sntp` | the machine's own |
-//! | `chatty`, `flag`, `trace` | the daemon's log; `ashlar journal`, `ashlar top` |
+//! | `chatty`, `flag` | `trace`; the daemon's log; `ashlar journal`, `ashlar top` |
 //! | `passwd` | users come by certificates: `plan9_tls` |
 //! | `part`, `devcopy`, `rawcopy`, `aoe`, `scsi`, `worm...` | disks are the graph's |
 //! | `check tag ream free trim bad` | `check --fix`; blocks carry names and sums |
@@ -31,6 +31,7 @@ mod paths;
 pub(crate) mod people;
 mod reports;
 mod surgery;
+mod trace;
 mod tree;
 
 use std::rc::Rc;
@@ -83,6 +84,7 @@ const COMMANDS: &[Command] = &[
     people::WHO,
     people::FILES,
     people::HANGUP,
+    trace::TRACE,
     people::USERS,
     people::NEWUSER,
     people::ALLOW,

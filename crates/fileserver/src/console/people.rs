@@ -346,16 +346,18 @@ pub(super) const ATTACHES: Command = Command {
         doc: "Say whether clients can attach",
         detail: "Those that are there stay. A standby takes no clients before its main server has \
                  gone.",
-        args: &[NAME, ArgSpec { name: "what", short: None, kind: ArgKind::Name, doc: "on or off" }],
+        args: &[NAME, dumps::SWITCH],
         example: "fs attaches standby off",
         writes: false,
     },
     run: |host, args| {
         Box::pin(async move {
             host.files()?;
-            let on = dumps::on_off(&args)?;
-            host.server.noattach.set(!on);
-            host.look();
+            if let Some(on) = dumps::on_off(&args)? {
+                host.server.noattach.set(!on);
+                host.look();
+            }
+            let on = !host.server.noattach.get();
             let text = if on { "clients can attach" } else { "nobody can attach" };
             Ok(json!({ "message": text, "attaches": on }))
         })

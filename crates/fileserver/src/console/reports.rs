@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Command, NAME, paths};
 use crate::config::{Filsys, Settings};
-use crate::files::{Flags, Kind, Served};
+use crate::files::{Flags, Kind};
 use crate::service::{Host, when};
 use crate::volume::percent;
 
@@ -137,10 +137,7 @@ fn statw(host: &Host) -> Result<Value, Error> {
         "worm      {} of {} in use; a superblock in {last}, then {next}",
         f.next, f.worm
     );
-    let copying = match &fs {
-        Served::Volume(own) => own.volume().is_copying(),
-        Served::Image(_) => true,
-    };
+    let copying = fs.is_copying();
     if !copying {
         let _ = writeln!(t, "copying   off: `fs copying {} on`", host.shared.name);
     }

@@ -114,6 +114,14 @@ impl Served {
     }
 
     /// Whether dumps are copied to the WORM.
+    pub fn is_copying(&self) -> bool {
+        match self {
+            Served::Volume(fs) => fs.volume().is_copying(),
+            Served::Image(image) => image.is_copying(),
+        }
+    }
+
+    /// Says whether they are.
     pub fn set_copying(&self, on: bool) {
         match self {
             Served::Volume(fs) => fs.volume().set_copying(on),

@@ -198,7 +198,12 @@ impl Image {
         }
     }
 
-    /// Whether dumps are copied; what is under way goes on.
+    /// Whether dumps are copied to the WORM.
+    pub fn is_copying(&self) -> bool {
+        self.0.copies.get()
+    }
+
+    /// Says whether they are; what is under way goes on.
     pub fn set_copying(&self, on: bool) {
         self.0.copies.set(on);
         self.0.moved.ring();

@@ -9,6 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -20,6 +21,7 @@ use wire::ninep::{self, HEAD, R, T, WRITE_HEAD};
 
 use super::refusal::Refusal;
 use super::session::{Reply, Session};
+use super::trace::Traced;
 use crate::bell::Bell;
 
 /// Requests of one client under way.
@@ -153,6 +155,7 @@ impl Line {
             Ok(t) => t,
             Err(e) => return self.refuse(tag, &Refusal::Malformed(e.to_string())),
         };
+        self.trace(tag, true, &t);
         match t {
             T::Flush { oldtag } => return self.flush(tag, oldtag),
             // A new session begins: nothing of the old one is answered.
@@ -198,9 +201,7 @@ impl Line {
         }
         if let Some(ended) = ended {
             self.bytes.set(self.bytes.get().saturating_sub(ended.bytes));
-            for flush in ended.flushed_by {
-                self.put(|out| R::Flush.encode(flush, out));
-            }
+            ended.flushed_by.into_iter().for_each(|flush| self.send(flush, &R::Flush));
         }
         self.news.ring();
     }
@@ -217,15 +218,13 @@ impl Line {
                         task.abort();
                     }
                     self.bytes.set(self.bytes.get().saturating_sub(d.bytes));
-                    for flush in d.flushed_by {
-                        self.put(|out| R::Flush.encode(flush, out));
-                    }
+                    d.flushed_by.into_iter().for_each(|flush| self.send(flush, &R::Flush));
                 }
             }
             Some(d) => return d.flushed_by.push(tag),
             None => drop(doing),
         }
-        self.put(|out| R::Flush.encode(tag, out));
+        self.send(tag, &R::Flush);
         self.news.ring();
     }
 
@@ -235,27 +234,41 @@ impl Line {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        self.put(|out| R::Error { ename: &text[..end] }.encode(tag, out));
+        self.send(tag, &R::Error { ename: &text[..end] });
         self.news.ring();
     }
 
     fn reply(&self, tag: u16, reply: Reply) {
         match reply {
-            Reply::R(r) => self.put(|out| r.encode(tag, out)),
-            Reply::Version(msize, version) => {
-                self.put(|out| R::Version { msize, version }.encode(tag, out));
-            }
-            Reply::Entries(data) => self.put(|out| R::Read { data: &data }.encode(tag, out)),
+            Reply::R(r) => self.send(tag, &r),
+            Reply::Version(msize, version) => self.send(tag, &R::Version { msize, version }),
+            Reply::Entries(data) => self.send(tag, &R::Read { data: &data }),
             Reply::Data(segs, n) => {
+                self.trace(tag, false, &format_args!("Rread count {n}"));
                 self.put(|out| ninep::read_head(tag, n, out));
                 self.out.borrow_mut().extend(segs);
             }
-            Reply::Stat(stat) => self.put(|out| {
+            Reply::Stat(stat) => {
                 if let Ok((stat, _)) = ninep::Stat::decode(&stat) {
-                    R::Stat { stat }.encode(tag, out);
+                    self.send(tag, &R::Stat { stat });
                 }
-            }),
+            }
         }
+    }
+
+    fn send(&self, tag: u16, r: &R<'_>) {
+        self.trace(tag, false, r);
+        self.put(|out| r.encode(tag, out));
+    }
+
+    fn trace(&self, tag: u16, is_request: bool, what: &dyn Display) {
+        if !self.session.is_traced.get() {
+            return;
+        }
+        let server = &self.session.server;
+        let (at_ns, connection) = (server.reactor.now(), self.session.number);
+        let text = what.to_string();
+        server.trace.keep(Traced { at_ns, connection, tag, is_request, text });
     }
 
     /// Puts bytes into what is sent next. Without memory the connection ends: a reply cannot be

@@ -18,6 +18,7 @@ mod locks;
 mod node;
 mod refusal;
 mod session;
+pub mod trace;
 mod transfer;
 mod wstat;
 
@@ -92,6 +93,8 @@ pub struct Server {
     pub duallow: Cell<Option<Id>>,
     next: Cell<u64>,
     sessions: RefCell<Vec<Rc<session::Session>>>,
+    /// What passed, for whoever wonders.
+    pub trace: trace::Trace,
 }
 
 /// Who is there, for `who`.
@@ -136,6 +139,7 @@ impl Server {
             duallow: Cell::new(None),
             next: Cell::new(1),
             sessions: RefCell::default(),
+            trace: trace::Trace::default(),
         })
     }
 
@@ -165,6 +169,7 @@ impl Server {
     pub async fn serve(self: Rc<Self>, stream: Stream, peer: String, door: Door) {
         let number = self.next.replace(self.next.get() + 1);
         let session = session::Session::new(self.clone(), number, peer, door);
+        session.is_traced.set(self.trace.follows(number));
         self.sessions.borrow_mut().push(session.clone());
         connection::run(session.clone(), stream).await;
         self.sessions.borrow_mut().retain(|s| s.number != number);
@@ -181,6 +186,13 @@ impl Server {
         let all = self.sessions.borrow().clone();
         let ended = all.iter().filter(|s| number.is_none_or(|n| s.number == n));
         ended.map(|s| s.hang_up()).count()
+    }
+
+    /// Whose messages are kept from now on; see [`trace`].
+    pub fn follow(&self, of: trace::Of) {
+        self.trace.set(of);
+        let sessions = self.sessions.borrow();
+        sessions.iter().for_each(|s| s.is_traced.set(self.trace.follows(s.number)));
     }
 
     /// Who is there.

@@ -73,6 +73,8 @@ pub struct Session {
     fids: RefCell<HashMap<u32, Fid>>,
     /// Ends the connection.
     pub(super) end_line: RefCell<Option<Box<dyn Fn()>>>,
+    /// Its messages are kept.
+    pub(super) is_traced: Cell<bool>,
     pub(super) requests: Cell<u64>,
     pub(super) read: Cell<u64>,
     pub(super) written: Cell<u64>,
@@ -89,6 +91,7 @@ impl Session {
             age: Cell::new(0),
             fids: RefCell::default(),
             end_line: RefCell::default(),
+            is_traced: Cell::new(false),
             requests: Cell::new(0),
             read: Cell::new(0),
             written: Cell::new(0),

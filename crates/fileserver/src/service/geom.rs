@@ -452,7 +452,21 @@ fn lines(shared: &Shared, s: &Status) -> Vec<(&'static str, String)> {
         out.push(("disk", format!("{} is {}, {} bytes, {how}", d.name, d.path, d.bytes)));
     }
     if let Some(ns) = s.next {
-        out.push(("next", clock::text(ns, &zone)));
+        out.push(match s.nodump {
+            true => ("next", format!("never: `fs dumpctl {} on`", shared.name)),
+            false => ("next", clock::text(ns, &zone)),
+        });
+    }
+    // What an operator said for a while, and may have forgotten.
+    for (is, what, how) in [
+        (s.noattach, "attaches", "off"),
+        (s.allow, "permissions", "not looked at"),
+        (s.nocopy, "copying", "off"),
+        (s.traced, "trace", "on"),
+    ] {
+        if is {
+            out.push((what, how.to_owned()));
+        }
     }
     out
 }

@@ -20,6 +20,7 @@ use crate::fault::Fault;
 use crate::files::{FileSystem, Served};
 use crate::image;
 use crate::medium::{self, Medium, Provider, Way};
+use crate::ninep::trace::Of;
 use crate::ninep::{Presence, Server};
 use crate::users::{ADM, Users};
 use crate::volume::{self, Dump, Options, View};
@@ -369,6 +370,9 @@ impl Host {
             (s.facts, s.legs, s.last, s.clients) = (facts, legs, last, clients);
             s.noattach = self.server.noattach.get();
             s.allow = self.server.allow.get() || self.server.allow_one.get().is_some();
+            s.nodump = !self.dumps_on.get();
+            s.nocopy = !fs.is_copying();
+            s.traced = self.server.trace.of() != Of::Nobody;
         });
     }
 

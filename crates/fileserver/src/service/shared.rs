@@ -55,6 +55,12 @@ pub struct Status {
     pub noattach: bool,
     /// Permissions are not looked at.
     pub allow: bool,
+    /// No dumps by the clock, whatever `next` says.
+    pub nodump: bool,
+    /// Dumps are not copied to the WORM.
+    pub nocopy: bool,
+    /// Messages of clients are kept.
+    pub traced: bool,
     /// Files that are disks.
     pub disks: Vec<FileDisk>,
     /// What went wrong with the last automatic dump.

@@ -1,6 +1,7 @@
 //! Versions, tags, fids, walks, flushes, malformed messages.
 
 use fileserver::files::Served;
+use fileserver::ninep::trace::{Of, Traced};
 use fileserver::ninep::{Flavour, MSIZE_MAX};
 use wire::ninep::{NOTAG, Names, R, T, mode, open};
 
@@ -185,5 +186,50 @@ fn what_fails_names_no_fid_and_attaching_is_for_those_who_are_known() {
         assert_eq!(c.attach(1, "ann", "").await, Err("system maintenance".into()));
         assert!(c.attach(1, "none", "").await.is_ok());
         assert_eq!(h.server.who()[0].users, ["none"]);
+    });
+}
+
+#[test]
+fn a_trace_has_each_message_and_its_reply_of_those_it_follows_and_no_contents() {
+    in_a_house(36, |h| async move {
+        let c = h.user("ann", Flavour::Plan9).await;
+        let d = h.user("ann", Flavour::Linux).await;
+        c.make(1, "quiet", 0o644, open::RDWR).await;
+        assert_eq!(h.server.trace.kept(), (Vec::new(), 0), "off, nothing is kept");
+        let number = h.server.who()[0].number;
+        h.server.follow(Of::One(number));
+        c.write(1, 0, b"what nobody is to see").await.unwrap();
+        assert_eq!(c.read(1, 5, 6).await.unwrap(), b"nobody");
+        c.walk(0, 9, &["nowhere"]).await.unwrap_err();
+        let unknown = c.post(&T::Flush { oldtag: 77 }, &[]).await;
+        assert_eq!(c.reply(unknown).await.r(), R::Flush);
+        d.walk(0, 9, &[]).await.unwrap();
+        let shown = |kept: Vec<Traced>| -> Vec<String> {
+            kept.into_iter().map(|m| format!("{} {}", u8::from(m.is_request), m.text)).collect()
+        };
+        let (kept, _) = h.server.trace.kept();
+        assert!(kept.iter().all(|m| m.connection == number));
+        assert!(kept.chunks(2).all(|m| m[0].tag == m[1].tag && m[0].at_ns <= m[1].at_ns));
+        assert_eq!(
+            shown(kept),
+            [
+                "1 Twrite fid 1 offset 0 count 21",
+                "0 Rwrite count 21",
+                "1 Tread fid 1 offset 5 count 6",
+                "0 Rread count 6",
+                "1 Twalk fid 0 newfid 9 \"nowhere\"",
+                "0 Rerror \"file does not exist\"",
+                "1 Tflush oldtag 77",
+                "0 Rflush",
+            ]
+        );
+        // All, also who comes later; and nobody.
+        h.server.follow(Of::All);
+        let e = h.user("bob", Flavour::Linux).await;
+        let all = shown(h.server.trace.kept().0);
+        assert!(all.iter().any(|m| m.contains("Tattach") && m.contains("\"bob\"")), "{all:?}");
+        h.server.follow(Of::Nobody);
+        e.walk(0, 9, &[]).await.unwrap();
+        assert_eq!(shown(h.server.trace.kept().0), all);
     });
 }

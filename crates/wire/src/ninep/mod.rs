@@ -7,6 +7,7 @@
 //! where they are: [`write_head`] and [`read_head`] are the bytes before them.
 
 mod message;
+mod shown;
 mod stat;
 #[cfg(test)]
 mod tests;

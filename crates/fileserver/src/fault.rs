@@ -28,6 +28,8 @@ pub enum Wait {
     Commit,
     /// Blocks that a file lost are still to be given back before it grows over them.
     Reap(u64),
+    /// A file's contents have to be where dumps find them first.
+    Settle(u64),
     /// A new look at the fence: nobody else may have taken the WORM.
     Fence,
     /// A block of a dump, in an image, that is to be copied to the WORM before it is changed.
@@ -69,6 +71,8 @@ pub enum Fault {
     Fenced(String),
     /// A file is being cut; whoever runs operations finishes that and tries again.
     Unfinished(u64),
+    /// A file's contents are to be moved; likewise.
+    Unsettled(u64),
     /// The volume was closed.
     Closed,
 }
@@ -92,6 +96,7 @@ impl fmt::Display for Fault {
             Fault::Strange(what) => f.write_str(what),
             Fault::Fenced(by) => write!(f, "taken over by another server: {by}"),
             Fault::Unfinished(_) => f.write_str("file is being cut"),
+            Fault::Unsettled(_) => f.write_str("file's contents are being moved"),
             Fault::Closed => f.write_str("the file system is halted"),
         }
     }

@@ -17,6 +17,8 @@ struct Inner {
     held: RefCell<HashMap<Ino, u32>>,
     /// Files to be looked at.
     released: RefCell<Vec<Ino>>,
+    /// Files whose contents stand where they are not to stay.
+    unsettled: RefCell<Vec<Ino>>,
     bell: Bell,
     closed: Cell<bool>,
 }
@@ -53,6 +55,16 @@ impl Keepers {
             }
             self.0.bell.after(seen).await;
         }
+    }
+
+    /// A file's contents stand where they are not to stay.
+    pub fn unsettle(&self, ino: Ino) {
+        self.0.unsettled.borrow_mut().push(ino);
+    }
+
+    /// One of those files; whoever takes it settles it.
+    pub fn unsettled(&self) -> Option<Ino> {
+        self.0.unsettled.borrow_mut().pop()
     }
 
     /// What is kept still is kept by nobody from now on.

@@ -141,7 +141,7 @@ pub(crate) fn error(fault: &Fault) -> Error {
         Fault::Corrupt(_) | Fault::Strange(_) => Errno::Io,
         Fault::Fenced(_) => Errno::Busy,
         Fault::Closed => Errno::NxIo,
-        Fault::NotEmpty | Fault::Unfinished(_) => Errno::Busy,
+        Fault::NotEmpty | Fault::Unfinished(_) | Fault::Unsettled(_) => Errno::Busy,
         Fault::NotDir
         | Fault::IsDir
         | Fault::TooBig

@@ -5,11 +5,14 @@ use std::fmt::Write;
 use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 
-use super::{Command, NAME, paths};
+use super::{Command, NAME, about, paths};
 use crate::config::{Filsys, Settings};
 use crate::files::{Flags, Kind};
 use crate::service::{Host, when};
 use crate::volume::percent;
+
+/// Addresses of a file's blocks that `fstat` shows; `clean` lists them all.
+const BLOCKS_SHOWN: usize = 8;
 
 pub(super) const STATS: Command = Command {
     spec: VerbSpec {
@@ -66,7 +69,11 @@ fn stats(host: &Host) -> Result<Value, Error> {
             f.epoch
         );
     }
-    let _ = writeln!(t, "live      {} blocks that no dump has", f.live);
+    let _ = writeln!(
+        t,
+        "live      {} blocks that no dump has, {} that none will get",
+        f.live, f.scratch
+    );
     if f.bad_slots + f.mended > 0 {
         let _ = writeln!(
             t,
@@ -128,22 +135,28 @@ fn statw(host: &Host) -> Result<Value, Error> {
     // What no device of the WORM has yet is on the cache device, and so is what was read or
     // written lately.
     let dump = legs.iter().map(|l| l.behind).min().unwrap_or(0);
-    let read = f.slots_used.saturating_sub(dump + f.live);
+    let read = f.slots_used.saturating_sub(dump + f.live + f.scratch);
     let none = f.frozen.saturating_sub(dump + read);
     let (last, next) = (f.sb_last, f.sb_next);
-    let _ = writeln!(t, "blocks    {} dirty, {dump} dump, {read} read, {none} none", f.live);
+    let (dirty, scratch) = (f.live, f.scratch);
     let _ = writeln!(
         t,
-        "worm      {} of {} in use; a superblock in {last}, then {next}",
-        f.next, f.worm
+        "blocks    {dirty} dirty, {dump} dump, {read} read, {none} none; {scratch} temporary"
     );
+    let latest = match last {
+        0 => "no superblock yet, the first".to_owned(),
+        last => format!("a superblock in {last}, the next"),
+    };
+    let _ = writeln!(t, "worm      {} of {} in use; {latest} in {next}", f.next, f.worm);
     let copying = fs.is_copying();
     if !copying {
         let _ = writeln!(t, "copying   off: `fs copying {} on`", host.shared.name);
     }
     Ok(json!({
         "text": t, "legs": serde_json::to_value(&legs).unwrap_or_default(), "copying": copying,
-        "states": { "dirty": f.live, "dump": dump, "read": read, "none": none },
+        "states": {
+            "dirty": dirty, "dump": dump, "read": read, "none": none, "temporary": scratch,
+        },
         "superblock": last, "next_superblock": next,
     }))
 }
@@ -170,12 +183,19 @@ pub(super) const FSTAT: Command = Command {
             let fs = host.files()?;
             let found = paths::must(&host, &fs, args.need("path")).await?;
             let (i, users) = (&found.inode, host.server.users());
+            let some = fs.run(|f| f.blocks(found.view, found.ino, BLOCKS_SHOWN)).await;
+            let some = some.map_err(about(args.need("path")))?;
             let mut t = String::new();
             let (uid, gid, muid) = (users.name(i.uid), users.name(i.gid), users.name(i.muid));
             let _ = writeln!(t, "file      {} version {}", found.ino, i.version);
             let _ = writeln!(t, "mode      {}", mode(i.kind, i.flags, i.mode));
             let _ = writeln!(t, "owner     {uid}, group {gid}; {muid} changed it last");
             let _ = writeln!(t, "size      {} bytes, {} entries", i.size, i.entries);
+            if i.kind == Kind::File {
+                let shown: Vec<String> = some.iter().map(|(_, addr)| addr.to_string()).collect();
+                let more = if some.len() == BLOCKS_SHOWN { " ..." } else { "" };
+                let _ = writeln!(t, "blocks    {}{more}", shown.join(" "));
+            }
             let _ = writeln!(t, "modified  {}", when(&host, i.mtime_ns));
             let _ = writeln!(t, "read      {}", when(&host, i.atime_ns));
             Ok(json!({

@@ -107,7 +107,7 @@ async fn clean(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         is_live(path)?;
         let addr = args.number("address").unwrap_or(0);
         let own = fs.volume("blocks of an image are not exchanged by hand");
-        if addr >= own.map_err(about(path))?.volume().first_new() {
+        if !own.map_err(about(path))?.volume().was_given(addr) {
             return Err(args.wrong(&format!("address {addr} was never written")));
         }
         let was = fs.run(|f| f.point(found.ino, block, addr)).await.map_err(about(path))?;

@@ -10,10 +10,10 @@ use super::inode::{decode_entry, decode_names};
 use super::{FileSystem, Flags, Ino, Inode, Kind, Native, ROOT};
 use crate::fault::{Addr, Fault, Stop};
 use crate::tree::{self, Key, Kind as Item};
-use crate::volume::View;
+use crate::volume::{View, is_scratch, scratch_index};
 
 /// Items looked at in one step.
-const ITEMS: usize = 256;
+pub(super) const ITEMS: usize = 256;
 /// Faults that are told; further ones are counted.
 const FAULTS_MAX: usize = 1000;
 
@@ -52,34 +52,39 @@ impl Checked {
 
 /// Addresses that were seen.
 #[derive(Default)]
-pub(super) struct Seen(Vec<u64>);
+pub(super) struct Seen {
+    tree: Vec<u64>,
+    scratch: Vec<u64>,
+}
 
 impl Seen {
     /// False: it was seen before.
     fn add(&mut self, at: Addr) -> bool {
+        let (words, at) = match is_scratch(at) {
+            true => (&mut self.scratch, scratch_index(at)),
+            false => (&mut self.tree, at),
+        };
         let (word, bit) = ((at / 64) as usize, 1_u64 << (at % 64));
-        if word >= self.0.len() {
-            self.0.resize(word + 1, 0);
+        if word >= words.len() {
+            words.resize(word + 1, 0);
         }
-        let before = self.0[word];
-        self.0[word] |= bit;
+        let before = words[word];
+        words[word] |= bit;
         before & bit == 0
     }
 
     pub(super) fn has(&self, at: Addr) -> bool {
-        let word = usize::try_from(at / 64).ok().and_then(|i| self.0.get(i));
+        let (words, at) = match is_scratch(at) {
+            true => (&self.scratch, scratch_index(at)),
+            false => (&self.tree, at),
+        };
+        let word = usize::try_from(at / 64).ok().and_then(|i| words.get(i));
         word.is_some_and(|w| w >> (at % 64) & 1 == 1)
     }
 
     fn highest(&self) -> Addr {
-        let word = self.0.iter().rposition(|w| *w != 0);
-        word.map_or(0, |i| i as u64 * 64 + u64::from(self.0[i].ilog2()))
-    }
-
-    fn from(&self, first: Addr) -> u64 {
-        let bits =
-            (0..).zip(&self.0).flat_map(|(i, w)| (0..64).map(move |b| (i * 64 + b, w >> b & 1)));
-        bits.filter(|(at, on)| *on == 1 && *at >= first).count() as u64
+        let word = self.tree.iter().rposition(|w| *w != 0);
+        word.map_or(0, |i| i as u64 * 64 + u64::from(self.tree[i].ilog2()))
     }
 }
 
@@ -117,7 +122,7 @@ impl FileSystem {
                 }
                 let faults = self.native(|f| f.check_item(view, &key, &value)).await?;
                 faults.into_iter().for_each(|text| out.fault(text));
-                self.count(&mut out, &mut seen, &mut at, &key, &value);
+                self.count(view, &mut out, &mut seen, &mut at, (&key, &value));
                 if contents && key.kind == Item::Run as u8 {
                     self.read_run(view, &mut out, &key, &value).await?;
                 }
@@ -127,22 +132,32 @@ impl FileSystem {
         self.check_nodes(view, &mut out, &mut seen).await?;
         out.highest = seen.highest();
         if view == View::Live && out.orphans == 0 {
-            let used = self.volume.used_by_live();
-            out.leaked = used.1.saturating_sub(seen.from(used.0));
+            out.leaked = self.volume.unnamed(|a| seen.has(a)).len() as u64;
         }
         Ok((out, seen))
     }
 
-    fn count(&self, out: &mut Checked, seen: &mut Seen, at: &mut At, key: &Key, value: &[u8]) {
+    fn count(
+        &self,
+        view: View,
+        out: &mut Checked,
+        seen: &mut Seen,
+        at: &mut At,
+        (key, value): (&Key, &[u8]),
+    ) {
         match key.kind {
             k if k == Item::Inode as u8 => at.inode = Inode::decode(value),
             k if k == Item::Name as u8 => at.names += decode_names(value).len() as u64,
             k if k == Item::Entry as u8 => at.entries += 1,
             k if k == Item::Orphan as u8 => out.orphans += 1,
+            k if k == Item::Temporary as u8 => {}
             k if k == Item::Run as u8 => {
-                for addr in addresses(value).filter(|a| *a != 0) {
+                for addr in addresses(view, value) {
                     out.blocks += 1;
-                    if addr >= self.volume.first_new() {
+                    if is_scratch(addr) && at.inode.is_some_and(|i| !i.flags.has(Flags::TMP)) {
+                        out.fault(format!("file {}: no dump would have block {addr}", key.ino));
+                    }
+                    if !self.volume.was_given(addr) {
                         // Not a place among those that were ever given.
                         out.fault(format!("file {}: block {addr} was never written", key.ino));
                         continue;
@@ -182,7 +197,7 @@ impl FileSystem {
         key: &Key,
         value: &[u8],
     ) -> Result<(), Fault> {
-        for addr in addresses(value).filter(|a| *a != 0) {
+        for addr in addresses(view, value) {
             match self.volume.run(|step| step.data(addr).map(drop)).await {
                 Err(fault @ (Fault::Corrupt(_) | Fault::Io(..))) => {
                     let path = self.path(view, key.ino).await?;
@@ -271,16 +286,18 @@ impl FileSystem {
     }
 }
 
-fn addresses(value: &[u8]) -> impl Iterator<Item = Addr> + '_ {
-    value.chunks_exact(8).take(RUN as usize).map(|b| {
+/// Blocks that an item names in a view.
+pub(super) fn addresses(view: View, value: &[u8]) -> impl Iterator<Item = Addr> + '_ {
+    let all = value.chunks_exact(8).take(RUN as usize).map(|b| {
         let mut word = [0; 8];
         word.copy_from_slice(b);
         Addr::from_le_bytes(word)
-    })
+    });
+    all.filter(move |a| *a != 0 && (view == View::Live || !is_scratch(*a)))
 }
 
 impl Native<'_, '_> {
-    fn items(&mut self, view: View, from: Key) -> Result<Vec<(Key, Vec<u8>)>, Stop> {
+    pub(super) fn items(&mut self, view: View, from: Key) -> Result<Vec<(Key, Vec<u8>)>, Stop> {
         let root = self.step.root(view)?;
         let mut out = Vec::new();
         tree::scan(self.step, root, from, |k, v| {
@@ -316,6 +333,11 @@ impl Native<'_, '_> {
                 let loses = inode.links == 0 || inode.garbage.0 < inode.garbage.1;
                 if loses && !waits {
                     out.push(format!("file {}: lost, and nobody will give it back", key.ino));
+                }
+            }
+            k if k == Item::Temporary as u8 => {
+                if let Err(Stop::Fail(fault)) = self.inode(view, key.offset) {
+                    out.push(format!("temporary file {}: {fault}", key.offset));
                 }
             }
             k if k == Item::Name as u8 => {

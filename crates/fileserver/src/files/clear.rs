@@ -24,6 +24,7 @@ impl Native<'_, '_> {
         }
         let end = wanted.min((offset / wide / RUN + RUNS_PER_STEP) * RUN * wide);
         let mut block = offset / wide;
+        let scratch = self.scratch_for(ino, &inode)?;
         while block * wide < end {
             let n = block / RUN;
             let mut run = self.run_of(View::Live, ino, n)?;
@@ -39,7 +40,7 @@ impl Native<'_, '_> {
                         self.step.free(old);
                         0
                     }
-                    old => self.zero_part(old, from, to)?,
+                    old => self.zero_part(old, (from, to), scratch)?,
                 };
                 block += 1;
             }
@@ -52,9 +53,14 @@ impl Native<'_, '_> {
     }
 
     /// A copy of a block with zeros from `from` to `to`; its address. The block goes.
-    pub(super) fn zero_part(&mut self, old: u64, from: usize, to: usize) -> Result<u64, Stop> {
+    pub(super) fn zero_part(
+        &mut self,
+        old: u64,
+        (from, to): (usize, usize),
+        scratch: bool,
+    ) -> Result<u64, Stop> {
         let had = self.step.data(old)?;
-        let (new, seg) = self.step.fresh()?;
+        let (new, seg) = self.step.fresh_of(scratch)?;
         had.with(|b| seg.copy_from(0, b));
         seg.with_mut(|b| b[from..to].fill(0));
         self.step.free(old);

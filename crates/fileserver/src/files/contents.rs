@@ -197,7 +197,8 @@ impl Native<'_, '_> {
         }
         self.grow_over_garbage(ino, &inode, end)?;
         let mut parts = self.parts(ino, offset, end)?;
-        self.place(ino, &mut parts)?;
+        let scratch = self.scratch_for(ino, &inode)?;
+        self.place(ino, &mut parts, scratch)?;
         inode.size = inode.size.max(end);
         self.contents_changed(ino, &mut inode, by)?;
         // Nothing fails from here on.
@@ -259,7 +260,7 @@ impl Native<'_, '_> {
     }
 
     /// Gives every part memory that is ours to change, and enters new addresses.
-    fn place(&mut self, ino: Ino, parts: &mut [Part]) -> Result<(), Stop> {
+    fn place(&mut self, ino: Ino, parts: &mut [Part], scratch: bool) -> Result<(), Stop> {
         let wide = self.wide() as usize;
         for parts in parts.chunk_by_mut(|a, b| a.block / RUN == b.block / RUN) {
             let Some(n) = parts.first().map(|p| p.block / RUN) else { continue };
@@ -272,7 +273,7 @@ impl Native<'_, '_> {
                     part.seg = Some(self.step.data_mut(old)?);
                     continue;
                 }
-                let (new, seg) = self.step.fresh()?;
+                let (new, seg) = self.step.fresh_of(scratch)?;
                 let kept = old != 0 && (part.from > 0 || part.to < wide);
                 if kept {
                     let had = self.step.data(old)?;
@@ -315,7 +316,7 @@ impl Native<'_, '_> {
         } else if size < inode.size {
             let (first, had) = (size.div_ceil(wide), inode.size.div_ceil(wide));
             if !size.is_multiple_of(wide) {
-                self.zero_tail(ino, size)?;
+                self.zero_tail(ino, inode, size)?;
             }
             if first < had {
                 let to = if inode.garbage.0 < inode.garbage.1 { inode.garbage.1 } else { 0 };
@@ -334,7 +335,7 @@ impl Native<'_, '_> {
 
     /// Bytes behind a file's new end are zero (I4). The block is copied, so that this can be
     /// undone.
-    fn zero_tail(&mut self, ino: Ino, size: u64) -> Result<(), Stop> {
+    fn zero_tail(&mut self, ino: Ino, inode: &Inode, size: u64) -> Result<(), Stop> {
         let wide = self.wide();
         let (n, i) = (size / wide / RUN, (size / wide % RUN) as usize);
         let mut run = self.run_of(View::Live, ino, n)?;
@@ -342,7 +343,8 @@ impl Native<'_, '_> {
         if old == 0 {
             return Ok(());
         }
-        run[i] = self.zero_part(old, (size % wide) as usize, wide as usize)?;
+        let scratch = self.scratch_for(ino, inode)?;
+        run[i] = self.zero_part(old, ((size % wide) as usize, wide as usize), scratch)?;
         self.put_run(ino, n, &run)
     }
 }

@@ -21,8 +21,10 @@ impl Flags {
     pub const APPEND: Flags = Flags(1);
     /// One opener at a time.
     pub const EXCL: Flags = Flags(2);
-    /// Not shown in dumps.
+    /// Not in dumps.
     pub const TMP: Flags = Flags(4);
+    /// So still, but not for long: new blocks are where dumps find them.
+    pub(super) const LEAVING: Flags = Flags(8);
 
     /// True when all of `other` are on.
     pub fn has(self, other: Flags) -> bool {
@@ -32,6 +34,11 @@ impl Flags {
     /// Both together.
     pub fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
+    }
+
+    /// Without those of `other`.
+    pub fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
     }
 }
 

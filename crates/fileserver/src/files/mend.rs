@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | blocks at addresses that were never given | holes |
 //! | blocks of a directory | nobody's |
+//! | blocks that dumps leave out, of a file that they do not | moved |
 //! | items of a file and no attributes that read | attributes are made up: owner `adm` |
 //! | a name whose file is not there | taken out |
 //! | a name under another hash than its own, or twice | taken out |
@@ -26,11 +27,11 @@ use std::collections::BTreeSet;
 
 use super::contents::RUN;
 use super::inode::{Named, decode_entry, decode_names, encode_entry, encode_names, hash};
-use super::{FileSystem, Ino, Inode, Kind, Native, ROOT, SIZE_MAX};
+use super::{FileSystem, Flags, Ino, Inode, Kind, Native, ROOT, SIZE_MAX};
 use crate::fault::{Fault, Stop};
 use crate::tree::{self, Blocks, Key, Kind as Item};
 use crate::users::ADM;
-use crate::volume::View;
+use crate::volume::{View, is_scratch};
 
 /// Where files go that are nowhere.
 const LOST: &[u8] = b"lost+found";
@@ -51,10 +52,9 @@ impl FileSystem {
     /// A node of the tree that no device has right: what is below it is not reached.
     pub async fn mend(&self) -> Result<Mended, Fault> {
         let mut done = Mended::new();
-        let end = self.volume.first_new();
         self.each(&mut done, async |fs, key, _, done| {
             if key.kind == Item::Run as u8 {
-                done.extend(fs.native(|f| f.mend_addresses(&key, end)).await?);
+                done.extend(fs.native(|f| f.mend_addresses(&key)).await?);
             }
             Ok(())
         })
@@ -78,6 +78,8 @@ impl FileSystem {
                 done.extend(fs.native(|f| f.mend_entry(&key)).await?);
             } else if key.kind == Item::Run as u8 {
                 done.extend(fs.native(|f| f.mend_run(&key)).await?);
+            } else if key.kind == Item::Temporary as u8 {
+                done.extend(fs.native(|f| f.mend_temporary(key.offset)).await?);
             }
             Ok(())
         })
@@ -120,6 +122,7 @@ impl FileSystem {
                 Ok(keys.len())
             });
             if some.await? == 0 {
+                self.native(|f| f.take(&Key::new(0, Item::Temporary, ino))).await?;
                 return Ok(true);
             }
         }
@@ -173,8 +176,7 @@ impl FileSystem {
             // What waits to be given back names what it has.
             return Ok(None);
         }
-        let lost: Vec<_> =
-            self.volume.live_blocks().into_iter().filter(|a| !seen.has(*a)).collect();
+        let lost = self.volume.unnamed(|a| seen.has(a));
         for some in lost.chunks(BLOCKS) {
             let free = |f: &mut Native<'_, '_>| {
                 some.iter().for_each(|addr| f.step.free(*addr));
@@ -210,10 +212,10 @@ impl Native<'_, '_> {
     }
 
     /// Addresses that were never given are holes.
-    fn mend_addresses(&mut self, key: &Key, end: u64) -> Result<Option<String>, Stop> {
+    fn mend_addresses(&mut self, key: &Key) -> Result<Option<String>, Stop> {
         let mut run = self.run_of(View::Live, key.ino, key.offset)?;
         let mut holes = 0;
-        for at in run.iter_mut().filter(|at| **at >= end) {
+        for at in run.iter_mut().filter(|at| !self.step.was_given(**at)) {
             *at = 0;
             holes += 1;
         }
@@ -226,12 +228,26 @@ impl Native<'_, '_> {
 
     /// Blocks of what has no contents; they are nobody's then.
     fn mend_run(&mut self, key: &Key) -> Result<Option<String>, Stop> {
-        let is_dir = self.attributes(key.ino)?.is_some_and(|i| i.kind == Kind::Dir);
-        if !is_dir {
-            return Ok(None);
+        let Some(inode) = self.attributes(key.ino)? else { return Ok(None) };
+        if inode.kind == Kind::File {
+            let run = self.run_of(View::Live, key.ino, key.offset)?;
+            if inode.flags.has(Flags::TMP) || !run.iter().any(|a| is_scratch(*a)) {
+                return Ok(None);
+            }
+            self.unsettle(key.ino)?;
+            return Ok(Some(format!("file {}: what it holds is in dumps from now on", key.ino)));
         }
         self.take(key)?;
         Ok(Some(format!("directory {}: it had blocks of contents", key.ino)))
+    }
+
+    /// What is named as temporary is there.
+    fn mend_temporary(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
+        if self.attributes(ino)?.is_some() {
+            return Ok(None);
+        }
+        self.take(&Key::new(0, Item::Temporary, ino))?;
+        Ok(Some(format!("file {ino}: it was named as temporary, and is not there")))
     }
 
     /// Items of a file without attributes are a file again.

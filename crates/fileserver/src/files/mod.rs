@@ -16,6 +16,7 @@ mod mend;
 mod names;
 mod reap;
 mod served;
+mod temporary;
 
 pub use any::Files;
 pub use check::Checked;
@@ -128,7 +129,9 @@ impl Native<'_, '_> {
         }
         let now = self.now_ns();
         inode.mode = c.mode.map_or(inode.mode, |m| m & 0o7777);
-        inode.flags = c.flags.unwrap_or(inode.flags);
+        if let Some(flags) = c.flags {
+            self.mark(ino, &mut inode, flags)?;
+        }
         inode.uid = c.uid.unwrap_or(inode.uid);
         inode.gid = c.gid.unwrap_or(inode.gid);
         inode.mtime_ns = c.mtime_ns.unwrap_or(inode.mtime_ns);
@@ -153,6 +156,7 @@ impl FileSystem {
             found => found.map(drop),
         })
         .await?;
+        fs.resume_temporary().await?;
         let reaper = fs.clone();
         fs.volume.spawn("fs-reap", async move { reaper.keep_reaping().await });
         Ok(fs)
@@ -187,7 +191,13 @@ impl FileSystem {
         loop {
             match self.volume.run(&mut op).await {
                 Err(Fault::Unfinished(ino)) => self.reap(ino).await?,
-                done => return done,
+                Err(Fault::Unsettled(ino)) => self.settle_for_dumps(ino).await?,
+                done => {
+                    while let Some(ino) = self.volume.keepers().unsettled() {
+                        self.settle(ino).await?;
+                    }
+                    return done;
+                }
             }
         }
     }

@@ -236,6 +236,7 @@ impl Native<'_, '_> {
             ..Inode::default()
         };
         self.put_inode(ino, &inode)?;
+        self.scratch_for(ino, &inode)?;
         self.directory_changed(dir, &mut d, new.uid)?;
         Ok(ino)
     }

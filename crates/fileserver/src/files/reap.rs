@@ -8,7 +8,7 @@ use crate::tree::{self, Blocks, Key, Kind as Item};
 use crate::volume::View;
 
 /// Items of addresses that one step gives back.
-const RUNS_PER_STEP: usize = 64;
+pub(super) const RUNS_PER_STEP: usize = 64;
 /// A file of at most so many blocks goes with its name.
 const SMALL: u64 = 8 * RUN;
 
@@ -23,7 +23,7 @@ impl Native<'_, '_> {
         let blocks = inode.size.div_ceil(self.step.block() as u64).max(inode.garbage.1);
         if !self.step.is_held(ino) && blocks <= SMALL && inode.garbage.0 >= inode.garbage.1 {
             self.give_back(ino, 0, blocks.div_ceil(RUN))?;
-            return self.take(&Key::new(ino, Item::Inode, 0)).map(drop);
+            return self.forget_inode(ino);
         }
         self.put_inode(ino, &inode)?;
         self.put(&Key::new(0, Item::Orphan, ino), &[1])?;
@@ -75,7 +75,7 @@ impl Native<'_, '_> {
             return Ok(false);
         }
         if whole {
-            self.take(&Key::new(ino, Item::Inode, 0))?;
+            self.forget_inode(ino)?;
         } else {
             inode.garbage = (0, 0);
             self.put_inode(ino, &inode)?;
@@ -88,7 +88,7 @@ impl Native<'_, '_> {
 
     /// Numbers of the file's items from `first` on, as many as a step takes. The item that is cut
     /// in its middle keeps its head, and so comes first again: it has nothing to give then.
-    fn runs_from(&mut self, ino: Ino, first: u64) -> Result<Vec<u64>, Stop> {
+    pub(super) fn runs_from(&mut self, ino: Ino, first: u64) -> Result<Vec<u64>, Stop> {
         let root = self.step.root(View::Live)?;
         let mut out = Vec::new();
         tree::scan(self.step, root, Key::new(ino, Item::Run, first), |k, _| {

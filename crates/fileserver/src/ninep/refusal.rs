@@ -119,7 +119,8 @@ impl Refusal {
                 | Fault::Corrupt(_)
                 | Fault::Strange(_)
                 | Fault::Closed
-                | Fault::Unfinished(_) => "i/o error",
+                | Fault::Unfinished(_)
+                | Fault::Unsettled(_) => "i/o error",
                 Fault::Fenced(_) => "read only file system",
             },
             Refusal::UnknownFid => "fid unknown or out of range",

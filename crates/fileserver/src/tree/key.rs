@@ -15,6 +15,8 @@ pub enum Kind {
     /// Files without a name whose contents are still to be given back; offset is the inode's
     /// number.
     Orphan = 5,
+    /// Files whose contents no dump gets, or are being moved; offset is the inode's number.
+    Temporary = 6,
 }
 
 /// Bytes of a key on disk.

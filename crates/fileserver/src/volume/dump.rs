@@ -65,7 +65,7 @@ fn freeze(s: &mut State, date: u32) -> Result<Option<Dump>, Fault> {
     if let Some(why) = &s.refused {
         return Err(why.clone());
     }
-    let (sb, end) = (s.sb, s.space.next);
+    let (sb, end) = (s.sb, s.space.next());
     let sums = (end - sb).div_ceil(s.sums_per_block() as u64);
     let next = end + sums;
     let blocks = s.legs.iter().map(|l| l.blocks).min().unwrap_or(0);

@@ -41,8 +41,10 @@ pub struct Facts {
     pub next: Addr,
     /// See `next`.
     pub frozen: Addr,
-    /// Blocks of the live tree alone.
+    /// Blocks of the live tree alone: what the next dump holds, and what none will.
     pub live: u64,
+    /// See `live`.
+    pub scratch: u64,
     /// Dumps that are committed.
     pub dumps: u64,
     /// Superblock of the last dump, and where that of the next one will be.
@@ -70,8 +72,9 @@ pub fn percent(part: u64, all: u64) -> u64 {
 impl Volume {
     /// How it is doing.
     pub fn facts(&self) -> Facts {
-        let (live, ahead) = (self.used_by_live().1, self.read_ahead());
+        let ahead = self.read_ahead();
         let s = self.0.state.borrow();
+        let (live, scratch) = s.space.counts();
         let last = s.dumps.iter().rev().find(|d| d.number <= s.dumped);
         Facts {
             volume: s.layout.volume,
@@ -88,9 +91,10 @@ impl Volume {
             slots_used: s.layout.slots.1.saturating_sub(s.table.free() as u64),
             slots_left: s.slots_left() as u64,
             worm: s.legs.iter().map(|l| l.blocks).min().unwrap_or(0),
-            next: s.space.next,
-            frozen: s.space.frozen,
+            next: s.space.next(),
+            frozen: s.space.frozen(),
             live,
+            scratch,
             dumps: s.dumps.iter().filter(|d| d.number <= s.dumped).count() as u64,
             sb_last: last.map_or(0, |d| d.sb),
             sb_next: s.sb,

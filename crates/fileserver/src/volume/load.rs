@@ -36,10 +36,22 @@ impl Drop for Loading<'_> {
 }
 
 /// How a block of the WORM proves itself.
-enum Proof {
+#[derive(Clone, Copy)]
+pub(super) enum Proof {
     Sum(u32),
     Superblock,
     Sums,
+}
+
+impl Proof {
+    /// What is wrong with a block.
+    pub fn fault(self, volume: u64, addr: Addr, b: &[u8]) -> Option<&'static str> {
+        match self {
+            Proof::Sum(crc) => (worm::sum_of(b) != crc).then_some("its checksum is wrong"),
+            Proof::Superblock => worm::check_superblock(b, volume, addr).err(),
+            Proof::Sums => worm::sum(b, volume, addr, 0).err(),
+        }
+    }
 }
 
 pub(super) fn one(seg: &Seg) -> Segs {
@@ -129,7 +141,7 @@ impl Volume {
         state.dumps.get(i).copied().filter(|d| d.sb <= addr)
     }
 
-    async fn proof(&self, addr: Addr) -> Result<Proof, Fault> {
+    pub(super) async fn proof(&self, addr: Addr) -> Result<Proof, Fault> {
         let Some(dump) = self.dump_of(addr) else {
             return Err(Fault::Corrupt(format!(
                 "block {addr} is in no dump and not on the cache device"
@@ -164,12 +176,7 @@ impl Volume {
     async fn load_worm(&self, addr: Addr) -> Result<(), Fault> {
         let proof = self.proof(addr).await?;
         let volume = self.0.state.borrow().layout.volume;
-        let wrong = |b: &[u8]| match proof {
-            Proof::Sum(crc) => (worm::sum_of(b) != crc).then_some("its checksum is wrong"),
-            Proof::Superblock => worm::check_superblock(b, volume, addr).err(),
-            Proof::Sums => worm::sum(b, volume, addr, 0).err(),
-        };
-        let (seg, bad) = self.read_legs(addr, wrong).await?;
+        let (seg, bad) = self.read_legs(addr, |b| proof.fault(volume, addr, b)).await?;
         if !bad.is_empty() {
             let (me, seg) = (self.clone(), seg.clone());
             let mended = async move { me.mend(addr, &seg, &bad).await };

@@ -78,6 +78,7 @@ pub use layout::BLOCKS;
 pub use open::{Options, is_formatted, open, ream};
 pub use point::{Dump, LEGS_MAX};
 pub use recover::{dumps_on_worm, recover};
+pub use space::{is_scratch, scratch_index};
 pub use step::{Step, View};
 pub use worm::Label;
 
@@ -158,8 +159,8 @@ impl Volume {
                 let mut step = Step::new(&mut state, &self.0.keepers, self.read_ahead());
                 match op(&mut step) {
                     Ok(done) => {
-                        let reap = step.end();
-                        Ok((done, reap))
+                        step.end();
+                        Ok(done)
                     }
                     Err(stop) => {
                         step.undo();
@@ -168,8 +169,7 @@ impl Volume {
                 }
             };
             match stopped {
-                Ok((done, reap)) => {
-                    reap.into_iter().for_each(|ino| self.0.keepers.release(ino));
+                Ok(done) => {
                     self.relieve();
                     self.fetch_wanted();
                     return Ok(done);
@@ -180,6 +180,7 @@ impl Volume {
                     self.load(addr).await?;
                 }
                 Err(Stop::Wait(Wait::Reap(ino))) => return Err(Fault::Unfinished(ino)),
+                Err(Stop::Wait(Wait::Settle(ino))) => return Err(Fault::Unsettled(ino)),
                 Err(Stop::Wait(Wait::Fence)) => self.renew().await?,
                 Err(Stop::Wait(wait)) => self.make_room(wait, &mut patience).await?,
             }
@@ -279,21 +280,20 @@ impl Volume {
         }
     }
 
-    /// The first address that belongs to no dump, and how many from there on are in use.
-    pub fn used_by_live(&self) -> (Addr, u64) {
-        let state = self.0.state.borrow();
-        let given = state.space.next - state.space.frozen;
-        (state.space.frozen, given - state.space.free() as u64)
+    /// Blocks of the live tree alone: those that a dump would hold if it were taken now, and those
+    /// that none will.
+    pub fn used_by_live(&self) -> (u64, u64) {
+        self.0.state.borrow().space.counts()
     }
 
-    /// The first address that was never given.
-    pub(crate) fn first_new(&self) -> Addr {
-        self.0.state.borrow().space.next
+    /// Something may stand at the address.
+    pub(crate) fn was_given(&self, addr: Addr) -> bool {
+        self.0.state.borrow().space.was_given(addr)
     }
 
-    /// Addresses that belong to no dump and are in use.
-    pub(crate) fn live_blocks(&self) -> Vec<Addr> {
-        self.0.state.borrow().space.used()
+    /// Addresses that belong to no dump and are in use, but not those that are `named`.
+    pub(crate) fn unnamed(&self, named: impl Fn(Addr) -> bool) -> Vec<Addr> {
+        self.0.state.borrow().space.used().filter(|a| !named(*a)).collect()
     }
 
     fn evict_for(&self, want: usize) -> bool {

@@ -283,8 +283,7 @@ fn state(o: &Options, layout: Layout, table: Table, last: &Record) -> State {
     let legs = point.legs.iter().zip(&o.legs);
     let legs = legs
         .map(|(done, medium)| Leg { done: *done, blocks: medium.size() / u64::from(layout.block) });
-    let used: Vec<Addr> = table.addresses().collect();
-    let space = Space::new(point.frozen, point.next, used.into_iter());
+    let space = Space::new(point.frozen, point.next, point.epoch, table.addresses());
     let frames = Frames::new(o.memory, layout.block as usize);
     State {
         layout,

@@ -1,19 +1,78 @@
 //! Addresses: given upwards, never twice to what a dump holds.
 //!
+//! What no dump is to get has addresses of its own, which never come below the line: they stand on
+//! the cache device alone, and end with the epoch in which they were given.
+//!
+//! ```text
+//!   0 ... frozen ... next                1 << 63 | epoch << 32 | 0, 1, 2 ...
+//!   |dumps|live tree|                    |scratch of this epoch ...
+//! ```
+//!
 //! Invariants
 //!  A1  An address below `frozen` is never given.
-//!  A2  Addresses between `frozen` and `next` are in use or in the free list, not both.
+//!  A2  Addresses between `frozen` and `next`, and those of scratch that were given, are in use or
+//!      in the free list of their kind, not both.
+//!  A3  An address of scratch is never given in two epochs: what is left of an earlier one names
+//!      nothing.
 
 use crate::fault::Addr;
+
+/// Addresses from here on are scratch.
+const SCRATCH: Addr = 1 << 63;
+/// How many of them an epoch has.
+const PER_EPOCH: Addr = 1 << 32;
+
+/// True of an address whose block no dump gets.
+pub fn is_scratch(addr: Addr) -> bool {
+    addr >= SCRATCH
+}
+
+/// Which of its epoch's it is.
+pub fn scratch_index(addr: Addr) -> Addr {
+    addr % PER_EPOCH
+}
+
+/// Addresses of one kind: from `first` on, those behind `next` never given.
+#[derive(Debug, Default)]
+struct Lane {
+    first: Addr,
+    next: Addr,
+    free: Vec<Addr>,
+}
+
+impl Lane {
+    /// `used` are those that hold something.
+    fn new(first: Addr, next: Addr, mut used: Vec<Addr>) -> Lane {
+        used.sort_unstable();
+        let mut free = Vec::new();
+        let mut at = first;
+        for a in used {
+            free.extend(at..a);
+            at = a + 1;
+        }
+        free.extend(at..next);
+        free.reverse();
+        Lane { first, next, free }
+    }
+
+    fn used(&self) -> impl Iterator<Item = Addr> {
+        let mut free = self.free.clone();
+        free.sort_unstable();
+        let mut free = free.into_iter().peekable();
+        (self.first..self.next).filter(move |a| free.next_if_eq(a).is_none())
+    }
+
+    fn count(&self) -> u64 {
+        self.next - self.first - self.free.len() as u64
+    }
+}
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Space {
-    /// Below: dumps.
-    pub frozen: Addr,
-    /// From here on: never given.
-    pub next: Addr,
-    free: Vec<Addr>,
+    /// Its first address is the line: below are dumps.
+    tree: Lane,
+    scratch: Lane,
 }
 
 /// Where an address came from, to give it back in an undo.
@@ -35,64 +94,87 @@ impl Given {
 }
 
 impl Space {
-    /// As a point has it; `used` are the addresses from `frozen` on that hold something.
-    pub fn new(frozen: Addr, next: Addr, used: impl Iterator<Item = Addr>) -> Space {
-        let mut taken: Vec<Addr> = used.filter(|a| (frozen..next).contains(a)).collect();
-        taken.sort_unstable();
-        let mut free = Vec::new();
-        let mut at = frozen;
-        for a in taken {
-            free.extend(at..a);
-            at = a + 1;
-        }
-        free.extend(at..next);
-        free.reverse();
-        Space { frozen, next, free }
+    /// As a point has it; `used` are the addresses that hold something.
+    pub fn new(
+        frozen: Addr,
+        next: Addr,
+        epoch: u32,
+        used: impl Iterator<Item = Addr> + Clone,
+    ) -> Space {
+        let first = SCRATCH | (Addr::from(epoch) << 32);
+        let mine = |a: &Addr| (first..first + PER_EPOCH).contains(a);
+        let scratch: Vec<Addr> = used.clone().filter(mine).collect();
+        let end = scratch.iter().max().map_or(first, |a| a + 1);
+        let tree = used.filter(|a| (frozen..next).contains(a)).collect();
+        Space { tree: Lane::new(frozen, next, tree), scratch: Lane::new(first, end, scratch) }
+    }
+
+    /// Below: dumps.
+    pub fn frozen(&self) -> Addr {
+        self.tree.first
+    }
+
+    /// From here on: never given, and no scratch.
+    pub fn next(&self) -> Addr {
+        self.tree.next
+    }
+
+    fn lane(&mut self, addr: Addr) -> &mut Lane {
+        if is_scratch(addr) { &mut self.scratch } else { &mut self.tree }
+    }
+
+    /// An address that was given, in this epoch if it is scratch.
+    pub fn was_given(&self, addr: Addr) -> bool {
+        let s = &self.scratch;
+        addr < self.tree.next || (s.first..s.next).contains(&addr)
     }
 
     /// An address; lowest first of those that are free again.
-    pub fn give(&mut self) -> Given {
-        match self.free.pop() {
+    pub fn give(&mut self, scratch: bool) -> Given {
+        let lane = if scratch { &mut self.scratch } else { &mut self.tree };
+        match lane.free.pop() {
             Some(a) => Given::Again(a),
             None => {
-                self.next += 1;
-                Given::New(self.next - 1)
+                lane.next += 1;
+                Given::New(lane.next - 1)
             }
         }
     }
 
     /// Takes the last gift back: in the opposite order of the gifts.
     pub fn ungive(&mut self, given: Given) {
+        let lane = self.lane(given.addr());
         match given {
-            Given::Again(a) => self.free.push(a),
-            Given::New(a) => self.next = a,
+            Given::Again(a) => lane.free.push(a),
+            Given::New(a) => lane.next = a,
         }
     }
 
     /// An address that nothing uses any more.
     pub fn put(&mut self, addr: Addr) {
-        if addr >= self.frozen {
-            self.free.push(addr);
+        let lane = self.lane(addr);
+        if addr >= lane.first {
+            lane.free.push(addr);
         }
     }
 
     /// A dump holds all addresses up to now; new ones begin at `from`.
     pub fn freeze(&mut self, from: Addr) {
-        self.free.clear();
-        self.frozen = from;
-        self.next = from;
+        self.tree = Lane { first: from, next: from, free: Vec::new() };
     }
 
     /// Addresses that no dump holds and that are not free.
-    pub fn used(&self) -> Vec<Addr> {
-        let mut free = self.free.clone();
-        free.sort_unstable();
-        let mut free = free.into_iter().peekable();
-        (self.frozen..self.next).filter(|a| free.next_if_eq(a).is_none()).collect()
+    pub fn used(&self) -> impl Iterator<Item = Addr> {
+        self.tree.used().chain(self.scratch.used())
     }
 
-    /// Addresses free again.
+    /// How many of them a dump would hold if it were taken now, and how many of scratch.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.tree.count(), self.scratch.count())
+    }
+
+    /// Addresses that a dump would hold, and that are free again.
     pub fn free(&self) -> usize {
-        self.free.len()
+        self.tree.free.len()
     }
 }

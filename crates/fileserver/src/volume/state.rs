@@ -130,7 +130,7 @@ impl State {
         if self.legs.is_empty() {
             return 0;
         }
-        let blocks = self.space.next.saturating_sub(self.sb);
+        let blocks = self.space.next().saturating_sub(self.sb);
         blocks.div_ceil(self.sums_per_block() as u64) as usize + 2
     }
 
@@ -143,8 +143,8 @@ impl State {
     pub fn point(&self) -> Point {
         Point {
             root: self.root,
-            next: self.space.next,
-            frozen: self.space.frozen,
+            next: self.space.next(),
+            frozen: self.space.frozen(),
             sb: self.sb,
             ino: self.ino + BATCH,
             change: self.change + BATCH,

@@ -35,6 +35,7 @@ pub struct Step<'s> {
     undo: Vec<Undo>,
     freed: Vec<Addr>,
     reap: Vec<u64>,
+    settle: Vec<u64>,
     before: (Root, u64, u64),
 }
 
@@ -42,19 +43,20 @@ impl<'s> Step<'s> {
     pub(super) fn new(s: &'s mut State, keepers: &'s Keepers, ahead: ReadAhead) -> Step<'s> {
         let before = (s.root, s.ino, s.change);
         let ahead_bytes = if ahead.workers > 0 { ahead.bytes } else { 0 };
-        let undo = Vec::new();
-        Step { s, keepers, ahead_bytes, undo, freed: Vec::new(), reap: Vec::new(), before }
+        let (undo, freed, reap, settle) = Default::default();
+        Step { s, keepers, ahead_bytes, undo, freed, reap, settle, before }
     }
 
-    /// It has happened. Answers the files that are to be reaped.
-    pub(super) fn end(self) -> Vec<u64> {
+    /// It has happened. What it asked for is known to those who do it.
+    pub(super) fn end(self) {
         let s = self.s;
         for addr in self.freed {
             s.frames.drop_block(addr);
             s.dropped.push(addr);
             s.space.put(addr);
         }
-        self.reap
+        self.reap.into_iter().for_each(|ino| self.keepers.release(ino));
+        self.settle.into_iter().for_each(|ino| self.keepers.unsettle(ino));
     }
 
     /// It has not happened.
@@ -141,6 +143,11 @@ impl<'s> Step<'s> {
         self.reap.push(ino);
     }
 
+    /// A file's contents stand where they are not to stay.
+    pub fn settle(&mut self, ino: u64) {
+        self.settle.push(ino);
+    }
+
     /// True when a block is in memory.
     pub fn has(&self, at: Addr) -> bool {
         self.s.frames.has(at)
@@ -182,7 +189,7 @@ impl<'s> Step<'s> {
 
     /// True when a dump holds the block, so that it is not changed in place.
     pub fn is_frozen(&self, at: Addr) -> bool {
-        at < self.s.space.frozen
+        at < self.s.space.frozen()
     }
 
     /// Memory of a block of contents of this epoch, to be changed. What is written there is not
@@ -196,6 +203,39 @@ impl<'s> Step<'s> {
             return Err(Stop::Wait(Wait::Commit));
         }
         self.s.frames.exclusive(at).ok_or(Stop::Wait(Wait::Memory))
+    }
+
+    /// A new block, which no dump gets when it is `scratch`; its contents are whatever.
+    pub fn fresh_of(&mut self, scratch: bool) -> Result<(Addr, Seg), Stop> {
+        self.may_change()?;
+        if self.s.slots_left() == 0 {
+            return Err(Stop::Wait(Wait::Commit));
+        }
+        let space = &self.s.space;
+        if !scratch && space.free() == 0 && space.next() >= self.s.space_end() {
+            return Err(Stop::Fail(Fault::NoSpace("the WORM has no block left")));
+        }
+        let seg = self.frames().memory().ok_or(Stop::Wait(Wait::Memory))?;
+        let given = self.s.space.give(scratch);
+        let at = given.addr();
+        self.frames().create(at, seg.clone());
+        self.undo.push(Undo::New(given));
+        Ok((at, seg))
+    }
+
+    /// Something may stand at the address.
+    pub fn was_given(&self, at: Addr) -> bool {
+        self.s.space.was_given(at)
+    }
+
+    /// True where dumps are taken at all.
+    pub fn has_dumps(&self) -> bool {
+        !self.s.legs.is_empty()
+    }
+
+    /// Which owner of the WORM this is.
+    pub fn epoch(&self) -> u32 {
+        self.s.epoch
     }
 
     /// Nobody may change a fenced volume, and nobody is to find out too late.
@@ -250,23 +290,11 @@ impl Blocks for Step<'_> {
     }
 
     fn fresh(&mut self) -> Result<(Addr, Seg), Stop> {
-        self.may_change()?;
-        if self.s.slots_left() == 0 {
-            return Err(Stop::Wait(Wait::Commit));
-        }
-        if self.s.space.free() == 0 && self.s.space.next >= self.s.space_end() {
-            return Err(Stop::Fail(Fault::NoSpace("the WORM has no block left")));
-        }
-        let seg = self.frames().memory().ok_or(Stop::Wait(Wait::Memory))?;
-        let given = self.s.space.give();
-        let at = given.addr();
-        self.frames().create(at, seg.clone());
-        self.undo.push(Undo::New(given));
-        Ok((at, seg))
+        self.fresh_of(false)
     }
 
     fn free(&mut self, at: Addr) {
-        if at != 0 && !self.is_frozen(at) {
+        if at != 0 && !self.is_frozen(at) && self.s.space.was_given(at) {
             self.freed.push(at);
         }
     }

@@ -133,7 +133,7 @@ impl Table {
     }
 
     /// Every address in a slot.
-    pub fn addresses(&self) -> impl Iterator<Item = Addr> + '_ {
+    pub fn addresses(&self) -> impl Iterator<Item = Addr> + Clone + '_ {
         self.by_addr.keys().copied()
     }
 

@@ -109,7 +109,8 @@ impl Life {
     }
 
     fn used(&self) -> u64 {
-        self.fs.volume().used_by_live().1
+        let (tree, scratch) = self.fs.volume().used_by_live();
+        tree + scratch
     }
 
     async fn is_whole(&self) {

@@ -19,6 +19,7 @@ mod powercut;
 mod server;
 mod story;
 mod takeover;
+mod temporary;
 mod upkeep;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -101,6 +102,25 @@ fn images_keep_what_was_synced_and_every_dump_and_stay_in_order() {
     let t = &total;
     let enough = t.cuts > 60 && t.dumps > 400 && t.recovered > 20 && t.operations > 10_000;
     let enough = enough && t.amid_dumps > 1000 && t.amid_copies > 5000;
+    assert!(number("ASHLAR_SEED").is_some() || enough, "{total:?}");
+}
+
+#[test]
+fn what_temporary_files_hold_is_in_no_dump_and_never_on_the_worm() {
+    let mut total = temporary::Tally::default();
+    play(24, |seed| {
+        let t = temporary::play(seed);
+        total.toggles += t.toggles;
+        total.dumps += t.dumps;
+        total.cuts += t.cuts;
+        total.amid += t.amid;
+        total.recovered += t.recovered;
+        total.there += t.there;
+        total.kept += t.kept;
+    });
+    eprintln!("{total:?}");
+    let t = &total;
+    let enough = t.toggles > 300 && t.amid > 3 && t.recovered > 20 && t.kept > 1000;
     assert!(number("ASHLAR_SEED").is_some() || enough, "{total:?}");
 }
 

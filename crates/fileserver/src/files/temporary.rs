@@ -1,0 +1,269 @@
+//! Temporary files: what they hold is in no dump and never on the WORM.
+//!
+//! Their names and attributes are in the tree like any other's, and dumps hide them; their contents
+//! stand at scratch addresses, which no dump's line ever passes.
+//!
+//! Invariants
+//!  T1  New blocks of a temporary file are scratch. Others that it has are in a dump from before it
+//!      was temporary, or are being moved. Nobody sees its blocks in a dump: it has no name there.
+//!  T2  A file that is not temporary has no scratch: the bit goes when the last block has moved.
+//!  T3  A temporary file is named by an item. Of an item of an earlier epoch the
+//!      contents went with the cache device, and the file goes when the volume is mounted.
+//!
+//! ```text
+//!   plain --set bit--> unsettled --moved--> temporary --clear bit--> leaving --moved--> plain
+//! ```
+//! Whoever sets or clears the bit is answered when everything has moved. Moving takes many steps,
+//! between which anything may happen to the file: a generation in its item says so.
+
+use super::contents::RUN;
+use super::{FileSystem, Flags, Ino, Inode, Kind, Native};
+use crate::fault::{Addr, Fault, Stop, Wait};
+use crate::tree::{self, Blocks, Key, Kind as Item};
+use crate::users::ADM;
+use crate::volume::seal::{Give, Take};
+use crate::volume::{View, is_scratch};
+
+/// Blocks moved in one step.
+const MOVES: usize = 8;
+/// Items looked at in one step.
+const ITEMS: usize = 256;
+
+/// What an item says of a file that may have scratch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Note {
+    /// In which its addresses were given.
+    epoch: u32,
+    /// Everything stands where it is to stay.
+    settled: bool,
+    /// Another one means that what was looked at has changed its place again.
+    generation: u64,
+}
+
+impl Note {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Give::default();
+        out.u32(self.epoch).u32(u32::from(self.settled)).u64(self.generation);
+        out.0
+    }
+
+    fn decode(bytes: &[u8]) -> Note {
+        let mut t = Take(bytes);
+        Note { epoch: t.u32(), settled: t.u32() == 1, generation: t.u64() }
+    }
+}
+
+const fn key(ino: Ino) -> Key {
+    Key::new(0, Item::Temporary, ino)
+}
+
+impl Native<'_, '_> {
+    fn wants_scratch(&self, inode: &Inode) -> bool {
+        let marked = inode.flags.has(Flags::TMP) && !inode.flags.has(Flags::LEAVING);
+        inode.kind == Kind::File && marked && self.step.has_dumps()
+    }
+
+    fn note_of(&mut self, ino: Ino) -> Result<Option<Note>, Stop> {
+        let root = self.step.root(View::Live)?;
+        tree::get(self.step, root, &key(ino), Note::decode)
+    }
+
+    fn note(&mut self, ino: Ino, settled: bool) -> Result<(), Stop> {
+        let generation = self.step.new_change()?;
+        let note = Note { epoch: self.step.epoch(), settled, generation };
+        self.put(&key(ino), &note.encode())
+    }
+
+    /// Whether new blocks of a file are scratch; then an item names it (T3).
+    pub(super) fn scratch_for(&mut self, ino: Ino, inode: &Inode) -> Result<bool, Stop> {
+        let scratch = self.wants_scratch(inode);
+        if scratch && self.note_of(ino)?.is_none() {
+            self.note(ino, true)?;
+        }
+        Ok(scratch)
+    }
+
+    /// Gives a file its flags; what it holds follows.
+    pub(super) fn mark(&mut self, ino: Ino, inode: &mut Inode, flags: Flags) -> Result<(), Stop> {
+        let had = self.wants_scratch(inode);
+        if inode.flags.has(Flags::TMP) && !flags.has(Flags::TMP) {
+            match self.note_of(ino)? {
+                None => {}
+                Some(n) if n.settled && inode.flags.has(Flags::LEAVING) => {
+                    self.take(&key(ino))?;
+                }
+                Some(_) => return Err(Stop::Wait(Wait::Settle(ino))),
+            }
+        }
+        inode.flags = flags;
+        if self.wants_scratch(inode) && !had {
+            self.unsettle(ino)?;
+        }
+        Ok(())
+    }
+
+    /// What the file holds is to be moved to where its attributes say, before anybody is answered.
+    pub(super) fn unsettle(&mut self, ino: Ino) -> Result<(), Stop> {
+        self.note(ino, false)?;
+        self.step.settle(ino);
+        Ok(())
+    }
+
+    /// New blocks of a file are where dumps find them, and those that it has are to be moved there.
+    fn leave(&mut self, ino: Ino) -> Result<(), Stop> {
+        let mut inode = self.inode(View::Live, ino)?;
+        if inode.flags.has(Flags::LEAVING) {
+            return Ok(());
+        }
+        inode.flags = inode.flags.with(Flags::LEAVING);
+        self.put_inode(ino, &inode)?;
+        self.note(ino, false)
+    }
+
+    /// A file's attributes go, with all that names it.
+    pub(super) fn forget_inode(&mut self, ino: Ino) -> Result<(), Stop> {
+        self.take(&Key::new(ino, Item::Inode, 0))?;
+        self.take(&key(ino)).map(drop)
+    }
+
+    /// A block that stands where it is not to stay. What a dump holds stays.
+    fn is_astray(&self, at: Addr, scratch: bool) -> bool {
+        at != 0 && is_scratch(at) != scratch && !self.step.is_frozen(at)
+    }
+
+    /// Moves some blocks, those of the file from `from` on; where it goes on, or none: that was
+    /// the rest of them.
+    fn move_some(&mut self, ino: Ino, from: u64, scratch: bool) -> Result<Option<u64>, Stop> {
+        let (runs, mut moved) = (self.runs_from(ino, from / RUN)?, 0);
+        for n in &runs {
+            let mut run = self.run_of(View::Live, ino, *n)?;
+            let before = run;
+            let mut stopped = None;
+            for (block, at) in (n * RUN..).zip(&mut run) {
+                if block < from || !self.is_astray(*at, scratch) {
+                    continue;
+                }
+                if moved == MOVES {
+                    stopped = Some(block);
+                    break;
+                }
+                let had = self.step.data(*at)?;
+                let (new, seg) = self.step.fresh_of(scratch)?;
+                had.with(|b| seg.copy_from(0, b));
+                self.step.free(std::mem::replace(at, new));
+                moved += 1;
+            }
+            if run != before {
+                self.put_run(ino, *n, &run)?;
+            }
+            if stopped.is_some() {
+                return Ok(stopped);
+            }
+        }
+        let more = runs.len() == super::reap::RUNS_PER_STEP;
+        Ok(runs.last().filter(|_| more).map(|n| (n + 1) * RUN))
+    }
+
+    /// One step of settling a file; true when that was the last. `done` is the generation of what
+    /// was looked at, and how far.
+    fn settle_some(&mut self, ino: Ino, done: &mut (u64, u64)) -> Result<bool, Stop> {
+        let Some(note) = self.note_of(ino)? else { return Ok(true) };
+        let inode = match self.inode(View::Live, ino) {
+            Ok(inode) => inode,
+            Err(Stop::Fail(Fault::NotFound)) => return self.take(&key(ino)).map(|_| true),
+            Err(stop) => return Err(stop),
+        };
+        let from = if note.generation == done.0 { done.1 } else { 0 };
+        let scratch = self.wants_scratch(&inode);
+        if let Some(next) = self.move_some(ino, from, scratch)? {
+            *done = (note.generation, next);
+            return Ok(false);
+        }
+        if inode.flags.has(Flags::TMP) {
+            self.put(&key(ino), &Note { settled: true, ..note }.encode())?;
+        } else {
+            self.take(&key(ino))?;
+        }
+        Ok(true)
+    }
+
+    /// What is left of a server before this one, or of a loss of power: true if the file's contents
+    /// are still to be moved.
+    fn resume(&mut self, ino: Ino) -> Result<bool, Stop> {
+        let Some(note) = self.note_of(ino)? else { return Ok(false) };
+        let mut inode = match self.inode(View::Live, ino) {
+            Ok(inode) => inode,
+            Err(Stop::Fail(Fault::NotFound)) => return self.take(&key(ino)).map(|_| false),
+            Err(stop) => return Err(stop),
+        };
+        if note.epoch != self.step.epoch() {
+            if let Some((dir, name)) = self.name(View::Live, ino)? {
+                self.remove(dir, &name, ADM)?;
+            }
+            return self.take(&key(ino)).map(|_| false);
+        }
+        if inode.flags.has(Flags::LEAVING) {
+            // Whoever cleared the bit was never answered.
+            inode.flags = inode.flags.without(Flags::LEAVING);
+            self.put_inode(ino, &inode)?;
+            self.note(ino, false)?;
+            return Ok(true);
+        }
+        Ok(!note.settled)
+    }
+
+    /// Files that are named as temporary, from a number on.
+    fn noted(&mut self, from: Ino) -> Result<Vec<Ino>, Stop> {
+        let root = self.step.root(View::Live)?;
+        let mut out = Vec::new();
+        tree::scan(self.step, root, key(from), |k, _| {
+            let mine = k.ino == 0 && k.kind == Item::Temporary as u8;
+            if mine {
+                out.push(k.offset);
+            }
+            mine && out.len() < ITEMS
+        })?;
+        Ok(out)
+    }
+}
+
+impl FileSystem {
+    /// Moves what a file holds to where it is to stay.
+    pub(super) async fn settle(&self, ino: Ino) -> Result<(), Fault> {
+        let mut done = (0, 0);
+        loop {
+            let mut next = done;
+            let one = |step: &mut crate::volume::Step<'_>| {
+                next = done;
+                Native { step }.settle_some(ino, &mut next)
+            };
+            if self.volume.run(one).await? {
+                return Ok(());
+            }
+            done = next;
+        }
+    }
+
+    /// The same for a file that is to be temporary no more.
+    pub(super) async fn settle_for_dumps(&self, ino: Ino) -> Result<(), Fault> {
+        self.volume.run(|step| Native { step }.leave(ino)).await?;
+        self.settle(ino).await
+    }
+
+    /// After a start: files whose contents went with another cache device go, and what was being
+    /// moved is moved.
+    pub(super) async fn resume_temporary(&self) -> Result<(), Fault> {
+        let mut from = Some(0);
+        while let Some(first) = from {
+            let some = self.native(|f| f.noted(first)).await?;
+            from = some.last().and_then(|last| last.checked_add(1));
+            for ino in some {
+                if self.native(|f| f.resume(ino)).await? {
+                    // Without room for it now: at the next start, or when somebody says so again.
+                    let _ = self.settle(ino).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}

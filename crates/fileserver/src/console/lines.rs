@@ -10,6 +10,7 @@ use reactor::Stream;
 use serde_json::{Map, Value, json};
 
 use super::args::Args;
+use super::former::{self, Today};
 use super::{Command, NAME, VERBS, run};
 use crate::service::Host;
 
@@ -107,7 +108,12 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
 
 /// A line as a verb and its parameters; none for an empty one.
 pub(crate) fn understand(text: &str) -> Result<Option<(&'static str, Value)>, String> {
-    let words = words(text)?;
+    let mut words = words(text)?;
+    match former::today(&words) {
+        Some(Today::Typed(instead)) => words = instead,
+        Some(Today::Gone(why)) => return Err(format!("{}: {why}", words.join(" "))),
+        None => {}
+    }
     let Some((verb, rest)) = words.split_first() else { return Ok(None) };
     let Some(spec) = VERBS.iter().find(|v| v.name == verb && v.name != CONS.spec.name) else {
         return Err(format!("no command `{verb}`: `help` names them"));
@@ -117,8 +123,17 @@ pub(crate) fn understand(text: &str) -> Result<Option<(&'static str, Value)>, St
     Ok(Some((spec.name, params)))
 }
 
-/// One line; what to print. Nothing for an empty one.
+/// One line; what to print. Nothing for an empty one. After `time` it says how long the rest took.
 pub(crate) async fn line(host: &Rc<Host>, text: &str) -> Result<String, Error> {
+    let Some(timed) = text.strip_prefix("time ") else { return done(host, text).await };
+    let before = host.server.reactor.now();
+    let mut out = done(host, timed).await?;
+    let took = host.server.reactor.now() - before;
+    let _ = writeln!(out, "it took {}.{:06} s", took / 1_000_000_000, took / 1000 % 1_000_000);
+    Ok(out)
+}
+
+async fn done(host: &Rc<Host>, text: &str) -> Result<String, Error> {
     let understood = understand(text).map_err(|why| Error::new(Errno::Inval, why))?;
     let Some((verb, params)) = understood else { return Ok(String::new()) };
     let done = run(host, 0, verb, &params).await?;

@@ -3,34 +3,24 @@
 //! A verb is one entry of [`COMMANDS`]; its words are the same on both. An answer is a value with
 //! the text that a person reads in `text` or `message`.
 //!
-//! What consoles of other file servers of this kind have, and this one has not:
-//!
-//! | command | why not |
-//! | --- | --- |
-//! | `cfs` | the file server is a verb's first word |
-//! | `date`, `time`, `profile`, `cpu`, `memory`, `arp`, `route`, `sntp` | the machine's own |
-//! | `chatty`, `flag` | `trace`; the daemon's log; `ashlar journal`, `ashlar top` |
-//! | `passwd` | users come by certificates: `plan9_tls` |
-//! | `part`, `devcopy`, `rawcopy`, `aoe`, `scsi`, `worm...` | disks are the graph's |
-//! | `check tag ream free trim bad` | `check --fix`; blocks carry names and sums |
-//! | `check touch` | what a check reads is on the cache device then |
-//! | `cwcmd startdump` | `copying` |
-//! | `cwcmd mvstate savecache loadcache acct` | what state a block is in follows from its address |
-//! | `cwcmd prchain searchtag touchsb storesb` | the chain is verified at each opening; `dumps` |
-//! | `noattach` | `attaches off` |
-//! | `writeconf` | `ashlar.toml` |
+//! What an operator of the first file servers types is understood, or answered with what takes its
+//! place: `former`.
 
+mod account;
 mod ahead;
 mod args;
 mod care;
 mod disks;
 mod dumps;
+mod former;
 mod history;
 mod lines;
 mod paths;
 pub(crate) mod people;
 mod reports;
 mod surgery;
+#[cfg(test)]
+mod tests;
 mod trace;
 mod tree;
 
@@ -78,6 +68,7 @@ const COMMANDS: &[Command] = &[
     ahead::AHEAD,
     reports::STATS,
     reports::STATW,
+    account::ACCT,
     reports::FSTAT,
     reports::PRINTCONF,
     reports::VERSION,
@@ -97,6 +88,7 @@ const COMMANDS: &[Command] = &[
     tree::REMOVE,
     surgery::CLRI,
     surgery::CLEAN,
+    account::BLOCKCMP,
     disks::DISK,
     disks::UNDISK,
     lines::CONS,

@@ -12,7 +12,7 @@ use super::{Command, NAME, about, paths, reports};
 use crate::files::{Flags, Kind, New};
 use crate::service::{Host, when};
 use crate::users::ADM;
-use crate::volume::View;
+use crate::volume::{Dump, View};
 
 /// Entries that a listing has at most.
 const ENTRIES_MAX: usize = 10_000;
@@ -41,6 +41,9 @@ pub(super) const LS: Command = Command {
 async fn ls(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     let fs = host.files()?;
     let path = args.need("path");
+    if let Some(listed) = dumps_below(&fs.dumps(), path) {
+        return Ok(listed);
+    }
     let dir = paths::must(&host, &fs, path).await?;
     let users = host.server.users();
     let (mut text, mut list, mut after) = (String::new(), Vec::new(), 0);
@@ -70,6 +73,29 @@ async fn ls(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         let _ = writeln!(text, "... and more: mount it to see all");
     }
     Ok(json!({ "text": text, "entries": list }))
+}
+
+/// Years that have dumps, and the dumps of a year: directories that whoever attaches `dump` finds.
+fn dumps_below(all: &[Dump], path: &str) -> Option<Value> {
+    let parts: Vec<&str> = paths::parts(path).collect();
+    let year = match parts.as_slice() {
+        ["dump"] if path.starts_with('/') => None,
+        ["dump", year] if path.starts_with('/') => Some(*year),
+        _ => return None,
+    };
+    let paths = all.iter().map(Dump::path);
+    let mut names: Vec<String> = match year {
+        None => paths.map(|(y, _)| y).collect(),
+        Some(year) => paths.filter(|(y, _)| y == year).map(|(_, day)| day).collect(),
+    };
+    names.dedup();
+    if names.is_empty() {
+        return None;
+    }
+    let text: String = names.iter().map(|name| format!("{name}\n")).collect();
+    let list: Vec<Value> =
+        names.iter().map(|name| json!({ "name": name, "directory": true })).collect();
+    Some(json!({ "text": text, "entries": list }))
 }
 
 pub(super) const CAT: Command = Command {

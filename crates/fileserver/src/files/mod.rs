@@ -17,6 +17,7 @@ mod names;
 mod reap;
 mod served;
 mod temporary;
+mod usage;
 
 pub use any::Files;
 pub use check::Checked;
@@ -25,6 +26,7 @@ pub use inode::{Entry, Flags, Inode, Kind};
 pub use mend::Mended;
 pub use names::{NAME_MAX, New};
 pub use served::Served;
+pub use usage::Usage;
 
 use crate::fault::{Fault, Stop};
 use crate::keepers::Held;

@@ -37,6 +37,7 @@
 
 mod ahead;
 mod commit;
+mod compare;
 mod copy;
 mod dump;
 mod facts;
@@ -71,6 +72,7 @@ use state::State;
 use table::AddrMap;
 
 pub use ahead::ReadAhead;
+pub use compare::Copy;
 pub use copy::Report;
 pub use facts::{Facts, percent};
 pub use fence::Owner;
@@ -284,6 +286,11 @@ impl Volume {
     /// that none will.
     pub fn used_by_live(&self) -> (u64, u64) {
         self.0.state.borrow().space.counts()
+    }
+
+    /// Addresses below are dumps'.
+    pub(crate) fn frozen(&self) -> Addr {
+        self.0.state.borrow().space.frozen()
     }
 
     /// Something may stand at the address.

@@ -1,0 +1,117 @@
+//! Every command of the first file servers, and what becomes of it when it is typed here.
+
+use super::former::{Today, today};
+use super::{VERBS, lines};
+
+/// What is typed, and: "=" the same command, another line, or a word of what is said instead.
+const TYPED: &[(&str, &str)] = &[
+    ("allow", "="),
+    ("allow rob", "="),
+    ("disallow", "="),
+    ("duallow rob", "="),
+    ("cfs main", "the name is the first word"),
+    ("chatty 1", "trace on"),
+    ("chatty 0", "trace off"),
+    ("check", "="),
+    ("clean /x", "="),
+    ("clri /x", "="),
+    ("create /x rob rob 664", "="),
+    ("remove /x", "="),
+    ("cwcmd mvstate 1 2", "cannot be set"),
+    ("cwcmd prchain", "dumps"),
+    ("cwcmd searchtag", "`recover`"),
+    ("cwcmd touchsb", "verified at each start"),
+    ("cwcmd storesb", "verified at each start"),
+    ("cwcmd savecache", "the cache device keeps"),
+    ("cwcmd loadcache", "the cache device keeps"),
+    ("cwcmd morecache main 3", "the cache device keeps"),
+    ("cwcmd blockcmp 12 34", "blockcmp 12"),
+    ("cwcmd startdump 0", "copying off"),
+    ("cwcmd startdump 1", "copying on"),
+    ("cwcmd acct", "acct"),
+    ("cwcmd clearacct", "nothing to clear"),
+    ("cwcmd allflag", "walks nothing"),
+    ("cwcmd test", "`check --rdall`"),
+    ("cwcmd", "subcommands"),
+    ("date", "machine"),
+    ("devcopy w0 w1", "copied to by itself"),
+    ("rawcopy w0 w1", "copied to by itself"),
+    ("dump", "="),
+    ("dumpctl on", "="),
+    ("files", "="),
+    ("flag", "`trace on`"),
+    ("flag chat", "trace"),
+    ("flag chat 3", "trace on --connection 3"),
+    ("flag allow", "allow"),
+    ("flag aoe", "daemon's log"),
+    ("fstat /x", "="),
+    ("halt", "="),
+    ("hangup 3", "="),
+    ("help", "="),
+    ("newuser rob", "="),
+    ("noattach", "attaches off"),
+    ("passwd", "certificates"),
+    ("printconf", "="),
+    ("writeconf", "ashlar.toml"),
+    ("part", "layers"),
+    ("profile 1", "machine"),
+    ("stata", "stats"),
+    ("stats", "="),
+    ("statd", "the graph's"),
+    ("state", "machine"),
+    ("stati", "the graph's"),
+    ("statm", "the graph's"),
+    ("statr", "the graph's"),
+    ("statq", "statw"),
+    ("statw", "="),
+    ("sync", "="),
+    ("users", "="),
+    ("version", "="),
+    ("who", "="),
+    ("who rob", "="),
+    ("aoe link", "graph"),
+    ("cec stat", "`who`"),
+    ("arp", "machine"),
+    ("route", "machine"),
+    ("sntp kick", "machine"),
+    ("cpu", "machine"),
+    ("trace", "="),
+    ("memory", "machine"),
+    ("pcihinv", "machine"),
+    ("e820", "machine"),
+    ("scsi", "the graph's"),
+    ("apc", "machine"),
+    ("myrictl", "machine"),
+    ("wormreset", "no jukebox"),
+    ("wormeject 3", "no jukebox"),
+    ("wormingest 3", "no jukebox"),
+    ("wormoffline 3", "no jukebox"),
+    ("wormonline 3", "no jukebox"),
+];
+
+#[test]
+fn every_command_of_the_first_file_servers_is_understood_or_answered() {
+    for (typed, wanted) in TYPED {
+        let words = lines::words(typed).unwrap();
+        match today(&words) {
+            None => assert_eq!(*wanted, "=", "{typed} is a command of its own"),
+            Some(Today::Typed(now)) => assert_eq!(now.join(" "), *wanted, "{typed}"),
+            Some(Today::Gone(why)) => {
+                assert!(why.contains(wanted), "{typed}: {why}");
+                let said = lines::understand(typed).unwrap_err();
+                assert!(said.starts_with(typed) && said.ends_with(why), "{typed}: {said}");
+                continue;
+            }
+        }
+        let understood = lines::understand(typed);
+        assert!(matches!(understood, Ok(Some(_))), "{typed}: {understood:?}");
+    }
+}
+
+#[test]
+fn a_command_that_there_is_hides_behind_no_former_one() {
+    for verb in VERBS {
+        assert_eq!(today(&[verb.name.to_owned()]), None, "{}", verb.name);
+    }
+    assert!(lines::understand("frobnicate").is_err_and(|e| e.contains("`help` names them")));
+}

@@ -1,0 +1,62 @@
+//! A block as each device has it, beside what it should be.
+
+use wire::iscsi::crc32c;
+
+use super::Volume;
+use super::load::one;
+use crate::fault::{Addr, Fault};
+
+/// What a device has of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Its name.
+    pub device: String,
+    /// Where it is there, in blocks; none: it is not there, which is no fault.
+    pub at: Option<u64>,
+    /// What is wrong with it.
+    pub fault: Option<String>,
+}
+
+impl Volume {
+    /// Reads a block from every device that has it: the cache device first, then those of the WORM.
+    /// Nothing is mended.
+    ///
+    /// # Errors
+    /// There is no block of that address, or no device says what it should be.
+    pub async fn copies(&self, addr: Addr) -> Result<Vec<Copy>, Fault> {
+        if addr == 0 || !self.was_given(addr) {
+            return Err(Fault::Invalid("no block has that address"));
+        }
+        let (slot, sum, is_dumps) = {
+            let s = self.0.state.borrow();
+            (s.table.slot(addr), s.table.crc(addr), addr < s.space.frozen())
+        };
+        let (seg, layout) = (self.own_memory().await?, self.0.state.borrow().layout);
+        let mut out = Vec::new();
+        let mut cached = Copy { device: self.0.cache.name().into(), at: None, fault: None };
+        if let Some(slot) = slot {
+            let at = layout.slot_at(slot);
+            let read = self.0.cache.read(at, one(&seg)).await;
+            cached.at = Some(at / layout.at(1));
+            cached.fault = match read {
+                Err(e) => Some(format!("it cannot be read: {e:?}")),
+                Ok(()) if Some(seg.with(crc32c)) != sum => Some("its checksum is wrong".into()),
+                Ok(()) => None,
+            };
+        }
+        out.push(cached);
+        let proof = if is_dumps { Some(self.proof(addr).await?) } else { None };
+        for (leg, medium) in self.0.legs.iter().enumerate() {
+            let mut copy = Copy { device: medium.name().into(), at: None, fault: None };
+            if let Some(proof) = proof.filter(|_| self.on_leg(leg, addr)) {
+                copy.at = Some(addr);
+                copy.fault = match medium.read(addr * self.block() as u64, one(&seg)).await {
+                    Err(e) => Some(format!("it cannot be read: {e:?}")),
+                    Ok(()) => seg.with(|b| proof.fault(layout.volume, addr, b)).map(Into::into),
+                };
+            }
+            out.push(copy);
+        }
+        Ok(out)
+    }
+}

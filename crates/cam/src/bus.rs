@@ -7,11 +7,11 @@ mod scan;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bio::Errno;
-use geom::{Core, Event as GeomEvent, Inbox, ProviderId, Switchboard};
+use geom::{Core, Error, Event as GeomEvent, Inbox, ProviderId, Switchboard};
 use wire::scsi::AccessState;
 
 use crate::address::{ANY, Path};
@@ -23,6 +23,7 @@ use crate::sim::Sim;
 use crate::unit::{Listener, Unit};
 
 pub use places::PHYSPATH;
+pub(crate) use scan::all;
 
 /// Events that a bus remembers; older ones are forgotten.
 pub const EVENTS_MAX: usize = 256;
@@ -73,8 +74,12 @@ pub struct Bus {
     wished: Mutex<BTreeSet<u64>>,
     /// Targets that did not come to an end with their answers in the last scan.
     silent: Mutex<BTreeSet<u64>>,
-    /// What such scans found, until the graph is brought up to it.
+    /// What scans found, until the graph is brought up to it.
     found: Mutex<Vec<Change>>,
+    /// Why that went wrong the last time, for whoever asked for the scan.
+    failure: Mutex<Option<Error>>,
+    /// It was taken out: what a scan finds after that is let go.
+    gone: AtomicBool,
 }
 
 /// Names that disks of a bus have by the configuration.
@@ -161,6 +166,8 @@ impl Bus {
             wished: Mutex::default(),
             silent: Mutex::default(),
             found: Mutex::default(),
+            failure: Mutex::default(),
+            gone: AtomicBool::default(),
         });
         bus.sim.begin(Rescan(bus.me.clone()));
         bus
@@ -247,6 +254,35 @@ impl Bus {
     /// Whether a name is kept for a disk of this bus.
     pub(crate) fn keeps(&self, name: &str) -> bool {
         self.names.by_name.contains_key(name)
+    }
+
+    /// What a scan found is put into the graph by the control thread.
+    pub(crate) fn keep(&self, changes: Vec<Change>) {
+        if !changes.is_empty() {
+            lock(&self.found).extend(changes);
+            self.inbox.nudge();
+        }
+    }
+
+    /// The graph could not be brought up to what was found.
+    pub(crate) fn failed(&self, why: &Error) {
+        *lock(&self.failure) = Some(why.clone());
+    }
+
+    /// Why, unless somebody was told.
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        lock(&self.failure).take()
+    }
+
+    /// It is about to be taken out: from now on no device is added.
+    pub(crate) fn leave(&self) {
+        let _known = lock(&self.known);
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// It was taken out.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
     }
 
     /// What scans found that nobody has put into the graph yet.

@@ -115,6 +115,7 @@ impl CamClass {
 
     /// Forgets a bus that has no disks in the graph.
     pub(crate) fn remove_bus(&self, bus: &Arc<Bus>) {
+        bus.leave();
         self.list().retain(|other| !Arc::ptr_eq(other, bus));
         bus.sim().close();
     }
@@ -122,20 +123,29 @@ impl CamClass {
     /// Brings the graph up to what buses found by themselves; the names of the disks that are new,
     /// by bus, and what went wrong.
     pub fn look(&self, control: &mut Control) -> Vec<(String, Result<Vec<String>, Error>)> {
-        let mut said = Vec::new();
-        for bus in self.buses() {
-            let found = bus.take_found();
-            if !found.is_empty() {
-                let done = self.bring_up(control, &bus, found);
-                said.push((bus.sim().facts().name, done));
-            }
+        let buses = self.buses().into_iter();
+        buses
+            .filter_map(|bus| Some((bus.sim().facts().name, self.look_at(control, &bus)?)))
+            .collect()
+    }
+
+    /// The same of one bus; None when it found nothing.
+    pub(crate) fn look_at(
+        &self,
+        control: &mut Control,
+        bus: &Bus,
+    ) -> Option<Result<Vec<String>, Error>> {
+        let found = Some(bus.take_found()).filter(|found| !found.is_empty())?;
+        let done = self.bring_up(control, bus, found);
+        if let Err(why) = &done {
+            bus.failed(why);
         }
-        said
+        Some(done)
     }
 
     /// Brings the graph up to what a scan found. What is left of disks that were lost, and that
     /// nobody has open any more, goes first: one that comes back has its old name.
-    pub(crate) fn bring_up(
+    fn bring_up(
         &self,
         control: &mut Control,
         bus: &Bus,
@@ -163,15 +173,15 @@ impl CamClass {
 
     /// Takes a bus out, with its disks; refused while one is open.
     pub(crate) fn take_out(&self, topology: &mut Topology, bus: &Arc<Bus>) -> Result<(), Error> {
-        let devices = bus.devices();
         let geom = |topology: &Topology, name: &str| topology.find_geom(CAM_CLASS, name);
-        for (.., name) in &devices {
+        for (.., name) in &bus.devices() {
             if geom(topology, name).is_some_and(|g| topology.geom_is_open(g)) {
                 let what = format!("{name} is open; close what uses it first");
                 return Err(Error::new(Errno::Busy, what));
             }
         }
-        for (unit, _, name) in &devices {
+        bus.leave();
+        for (unit, _, name) in &bus.devices() {
             if let Some(geom) = geom(topology, name) {
                 topology.wither_geom(geom, Errno::NxIo);
             }

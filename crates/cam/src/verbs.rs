@@ -1,6 +1,7 @@
 //! What can be asked of buses and their devices, in camcontrol's words and formats.
 
 mod aoe;
+mod buses;
 mod discover;
 mod fault;
 mod format;
@@ -17,7 +18,6 @@ use bio::Errno;
 use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
 use serde_json::{Value, json};
 
-use crate::bus::{Bus, Names};
 use crate::class::CamClass;
 use crate::device::Shape;
 use crate::periph::Facts;
@@ -50,17 +50,7 @@ pub(crate) const VERBS: &[VerbSpec] = &[
         &[option("verbose", 'v', ArgKind::Flag, "The buses too")],
         "devlist -v",
     ),
-    verb(
-        "rescan",
-        "Look for devices that came or went",
-        &[ArgSpec {
-            name: "buses",
-            short: None,
-            kind: ArgKind::Names(0),
-            doc: "Numbers of buses; absent: all",
-        }],
-        "rescan 0",
-    ),
+    buses::RESCAN,
     verb("inquiry", "Show what a disk says of itself (INQUIRY)", &[DISK], "inquiry da0"),
     verb("identify", "Show what an ATA disk says of itself", &[DISK], "identify ada0"),
     verb("readcap", "Show a disk's last block and the length of a block", &[DISK], "readcap da0"),
@@ -96,39 +86,8 @@ pub(crate) const VERBS: &[VerbSpec] = &[
     aoe::AOECONFIG,
     aoe::AOEMASK,
     aoe::AOERESERVE,
-    VerbSpec {
-        detail: "The parameters are those of [[bus]] in ashlar.toml, where a bus has to stand to \
-                 be there at the next start: one that is attached by hand goes with the daemon. \
-                 What is on the disks of a virtual one goes with it.",
-        ..verb(
-            "attach",
-            "Attach a bus with its disks",
-            &[
-                ArgSpec {
-                    name: "name",
-                    short: None,
-                    kind: ArgKind::Name,
-                    doc: "Its name: mps0, or what it leads to",
-                },
-                ArgSpec {
-                    name: "params",
-                    short: None,
-                    kind: ArgKind::Names(0),
-                    doc: "kind=virtual (the default) and its parameters: disks=4 size=1GiB",
-                },
-            ],
-            "attach mps0 transport=sas disks=4 size=1GiB",
-        )
-    },
-    VerbSpec {
-        detail: "Refused while one of its disks is open.",
-        ..verb(
-            "detach",
-            "Detach a bus with its disks",
-            &[ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "A bus: mps0" }],
-            "detach mps0",
-        )
-    },
+    buses::ATTACH,
+    buses::DETACH,
 ];
 
 impl CamClass {
@@ -220,98 +179,6 @@ impl CamClass {
             })
             .collect();
         json!({ "text": text, "buses": buses })
-    }
-
-    fn rescan(&self, control: &mut Control, params: &Value) -> Result<Value, Error> {
-        let mut wanted = Vec::new();
-        for word in params["buses"].as_array().into_iter().flatten() {
-            let number = word.as_str().and_then(|text| text.parse::<u64>().ok());
-            let bus = number.and_then(|n| self.buses().into_iter().find(|b| b.number() == n));
-            wanted.push(bus.ok_or_else(|| {
-                let what = format!("there is no bus {word}; `ashlar cam devlist -v` lists them");
-                Error::new(Errno::NoEnt, what)
-            })?);
-        }
-        if wanted.is_empty() {
-            wanted = self.buses();
-        }
-        let (mut found, mut silent, mut troubles) = (Vec::new(), Vec::new(), Vec::new());
-        for bus in wanted {
-            found.extend(self.scan(control, &bus)?);
-            troubles.extend(bus.sim().troubles());
-            let targets = bus.silent().into_iter();
-            silent.extend(targets.map(|target| format!("scbus{} target {target}", bus.number())));
-        }
-        let mut message = match found.as_slice() {
-            [] => "nothing is new".to_string(),
-            names => format!("found {}", names.join(", ")),
-        };
-        if !silent.is_empty() {
-            let _ = write!(
-                message,
-                "; no answer yet from {}: they are asked on, what comes is taken in",
-                silent.join(", ")
-            );
-        }
-        for why in &troubles {
-            let _ = write!(message, "; {why}");
-        }
-        Ok(json!({
-            "message": message, "found": found, "silent": silent, "troubles": troubles,
-        }))
-    }
-
-    fn scan(&self, control: &mut Control, bus: &Arc<Bus>) -> Result<Vec<String>, Error> {
-        let on = bus.clone();
-        let changes = control
-            .run_on_core("a scan", move |core| Box::pin(async move { on.scan(core).await }))?;
-        self.bring_up(control, bus, changes)
-    }
-
-    /// `kind`, its `params` and `names`, checked against the kind's schema by whoever asks.
-    fn attach(&self, control: &mut Control, name: &str, p: &Value) -> Result<Value, Error> {
-        if name.is_empty() || self.bus(name).is_some() {
-            let what = format!("a bus {name} exists already; give it another name");
-            return Err(Error::new(Errno::Exist, what));
-        }
-        let names = p.get("names").cloned().map(serde_json::from_value).transpose();
-        let names = names.map_err(|e| Error::new(Errno::Inval, format!("names: {e}")))?;
-        let names = Names { by_name: names.unwrap_or_default() };
-        let (kind, switchboard) = (p["kind"].as_str(), control.topology.switchboard());
-        let sim = self.driver(name, kind.unwrap_or(""), &p["params"], switchboard.clone())?;
-        let bus = self.add_bus(sim, names, switchboard);
-        let found = match self.scan(control, &bus) {
-            Ok(found) => found,
-            Err(e) => {
-                // Whoever has opened what it found meanwhile is told that it is gone.
-                if control.call(|t| self.take_out(t, &bus)).is_err() {
-                    self.remove_bus(&bus);
-                }
-                return Err(e);
-            }
-        };
-        let mut message = match found.as_slice() {
-            [] => format!(
-                "scbus{}: no disks yet; what comes is taken in, and `ashlar cam rescan {}` looks \
-                 again",
-                bus.number(),
-                bus.number()
-            ),
-            found => format!("scbus{}: {}", bus.number(), found.join(", ")),
-        };
-        for why in bus.sim().troubles() {
-            let _ = write!(message, "; {why}");
-        }
-        Ok(json!({ "message": message, "bus": bus.number(), "found": found }))
-    }
-
-    fn detach(&self, control: &mut Control, name: &str) -> Result<Value, Error> {
-        let bus = self.bus(name).ok_or_else(|| {
-            let what = format!("no bus {name}; `ashlar cam devlist -v` lists them");
-            Error::new(Errno::NoEnt, what)
-        })?;
-        control.call(|t| self.take_out(t, &bus))?;
-        Ok(json!({ "message": format!("{name} is gone") }))
     }
 
     fn disk(&self, name: &str) -> Result<Found, Error> {

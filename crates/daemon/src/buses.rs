@@ -10,6 +10,7 @@ use crate::room::Room;
 /// Opens a bus. Its answer is worth a note when there are no disks on it yet: they may come.
 pub fn create(room: &mut Room, bus: &BusConfig) -> Result<Option<String>> {
     let done = open(room, bus)?;
+    let done = to_end(room, "attach", &bus.name, done)?;
     let none = done["found"].as_array().is_none_or(Vec::is_empty);
     Ok(none.then(|| format!("{}: {}", bus.name, done["message"].as_str().unwrap_or(""))))
 }
@@ -19,6 +20,15 @@ fn open(room: &mut Room, bus: &BusConfig) -> Result<Value> {
     resolve(&mut params)?;
     let asked = json!({ "kind": bus.kind, "params": params, "names": bus.names });
     room.verb_on("cam", "attach", &bus.name, &asked)
+}
+
+/// What comes next stands on what comes of it: asked for until it has ended.
+fn to_end(room: &mut Room, verb: &str, on: &str, mut done: Value) -> Result<Value> {
+    while let Some(so_far) = done.get("unfinished") {
+        let again = so_far["again"].clone();
+        done = room.verb_on("cam", verb, on, &again)?;
+    }
+    Ok(done)
 }
 
 /// Closes a bus; one that has gone is gone.
@@ -34,7 +44,8 @@ pub fn remove(room: &mut Room, name: &str) -> Result<()> {
 pub fn look_at_target(room: &mut Room, target: &TargetConfig) {
     for number in room.exports.local_buses(target) {
         let only = json!({ "buses": [number.to_string()] });
-        if let Err(e) = room.verb_on("cam", "rescan", "", &only) {
+        let asked = room.verb_on("cam", "rescan", "", &only);
+        if let Err(e) = asked.and_then(|done| to_end(room, "rescan", "", done)) {
             room.note(Level::Error, &target.name, e.source);
         }
     }
@@ -56,6 +67,10 @@ fn resolve(params: &mut Map<String, Value>) -> Result<()> {
 /// `cam attach NAME key=value ...`: what is typed is read as a section of the configuration is.
 pub fn attach_by_hand(room: &mut Room, params: &Value) -> Result<Value> {
     let name = params["name"].as_str().unwrap_or("");
+    if params.get("ticket").is_some() {
+        let done = room.verb_on("cam", "attach", name, params)?;
+        return Ok(attached(room, name, done));
+    }
     let words = params["params"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let text = section(name, words)?;
     let read = config::read(&text, "cam attach", &catalog())?;
@@ -64,9 +79,15 @@ pub fn attach_by_hand(room: &mut Room, params: &Value) -> Result<Value> {
         return Err(Error::new(Kind::Usage, "cam attach", why).at(name));
     };
     let done = open(room, bus)?;
-    let text = format!("cam attach: {}", done["message"].as_str().unwrap_or(""));
-    room.note(Level::Info, name, text);
-    Ok(done)
+    Ok(attached(room, name, done))
+}
+
+/// Notes what came of it, if it has ended.
+fn attached(room: &mut Room, name: &str, done: Value) -> Value {
+    if let Some(message) = done["message"].as_str() {
+        room.note(Level::Info, name, format!("cam attach: {message}"));
+    }
+    done
 }
 
 /// The words as a section of the configuration: what is no value of TOML is a text.

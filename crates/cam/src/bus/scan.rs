@@ -98,10 +98,7 @@ impl Bus {
             core.reactor().clone().spawn("cam scan", async move {
                 let Some(bus) = bus.upgrade() else { return };
                 let changes = bus.scan_wished(&core).await;
-                if !changes.is_empty() {
-                    lock(&bus.found).extend(changes);
-                    bus.inbox.nudge();
-                }
+                bus.keep(changes);
             });
         };
         self.switchboard.call(0, Box::new(ask));
@@ -181,15 +178,10 @@ impl Bus {
             self.ask_some(&round, core).await;
             let wanted = round.wanted.borrow().clone();
             round.left.replace(wanted.iter().copied().filter(|t| !is_multiplier(t)).collect());
-            let mut askers: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = Vec::new();
-            for _ in 0..wanted.len().min(AT_A_TIME) {
-                askers.push(Box::pin(self.ask_some(&round, core)));
-            }
-            poll_fn(|cx| {
-                askers.retain_mut(|asker| asker.as_mut().poll(cx).is_pending());
-                if askers.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
+            let asker = |_| -> Pin<Box<dyn Future<Output = ()> + '_>> {
+                Box::pin(self.ask_some(&round, core))
+            };
+            all((0..wanted.len().min(AT_A_TIME)).map(asker).collect()).await;
         };
         let _in_time = deadline(core, most_ns, work).await;
         let (wanted, ended) = (round.wanted.into_inner(), round.ended.into_inner());
@@ -200,7 +192,8 @@ impl Bus {
 
     async fn ask_some(self: &Arc<Bus>, round: &Round, core: &Rc<Core>) {
         loop {
-            let Some(target) = round.left.borrow_mut().pop_front() else { return };
+            let target = round.left.borrow_mut().pop_front();
+            let Some(target) = target.filter(|_| !self.is_gone()) else { return };
             self.ask_target(target, round, core).await;
             round.ended.borrow_mut().insert(target);
         }
@@ -234,6 +227,16 @@ impl Bus {
                 tell(self.forget(path, core));
             }
         }
+    }
+
+    /// False when the bus was taken out meanwhile.
+    fn add(&self, path: Path, device: Known) -> bool {
+        let mut known = lock(&self.known);
+        let there = !self.is_gone();
+        if there {
+            known.insert(path, device);
+        }
+        there
     }
 
     fn multiplier(&self, path: Path) -> Option<MultiplierFacts> {
@@ -301,9 +304,12 @@ impl Bus {
                     provider: None,
                     others: Vec::new(),
                 };
-                lock(&self.known).insert(path, known);
-                self.note(path, Event::FoundDevice);
-                tell(vec![Change::Found(unit, facts)]);
+                if self.add(path, known) {
+                    self.note(path, Event::FoundDevice);
+                    tell(vec![Change::Found(unit, facts)]);
+                } else {
+                    unit.close();
+                }
             }
             (Err(_), Some(_)) => tell(self.forget(path, core)),
             (Err(_), None) => {}
@@ -311,6 +317,15 @@ impl Bus {
         drop(asked);
         luns
     }
+}
+
+/// All of them at a time, to their end.
+pub(crate) async fn all(mut list: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
+    poll_fn(|cx| {
+        list.retain_mut(|one| one.as_mut().poll(cx).is_pending());
+        if list.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 /// Asks a device what it is, which may have said something `before`. `exchanged` is told of the

@@ -2,7 +2,8 @@
 //! whoever asked is told to ask again while it is under way, so that others are served meanwhile.
 //!
 //! Invariants
-//!  O1  The control thread waits for no device longer than [`LOOK`] at a time.
+//!  O1  The control thread waits for no device longer than [`LOOK`] at a time, whatever is asked:
+//!      the scan of a bus is an order too.
 //!  O2  Every order ends by the deadlines of its commands: what nobody comes for is forgotten then,
 //!      when there is need of its place.
 //!  O3  An answer is given to who asks for the same verb of the same device.
@@ -27,10 +28,16 @@ const LOOK: Duration = Duration::from_millis(20);
 /// under way.
 const ORDERS_MAX: usize = 64;
 
+/// What the control thread does when a conversation has ended well, and what it answers.
+pub(super) type Then =
+    Box<dyn FnOnce(&CamClass, &mut Control) -> Result<Value, Error> + Send + 'static>;
+
 /// One order: which verb of which device.
 struct Order {
     what: String,
     running: Running<Result<Value, Error>>,
+    /// None: what came of the conversation is the answer.
+    then: Option<Then>,
 }
 
 #[derive(Default)]
@@ -49,7 +56,7 @@ impl Orders {
     }
 
     /// O2: whether there is room for one more.
-    fn make_room(&self) -> Result<(), Error> {
+    pub(super) fn make_room(&self) -> Result<(), Error> {
         let mut book = self.book();
         if book.open.len() < ORDERS_MAX {
             return Ok(());
@@ -117,11 +124,23 @@ impl CamClass {
     pub(super) fn order(
         &self,
         control: &mut Control,
-        (verb, on): (&'static str, &str),
+        order: (&'static str, &str),
         talk: impl for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, Result<Value, Error>> + Send + 'static,
     ) -> Result<Value, Error> {
+        self.order_then(control, order, talk, None)
+    }
+
+    /// The same, with something left to do for the control thread.
+    pub(super) fn order_then(
+        &self,
+        control: &mut Control,
+        (verb, on): (&'static str, &str),
+        talk: impl for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, Result<Value, Error>> + Send + 'static,
+        then: Option<Then>,
+    ) -> Result<Value, Error> {
         self.orders.make_room()?;
-        let order = Order { what: named(verb, on), running: control.begin_on_core(verb, talk)? };
+        let running = control.begin_on_core(verb, talk)?;
+        let order = Order { what: named(verb, on), running, then };
         let number = {
             let mut book = self.orders.book();
             book.last += 1;
@@ -149,8 +168,13 @@ impl CamClass {
                 } }));
             }
             let order = self.orders.book().open.remove(&number);
-            if let Some(said) = order.and_then(|order| order.running.take()) {
-                return said;
+            if let Some(Order { running, then, .. }) = order
+                && let Some(said) = running.take()
+            {
+                return match then {
+                    Some(then) => said.and_then(|_| then(self, control)),
+                    None => said,
+                };
             }
         }
         Err(Error::new(Errno::Canceled, format!("{what}: its answer was not fetched")))

@@ -76,8 +76,19 @@ pub(super) struct Sizes {
     pub block: Option<u64>,
     /// The block cache.
     pub memory: u64,
-    /// The cache device and the WORM, which stand in memory.
+    /// The cache device and the WORM.
     pub device: u64,
+    /// Where they stand.
+    pub on: Store,
+}
+
+/// What devices are made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Store {
+    /// Memory of the server.
+    Memory,
+    /// Files in the folder for temporary ones, which are made durable by fsync.
+    Files,
 }
 
 /// `ashlar serve`, as anybody would run it.
@@ -87,10 +98,19 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>, sizes: Sizes) -> Result<
     let at = free_address()?;
     let quoted = |name: &str| format!("{:?}", home.join(name).to_string_lossy());
     let one = if core.is_some() { "cores = 1\n" } else { "" };
-    let Sizes { block, memory, device } = sizes;
+    let Sizes { block, memory, device, on } = sizes;
     let kind = block.map_or("image = true".to_owned(), |bytes| format!("block = {bytes}"));
-    let disk =
-        |name: &str| format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = {device}\n\n");
+    let disk = |name: &str| {
+        let what = match on {
+            Store::Memory => format!("kind = \"memory\"\nsize = {device}"),
+            Store::Files => format!("kind = \"file\"\npath = {}", quoted(name)),
+        };
+        format!("[[disk]]\nname = \"{name}\"\n{what}\n\n")
+    };
+    if on == Store::Files {
+        scratch.file("cache", device)?;
+        scratch.file("worm", device)?;
+    }
     let text = format!(
         "[daemon]\nsocket = {}\nhistory = {}\n{one}\n{}{}\
          [[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"cache\", \"worm\"]\n\

@@ -14,6 +14,8 @@ use crate::api::{Error, Kind, Result, State};
 use crate::config::{Catalog, Config, check};
 use crate::plan::{self, Applied, Risk, Step};
 use crate::plant::{Plant, Progress};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module.
@@ -106,6 +108,21 @@ impl Control {
     pub fn change<T>(&self, f: impl FnOnce(&dyn Plant) -> T) -> T {
         let _turn = lock(&self.changing);
         f(self.plant.as_ref())
+    }
+
+    /// Has a class carry out a verb, and reads what it says as `A`.
+    ///
+    /// # Errors
+    /// Those of the verb; [`Kind::Internal`] when what it says is no `A`.
+    pub fn verb<A: DeserializeOwned>(
+        &self,
+        (class, verb): (&str, &str),
+        params: &Value,
+        progress: &mut Progress<'_>,
+    ) -> Result<A> {
+        let said = self.change(|plant| plant.verb(class, verb, params, progress))?;
+        let op = || format!("{class} {verb}");
+        serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, op(), e))
     }
 
     /// Everything, now.

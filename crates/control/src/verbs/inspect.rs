@@ -1,14 +1,14 @@
 //! inspect, wipe: everything on a provider that somebody would take it for.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Error, Kind, Result};
+use crate::api::Result;
 use crate::config::units::short;
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Looks.
 pub struct Inspect;
@@ -161,16 +161,6 @@ fn table(answer: &Answer) -> String {
     out
 }
 
-fn ask(
-    control: &Control,
-    verb: &str,
-    params: &Value,
-    progress: &mut Progress<'_>,
-) -> Result<Answer> {
-    let said = control.change(|plant| plant.verb("inspect", verb, params, progress))?;
-    serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, verb, e))
-}
-
 impl Verb for Inspect {
     type Params = InspectParams;
     type Answer = Answer;
@@ -195,7 +185,7 @@ impl DaemonVerb for Inspect {
         params: InspectParams,
         progress: &mut Progress<'_>,
     ) -> Result<Answer> {
-        ask(control, "scan", &json!({ "provider": params.provider }), progress)
+        control.verb(("inspect", "scan"), &json!({ "provider": params.provider }), progress)
     }
 }
 
@@ -224,6 +214,6 @@ impl DaemonVerb for Wipe {
     fn run(control: &Control, params: WipeParams, progress: &mut Progress<'_>) -> Result<Answer> {
         let WipeParams { provider, force, only } = params;
         let params = json!({ "provider": provider, "force": force, "only": only });
-        ask(control, "wipe", &params, progress)
+        control.verb(("inspect", "wipe"), &params, progress)
     }
 }

@@ -93,8 +93,7 @@ impl DaemonVerb for Backup {
         progress: &mut Progress<'_>,
     ) -> Result<BackupAnswer> {
         let params = json!({ "geom": params.geom });
-        let said = control.change(|plant| plant.verb("part", "backup", &params, progress))?;
-        serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, "part backup", e))
+        control.verb(("part", "backup"), &params, progress)
     }
 }
 
@@ -157,7 +156,6 @@ impl DaemonVerb for Restore {
             "force": force,
             "commit": part::at_once(no_commit, flags.as_deref()),
         });
-        let said = control.change(|plant| plant.verb("part", "restore", &params, progress))?;
-        serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, "part restore", e))
+        control.verb(("part", "restore"), &params, progress)
     }
 }

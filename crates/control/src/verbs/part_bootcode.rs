@@ -141,7 +141,6 @@ impl DaemonVerb for Bootcode {
             "skip_serial": skip_serial,
             "commit": part::at_once(params.no_commit, params.flags.as_deref()),
         });
-        let said = control.change(|plant| plant.verb("part", "bootcode", &params, progress))?;
-        serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, "part bootcode", e))
+        control.verb(("part", "bootcode"), &params, progress)
     }
 }

@@ -1,7 +1,7 @@
 //! part status, part list: what every class of GEOM's says of itself, for partition tables.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Error, Kind, Result};
+use crate::api::Result;
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
@@ -52,17 +52,6 @@ pub struct Answer {
     pub geoms: Vec<Value>,
 }
 
-fn ask(
-    control: &Control,
-    verb: &str,
-    params: &Value,
-    progress: &mut Progress<'_>,
-) -> Result<Answer> {
-    let said = control.change(|plant| plant.verb("part", verb, params, progress))?;
-    let op = || format!("part {verb}");
-    serde_json::from_value(said).map_err(|e| Error::new(Kind::Internal, op(), e))
-}
-
 impl Verb for Status {
     type Params = StatusParams;
     type Answer = Answer;
@@ -81,7 +70,7 @@ impl DaemonVerb for Status {
     fn run(control: &Control, params: StatusParams, progress: &mut Progress<'_>) -> Result<Answer> {
         let StatusParams { names, script, geoms, all } = params;
         let params = json!({ "names": names, "script": script, "geoms": geoms, "all": all });
-        ask(control, "status", &params, progress)
+        control.verb(("part", "status"), &params, progress)
     }
 }
 
@@ -101,6 +90,10 @@ impl Verb for List {
 
 impl DaemonVerb for List {
     fn run(control: &Control, params: ListParams, progress: &mut Progress<'_>) -> Result<Answer> {
-        ask(control, "list", &json!({ "names": params.names, "all": params.all }), progress)
+        control.verb(
+            ("part", "list"),
+            &json!({ "names": params.names, "all": params.all }),
+            progress,
+        )
     }
 }

@@ -46,16 +46,6 @@ impl<T> Owned<T> {
         self.value.borrow_mut()
     }
 
-    /// The value, if [`Owned::get`] would give it without more ado; else `None`, and nothing has
-    /// changed. A short way that takes this calls nothing, and cannot panic.
-    #[inline(always)]
-    pub fn at_hand(&self) -> Option<RefMut<'_, T>> {
-        if self.owner.load(Relaxed) != ME.get() {
-            return None;
-        }
-        self.value.try_borrow_mut().ok()
-    }
-
     #[cold]
     fn claim(&self) {
         if ME.get() == UNNUMBERED {
@@ -92,22 +82,7 @@ mod tests {
         let lent = owned.get();
         let again = std::panic::AssertUnwindSafe(|| *owned.get());
         assert!(std::panic::catch_unwind(again).is_err());
-        assert!(owned.at_hand().is_none());
         drop(lent);
         assert_eq!(*owned.get(), 7);
-    }
-
-    #[test]
-    fn it_is_at_hand_for_its_owner_only() {
-        let owned = Owned::new(7);
-        assert!(owned.at_hand().is_none(), "nobody's yet, and it stays so");
-        std::thread::scope(|s| {
-            let first = s.spawn(|| {
-                *owned.get() += 1;
-                owned.at_hand().map(|value| *value)
-            });
-            assert_eq!(first.join().ok(), Some(Some(8)));
-        });
-        assert!(owned.at_hand().is_none(), "O1");
     }
 }

@@ -37,15 +37,19 @@ impl Divisor {
     /// Quotient and rest.
     #[inline]
     pub(crate) fn split(self, of: u64) -> (u64, u64) {
+        self.split_at_once(of).unwrap_or_else(|| (of / self.by, of % self.by))
+    }
+
+    /// The same where no division of the processor is needed, which is nearly everywhere.
+    #[inline(always)]
+    pub(crate) fn split_at_once(self, of: u64) -> Option<(u64, u64)> {
         match self.how {
-            How::Shift(bits) => (of >> bits, of & (self.by - 1)),
+            How::Shift(bits) => Some((of >> bits, of & (self.by - 1))),
+            // Beyond it the rounding may show.
+            How::Times(times) if of >= times => None,
             How::Times(times) => {
-                // Beyond it the rounding may show.
-                if of >= times {
-                    return (of / self.by, of % self.by);
-                }
                 let whole = ((u128::from(of) * u128::from(times)) >> 64) as u64;
-                (whole, of - whole * self.by)
+                Some((whole, of - whole * self.by))
             }
         }
     }

@@ -2,23 +2,29 @@
 //!
 //! ```text
 //!   geom:  set(table) --> lock, leave it with every core, count, unlock
+//!          short: nothing is open
 //!   core:  own() -------> counted since I last looked? --> lock, take the table over, unlock
 //!                    \--> otherwise: no lock, nothing written that another core reads
+//!          short() -----> is something open? no claim, no lock: a load
 //! ```
 //!
 //! Invariants
 //!  N1  When [`Lanes::set`] has returned, [`Lanes::own`] gives every core the new table.
 //!  N2  What is kept beside the table under the lock goes by that table: a core that finds another
 //!      one there ([`Lanes::left`]) than it goes by looks again.
+//!  N3  Whatever is open goes by the newest table: [`Lanes::set`] closes all under the lock, and
+//!      only the core that takes the table over, under the lock too, opens something again. What
+//!      is beside ([`Own::Short`]) its core alone writes.
 //!
 //! N1 holds because the count changes before `set` unlocks, and a core that learns of that in
 //! whatever way (a message, a lock, an answer) reads it afterwards.
 
 use std::cell::RefMut;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bio::Owned;
+
+use super::sync::{AtomicU64, Mutex, MutexGuard, PoisonError, Relaxed, SeqCst};
 
 /// What a core keeps of its own.
 pub(crate) trait Own: Default + Send {
@@ -26,8 +32,12 @@ pub(crate) trait Own: Default + Send {
     type Table: Default + Send + Sync;
     /// What others leave with it.
     type Left: Default + Send;
-    /// There is a new table.
-    fn take_over(&mut self, table: Arc<Self::Table>);
+    /// What its requests go by that take a short way, and counters of theirs: atomics that this
+    /// core alone writes, so that nothing is claimed for them (N3).
+    type Short: Default + Send + Sync;
+    /// There is a new table. Answers what of the short way is open from now on, in the class's own
+    /// bits; zero: nothing, and [`Lanes::short`] gives nothing.
+    fn take_over(&mut self, table: Arc<Self::Table>, short: &Self::Short) -> u64;
 }
 
 /// What was left with a core.
@@ -46,6 +56,9 @@ struct Seat<O> {
 /// On cache lines of its own.
 #[repr(align(128))]
 struct Lane<O: Own> {
+    /// What of the short way is open (N3).
+    open: AtomicU64,
+    short: O::Short,
     seat: Owned<Seat<O>>,
     /// Tables that were left here.
     tables: AtomicU64,
@@ -61,6 +74,8 @@ impl<O: Own> Lanes<O> {
     /// For so many cores, with a table that is empty.
     pub(crate) fn new(cores: usize) -> Lanes<O> {
         let lane = |_| Lane {
+            open: AtomicU64::new(0),
+            short: O::Short::default(),
             seat: Owned::default(),
             // One is there from the start, so that N2 holds from the start.
             tables: AtomicU64::new(1),
@@ -88,17 +103,26 @@ impl<O: Own> Lanes<O> {
         RefMut::map(seat, |seat| &mut seat.own)
     }
 
-    /// What [`Lanes::own`] gives, if there is nothing to do first: for the short way of a request
-    /// that takes the long one otherwise.
+    /// What is open of the core's short way by the newest table (N3), and what it goes by; `None`
+    /// when nothing is: then [`Lanes::own`] has what there is to know.
     #[inline(always)]
-    pub(crate) fn at_hand(&self, core: usize) -> Option<RefMut<'_, O>> {
+    pub(crate) fn short(&self, core: usize) -> Option<(u64, &O::Short)> {
         let lane = self.0.get(core)?;
-        let seat = lane.seat.at_hand()?;
-        // N1
-        if seat.seen != lane.tables.load(SeqCst) {
-            return None;
+        match lane.open.load(SeqCst) {
+            0 => None,
+            open => Some((open, &lane.short)),
         }
-        Some(RefMut::map(seat, |seat| &mut seat.own))
+    }
+
+    /// Counters of the core's own, whatever table it goes by: for that core's thread.
+    #[inline(always)]
+    pub(crate) fn counters(&self, core: usize) -> &O::Short {
+        &self.lane(core).short
+    }
+
+    /// The core closes its short way until the next table: for that core's thread.
+    pub(crate) fn close(&self, core: usize) {
+        self.lane(core).open.store(0, SeqCst);
     }
 
     /// A write passed on this core: for that core's thread.
@@ -135,6 +159,8 @@ impl<O: Own> Lanes<O> {
             left.table = Arc::new(table());
             other(core, &mut left.other);
             lane.tables.fetch_add(1, SeqCst);
+            // N3
+            lane.open.store(0, SeqCst);
         }
     }
 }
@@ -148,61 +174,8 @@ impl<O: Own> Lane<O> {
     fn take_over(&self, seat: &mut Seat<O>) {
         let left = self.left();
         seat.seen = self.tables.load(SeqCst);
-        seat.own.take_over(left.table.clone());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Default)]
-    struct One {
-        table: Arc<u32>,
-        taken: u32,
-    }
-
-    impl Own for One {
-        type Table = u32;
-        type Left = Vec<u32>;
-
-        fn take_over(&mut self, table: Arc<u32>) {
-            self.table = table;
-            self.taken += 1;
-        }
-    }
-
-    #[test]
-    fn every_core_takes_a_table_over_once() {
-        let lanes = Lanes::<One>::new(2);
-        let seen = |core: usize| {
-            let own = lanes.own(core);
-            (*own.table, own.taken)
-        };
-        assert!(lanes.at_hand(0).is_none(), "there is a table to take over");
-        assert_eq!(seen(0), (0, 1));
-        assert_eq!(lanes.at_hand(0).map(|own| *own.table), Some(0));
-        assert!(Arc::ptr_eq(&lanes.left(0).table, &lanes.own(0).table), "N2");
-        lanes.set(|| 5, |core, left| left.push(core as u32));
-        lanes.set(|| 6, |core, left| left.push(core as u32));
-        assert!(lanes.at_hand(0).is_none(), "N1");
-        for (core, taken) in [(0, 2), (1, 1)] {
-            assert_eq!((seen(core), seen(core)), ((6, taken), (6, taken)));
-            assert_eq!(lanes.left(core).other, vec![core as u32; 2]);
-            assert!(Arc::ptr_eq(&lanes.left(core).table, &lanes.own(core).table), "N2");
-        }
-    }
-
-    #[test]
-    fn a_table_that_another_thread_sets_is_there_when_that_has_ended() {
-        let lanes = Lanes::<One>::new(1);
-        for n in 1..200 {
-            std::thread::scope(|s| {
-                s.spawn(|| lanes.set(|| n, |_, _| ()));
-                let seen = *lanes.own(0).table;
-                assert!(seen == n || seen + 1 == n);
-            });
-            assert_eq!(*lanes.own(0).table, n, "N1");
-        }
+        let open = seat.own.take_over(left.table.clone(), &self.short);
+        // N3: while nobody can leave another table.
+        self.open.store(open, SeqCst);
     }
 }

@@ -3,91 +3,170 @@
 //! A running average of what each member has in flight, `(queue * 256 + 7 * old) / 8`, looked at on
 //! every read; a member that was last at the place asked for is preferred. Each core keeps its own:
 //! what the others do is seen in how long answers take, not in shared counters.
+//!
+//! If the member that was read last is where a read begins, and no average is less than its own,
+//! nobody can be preferred to it, and where the others are need not be looked at.
+//!
+//! Invariants
+//!  B1  Of what is here one core is the only writer: a plain load and a plain store change it, and
+//!      nothing is claimed. Somebody else would see it in the middle of a read, never torn.
+//!  B2  A read that was counted in a slot ends there once, whoever is in the slot by then; so no
+//!      queue goes below zero, and where nothing is under way all are zero.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use geom::Edge;
 
 /// A read that begins within so many bytes of the last one's end is near.
 const NEAR_BYTES: u64 = 1 << 20;
-/// Slots that a word of bits names.
+/// Slots that a word of bits names: more members than any class has.
 const SLOTS: usize = u64::BITS as usize;
-/// What being exactly there, or near, is worth.
+/// A read in flight, in the unit of averages.
+const READ: u32 = 256;
+/// What being exactly there is worth, and being near.
 const THERE: u32 = 512;
 const NEAR: u32 = 256;
 
-/// How busy a member has been with reads of this core.
-#[derive(Clone, Copy, Default)]
+/// A member: how busy it has been with reads of this core, and the way to it.
+#[derive(Default)]
+#[repr(align(32))]
 struct Load {
-    queue: u32,
-    average: u32,
-    last_end: u64,
+    last_end: AtomicU64,
+    queue: AtomicU32,
+    average: AtomicU32,
+    /// Where its part of the disk begins, bytes.
+    offset: AtomicU64,
+    edge: AtomicU32,
 }
 
 impl Load {
-    /// Looked at for a read at byte `at`: the least is the least busy.
+    /// How little a read at byte `at` speaks for it: the least is taken.
     #[inline(always)]
-    fn look(&mut self, at: u64) -> i64 {
-        self.average = (self.queue * 256 + 7 * self.average) / 8;
+    fn key(&self, at: u64) -> u32 {
         // Without branches: which member is near changes too often to be foreseen.
-        let far = self.last_end.wrapping_sub(at);
-        let near = u32::from(far.wrapping_add(NEAR_BYTES) <= 2 * NEAR_BYTES);
-        let bonus = near * NEAR + u32::from(far == 0) * (THERE - NEAR);
-        i64::from(self.average) - i64::from(bonus)
+        let far = self.last_end.load(Relaxed).wrapping_sub(at);
+        let elsewhere = u32::from(far != 0) * (THERE - NEAR);
+        let far = u32::from(far.wrapping_add(NEAR_BYTES) > 2 * NEAR_BYTES) * NEAR;
+        self.average.load(Relaxed) + elsewhere + far
+    }
+
+    /// A read looks at it: its average.
+    #[inline(always)]
+    fn step(&self) -> u32 {
+        let average = (self.queue.load(Relaxed) * READ + 7 * self.average.load(Relaxed)) / 8;
+        self.average.store(average, Relaxed);
+        average
+    }
+
+    #[inline(always)]
+    fn begun(&self, end: u64) {
+        self.queue.store(self.queue.load(Relaxed) + 1, Relaxed);
+        self.last_end.store(end, Relaxed);
     }
 }
 
-/// How busy the members in some slots have been.
-#[derive(Default)]
-pub(crate) struct Loads(Vec<Load>);
+/// The slots that bits name.
+fn slots(bits: u64) -> impl Iterator<Item = usize> {
+    let mut left = bits;
+    std::iter::from_fn(move || {
+        let slot = (left != 0).then(|| left.trailing_zeros() as usize);
+        left &= left.wrapping_sub(1);
+        slot
+    })
+}
+
+/// How busy the members in some slots have been, and the ways to them.
+pub(crate) struct Loads {
+    slots: [Load; SLOTS],
+    /// The slot that was taken last.
+    last: AtomicU32,
+}
+
+impl Default for Loads {
+    fn default() -> Loads {
+        let slots = std::array::from_fn(|_| Load::default());
+        Loads { slots, last: AtomicU32::new(0) }
+    }
+}
 
 impl Loads {
-    /// There are so many slots from now on.
-    pub(crate) fn resize(&mut self, slots: usize) {
-        self.0.resize(slots, Load::default());
+    /// The members that there are from now on: slots, consumers, and where their parts of the
+    /// disks begin, bytes. Answers their slots (a bit a slot).
+    pub(crate) fn lead(&self, members: impl Iterator<Item = (usize, Edge, u64)>) -> u64 {
+        let mut all = 0;
+        for (slot, edge, offset) in members {
+            let Some(load) = self.slots.get(slot) else { continue };
+            load.edge.store(edge.0, Relaxed);
+            load.offset.store(offset, Relaxed);
+            all |= 1 << slot;
+        }
+        all
+    }
+
+    /// The way to a slot's member.
+    #[inline(always)]
+    pub(crate) fn way(&self, slot: usize) -> (Edge, u64) {
+        let load = &self.slots[slot % SLOTS];
+        (Edge(load.edge.load(Relaxed)), load.offset.load(Relaxed))
     }
 
     /// A read that ends at byte `end` of the member was given to a slot.
     #[inline]
-    pub(crate) fn begun(&mut self, slot: usize, end: u64) {
-        if let Some(load) = self.0.get_mut(slot) {
-            load.queue += 1;
-            load.last_end = end;
+    pub(crate) fn begun(&self, slot: usize, end: u64) {
+        if let Some(load) = self.slots.get(slot) {
+            load.begun(end);
         }
     }
 
-    /// One has ended.
-    #[inline]
-    pub(crate) fn ended(&mut self, slot: usize) {
-        if let Some(load) = self.0.get_mut(slot) {
-            load.queue = load.queue.saturating_sub(1);
-        }
-    }
-
-    /// The least busy of some slots (a bit a slot), whose members have the byte at the same place:
-    /// [`Loads::least_busy`] and [`Loads::begun`] in one, for a read from `at` to `end`.
+    /// One has ended (B2).
     #[inline(always)]
-    pub(crate) fn take(&mut self, among: u64, at: u64, end: u64) -> Option<usize> {
-        let mut least = i64::MAX;
-        for (slot, load) in self.0.iter_mut().take(SLOTS).enumerate() {
-            if among >> slot & 1 == 1 {
-                // Ties go to the later one, as above.
-                least = least.min(load.look(at) * SLOTS as i64 - slot as i64);
-            }
+    pub(crate) fn ended(&self, slot: usize) {
+        let queue = &self.slots[slot % SLOTS].queue;
+        let was = queue.load(Relaxed);
+        debug_assert!(was > 0, "B2: a read has ended that nobody began");
+        queue.store(was.wrapping_sub(1), Relaxed);
+    }
+
+    /// The least busy of some slots (a bit a slot, one at least), whose members have the byte at
+    /// the same place: [`Loads::least_busy`] and [`Loads::begun`] in one, for a read from `at` to
+    /// `end`.
+    #[inline(always)]
+    pub(crate) fn take(&self, among: u64, at: u64, end: u64) -> usize {
+        let least = slots(among).fold(u32::MAX, |least, slot| least.min(self.slots[slot].step()));
+        let last = self.last.load(Relaxed) as usize % SLOTS;
+        let here = &self.slots[last];
+        if among >> last & 1 == 1
+            && here.last_end.load(Relaxed) == at
+            && here.average.load(Relaxed) == least
+        {
+            here.begun(end);
+            return last;
         }
-        let taken = least.wrapping_neg() as usize % SLOTS;
-        let load = self.0.get_mut(taken).filter(|_| least != i64::MAX)?;
-        load.queue += 1;
-        load.last_end = end;
-        Some(taken)
+        self.look(among, at, end)
+    }
+
+    /// The rest of [`Loads::take`]: ties go to the later one.
+    #[inline(never)]
+    fn look(&self, among: u64, at: u64, end: u64) -> usize {
+        let key = |slot: usize| u64::from(self.slots[slot].key(at)) * SLOTS as u64;
+        let keys = slots(among).map(|slot| key(slot) + (SLOTS - 1 - slot) as u64);
+        let taken = !keys.min().unwrap_or(0) as usize % SLOTS;
+        self.slots[taken].begun(end);
+        self.last.store(taken as u32, Relaxed);
+        taken
     }
 
     /// The way that a read takes, of these: each with its slot and the byte of the member.
     #[inline]
     pub(crate) fn least_busy<W>(
-        &mut self,
+        &self,
         ways: impl Iterator<Item = (usize, W, u64)>,
     ) -> Option<(usize, W, u64)> {
-        let mut best: Option<((usize, W, u64), i64)> = None;
+        let mut best: Option<((usize, W, u64), u32)> = None;
         for way in ways {
-            let Some(load) = self.0.get_mut(way.0) else { continue };
-            let key = load.look(way.2);
+            let Some(load) = self.slots.get(way.0) else { continue };
+            load.step();
+            let key = load.key(way.2);
             // Ties go to the later one.
             if best.as_ref().is_none_or(|(_, least)| key <= *least) {
                 best = Some((way, key));
@@ -95,54 +174,11 @@ impl Loads {
         }
         best.map(|(way, _)| way)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_go_on_where_they_were_until_that_member_is_busier() {
-        let mut loads = Loads::default();
-        loads.resize(2);
-        let far = 1 << 30;
-        let least = |loads: &mut Loads, slots: std::ops::Range<usize>| {
-            let way = loads.least_busy(slots.map(|slot| (slot, (), far)));
-            way.map(|(slot, ..)| slot)
-        };
-        loads.begun(0, far);
-        loads.ended(0);
-        assert_eq!(least(&mut loads, 0..2), Some(0), "it is there");
-        for _ in 0..4 {
-            loads.begun(0, far);
-        }
-        let asked: Vec<_> = (0..40).filter_map(|_| least(&mut loads, 0..2)).collect();
-        assert_eq!(asked.last(), Some(&1), "the other has nothing to do");
-        (0..4).for_each(|_| loads.ended(0));
-        let asked: Vec<_> = (0..40).filter_map(|_| least(&mut loads, 0..2)).collect();
-        assert_eq!(asked.last(), Some(&0));
-        assert_eq!(least(&mut loads, 1..2), Some(1), "of those that may be asked");
-        assert_eq!(least(&mut loads, 2..3), None);
-    }
-
-    #[test]
-    fn one_that_is_taken_is_the_least_busy_and_counted() {
-        let (mut one, mut two) = (Loads::default(), Loads::default());
-        (one.resize(4), two.resize(4));
-        let mut random = 7u64;
-        for n in 0..2000 {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let (among, at) = (random >> 40 & 0x1f, (random >> 48) % 9 << 18);
-            let slots = (0..5usize).filter(|slot| among >> slot & 1 == 1);
-            let way = one.least_busy(slots.map(|slot| (slot, (), at))).map(|(slot, ..)| slot);
-            if let Some(slot) = way {
-                one.begun(slot, at + 4096);
-            }
-            assert_eq!(two.take(among, at, at + 4096), way, "read {n}");
-            let ends = (random >> 20) as usize % 6;
-            (one.ended(ends), two.ended(ends));
-        }
-        let of = |loads: &Loads| loads.0.iter().map(|l| (l.queue, l.last_end)).collect::<Vec<_>>();
-        assert_eq!(of(&one), of(&two));
+    /// For tests: what a slot has in flight, its average, and where its last read ended.
+    #[cfg(test)]
+    pub(super) fn peek(&self, slot: usize) -> (u32, u32, u64) {
+        let load = &self.slots[slot];
+        (load.queue.load(Relaxed), load.average.load(Relaxed), load.last_end.load(Relaxed))
     }
 }

@@ -51,6 +51,10 @@ mod write_gate;
 #[cfg(test)]
 mod court_tests;
 #[cfg(test)]
+mod lanes_tests;
+#[cfg(test)]
+mod load_tests;
+#[cfg(test)]
 mod ranges_tests;
 #[cfg(test)]
 mod write_gate_tests;

@@ -4,6 +4,7 @@ use geom::Edge;
 
 use super::metadata::Balance;
 use super::shared::{LaneState, Path, Table};
+use crate::members::Loads;
 
 /// Into how many parts a read is split; `None` for one that is not.
 pub(super) fn parts(lane: &LaneState, length: u64) -> Option<u64> {
@@ -39,12 +40,12 @@ fn fixed<'a>(balance: Balance, mut of: impl Iterator<Item = (usize, &'a Path)>) 
 
 /// A member for a read at `offset`, none of `tried` (a bit a slot).
 pub(super) fn choose(
-    lane: &mut LaneState,
+    (lane, loads): (&mut LaneState, &Loads),
     offset: u64,
     length: u64,
     tried: u32,
 ) -> Option<(usize, Edge)> {
-    let LaneState { table, loads, turn, .. } = lane;
+    let LaneState { table, turn, .. } = lane;
     let mut free = table.active().filter(|(slot, _)| tried >> slot & 1 == 0);
     let slot = match table.balance {
         Balance::Load => {
@@ -65,9 +66,4 @@ pub(super) fn choose(
     loads.begun(slot, offset.saturating_add(length));
     let edge = table.paths.get(slot)?.as_ref()?.edge;
     Some((slot, edge))
-}
-
-/// A read that [`choose`] gave to a member has ended.
-pub(super) fn ended(lane: &mut LaneState, slot: usize) {
-    lane.loads.ended(slot);
 }

@@ -29,7 +29,7 @@ use bio::{Bio, Errno, Op};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::balance::{self, choose};
-use super::shared::{Failed, Faults, LaneState, Path, Shared};
+use super::shared::{Failed, Faults, Path, Shared};
 use crate::members::{Entry, Locked, Waiter};
 
 /// The layer.
@@ -53,26 +53,10 @@ impl MirrorLayer {
     /// The way of nearly every read, without a call: `None`, and [`Self::read`] has to look.
     #[inline(always)]
     fn read_at_once(&self, bio: &Bio, core: &Core) -> Option<Flow> {
-        let mut lane = self.0.at_hand(core.id() as usize)?;
-        let LaneState { table, loads, reads, .. } = &mut *lane;
-        let end = bio.offset.saturating_add(bio.length);
-        let slot = loads.take(*reads, bio.offset, end)?;
-        let Some(Some(path)) = table.paths.get(slot) else {
-            loads.ended(slot);
-            return None;
-        };
-        Some(Flow::Down(path.edge, (slot as u64) << SLOT_SHIFT))
-    }
-
-    /// The same on the way up.
-    #[inline(always)]
-    fn was_read(&self, bio: &Bio, word: u64, core: &Core) -> bool {
-        if bio.op != Op::Read || word & SOME_DID != 0 || bio.status.is_err() {
-            return false;
-        }
-        let Some(mut lane) = self.0.at_hand(core.id() as usize) else { return false };
-        balance::ended(&mut lane, (word >> SLOT_SHIFT & 0xff) as usize);
-        true
+        let (among, loads) = self.0.short(core.id() as usize)?;
+        // What was let in does not go beyond what a word can say.
+        let slot = loads.take(among, bio.offset, bio.offset.wrapping_add(bio.length));
+        Some(Flow::Down(loads.way(slot).0, (slot as u64) << SLOT_SHIFT))
     }
 
     #[inline(never)]
@@ -86,7 +70,8 @@ impl MirrorLayer {
             drop(lane);
             return split(bio, core, &ways, parts, sector);
         }
-        match choose(&mut lane, bio.offset, bio.length, tried) {
+        let loads = self.0.loads(core.id() as usize);
+        match choose((&mut lane, loads), bio.offset, bio.length, tried) {
             Some((slot, edge)) => Flow::Down(edge, (slot as u64) << SLOT_SHIFT | u64::from(tried)),
             None => Flow::Done(Err(Errno::NxIo)),
         }
@@ -229,7 +214,7 @@ impl MirrorLayer {
 
     fn read_done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
         let slot = (word >> SLOT_SHIFT & 0xff) as usize;
-        balance::ended(&mut self.0.lane(core.id() as usize), slot);
+        self.0.loads(core.id() as usize).ended(slot);
         match bio.status {
             Err(e) if is_members_fault(e) => {
                 self.tell(slot, e);
@@ -400,7 +385,8 @@ impl Layer for MirrorLayer {
     }
 
     fn done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
-        if self.was_read(bio, word, core) {
+        if bio.op == Op::Read && word & SOME_DID == 0 && bio.status.is_ok() {
+            self.0.loads(core.id() as usize).ended((word >> SLOT_SHIFT) as usize);
             return Back::Up;
         }
         self.end(bio, word, core)

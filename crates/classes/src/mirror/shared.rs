@@ -69,10 +69,6 @@ impl Table {
 #[derive(Default)]
 pub(super) struct LaneState {
     pub(super) table: Arc<Table>,
-    pub(super) loads: Loads,
-    /// Slots of which the least busy serves a read that was nowhere else (a bit a slot); none when
-    /// there is more to choose by.
-    pub(super) reads: u64,
     /// The slot read last, for round-robin.
     pub(super) turn: usize,
     /// Ranges that writes of this core have, or wait for, by the Bio's number.
@@ -97,11 +93,15 @@ impl Own for LaneState {
     type Table = Table;
     /// Numbers of writes that waited for a verdict, or for bits, and must not be acknowledged.
     type Left = BTreeSet<u64>;
+    /// Members that are read. What is open are the slots of which the least busy serves a read that
+    /// was nowhere else (a bit a slot): none when there is more to choose by.
+    type Short = Loads;
 
-    fn take_over(&mut self, table: Arc<Table>) {
-        self.loads.resize(table.paths.len());
-        self.reads = balance::reads(&table);
+    fn take_over(&mut self, table: Arc<Table>, loads: &Loads) -> u64 {
+        loads.lead(table.active().map(|(slot, path)| (slot, path.edge, 0)));
+        let open = balance::reads(&table);
         self.table = table;
+        open
     }
 }
 
@@ -252,10 +252,16 @@ impl Shared {
         self.lanes.own(core)
     }
 
-    /// The same, if there is nothing to do first.
+    /// How busy the members have been, and among which of them a read may choose by that alone.
     #[inline(always)]
-    pub(super) fn at_hand(&self, core: usize) -> Option<RefMut<'_, LaneState>> {
-        self.lanes.at_hand(core)
+    pub(super) fn short(&self, core: usize) -> Option<(u64, &Loads)> {
+        self.lanes.short(core)
+    }
+
+    /// How busy the members have been with reads of this core: for its thread.
+    #[inline(always)]
+    pub(super) fn loads(&self, core: usize) -> &Loads {
+        self.lanes.counters(core)
     }
 
     /// Whether a write that waited, by its number, must not be acknowledged; said once.

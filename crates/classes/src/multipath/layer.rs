@@ -39,7 +39,7 @@ const WAITED: u64 = 1 << 58;
 
 impl Word {
     fn new(path: &Path, tried: u32, flags: u64) -> Word {
-        Word(u64::from(tried) | (path.slot as u64) << 32 | u64::from(path.round) << 40 | flags)
+        Word(u64::from(tried) | path.in_frame() | flags)
     }
 
     fn tried(self) -> u32 {
@@ -103,9 +103,8 @@ impl MultipathLayer {
     /// The way of nearly every request that is not spread, without a call; else [`Self::send`].
     #[inline(always)]
     fn send_at_once(&self, core: &Core) -> Option<Flow> {
-        let lane = self.0.at_hand(core.id() as usize)?;
-        let path = lane.straight.as_ref().filter(|_| lane.bad == 0)?;
-        Some(Flow::Down(path.edge, Word::new(path, 0, 0).0))
+        let path = self.0.straight(core.id() as usize)?;
+        Some(Flow::Down(path.edge(), path.in_frame()))
     }
 
     /// Sends it on, has it wait, or gives up with `error`.
@@ -147,6 +146,7 @@ impl MultipathLayer {
     /// goes on.
     fn failed(&self, bio: &Bio, word: Word, core: &Core, error: Errno) -> Back {
         let (slot, round) = (word.slot(), word.round());
+        self.0.close(core.id() as usize);
         let tried = {
             let mut lane = self.0.lane(core.id() as usize);
             let bit = 1u32.checked_shl(slot as u32).unwrap_or(0);

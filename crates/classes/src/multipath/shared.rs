@@ -31,6 +31,36 @@ impl Path {
     pub(super) fn bit(&self) -> u32 {
         1u32.checked_shl(self.slot as u32).unwrap_or(0)
     }
+
+    /// What a frame's word says of it: the slot in 32..40, the round in 40..56.
+    pub(super) fn in_frame(&self) -> u64 {
+        u64::from(self.slot as u8) << 32 | u64::from(self.round) << 40
+    }
+}
+
+/// A path in a word: its edge in 0..32, above it what [`Path::in_frame`] says, and
+/// [`Straight::IS`].
+#[derive(Clone, Copy)]
+pub(super) struct Straight(u64);
+
+impl Straight {
+    /// No path's word is zero.
+    const IS: u64 = 1 << 63;
+    const EDGE: u64 = u32::MAX as u64;
+
+    fn word(path: &Path) -> u64 {
+        Straight::IS | path.in_frame() | u64::from(path.edge.0)
+    }
+
+    #[inline(always)]
+    pub(super) fn edge(self) -> Edge {
+        Edge(self.0 as u32)
+    }
+
+    #[inline(always)]
+    pub(super) fn in_frame(self) -> u64 {
+        self.0 & !(Straight::IS | Straight::EDGE)
+    }
 }
 
 /// The paths, the oldest first.
@@ -70,8 +100,6 @@ pub(super) struct Load {
 #[derive(Default)]
 pub(super) struct LaneState {
     pub(super) table: Arc<Table>,
-    /// The path of requests that are not spread, while none of this core's is bad.
-    pub(super) straight: Option<Path>,
     /// Paths that failed a request of this core, a bit a slot, until the geom has decided.
     pub(super) bad: u32,
     /// By slot.
@@ -84,16 +112,20 @@ impl Own for LaneState {
     type Table = Table;
     /// Requests that wait for a path: as many as those above have in flight.
     type Left = Vec<Ticket>;
+    /// What is open says it all ([`Straight`]): the path of requests that are not spread, while
+    /// none of this core's is bad.
+    type Short = ();
 
-    fn take_over(&mut self, table: Arc<Table>) {
+    fn take_over(&mut self, table: Arc<Table>, (): &()) -> u64 {
         let slots = table.paths.iter().map(|p| p.slot + 1).max().unwrap_or(0);
         if self.loads.len() < slots {
             self.loads.resize(slots, Load::default());
         }
         self.bad = 0;
         let passive = table.mode == Mode::Passive;
-        self.straight = table.straight(0).filter(|_| passive).copied();
+        let straight = table.straight(0).filter(|_| passive).map_or(0, Straight::word);
         self.table = table;
+        straight
     }
 }
 
@@ -144,10 +176,15 @@ impl Shared {
         self.lanes.own(core)
     }
 
-    /// The same, if there is nothing to do first.
+    /// The path of requests that are not spread, if there is nothing else to look at.
     #[inline(always)]
-    pub(super) fn at_hand(&self, core: usize) -> Option<RefMut<'_, LaneState>> {
-        self.lanes.at_hand(core)
+    pub(super) fn straight(&self, core: usize) -> Option<Straight> {
+        self.lanes.short(core).map(|(open, ())| Straight(open))
+    }
+
+    /// A path failed a request of this core: until the geom has decided every request looks.
+    pub(super) fn close(&self, core: usize) {
+        self.lanes.close(core);
     }
 
     /// Has a request wait for a path (T2). False, and it does not, when `table` is not the core's

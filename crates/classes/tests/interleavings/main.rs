@@ -8,13 +8,16 @@
 mod bell;
 mod court_orders;
 mod gate_orders;
+mod lane_orders;
 mod ranges_orders;
 mod scheduler;
 mod trim_orders;
 
 /// Instead of the types of `members::sync` and `trim::sync`.
 mod sync {
-    pub use shuttle::sync::atomic::{AtomicU8, AtomicU32, Ordering::SeqCst};
+    pub use shuttle::sync::atomic::{
+        AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+    };
     pub use shuttle::sync::{Mutex, MutexGuard};
     pub use std::sync::PoisonError;
 }
@@ -26,6 +29,9 @@ mod court;
 #[allow(dead_code)]
 #[path = "../../src/trim/desk.rs"]
 mod desk;
+#[allow(dead_code)]
+#[path = "../../src/members/lanes.rs"]
+mod lanes;
 #[allow(dead_code)]
 #[path = "../../src/members/ranges.rs"]
 mod ranges;

@@ -17,12 +17,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::{Bio, Errno, Op, Segs, append_range};
 use geom::{Back, Core, Edge, Flow, Layer};
 
-use super::hands::{Manner, is_members_fault};
+use super::hands::{Manner, bit, is_members_fault};
 use super::lists::spots;
 use super::map::{Piece, Spot};
-use super::shared::{LaneState, Path, Shared, Table};
+use super::shared::{Path, Shared, Table};
 use super::tasks::Work;
-use crate::members::Entry;
+use crate::members::{Entry, Loads};
 
 /// The word of a Bio that was cut; otherwise it is the offset it came with, and of a read the slot
 /// in the bits that no offset has.
@@ -57,8 +57,8 @@ impl VolumeLayer {
 
     /// The way that a read takes, and where copies are chosen from it is counted: to the least busy
     /// one.
-    fn way(&self, lane: &mut LaneState, piece: Piece) -> Option<(usize, Edge, u64)> {
-        let LaneState { table, loads, .. } = lane;
+    fn way(&self, core: &Core, table: &Table, piece: Piece) -> Option<(usize, Edge, u64)> {
+        let loads = self.0.loads(core.id());
         let mut ways = self.ways(table, piece);
         let chooses = self.has_copies() && self.0.is_even(piece.at.saturating_add(piece.len));
         let (slot, path, at) = match chooses {
@@ -75,37 +75,31 @@ impl VolumeLayer {
     /// that has all of it; else [`Self::read`].
     #[inline(always)]
     fn read_at_once(&self, bio: &mut Bio, core: &Core) -> Option<Flow> {
-        let spot = self.0.shape.sole(bio.offset, bio.length)?;
-        let lane = self.0.at_hand(core.id())?;
-        Some(down(bio, lane.table.good(spot.slot)?, spot))
+        let (good, loads) = self.0.short(core.id())?;
+        let spot = self.0.shape.sole_at_once(bio.offset, bio.length)?;
+        if good >> spot.slot & 1 == 0 {
+            return None;
+        }
+        Some(down(bio, loads, spot))
     }
 
     /// The same where there are: to the least busy of those that are alike.
-    #[inline(always)]
-    fn read_copy_at_once(&self, bio: &mut Bio, core: &Core) -> Option<Flow> {
-        let shape = &self.0.shape;
-        let Spot { slot, at } = shape.sole(bio.offset, bio.length)?;
-        let mut lane = self.0.at_hand(core.id())?;
-        let LaneState { table, loads, good } = &mut *lane;
-        let mut among = shape.alike(slot)? & *good;
-        if !self.0.is_even(bio.offset.saturating_add(bio.length)) {
+    #[inline(never)]
+    fn read_copy(&self, bio: &mut Bio, core: &Core) -> Flow {
+        let alike = self.0.shape.alike(bio.offset, bio.length);
+        let (Some((good, loads)), Some((alike, at))) = (self.0.short(core.id()), alike) else {
+            return self.begin(bio, core);
+        };
+        let mut among = alike & good;
+        if !self.0.is_even(bio.offset.wrapping_add(bio.length)) {
             // The first copy that there is.
             among &= among.wrapping_neg();
         }
-        let slot = loads.take(among, at, at.saturating_add(bio.length))?;
-        let Some(path) = table.good(slot) else {
-            loads.ended(slot);
-            return None;
-        };
-        Some(down(bio, path, Spot { slot, at }))
-    }
-
-    #[inline(never)]
-    fn read_copy(&self, bio: &mut Bio, core: &Core) -> Flow {
-        match self.read_copy_at_once(bio, core) {
-            Some(flow) => flow,
-            None => self.begin(bio, core),
+        if among == 0 {
+            return self.begin(bio, core);
         }
+        let slot = loads.take(among, at, at.wrapping_add(bio.length));
+        down(bio, loads, Spot { slot, at })
     }
 
     /// The same on the way up.
@@ -114,10 +108,7 @@ impl VolumeLayer {
         if bio.op != Op::Read || was == CUT || bio.status.is_err() {
             return false;
         }
-        if self.has_copies() {
-            let Some(mut lane) = self.0.at_hand(core.id()) else { return false };
-            lane.loads.ended((was & SLOT) as usize);
-        }
+        self.has_ended(core, (was & SLOT) as usize);
         bio.offset = was & !SLOT;
         true
     }
@@ -131,16 +122,22 @@ impl VolumeLayer {
     #[inline]
     fn has_ended(&self, core: &Core, slot: usize) {
         if self.has_copies() {
-            self.0.lane(core.id()).loads.ended(slot);
+            self.0.loads(core.id()).ended(slot);
         }
     }
 
     fn read(&self, bio: &mut Bio, core: &Core) -> Flow {
-        if self.0.shape.sole(bio.offset, bio.length).is_none() {
+        let Some(spot) = self.0.shape.sole(bio.offset, bio.length) else {
             return self.read_pieces(bio, core);
+        };
+        if !self.has_copies()
+            && let Some((good, loads)) = self.0.short(core.id())
+            && good & bit(spot.slot) != 0
+        {
+            return down(bio, loads, spot);
         }
         let piece = Piece { at: bio.offset, len: bio.length, skip: 0 };
-        let way = self.way(&mut self.0.lane(core.id()), piece);
+        let way = self.way(core, &self.0.lane(core.id()).table, piece);
         let Some((slot, edge, at)) = way else { return self.task(bio, core) };
         let was = bio.offset & !SLOT | slot as u64;
         bio.offset = at;
@@ -148,7 +145,7 @@ impl VolumeLayer {
     }
 
     fn read_pieces(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let mut lane = self.0.lane(core.id());
+        let lane = self.0.lane(core.id());
         let mut pieces = self.0.shape.pieces(bio.offset, bio.length).peekable();
         if pieces.peek().is_none() {
             return Flow::Done(Err(Errno::Inval));
@@ -158,7 +155,7 @@ impl VolumeLayer {
             return self.task(bio, core);
         }
         for piece in self.0.shape.pieces(bio.offset, bio.length) {
-            let Some((slot, edge, at)) = self.way(&mut lane, piece) else { continue };
+            let Some((slot, edge, at)) = self.way(core, &lane.table, piece) else { continue };
             if !fork(bio, core, edge, at, piece, slot) {
                 return Flow::Done(Err(Errno::Inval));
             }
@@ -337,10 +334,12 @@ impl VolumeLayer {
 
 /// To a spot of a member; the word says from where.
 #[inline(always)]
-fn down(bio: &mut Bio, path: &Path, spot: Spot) -> Flow {
+fn down(bio: &mut Bio, loads: &Loads, spot: Spot) -> Flow {
     let was = bio.offset & !SLOT | spot.slot as u64;
-    bio.offset = path.offset.saturating_add(spot.at);
-    Flow::Down(path.edge, was)
+    let (edge, first) = loads.way(spot.slot);
+    // Both are on the disk: there is nothing to saturate.
+    bio.offset = first.wrapping_add(spot.at);
+    Flow::Down(edge, was)
 }
 
 fn fork(bio: &mut Bio, core: &Core, edge: Edge, at: u64, piece: Piece, slot: usize) -> bool {

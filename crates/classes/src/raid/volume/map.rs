@@ -11,7 +11,6 @@
 //! Numbers are strips; a column is a member, a line a row. A *unit* is a run of bytes that lies
 //! whole on each member that has it: a strip, or all of it where there are no strips.
 
-use super::hands::bit;
 use crate::members::Divisor;
 use crate::raid::model::{Layout, Level, Volume};
 
@@ -204,13 +203,16 @@ impl Shape {
     }
 
     /// Where the first copy of some bytes is, if they lie in one unit.
-    #[inline(always)]
     pub(crate) fn sole(&self, at: u64, len: u64) -> Option<Spot> {
-        if self.rota.places.is_empty() {
-            return (len <= self.run(at)).then(|| self.spot(at, 0));
-        }
-        let (strip, within) = self.by_strip.split(at);
-        let (rounds, nth) = self.rota.strips.split(strip);
+        (len <= self.run(at)).then(|| self.spot(at, 0))
+    }
+
+    /// The same without a call, of nearly all bytes where there are strips; `None`: ask
+    /// [`Shape::sole`].
+    #[inline(always)]
+    pub(crate) fn sole_at_once(&self, at: u64, len: u64) -> Option<Spot> {
+        let (strip, within) = self.by_strip.split_at_once(at)?;
+        let (rounds, nth) = self.rota.strips.split_at_once(strip)?;
         let (slot, row) = *self.rota.places.get(nth as usize)?;
         let row = rounds * self.rota.rows + u64::from(row);
         // No member holds more than the volume: there is nothing to saturate.
@@ -218,18 +220,16 @@ impl Shape {
         (len <= self.strip - within).then_some(Spot { slot: slot.into(), at })
     }
 
-    /// The slots (a bit a slot) that have all of a unit at the same place, of which `first` has
-    /// its first copy; `None` where copies lie at different places.
+    /// The slots (a bit a slot) that have all of some bytes at one and the same place, and that
+    /// place; `None` where copies lie at different places, or [`Shape::sole`] is to be asked.
     #[inline(always)]
-    pub(crate) fn alike(&self, first: usize) -> Option<u64> {
-        match self.level {
-            Level::Raid1 => Some(u64::MAX),
-            Level::Raid1e | Level::Raid10 => {
-                // Else the second copy begins the next row.
-                (first + 1 < self.members()).then(|| 3u64.checked_shl(first as u32).unwrap_or(0))
-            }
-            _ => Some(bit(first)),
+    pub(crate) fn alike(&self, at: u64, len: u64) -> Option<(u64, u64)> {
+        if self.level == Level::Raid1 {
+            return Some((u64::MAX, at));
         }
+        let Spot { slot, at } = self.sole_at_once(at, len)?;
+        // Else the second copy begins the next row.
+        (slot + 1 < self.members()).then(|| (3u64.checked_shl(slot as u32).unwrap_or(0), at))
     }
 
     /// Where byte `at` is; `copy` is below [`Shape::copies`].

@@ -155,10 +155,18 @@ fn what_repeats_is_where_it_was_reckoned_to_be() {
                 assert_eq!(of.sole(at, STRIP - 512), Some(first), "{level:?} {n} {strip}");
                 let whole = of.sole(at, STRIP).is_none();
                 assert!(whole || level == Level::Raid1, "{level:?}: it ends in another strip");
-                let Some(alike) = of.alike(first.slot) else {
+                let strips = level != Level::Raid1;
+                let at_once = |len| of.sole_at_once(at, len);
+                assert_eq!(at_once(STRIP - 512), strips.then_some(first), "{level:?} {n} {strip}");
+                assert_eq!(at_once(STRIP), None, "{level:?}: it ends in another strip");
+                if !of.has_copies {
+                    continue;
+                }
+                let Some((alike, place)) = of.alike(at, STRIP - 512) else {
                     assert!(of.spot(at, 1).at != first.at, "{level:?} {n} {strip}");
                     continue;
                 };
+                assert_eq!(place, first.at, "{level:?} {n} {strip}");
                 let spots = (0..of.copies()).map(|copy| of.spot(at, copy));
                 let bits = spots.clone().fold(0u64, |bits, spot| bits | 1 << spot.slot);
                 assert_eq!(alike & ((1 << n) - 1), bits, "{level:?} {n} {strip}");

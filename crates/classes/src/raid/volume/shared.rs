@@ -81,22 +81,20 @@ impl Table {
 #[derive(Default)]
 pub(crate) struct LaneState {
     pub(crate) table: Arc<Table>,
-    /// How busy the members have been with reads, by slot: of volumes with copies. Places count
-    /// from the start of a member's part.
-    pub(crate) loads: Loads,
-    /// Slots of members that have everything (a bit a slot).
-    pub(crate) good: u64,
 }
 
 impl Own for LaneState {
     type Table = Table;
     type Left = ();
+    /// Members that have everything, and of volumes with copies how busy they have been with reads;
+    /// places count from the start of a member's part. What is open are their slots (a bit a slot).
+    type Short = Loads;
 
-    fn take_over(&mut self, table: Arc<Table>) {
-        self.loads.resize(table.paths.len());
-        let slots = 0..table.paths.len();
-        self.good = slots.filter(|s| table.good(*s).is_some()).fold(0, |of, s| of | bit(s));
+    fn take_over(&mut self, table: Arc<Table>, loads: &Loads) -> u64 {
+        let good = table.all().filter(|(slot, _)| table.good(*slot).is_some());
+        let open = loads.lead(good.map(|(slot, path)| (slot, path.edge, path.offset)));
         self.table = table;
+        open
     }
 }
 
@@ -274,10 +272,16 @@ impl Shared {
         self.lanes.own(core as usize)
     }
 
-    /// The same, if there is nothing to do first.
+    /// Members that have everything (a bit a slot), and the ways to them.
     #[inline(always)]
-    pub(crate) fn at_hand(&self, core: u32) -> Option<RefMut<'_, LaneState>> {
-        self.lanes.at_hand(core as usize)
+    pub(crate) fn short(&self, core: u32) -> Option<(u64, &Loads)> {
+        self.lanes.short(core as usize)
+    }
+
+    /// How busy the members have been with reads of this core: for its thread.
+    #[inline(always)]
+    pub(crate) fn loads(&self, core: u32) -> &Loads {
+        self.lanes.counters(core as usize)
     }
 
     /// The table that this core goes by.

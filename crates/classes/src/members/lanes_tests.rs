@@ -1,0 +1,71 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::lanes::{Lanes, Own};
+
+#[derive(Default)]
+struct One {
+    table: Arc<u32>,
+    taken: u32,
+}
+
+impl Own for One {
+    type Table = u32;
+    type Left = Vec<u32>;
+    type Short = AtomicU64;
+
+    fn take_over(&mut self, table: Arc<u32>, short: &AtomicU64) -> u64 {
+        short.store(u64::from(*table) + 100, Relaxed);
+        self.taken += 1;
+        self.table = table;
+        u64::from(*self.table)
+    }
+}
+
+/// What is open on a core, and what stands beside it.
+fn open(lanes: &Lanes<One>, core: usize) -> Option<(u64, u64)> {
+    lanes.short(core).map(|(open, beside)| (open, beside.load(Relaxed)))
+}
+
+#[test]
+fn every_core_takes_a_table_over_once() {
+    let lanes = Lanes::<One>::new(2);
+    let seen = |core: usize| {
+        let own = lanes.own(core);
+        (*own.table, own.taken)
+    };
+    assert_eq!(open(&lanes, 0), None, "there is a table to take over");
+    assert_eq!(seen(0), (0, 1));
+    assert_eq!(open(&lanes, 0), None, "by this table nothing is open");
+    assert!(Arc::ptr_eq(&lanes.left(0).table, &lanes.own(0).table), "N2");
+    lanes.set(|| 5, |core, left| left.push(core as u32));
+    lanes.set(|| 6, |core, left| left.push(core as u32));
+    for (core, taken) in [(0, 2), (1, 1)] {
+        assert_eq!((seen(core), seen(core)), ((6, taken), (6, taken)));
+        assert_eq!(lanes.left(core).other, vec![core as u32; 2]);
+        assert!(Arc::ptr_eq(&lanes.left(core).table, &lanes.own(core).table), "N2");
+        assert_eq!(open(&lanes, core), Some((6, 106)), "N3");
+    }
+    lanes.close(0);
+    assert_eq!((open(&lanes, 0), seen(0)), (None, (6, 2)), "until the next table");
+    assert_eq!(open(&lanes, 1), Some((6, 106)), "the other core's stays open");
+    lanes.set(|| 7, |_, _| ());
+    assert_eq!((open(&lanes, 0), open(&lanes, 1)), (None, None), "N3");
+    assert_eq!((seen(0), open(&lanes, 0)), ((7, 3), Some((7, 107))));
+    assert_eq!(open(&lanes, 2), None, "there is no such core");
+}
+
+#[test]
+fn a_table_that_another_thread_sets_is_there_when_that_has_ended() {
+    let lanes = Lanes::<One>::new(1);
+    for n in 1..200 {
+        std::thread::scope(|s| {
+            s.spawn(|| lanes.set(|| n, |_, _| ()));
+            let seen = *lanes.own(0).table;
+            assert!(seen == n || seen + 1 == n);
+        });
+        let (open, n) = (open(&lanes, 0), u64::from(n));
+        assert!(open.is_none_or(|open| open == (n, n + 100)), "N3");
+        assert_eq!(u64::from(*lanes.own(0).table), n, "N1");
+    }
+}

@@ -1,0 +1,73 @@
+//! The lanes: N1 and N3 in every order of a geom that sets tables and a core that goes by them.
+
+use std::sync::Arc;
+
+use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use shuttle::thread;
+
+use crate::everything;
+use crate::lanes::{Lanes, Own};
+
+#[derive(Default)]
+struct One(Arc<u64>);
+
+/// What stands beside what is open: of which table it is.
+struct Beside(AtomicU64);
+
+impl Default for Beside {
+    fn default() -> Beside {
+        Beside(AtomicU64::new(0))
+    }
+}
+
+impl Own for One {
+    type Table = u64;
+    type Left = ();
+    type Short = Beside;
+
+    fn take_over(&mut self, table: Arc<u64>, beside: &Beside) -> u64 {
+        beside.0.store(*table, SeqCst);
+        self.0 = table;
+        *self.0
+    }
+}
+
+/// What a core goes by that takes the short way, and the long one where that is closed.
+fn goes_by(lanes: &Lanes<One>) -> u64 {
+    match lanes.short(0) {
+        Some((open, beside)) => {
+            assert_eq!(open, beside.0.load(SeqCst), "N3: of one table");
+            open
+        }
+        None => *lanes.own(0).0,
+    }
+}
+
+/// A geom sets tables 1, 2 and so on; a core reads now and then, and never goes by a table that is
+/// older than one of which it could have heard.
+fn tables(sets: u64, reads: usize) {
+    let lanes = Arc::new(Lanes::<One>::new(1));
+    let heard = Arc::new(AtomicU64::new(0));
+    let geom = {
+        let (lanes, heard) = (lanes.clone(), heard.clone());
+        thread::spawn(move || {
+            for table in 1..=sets {
+                lanes.set(|| table, |_, ()| ());
+                heard.store(table, SeqCst);
+            }
+        })
+    };
+    for _ in 0..reads {
+        let known = heard.load(SeqCst);
+        let by = goes_by(&lanes);
+        assert!(by >= known, "N1, N3: by table {by}, and {known} is set");
+    }
+    geom.join().expect("the geom");
+    assert_eq!((goes_by(&lanes), goes_by(&lanes)), (sets, sets));
+}
+
+#[test]
+fn what_is_open_goes_by_the_newest_table() {
+    everything("a table", 5, 100, || tables(1, 3));
+    everything("two tables", 4, 1_000, || tables(2, 3));
+}

@@ -121,6 +121,71 @@ fn a_file_server_takes_no_more_memory_than_its_block_cache_whatever_it_is_given(
     house.stop();
 }
 
+/// Whether a file has a line; a second look at what an image holds.
+fn has(house: &House, image: &str, line: &str) -> bool {
+    let bytes = std::fs::read(house.path(image)).unwrap();
+    bytes.windows(line.len()).any(|w| w == line.as_bytes())
+}
+
+#[test]
+fn what_temporary_files_hold_never_reaches_the_worm_and_a_trace_shows_no_contents() {
+    let (mut house, [strict, _]) = served("fs-temporary", [48, 128], "");
+    let program = client(&house);
+    house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
+    house.ok(&["fs", "create", "main", "/lib/plan9", "rob", "rob", "775", "d"]);
+    let nothing = house.ashlar(&["fs", "trace", "main"]).ends(0);
+    nothing.says(&["`trace on` begins"]);
+    house.ashlar(&["fs", "trace", "main", "on"]).ends(0).says(&["every connection"]);
+    assert_eq!(scenes(&program, &["hide", &strict, "plan9", "rob", "marked"]), 1);
+    house.ashlar(&["fs", "trace", "main", "off"]).ends(0).says(&["no messages are kept any more"]);
+    // Its messages in words, and of what they carried only how much.
+    let trace = house.ashlar(&["fs", "trace", "main"]).ends(0);
+    trace.says(&["Tcreate fid", "name \"hidden\"", "Rwrite count", "Twstat fid", " us\n"]);
+    assert!(!trace.out.contains("marked"), "{trace}");
+    let kept = house.json(&["fs", "trace", "main"]);
+    let messages = kept["answer"]["messages"].as_array().expect("messages");
+    let replies = messages.iter().filter(|m| m["request"] == false);
+    assert!(replies.clone().count() > 30 && replies.clone().all(|m| m["took_ns"].is_u64()));
+    let connection = messages[0]["connection"].to_string();
+    let only = ["fs", "trace", "main", "--connection", &connection];
+    house.ashlar(&only).ends(0).says(&["Tversion"]);
+    let absent = house.ashlar(&["fs", "trace", "main", "on", "--connection", "99"]);
+    assert!(absent.code != 0 && absent.err.contains("no connection 99"), "{absent}");
+
+    let dump = house.json(&["fs", "dump", "main", "--wait"]);
+    let dump = dump["answer"]["path"].as_str().expect("a path").to_owned();
+    let listed = house.ok(&["fs", "ls", "main", &format!("{dump}/lib/plan9")]);
+    assert!(listed.contains("plain") && listed.contains("shown"), "{listed}");
+    assert!(!listed.contains("temporary") && !listed.contains("hidden"), "{listed}");
+    let acct = house.json(&["fs", "acct", "main"]);
+    let users = acct["answer"]["users"].as_array().expect("users");
+    let rob = users.iter().find(|u| u["user"] == "rob").expect("rob");
+    assert!(rob["scratch"].as_u64() > Some(50) && rob["new"] == 0, "{acct}");
+    let added = house.json(&["fs", "acct", "main", "--dump", "last"]);
+    let users = added["answer"]["users"].as_array().expect("users");
+    let rob = users.iter().find(|u| u["user"] == "rob").expect("rob");
+    assert!(rob["new"].as_u64() > Some(50) && rob["scratch"] == 0, "{added}");
+    // A loss of power later they are all there still, and the WORM has what it may have.
+    house.kill();
+    house.start();
+    assert_eq!(scenes(&program, &["hidden", &strict, "plan9", "rob", "marked"]), 1);
+    house.stop();
+    let on_worm = |name: &str| has(&house, "worm.img", &format!("marked {name}\n"));
+    assert!(on_worm("plain") && on_worm("shown"), "a dump has what is not temporary");
+    assert!(!on_worm("temporary") && !on_worm("hidden"), "the WORM has a temporary file");
+    assert!(has(&house, "ssd.img", "marked temporary\n"), "the cache device has it");
+    // With the cache device they are gone.
+    std::fs::remove_file(house.path("ssd.img")).unwrap();
+    house.image("ssd.img", 48 << 20);
+    house.start();
+    house.ashlar(&["fs", "recover", "main"]).ends(0).says(&[&dump]);
+    let listed = house.ok(&["fs", "ls", "main", "/lib/plan9"]);
+    assert!(listed.contains("shown") && !listed.contains("hidden"), "{listed}");
+    let found = house.json(&["fs", "check", "main", "--rdall"]);
+    assert_eq!(found["answer"]["faults"], 0, "{found}");
+    house.stop();
+}
+
 #[test]
 fn who_comes_by_tls_is_whose_certificate_it_shows() {
     let mut house = House::new("fs-tls");

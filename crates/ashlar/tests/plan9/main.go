@@ -7,6 +7,8 @@
 //	plan9 check ADDRESS FLAVOUR USER PATH    what `work` left, as it stands in PATH of a dump
 //	plan9 bulk  ADDRESS FLAVOUR USER MIB     a file of so many MiB, written and read back
 //	plan9 reread ADDRESS FLAVOUR USER MIB    what `bulk` left
+//	plan9 hide  ADDRESS FLAVOUR USER WORD    files, some of them temporary, that say so in WORD
+//	plan9 hidden ADDRESS FLAVOUR USER WORD   what `hide` left
 //
 // It prints a line a scene and ends with 1 at the first that is not as it should be.
 package main
@@ -391,6 +393,42 @@ func reread(mib string) {
 	must(fid.Close())
 }
 
+// said: much of a word and the name of a file.
+func said(word, name string) []byte {
+	return bytes.Repeat([]byte(word+" "+name+"\n"), 20000)
+}
+
+func isTemporary(name string) bool {
+	dir := stat(name)
+	bit := dir.Mode&plan9.DMTMP != 0
+	is(bit == (dir.Qid.Type&plan9.QTTMP != 0), name, ": mode and qid differ: ", dir)
+	return bit
+}
+
+// hide: one that is temporary from the beginning, one that becomes so, one that ceases to be.
+func hide(word string) {
+	for name, perm := range map[string]plan9.Perm{
+		"plain": 0664, "temporary": plan9.DMTMP | 0664, "hidden": 0664, "shown": plan9.DMTMP | 0664,
+	} {
+		fid := create(name, plan9.OWRITE, perm)
+		_, err := fid.WriteAt(said(word, name), 0)
+		must(err)
+		must(fid.Close())
+	}
+	must(wstat("hidden", func(d *plan9.Dir) { d.Mode = plan9.DMTMP | 0664 }))
+	must(wstat("shown", func(d *plan9.Dir) { d.Mode = 0664 }))
+	hidden(word)
+}
+
+func hidden(word string) {
+	for name, bit := range map[string]bool{
+		"plain": false, "temporary": true, "hidden": true, "shown": false,
+	} {
+		is(isTemporary(name) == bit, name, " is temporary: ", !bit)
+		is(bytes.Equal(get(at(name)), said(word, name)), name, " has other bytes")
+	}
+}
+
 func run(name string, f func()) {
 	scene = name
 	f()
@@ -419,6 +457,10 @@ func main() {
 		run("read in bulk", func() { reread(last) })
 	case "reread":
 		run("read in bulk", func() { reread(last) })
+	case "hide":
+		run("temporary files", func() { hide(last) })
+	case "hidden":
+		run("temporary files stay", func() { hidden(last) })
 	default:
 		work(address, last)
 	}

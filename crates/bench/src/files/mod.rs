@@ -239,7 +239,7 @@ fn halt(
                 took.push(begun.elapsed().as_secs_f64() * 1e3);
             }
             sleep(AROUND);
-            running.record(false);
+            // It goes on recording: a request that the dump holds up ends after all others.
             let latency = running.stop()?.latency;
             let most = latency.quantile(1.0).map_or(0.0, |ns| ns as f64 / 1e6);
             if dump { &mut longest } else { &mut alone }.push(most);

@@ -140,7 +140,8 @@ fn what_temporary_files_hold_never_reaches_the_worm_and_a_trace_shows_no_content
     house.ashlar(&["fs", "trace", "main", "off"]).ends(0).says(&["no messages are kept any more"]);
     // Its messages in words, and of what they carried only how much.
     let trace = house.ashlar(&["fs", "trace", "main"]).ends(0);
-    trace.says(&["Tcreate fid", "name \"hidden\"", "Rwrite count", "Twstat fid", " us\n"]);
+    let trace =
+        trace.says(&["Tcreate fid", "name \"hidden\"", "Rwrite count", "Twstat fid", " us\n"]);
     assert!(!trace.out.contains("marked"), "{trace}");
     let kept = house.json(&["fs", "trace", "main"]);
     let messages = kept["answer"]["messages"].as_array().expect("messages");

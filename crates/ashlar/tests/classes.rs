@@ -115,7 +115,7 @@ fn spans_paths_and_arrays_are_made_and_taken_apart() {
     typed(
         &house,
         &[
-            ("raid label Intel v RAID6 d0 d1 d2", 2, &["RAID6-LA", "RAID5-LA", "DDF has more"]),
+            ("raid label Intel v RAID4 d0 d1 d2", 2, &["RAID4", "RAID5-LA", "DDF has more"]),
             ("stripe label s d0", 2, &["2 values required"]),
             ("stripe label -s 1000 s d0 d1", 2, &["1000"]),
             ("stripe label s d0 d1", 0, &["stripe/s is there"]),
@@ -309,10 +309,14 @@ fn boot_code_is_written_and_the_table_stays() {
         &[
             (&format!("part bootcode -p {p} d0"), 2, &["-i"]),
             (&format!("part bootcode -b {p}.none d0"), 1, &["gptboot.none"]),
-            (&format!("part bootcode -b {p} d0"), 1, &["512"]),
-            (&format!("part bootcode -p {large} -i 1 d0"), 1, &["d0p1"]),
+            (&format!("part bootcode -b {p} d0"), 2, &["512"]),
+            (&format!("part bootcode -p {large} -i 1 d0"), 1, &["index 1 of 524288 bytes"]),
             (&format!("part bootcode -p {p} -i 2 d0"), 4, &["--yes-destroy d0p2"]),
-            (&format!("part bootcode -p {p} -i 2 --yes-destroy d0p2 d0"), 1, &["d0p2", "open"]),
+            (
+                &format!("part bootcode -p {p} -i 2 --yes-destroy d0p2 d0"),
+                1,
+                &["index 2", "in use"],
+            ),
             (&format!("part bootcode -b {b} -p {p} -i 1 --no-commit d0"), 0, &["d0"]),
             ("part undo d0", 0, &["d0 undone"]),
         ],

@@ -228,7 +228,7 @@ fn changed(
 }
 
 fn lacks(what: &str) -> Error {
-    Error::new(Errno::Inval, format!("part bootcode: {what}"))
+    Error::new(Errno::Inval, what)
 }
 
 fn partition_code(
@@ -242,8 +242,10 @@ fn partition_code(
             let code = binary("partcode", &text)?;
             table.partition_code(index, &code, &uses.written).map(Some).map_err(refusal)
         }
-        (Some(_), None) => Err(lacks("index is missing: which partition is partcode for?")),
-        (None, Some(_)) => Err(lacks("index is for partcode, which is missing")),
+        (Some(_), None) => {
+            Err(lacks("index (-i) is missing: which partition is partcode (-p) for?"))
+        }
+        (None, Some(_)) => Err(lacks("index (-i) is for partcode (-p), which is missing")),
         (None, None) => Ok(None),
     }
 }

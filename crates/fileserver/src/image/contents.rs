@@ -51,32 +51,40 @@ pub(super) fn blocks(size: u64) -> u64 {
 impl Step<'_> {
     /// The address of a file's block; 0: a hole.
     pub(super) fn map(&mut self, view: View, d: &Dentry, n: u64) -> Result<Addr, Stop> {
-        Ok(self.path(view, d, n)?.0.last().copied().unwrap_or(0))
+        let mut last = 0;
+        self.down(view, d, n, |addr| last = addr)?;
+        Ok(last)
     }
 
-    /// Addresses from the entry down to a file's block, the last of them 0 where there is a hole;
-    /// and how many blocks from there on have all of these in common.
-    pub(super) fn path(
+    /// Addresses from the entry down to a file's block, one after the other, the last of them 0
+    /// where there is a hole; answers how many blocks from there on have all of these in common.
+    pub(super) fn down(
         &mut self,
         view: View,
         d: &Dentry,
         n: u64,
-    ) -> Result<(Vec<Addr>, u64), Stop> {
+        mut see: impl FnMut(Addr),
+    ) -> Result<u64, Stop> {
         let (mut level, mut left) = match way(n)? {
-            Way::Direct(i) => return Ok((vec![d.direct[i]], 1)),
+            Way::Direct(i) => {
+                see(d.direct[i]);
+                return Ok(1);
+            }
             Way::Indirect(level, left) => (level, left),
         };
-        let mut path = vec![d.indirect[level - 1]];
+        let mut at = d.indirect[level - 1];
+        see(at);
         let mut below = span(level).saturating_mul(POINTERS as u64);
-        while let Some(at) = path.last().copied().filter(|at| level > 0 && *at != 0) {
+        while level > 0 && at != 0 {
             let block = self.block(view, at, Tag::indirect(level), d.path)?;
             let i = (left / span(level)) as usize;
             below = span(level);
             left %= below;
-            path.push(block.with(|b| u64_at(b, 8 * i)));
+            at = block.with(|b| u64_at(b, 8 * i));
+            see(at);
             level -= 1;
         }
-        Ok((path, below - left))
+        Ok(below - left)
     }
 
     /// A block of a file to be changed, and whether it is new. It, and what leads to it from the

@@ -51,12 +51,12 @@ impl Step<'_> {
             if n >= end || moves == MOVES {
                 break;
             }
-            let (mut path, same) = self.path(View::Live, &d, n)?;
+            let mut path: Vec<Addr> = spot.iter().map(|s| s.0).collect();
+            let same = self.down(View::Live, &d, n, |addr| path.push(addr))?;
             if d.is_dir() && path.last() == Some(&0) {
                 n = end;
                 break;
             }
-            path.splice(0..0, spot.map(|s| s.0));
             if self.is_loose(&path)? {
                 self.own_block(&mut d, n)?;
                 moves += 1;

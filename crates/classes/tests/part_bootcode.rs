@@ -343,7 +343,7 @@ fn refusals() {
         (json!({ "bootcode": hex(&unsigned) }), Errno::Inval, "without a signature: 55 AA at 510"),
         (json!({ "bootcode": hex(&noise(447)) }), Errno::Inval, "without a signature"),
         (json!({ "bootcode": good, "index": 1 }), Errno::Inval, "partcode (-p), which is missing"),
-        (json!({ "partcode": "0x00" }), Errno::Inval, "index is missing"),
+        (json!({ "partcode": "0x00" }), Errno::Inval, "index (-i) is missing"),
         (
             json!({ "partcode": "0x00", "index": 1, "skip_serial": true }),
             Errno::Inval,

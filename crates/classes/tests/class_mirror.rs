@@ -178,6 +178,25 @@ fn members_are_dirty_before_the_first_write_and_clean_after_the_last_close() {
     assert!(disks.iter().all(|d| flags_of(d) & 1 == 0), "clean again");
 }
 
+/// B2 of members::load: who could not be told from a busy one would lose the reads that go on where
+/// the last one ended.
+#[test]
+fn reads_that_go_on_stay_with_one_member_once_those_before_have_ended() {
+    let (mut world, disks) = mirror(2, json!({ "balance": "load" }));
+    // Each says who it is.
+    for (disk, byte) in disks.iter().zip([1, 2]) {
+        disk.put(0, &[byte; MIB - 512]);
+    }
+    let open = world.open("mirror/m", Access::READ);
+    let whose = |world: &mut World, at: u64| world.read(&open, at, 4096).expect("read")[0];
+    for from in [0, 512 << 10] {
+        let first = whose(&mut world, from);
+        let rest: Vec<u8> = (1..100).map(|n| whose(&mut world, from + n * 4096)).collect();
+        assert_eq!(rest, vec![first; 99], "from {from}");
+    }
+    world.close(open);
+}
+
 #[test]
 fn mirror_10_eio_on_read_is_asked_elsewhere_and_the_member_is_locked_out() {
     let (mut world, disks) = mirror(2, json!({ "balance": "prefer" }));

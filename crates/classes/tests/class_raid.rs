@@ -112,6 +112,24 @@ fn a_spare_takes_the_place_of_a_disk_that_fails() {
     }
 }
 
+/// B2 of members::load, as a mirror's test of that name.
+#[test]
+fn reads_that_go_on_stay_with_one_copy_once_those_before_have_ended() {
+    let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));
+    for (disk, byte) in raid.disks.iter().zip([1, 2]) {
+        disk.put(0, &[byte; 1 << 20]);
+    }
+    let name = format!("raid/{}/data", raid.set);
+    let open = raid.world.open(&name, Access::READ);
+    let mut whose = |at: u64| raid.world.read(&open, at, 4096).expect("read")[0];
+    for from in [0, 512 << 10] {
+        let first = whose(from);
+        let rest: Vec<u8> = (1..100).map(|n| whose(from + n * 4096)).collect();
+        assert_eq!(rest, vec![first; 99], "from {from}");
+    }
+    raid.world.close(open);
+}
+
 #[test]
 fn a_disk_goes_to_the_array_that_it_is_inserted_into_whoever_remembers_it() {
     let mut raid = Raid::label(INTEL, "RAID1", 2, json!({}));

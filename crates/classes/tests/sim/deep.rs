@@ -153,7 +153,9 @@ impl Plan {
             }
             let mut plan = Plan { harsh: true, ..plan };
             if logs {
-                plan.disk_bytes += LOG;
+                // Records of three arrays, one within the other, want more than one log spares.
+                let nested = plan.made.iter().all(|made| made.class == "raid");
+                plan.disk_bytes += LOG * if nested { 2 } else { 1 };
                 for made in &mut plan.made {
                     if parity(made) {
                         made.with["consistency"] = json!("ppl");

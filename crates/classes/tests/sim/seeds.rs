@@ -32,8 +32,9 @@ const RISING: [u64; 2] = [42, 5056];
 /// Of stacks in which the power goes though an array lacks a member: 35: the record of a disk in a
 /// partition was torn, so the whole disk was taken for it as the array started, and let go when
 /// that had begun: the array went on without the partition, and was broken. Of the story itself:
-/// 300460: a disk was to fail while the loss of another was not dealt with yet.
-const HARSH_STACKS: [u64; 2] = [35, 300460];
+/// 300460: a disk was to fail while the loss of another was not dealt with yet; 311255: three
+/// arrays, one within the other, had no room for all their records.
+const HARSH_STACKS: [u64; 3] = [35, 300460, 311255];
 
 #[test]
 fn stacks_in_harsh_times_that_failed_once() {

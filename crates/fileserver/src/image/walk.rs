@@ -93,15 +93,15 @@ impl Step<'_> {
         }
     }
 
-    /// All of a small tree becomes a dump's.
-    pub(super) fn freeze_below(&mut self, v: &Visit) -> Result<(), Stop> {
-        if self.state(v.addr)? != BlockState::Dirty {
-            return Ok(());
+    /// All of a small tree becomes a dump's. A tree of a damaged image that leads back to itself
+    /// ends where that is no longer dirty.
+    pub(super) fn freeze_below(&mut self, root: Visit) -> Result<(), Stop> {
+        let mut open = vec![root];
+        while let Some(v) = open.pop() {
+            open.extend(self.dirty_below(&v)?);
+            self.freeze_one(v.addr)?;
         }
-        for below in self.children(v)? {
-            self.freeze_below(&below)?;
-        }
-        self.freeze_one(v.addr)
+        Ok(())
     }
 
     /// Blocks below one of the frozen tree, if it is dirty.

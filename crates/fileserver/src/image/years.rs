@@ -108,7 +108,7 @@ impl Step<'_> {
         let own = self.mine(at, Tag::Dir, path::ROOT)?;
         self.set_header(|h| h.dumps = own)?;
         self.edit(own, Tag::Dir, path::ROOT)?.with_mut(|b| top.write(b, 0));
-        self.freeze_below(&Visit::root(own))?;
+        self.freeze_below(Visit::root(own))?;
         self.new_super(root, next)
     }
 }

@@ -77,7 +77,7 @@ impl Turns<'_> {
     }
 
     /// Tells that a round begins.
-    pub fn step(&mut self, case: &str, round: u32) {
+    fn step(&mut self, case: &str, round: u32) {
         let of = u32::try_from(self.cases).unwrap_or(u32::MAX).saturating_mul(self.options.rounds);
         let what = format!("{}: {case}, round {}", self.what, round + 1);
         (self.progress)(Progress { done: self.done, of, what });

@@ -81,31 +81,19 @@ fn measure_initiator(
     let Some(server) = or_note(server, report)? else { return Ok(()) };
     let mut turns = Turns { what: "aoe", options, progress, cases: cases.len(), done: 0 };
     for &case in cases {
-        let (mut rates, mut cpu) = (Series::default(), Vec::new());
-        for round in 0..options.rounds {
-            turns.step(case.name, round);
-            let mut ours = || -> Result<(), Error> {
-                let found = initiator::ours(&server, *case, options.seconds, load_core)
-                    .map_err(|e| e.within(case.name))?;
-                rates.ours.push(found.rate);
-                cpu.push(found.cpu_ns / 1e3);
-                Ok(())
-            };
-            // Who begins changes from round to round.
-            if round % 2 == 0 {
-                ours()?;
+        let rounds = turns.take(case.name, 2, |side| {
+            if side > 0 {
+                let rate = initiator::line(&server, *case, options.seconds, load_core)?;
+                return Ok([None, None, Some(rate), None, None]);
             }
-            let line = initiator::line(&server, *case, options.seconds, load_core);
-            let line = line.map_err(|e| e.within(case.name))?;
-            if round % 2 == 1 {
-                ours()?;
-            }
-            rates.theirs.push(line);
-        }
+            let found = initiator::ours(&server, *case, options.seconds, load_core)?;
+            Ok([Some(found.cpu_ns / 1e3), None, Some(found.rate), None, None])
+        })?;
+        let rates = Series { ours: rounds.of(0, 2), theirs: rounds.of(1, 2) };
         let goal = Goal { of: Of::Inverse, at_most: LINE_RATIO };
         let row = rates.row(case.name, ("requests", "1/s"), Some("line"));
         report.add(options, "aoe", row, Some(goal));
-        let cpu = Series { ours: cpu, theirs: Vec::new() };
+        let cpu = Series { ours: rounds.of(0, 0), theirs: Vec::new() };
         let row = cpu.row(case.name, ("processor time between answers", "us"), None);
         report.add(options, "aoe", row, None);
     }

@@ -12,8 +12,9 @@ use geom::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::geom::{MultipathGeom, Nature};
+use super::geom::MultipathGeom;
 use super::metadata::{Metadata, Mode};
+use super::nature::Nature;
 use super::options::Options;
 use super::{NAME, verbs};
 use crate::members::{Stopped, known};

@@ -19,11 +19,12 @@ use geom::{
 
 use super::NAME;
 use super::layer::MultipathLayer;
-use super::metadata::{Metadata, Mode};
+use super::nature::Nature;
 use super::options::Options;
 use super::paths::{PATHS_MAX, Paths, State};
 use super::shared::{Path, Shared, Table, Told};
 use super::tasks::{self, Note};
+use super::timers::Timers;
 use crate::members::{Said, Unborn, frame, joined, known};
 
 /// Attributes that a disk has whichever way it is reached.
@@ -34,76 +35,23 @@ const ACCESS: &str = "CAM::access";
 /// Names of paths removed by hand that are remembered; older ones join again when they are seen.
 const REMOVED_MAX: usize = 64;
 
-/// What it is, whoever its paths are.
-#[derive(Clone, Debug)]
-pub(super) struct Nature {
-    /// Absent: made by hand, and without a record.
-    pub(super) uuid: Option<String>,
-    /// Its name in the record: its own may be another.
-    pub(super) label: String,
-    pub(super) mode: Mode,
-    pub(super) sector_bytes: u32,
-    /// Bytes of the disk, the record's sector included.
-    pub(super) provider_bytes: u64,
-}
-
-impl Nature {
-    /// As a record says it.
-    pub(super) fn of(record: &Metadata) -> Nature {
-        Nature {
-            uuid: Some(record.uuid.clone()),
-            label: record.name.clone(),
-            mode: record.mode,
-            sector_bytes: record.sector_bytes,
-            provider_bytes: record.provider_bytes,
-        }
-    }
-
-    /// The record that says it; `None` for one made by hand.
-    pub(super) fn record(&self, options: Options) -> Option<Metadata> {
-        Some(Metadata {
-            uuid: self.uuid.clone()?,
-            name: self.label.clone(),
-            sector_bytes: self.sector_bytes,
-            provider_bytes: self.provider_bytes,
-            mode: self.mode,
-            options,
-        })
-    }
-
-    /// Bytes for those above.
-    fn media_bytes(&self) -> u64 {
-        let own = if self.uuid.is_some() { u64::from(self.sector_bytes) } else { 0 };
-        self.provider_bytes.saturating_sub(own)
-    }
-}
-
-/// Timers that run, by number: one that was called off has another.
-#[derive(Default)]
-struct Timers {
-    last: u64,
-    check: Option<u64>,
-    failback: Option<u64>,
-    no_path: Option<u64>,
-}
-
 /// The geom.
 pub(super) struct MultipathGeom {
     pub(super) nature: Nature,
     pub(super) options: Options,
     pub(super) paths: Paths,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// By slot.
     pub(super) consumers: BTreeMap<usize, ConsumerId>,
     /// Provider of the path that was preferred by hand.
-    preferred: Option<String>,
+    pub(super) preferred: Option<String>,
     /// Providers of paths that were removed by hand: tasting does not bring them back.
     removed: VecDeque<String>,
     /// Slots that the checker looks at, a bit a slot.
-    looking: u32,
-    timers: Timers,
+    pub(super) looking: u32,
+    pub(super) timers: Timers,
     /// Requests have waited long enough: no more do, until there is a path.
-    expired: bool,
+    pub(super) expired: bool,
     pub(super) fault: Option<String>,
     pub(super) story: Said,
 }
@@ -283,14 +231,9 @@ impl MultipathGeom {
         self.options.queue_ns > 0 && !self.expired
     }
 
-    /// After every change: the cores get the new table, timers start or are called off.
+    /// After every change: timers start or are called off, the cores get the new table.
     pub(super) fn changed(&mut self, t: &mut Topology, me: GeomId) {
-        let good = self.paths.good() > 0;
-        if good {
-            self.expired = false;
-            self.timers.no_path = None;
-        }
-        self.fail_back();
+        self.wind();
         let path = |one: &super::paths::One| {
             let edge = t.edge(*self.consumers.get(&one.slot)?);
             let good = one.state == State::Good;
@@ -310,67 +253,7 @@ impl MultipathGeom {
             checked: self.options.checker_ns > 0,
         });
         debug_assert_eq!(self.shared.geom, me);
-        if !good && self.queues() && self.timers.no_path.is_none() {
-            let number = self.number();
-            self.timers.no_path = Some(number);
-            tasks::after(&self.shared, self.options.queue_ns, Told::NoPath(number));
-        }
-        // One with a worse access state is idle, and hears of a better one only when it is asked.
-        let failed = self.paths.all().iter().any(|p| p.state == State::Fail || p.rank > 0);
-        if !failed || self.options.checker_ns == 0 {
-            self.timers.check = None;
-        } else if self.timers.check.is_none() {
-            let number = self.number();
-            self.timers.check = Some(number);
-            tasks::after(&self.shared, self.options.checker_ns, Told::Check(number));
-        }
         self.tell(t, me);
-    }
-
-    fn number(&mut self) -> u64 {
-        self.timers.last += 1;
-        self.timers.last
-    }
-
-    /// The slot of the path that is to be active when it can: the one preferred by hand, or else
-    /// the first.
-    fn preferred(&self) -> Option<usize> {
-        let by_hand = self.preferred.as_deref();
-        let one = match by_hand {
-            Some(name) => self.paths.called(name),
-            None => self.paths.all().first(),
-        };
-        one.filter(|p| p.state == State::Good && self.paths.is_best(p.slot)).map(|p| p.slot)
-    }
-
-    /// Goes back to the preferred path, or sets the time when that is done.
-    fn fail_back(&mut self) {
-        let wanted = self.preferred().filter(|slot| self.paths.active() != Some(*slot));
-        let (Some(slot), Some(ns)) = (wanted, self.options.failback_ns) else {
-            self.timers.failback = None;
-            return;
-        };
-        if ns == 0 {
-            self.paths.go_back(slot);
-        } else if self.timers.failback.is_none() {
-            let number = self.number();
-            self.timers.failback = Some(number);
-            tasks::after(&self.shared, ns, Told::Failback(number));
-        }
-    }
-
-    fn look_at_failed(&mut self, t: &Topology) {
-        let sector = self.nature.sector_bytes as usize;
-        let is_ill = |p: &&super::paths::One| p.state == State::Fail || p.rank > 0;
-        for one in self.paths.all().iter().filter(is_ill) {
-            let bit = 1u32.checked_shl(one.slot as u32).unwrap_or(0);
-            let Some(consumer) = self.consumers.get(&one.slot) else { continue };
-            // One that hangs is not asked again before it has answered.
-            if self.looking & bit == 0 {
-                self.looking |= bit;
-                tasks::look(&self.shared, t.edge(*consumer), sector, one.slot, one.round);
-            }
-        }
     }
 
     fn told_word(&mut self, t: &mut Topology, me: GeomId, told: Told) {
@@ -396,31 +279,7 @@ impl MultipathGeom {
             }
             Told::StillBad { slot } => self.looked(slot),
             Told::Failed { .. } | Told::Known { .. } => {}
-            Told::Check(number) => {
-                if self.timers.check == Some(number) {
-                    self.timers.check = None;
-                    self.look_at_failed(t);
-                    self.changed(t, me);
-                }
-            }
-            Told::Failback(number) => {
-                if self.timers.failback == Some(number) {
-                    self.timers.failback = None;
-                    let slot = self.preferred();
-                    slot.map(|slot| self.paths.go_back(slot));
-                    self.changed(t, me);
-                }
-            }
-            Told::NoPath(number) => {
-                if self.timers.no_path == Some(number) {
-                    self.timers.no_path = None;
-                    self.expired = true;
-                    self.changed(t, me);
-                    if self.paths.all().is_empty() {
-                        Self::take_apart(t, me, self);
-                    }
-                }
-            }
+            Told::Time(timer, number) => self.time(t, me, timer, number),
             Told::Written(done) => self.written(t, me, done),
         }
     }

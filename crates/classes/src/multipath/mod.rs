@@ -9,11 +9,13 @@ mod class;
 mod geom;
 mod layer;
 mod metadata;
+mod nature;
 mod options;
 mod paths;
 mod shared;
 mod size;
 mod tasks;
+mod timers;
 mod troubles;
 mod verbs;
 

@@ -13,6 +13,7 @@ use bio::Ticket;
 use geom::{Edge, GeomId, Switchboard};
 
 use super::metadata::Mode;
+use super::timers::Timer;
 use crate::members::{Lanes, Own};
 
 /// One path, as the data path sees it.
@@ -140,12 +141,8 @@ pub(super) enum Told {
     StillBad { slot: usize },
     /// Every core knows a path that was attached before.
     Known { slot: usize, round: u16 },
-    /// Time to look at failed paths.
-    Check(u64),
-    /// Time to go back to the preferred path.
-    Failback(u64),
-    /// Requests have waited long enough for a path.
-    NoPath(u64),
+    /// A timer has run out: the one with this number.
+    Time(Timer, u64),
     /// The record was written anew, or why not.
     Written(Result<(), bio::Errno>),
 }

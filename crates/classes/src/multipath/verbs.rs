@@ -10,7 +10,7 @@ use super::class::MultipathClass;
 use super::geom::MultipathGeom;
 use super::metadata::{Metadata, Mode};
 use super::options::{Options, SECONDS_MAX};
-use super::paths::PATHS_MAX;
+use super::paths::{One, PATHS_MAX};
 use crate::members::follow::{self, Ask};
 use crate::members::{frame, hand, known};
 use crate::span::words::{self, verb};
@@ -513,9 +513,15 @@ fn rotate(control: &mut Control, on: &str) -> Result<Value, Error> {
     }
 }
 
+/// All that requests go by: with Active/Active each path that is good and no worse than another;
+/// `none` where there are none, as gmultipath(8) says it.
 fn getactive(control: &mut Control, on: &str) -> Result<Value, Error> {
-    let name = with(control, on, |g, _, _| active(g, on))?;
-    Ok(json!({ "message": name, "active": name }))
+    let names: Vec<String> = with(control, on, |g, _, _| {
+        let is_active = |p: &&One| g.paths.word(p.slot, g.nature.mode) == "ACTIVE";
+        Ok(g.paths.all().iter().filter(is_active).map(|p| p.name.clone()).collect())
+    })?;
+    let message = if names.is_empty() { "none".to_owned() } else { names.join(" ") };
+    Ok(json!({ "message": message, "active": names }))
 }
 
 fn stop(

@@ -78,7 +78,7 @@ fn misc_fail_restore_prefer_rotate_getactive() {
     for active in ["d1", "d2", "d0"] {
         world.verb("multipath", "rotate", "m", json!({})).expect("rotated");
         let answer = world.verb("multipath", "getactive", "m", json!({})).expect("active");
-        assert_eq!(answer["active"], active);
+        assert_eq!(answer["active"], json!([active]));
     }
     ask(&mut world, "fail", "d1").expect("failed");
     let refused = ask(&mut world, "prefer", "d1").expect_err("not good");
@@ -86,6 +86,22 @@ fn misc_fail_restore_prefer_rotate_getactive() {
     for verb in ["fail", "restore", "prefer", "remove"] {
         assert_eq!(ask(&mut world, verb, "d9").expect_err("no path").kind, Errno::NoEnt);
     }
+    let mut active = |mode: &str| {
+        world.verb("multipath", "configure", "m", json!({ mode: true })).expect("configured");
+        world.verb("multipath", "getactive", "m", json!({})).expect("active")
+    };
+    assert_eq!(active("active")["message"], "d0 d2", "all that requests go by");
+    assert_eq!(active("read")["message"], "d0");
+}
+
+#[test]
+fn misc_getactive_of_one_that_waits_for_a_path() {
+    let (mut world, _, ways) = labelled(1, json!({}));
+    world.verb("multipath", "configure", "m", json!({ "queue": 60 })).expect("configured");
+    ways[0].fails(Some(Errno::NxIo));
+    ask(&mut world, "fail", "d0").expect("failed");
+    let answer = world.verb("multipath", "getactive", "m", json!({})).expect("an answer");
+    assert_eq!((&answer["message"], &answer["active"]), (&json!("none"), &json!([])));
 }
 
 #[test]

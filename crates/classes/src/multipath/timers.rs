@@ -1,0 +1,139 @@
+//! What a multipath device does in its time.
+//!
+//! ```text
+//!   Check      a path is failed, or has a worse access state   --> look at those
+//!   Failback   another path than the preferred one is active   --> go back
+//!   NoPath     no path is good, and requests wait              --> they end with ENXIO
+//! ```
+//!
+//! A timer that was called off runs out all the same: it has another number than the one that
+//! counts.
+
+use geom::{GeomId, Topology};
+
+use super::geom::MultipathGeom;
+use super::paths::{One, State};
+use super::shared::Told;
+use super::tasks;
+
+/// What it is time for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Timer {
+    /// To look at paths that are failed.
+    Check,
+    /// To go back to the preferred path.
+    Failback,
+    /// Requests have waited long enough for a path.
+    NoPath,
+}
+
+/// Timers that run, by number.
+#[derive(Default)]
+pub(super) struct Timers {
+    last: u64,
+    running: [Option<u64>; 3],
+}
+
+impl Timers {
+    fn of(&mut self, timer: Timer) -> &mut Option<u64> {
+        &mut self.running[timer as usize]
+    }
+
+    /// The number of one that did not run; the caller has it run.
+    fn start(&mut self, timer: Timer) -> Option<u64> {
+        if self.of(timer).is_some() {
+            return None;
+        }
+        self.last += 1;
+        *self.of(timer) = Some(self.last);
+        Some(self.last)
+    }
+
+    fn call_off(&mut self, timer: Timer) {
+        *self.of(timer) = None;
+    }
+
+    /// Whether it was the one that counts.
+    fn ran_out(&mut self, timer: Timer, number: u64) -> bool {
+        self.of(timer).take_if(|running| *running == number).is_some()
+    }
+}
+
+fn is_ill(one: &One) -> bool {
+    one.state == State::Fail || one.rank > 0
+}
+
+impl MultipathGeom {
+    fn run(&mut self, timer: Timer, ns: u64) {
+        if let Some(number) = self.timers.start(timer) {
+            tasks::after(&self.shared, ns, Told::Time(timer, number));
+        }
+    }
+
+    /// After a change of the paths: those that are needed run, the others are called off.
+    pub(super) fn wind(&mut self) {
+        if self.paths.good() > 0 {
+            self.expired = false;
+            self.timers.call_off(Timer::NoPath);
+        } else if self.queues() {
+            self.run(Timer::NoPath, self.options.queue_ns);
+        }
+        // One with a worse access state is idle, and hears of a better one only when it is asked.
+        match self.paths.all().iter().any(is_ill) && self.options.checker_ns > 0 {
+            true => self.run(Timer::Check, self.options.checker_ns),
+            false => self.timers.call_off(Timer::Check),
+        }
+        let wanted = self.preferred().filter(|slot| self.paths.active() != Some(*slot));
+        match (wanted, self.options.failback_ns) {
+            (Some(slot), Some(0)) => {
+                self.timers.call_off(Timer::Failback);
+                self.paths.go_back(slot);
+            }
+            (Some(_), Some(ns)) => self.run(Timer::Failback, ns),
+            _ => self.timers.call_off(Timer::Failback),
+        }
+    }
+
+    /// A timer has run out.
+    pub(super) fn time(&mut self, t: &mut Topology, me: GeomId, timer: Timer, number: u64) {
+        if !self.timers.ran_out(timer, number) {
+            return;
+        }
+        match timer {
+            Timer::Check => self.look_at_ill(t),
+            Timer::Failback => {
+                let slot = self.preferred();
+                slot.map(|slot| self.paths.go_back(slot));
+            }
+            Timer::NoPath => self.expired = true,
+        }
+        self.changed(t, me);
+        if self.expired && self.paths.all().is_empty() {
+            Self::take_apart(t, me, self);
+        }
+    }
+
+    /// The slot of the path that is to be active when it can: the one preferred by hand, or else
+    /// the first.
+    fn preferred(&self) -> Option<usize> {
+        let by_hand = self.preferred.as_deref();
+        let one = match by_hand {
+            Some(name) => self.paths.called(name),
+            None => self.paths.all().first(),
+        };
+        one.filter(|p| p.state == State::Good && self.paths.is_best(p.slot)).map(|p| p.slot)
+    }
+
+    fn look_at_ill(&mut self, t: &Topology) {
+        let sector = self.nature.sector_bytes as usize;
+        for one in self.paths.all().iter().filter(|one| is_ill(one)) {
+            let bit = 1u32.checked_shl(one.slot as u32).unwrap_or(0);
+            let Some(consumer) = self.consumers.get(&one.slot) else { continue };
+            // One that hangs is not asked again before it has answered.
+            if self.looking & bit == 0 {
+                self.looking |= bit;
+                tasks::look(&self.shared, t.edge(*consumer), sector, one.slot, one.round);
+            }
+        }
+    }
+}

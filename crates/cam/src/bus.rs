@@ -112,6 +112,13 @@ impl Rescan {
         }
     }
 
+    /// What [`Sim::troubles`] answers has become another: the control thread looks.
+    pub fn say(&self) {
+        if let Some(bus) = self.0.upgrade() {
+            bus.inbox.nudge();
+        }
+    }
+
     /// Something came or went at one target, or behind it.
     pub fn wish_target(&self, target: u64) {
         if let Some(bus) = self.0.upgrade() {

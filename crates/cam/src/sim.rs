@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bio::Segs;
-use geom::{Core, Local};
+use geom::{Core, Local, Trouble};
 
 use crate::address::Path;
 use crate::bus::Rescan;
@@ -114,8 +114,9 @@ pub trait Sim: Send + Sync {
         Vec::new()
     }
 
-    /// Why some of what it should reach is not there: a sentence each, the place first.
-    fn troubles(&self) -> Vec<String> {
+    /// Why some of what it should reach is not there, the place first. Whoever has another one, or
+    /// one less, says so by [`crate::bus::Rescan::say`].
+    fn troubles(&self) -> Vec<Trouble> {
         Vec::new()
     }
 

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::class::CamClass;
 use crate::device::Shape;
 use crate::periph::Facts;
+use crate::sim::Sim;
 use crate::unit::Unit;
 use orders::Say;
 
@@ -145,7 +146,7 @@ impl CamClass {
             .iter()
             .map(|bus| {
                 let name = bus.sim().facts().name;
-                let troubles = bus.sim().troubles().into_iter();
+                let troubles = whys(bus.sim().as_ref()).into_iter();
                 let lines: String = troubles.map(|why| format!("{name}: {why}\n")).collect();
                 bus.devlist(verbose) + &lines
             })
@@ -174,7 +175,7 @@ impl CamClass {
                     .collect();
                 json!({
                     "bus": bus.number(), "sim": bus.sim().facts().name, "devices": devices,
-                    "counts": counts, "troubles": bus.sim().troubles(),
+                    "counts": counts, "troubles": whys(bus.sim().as_ref()),
                 })
             })
             .collect();
@@ -363,6 +364,11 @@ impl Found {
             "min": shape.openings_min, "max": shape.openings_max,
         }))
     }
+}
+
+/// What a SIM says of what it cannot reach, a sentence each.
+fn whys(sim: &dyn Sim) -> Vec<String> {
+    sim.troubles().into_iter().map(|trouble| trouble.why).collect()
 }
 
 /// The N of SPC-N; SPC-4 is 6.

@@ -231,6 +231,8 @@ impl Inner {
                 name: bus.name.clone(),
                 number: u64::try_from(number).unwrap_or(0),
                 configured: true,
+                health: crate::api::Health::Ok,
+                troubles: Vec::new(),
                 devices: vec![DeviceState { name, ..DeviceState::default() }],
             });
         }

@@ -1,7 +1,12 @@
 //! Buses: how `[[bus]]` and `ashlar cam attach` become one, and what they find by themselves.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cam::Bus;
 use control::api::{Error, Kind, Level, Result};
 use control::config::{self, BusConfig, TargetConfig, secret};
+use geom::Grade;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::catalog;
@@ -114,6 +119,31 @@ fn section<'w>(name: &str, words: impl Iterator<Item = &'w str>) -> Result<Strin
 /// A text as TOML writes it: JSON's escapes are among its own.
 fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
+}
+
+/// What buses could not reach when that was noted last, by bus.
+pub type Said = BTreeMap<String, BTreeMap<String, Grade>>;
+
+/// Notes once what buses cannot reach any more, and what they can again.
+pub fn see_troubles(room: &mut Room) {
+    let troubles = |bus: &Arc<Bus>| {
+        let whys = bus.sim().troubles().into_iter().map(|t| (t.why, t.grade)).collect();
+        (bus.sim().facts().name, whys)
+    };
+    let now: Said = room.cam.buses().iter().map(troubles).collect();
+    let before = std::mem::take(&mut room.said);
+    let none = BTreeMap::new();
+    for (bus, whys) in &now {
+        let said = before.get(bus).unwrap_or(&none);
+        for (why, grade) in whys.iter().filter(|(why, _)| !said.contains_key(*why)) {
+            let level = if *grade == Grade::Good { Level::Info } else { Level::Warn };
+            room.note(level, bus, why.clone());
+        }
+        for why in said.keys().filter(|why| !whys.contains_key(*why)) {
+            room.note(Level::Info, bus, format!("no longer so: {why}"));
+        }
+    }
+    room.said = now;
 }
 
 /// Brings the graph up to what buses found by themselves.

@@ -154,6 +154,7 @@ fn control_thread(
         journal,
         started_ns,
         returns: Returns::default(),
+        said: crate::buses::Said::new(),
         look_ns: 0,
     };
     room.exports.remember();

@@ -62,6 +62,8 @@ pub struct Room {
     pub started_ns: u64,
     /// Disks that went away, and what may come back.
     pub returns: Returns,
+    /// What buses could not reach, as far as it was noted.
+    pub said: buses::Said,
     /// When the disks are asked next how full they are, ns of the cores' clock.
     pub look_ns: u64,
 }
@@ -72,6 +74,7 @@ impl Room {
         loop {
             self.control.pump();
             buses::look(self);
+            buses::see_troubles(self);
             self.see_losses();
             self.see_room();
             self.look_for_returns();

@@ -207,8 +207,11 @@ fn bus(config: &Config, bus: &cam::Bus) -> BusState {
             device: facts.label(),
             lost: unit.look(|device| device.is_lost()),
         };
+    let troubles: Vec<TroubleState> = bus.sim().troubles().iter().map(trouble).collect();
     BusState {
         number: bus.number(),
+        health: troubles.iter().map(|t| t.health).max().unwrap_or_default(),
+        troubles,
         configured: config.bus(&name).is_some(),
         devices: bus.devices().into_iter().map(device).collect(),
         name,

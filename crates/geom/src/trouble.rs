@@ -24,6 +24,11 @@ pub struct Trouble {
 }
 
 impl Trouble {
+    /// It is as it was asked for, and somebody may wonder all the same.
+    pub fn noted(why: impl Into<String>, action: impl Into<String>) -> Trouble {
+        Trouble { grade: Grade::Good, why: why.into(), action: action.into() }
+    }
+
     /// It works, but not as it should.
     pub fn degraded(why: impl Into<String>, action: impl Into<String>) -> Trouble {
         Trouble { grade: Grade::Degraded, why: why.into(), action: action.into() }

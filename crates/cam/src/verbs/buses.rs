@@ -13,7 +13,7 @@ use bio::Errno;
 use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
 use serde_json::{Value, json};
 
-use super::verb;
+use super::{verb, whys};
 use crate::bus::{Bus, Names, all};
 use crate::class::CamClass;
 
@@ -144,7 +144,7 @@ impl CamClass {
         let found = self.take_in(control, buses, before)?;
         let (mut silent, mut troubles) = (Vec::new(), Vec::new());
         for bus in buses {
-            troubles.extend(bus.sim().troubles());
+            troubles.extend(whys(bus.sim().as_ref()));
             let targets = bus.silent().into_iter();
             silent.extend(targets.map(|target| format!("scbus{} target {target}", bus.number())));
         }
@@ -221,7 +221,7 @@ impl CamClass {
             ),
             found => format!("scbus{}: {}", bus.number(), found.join(", ")),
         };
-        for why in bus.sim().troubles() {
+        for why in whys(bus.sim().as_ref()) {
             let _ = write!(message, "; {why}");
         }
         Ok(json!({ "message": message, "bus": bus.number(), "found": found }))

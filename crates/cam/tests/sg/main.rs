@@ -249,7 +249,9 @@ fn pull(seed: u64) {
     assert_eq!(ended[0].status, Err(Errno::NxIo));
     assert!(w.now() - began < 10 * S, "what the kernel had is not waited for");
     assert_eq!(w.read(edge, 0, 4096), Err(Errno::NxIo));
-    assert_eq!(w.buses[0].sim().troubles(), ["/dev/sg0: No such file or directory"]);
+    let troubles = w.buses[0].sim().troubles();
+    let whys: Vec<&str> = troubles.iter().map(|t| t.why.as_str()).collect();
+    assert_eq!(whys, ["/dev/sg0: No such file or directory"]);
     (0..50).for_each(|_| w.turn(100 * MS));
     kernel.plug(true);
     let mut back = Vec::new();

@@ -79,9 +79,10 @@ impl State {
     /// The worst health of any part.
     pub fn worst(&self) -> Health {
         let disks = self.disks.iter().map(|d| d.health);
+        let buses = self.buses.iter().map(|b| b.health);
         let geoms = self.geoms.iter().map(|g| g.health);
         let targets = self.targets.iter().map(|t| t.health);
-        disks.chain(geoms).chain(targets).max().unwrap_or_default()
+        disks.chain(buses).chain(geoms).chain(targets).max().unwrap_or_default()
     }
 }
 
@@ -95,6 +96,11 @@ pub struct BusState {
     pub number: u64,
     /// It stands in the configuration, and will be there at the next start.
     pub configured: bool,
+    /// How it is.
+    pub health: Health,
+    /// What it cannot reach, one by one, with what to do about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<TroubleState>,
     /// Devices, by address.
     pub devices: Vec<DeviceState>,
 }
@@ -245,7 +251,7 @@ pub struct GeomState {
     pub providers: Vec<ProviderState>,
 }
 
-/// Something of a geom that is not ok.
+/// Something of a geom or a bus that is not ok.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TroubleState {

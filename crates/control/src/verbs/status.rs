@@ -98,6 +98,12 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         };
         add(disk.health, format!("disk {}", disk.name), &disk.health_why, &action, &see);
     }
+    for bus in &state.buses {
+        for trouble in bus.troubles.iter().filter(|t| t.health != Health::Ok) {
+            let (at, see) = (format!("bus {}", bus.name), "ashlar cam devlist -v");
+            add(trouble.health, at, &trouble.why, &trouble.action, see);
+        }
+    }
     for geom in state.geoms.iter().filter(|g| g.health != Health::Ok) {
         let at = format!("{} {}", geom.class, geom.name);
         for trouble in &geom.troubles {

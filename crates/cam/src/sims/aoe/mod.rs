@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bio::Segs;
-use geom::{Core, Local, Switchboard};
+use geom::{Core, Grade, Local, Switchboard, Trouble};
 use wire::aoe::Address;
 
-use self::engine::Rules;
+use self::engine::{Ill, Rules};
 use self::flight::CORES_MAX;
 use self::shared::Shared;
 use crate::address::Path;
@@ -74,6 +74,13 @@ impl Inner {
         }
     }
 
+    /// Its troubles have become others.
+    fn say(&self) {
+        if let Some(rescan) = self.rescan.get() {
+            rescan.say();
+        }
+    }
+
     fn rescan_target(&self, address: Address) {
         if let Some(rescan) = self.rescan.get() {
             rescan.wish_target(number_of(address));
@@ -93,7 +100,12 @@ fn number_of(address: Address) -> u64 {
     u64::from(address.shelf) << 8 | u64::from(address.slot)
 }
 
-/// The inverse.
+/// Its name in config strings.
+fn place_of(Address { shelf, slot }: Address) -> String {
+    format!("e{shelf}.{slot}")
+}
+
+/// The inverse of [`number_of`].
 fn address_of(number: u64) -> Address {
     let shelf = u16::try_from(number >> 8).unwrap_or(u16::MAX);
     Address { shelf, slot: (number & 0xff) as u8 }
@@ -140,8 +152,7 @@ impl Sim for Aoe {
 
     /// As config strings of the file server have it: `e565.1`.
     fn place(&self, path: Path) -> String {
-        let Address { shelf, slot } = address_of(path.target);
-        format!("e{shelf}.{slot}")
+        place_of(address_of(path.target))
     }
 
     fn begin(&self, rescan: Rescan) {
@@ -176,6 +187,22 @@ impl Sim for Aoe {
             ("answers-failed", counts.failed),
             ("other-disk-behind-path", counts.strangers),
         ]
+    }
+
+    fn troubles(&self) -> Vec<Trouble> {
+        let has_disk = |ill: &Ill| self.inner.unit(ill.address).is_some();
+        let trouble = |ill: Ill| {
+            let interface = self.inner.interfaces.get(ill.link).map_or("", String::as_str);
+            let (place, mac) = (place_of(ill.address), ill.mac);
+            let why = format!("{place} does not answer by {interface} at {mac}");
+            let action = format!(
+                "It is asked again by itself; `ip link show {interface}` says whether the \
+                 interface is up."
+            );
+            let grade = if ill.is_last { Grade::Failed } else { Grade::Degraded };
+            Trouble { grade, why, action }
+        };
+        self.inner.shared.ill().into_iter().filter(has_disk).map(trouble).collect()
     }
 
     fn close(&self) {

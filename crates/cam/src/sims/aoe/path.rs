@@ -3,7 +3,7 @@
 //! ```text
 //!            IDENTIFY: the same disk        K timeouts          an answer of any kind
 //!   Heard ------------------------> Up ----------------> Down -----------------------> Up
-//!     | another disk                                      | asked once a second (CONFIG)
+//!     | another disk                                      | asked again and again (CONFIG)
 //!     v
 //!   Stranger: asked again now and then
 //! ```
@@ -20,6 +20,8 @@ const RTO_MIN_NS: u64 = 20 * MS;
 const TIMEOUTS_MAX: u32 = 4;
 /// How often one that is down is asked, ns.
 pub(super) const ASK_NS: u64 = 1_000 * MS;
+/// How much later it is asked while there is a good one and nothing to send, ns.
+pub(super) const IDLE_NS: u64 = 9_000 * MS;
 /// The longest time until a path is asked again which disk is behind it, ns.
 const PAUSE_MAX_NS: u64 = 30_000 * MS;
 /// Large frames, of more than two sectors, that get lost without one that does not: then a switch

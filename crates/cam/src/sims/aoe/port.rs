@@ -274,6 +274,10 @@ async fn look(port: Rc<Port>, ask_ns: u64) {
         port.sides.all.iter().for_each(|side| side.look(&core));
         if let Some(inner) = port.inner.upgrade() {
             inner.shared.count(port.number, port.engine.borrow().counts());
+            let ill = port.engine.borrow().ill(&&port.sides);
+            if inner.shared.see(port.number, ill) {
+                inner.say();
+            }
         }
         let now = core.now();
         if port.number == 0 && (asked == 0 || now >= asked + ask_ns) {

@@ -1,11 +1,11 @@
 //! What the cores of one bus know together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wire::aoe::{Address, Mac};
 
-use super::engine::{Counts, TARGETS_MAX};
+use super::engine::{Counts, Ill, TARGETS_MAX};
 use super::pool::Pool;
 use super::ranges::Ranges;
 
@@ -26,6 +26,8 @@ pub(super) struct Known {
 pub(super) struct Shared {
     known: Mutex<BTreeMap<Address, Known>>,
     counts: Mutex<BTreeMap<usize, Counts>>,
+    /// By core: each finds out by itself.
+    ill: Mutex<BTreeMap<usize, Vec<Ill>>>,
 }
 
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,5 +74,19 @@ impl Shared {
         let mut sum = Counts::default();
         lock(&self.counts).values().for_each(|counts| sum.add(counts));
         sum
+    }
+
+    /// What a core cannot reach by now; whether that is news.
+    pub(super) fn see(&self, core: usize, ill: Vec<Ill>) -> bool {
+        let mut all = lock(&self.ill);
+        let before = all.get(&core).map_or(&[][..], Vec::as_slice);
+        let is_news = before != ill;
+        all.insert(core, ill);
+        is_news
+    }
+
+    /// What some core cannot reach, in order.
+    pub(super) fn ill(&self) -> BTreeSet<Ill> {
+        lock(&self.ill).values().flatten().cloned().collect()
     }
 }

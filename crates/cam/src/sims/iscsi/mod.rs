@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bio::Segs;
-use geom::{Core, Local, Switchboard};
+use geom::{Core, Grade, Local, Switchboard, Trouble};
 use wire::iscsi::Attribute;
 use wire::scsi::Lun;
 
@@ -81,6 +81,13 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
+    /// Its troubles have become others.
+    fn say(&self) {
+        if let Some(rescan) = self.rescan.get() {
+            rescan.say();
+        }
+    }
+
     /// The handle of a unit.
     fn handle(&self, unit: &Unit) -> Weak<Unit> {
         let units = lock(&self.units);
@@ -232,15 +239,20 @@ impl Sim for Iscsi {
     }
 
     /// A portal is said once, whichever core it was that could not get there.
-    fn troubles(&self) -> Vec<String> {
+    fn troubles(&self) -> Vec<Trouble> {
         let by_core = lock(&self.inner.troubles);
         let by_portal: BTreeMap<usize, &String> =
             by_core.iter().rev().map(|((_, portal), why)| (*portal, why)).collect();
-        let line = |(portal, why): (&usize, &&String)| {
+        let some_are_up = by_portal.len() < self.inner.portals.len();
+        let grade = if some_are_up { Grade::Degraded } else { Grade::Failed };
+        let trouble = |(portal, why): (&usize, &&String)| {
             let at = self.inner.portals.get(*portal)?.at;
-            Some(format!("{} at {at}: {why}", self.inner.rules.target))
+            let why = format!("{} at {at}: {why}", self.inner.rules.target);
+            let action =
+                format!("It is tried again by itself; `ashlar cam discover {at}` asks it.");
+            Some(Trouble { grade, why, action })
         };
-        by_portal.iter().filter_map(line).collect()
+        by_portal.iter().filter_map(trouble).collect()
     }
 
     fn close(&self) {

@@ -98,6 +98,8 @@ pub(super) struct Session {
     out: RefCell<Option<Out>>,
     stream: RefCell<Option<Stream>>,
     owners: RefCell<Owners>,
+    /// Why we have hung up.
+    fault: RefCell<Option<Fault>>,
     /// Handles of units by LUN.
     units: RefCell<BTreeMap<u64, Weak<Unit>>>,
     stirred: Cell<bool>,
@@ -139,6 +141,7 @@ pub(super) fn open(inner: &Arc<Inner>, portal: usize, core: &Rc<Core>) -> Option
         out: RefCell::default(),
         stream: RefCell::default(),
         owners: RefCell::default(),
+        fault: RefCell::default(),
         units: RefCell::default(),
         stirred: Cell::default(),
         lazy: Cell::default(),
@@ -263,7 +266,8 @@ impl Session {
         let Some(core) = self.core.upgrade() else { return };
         let now = core.reactor().fresh_now();
         let done = self.engine.borrow_mut().pump(&mut &self.out, now);
-        if done.is_err() {
+        if let Err(fault) = done {
+            self.fault.borrow_mut().get_or_insert(fault);
             self.hang_up();
         }
         if self.out.borrow().as_ref().is_some_and(|out| out.used > 0) {
@@ -296,8 +300,9 @@ impl Session {
         let (counts, is_up) = (self.engine.borrow().counts(), self.engine.borrow().is_up());
         let key = (core.id(), self.portal);
         super::lock(&self.inner.counts).insert(key, counts);
-        if is_up {
-            super::lock(&self.inner.troubles).remove(&key);
+        let was_in_trouble = is_up && super::lock(&self.inner.troubles).remove(&key).is_some();
+        if was_in_trouble {
+            self.inner.say();
         }
     }
 
@@ -328,6 +333,7 @@ impl Session {
     fn let_go(&self) {
         let stream = self.stream.borrow_mut().take();
         *self.out.borrow_mut() = None;
+        self.fault.take();
         if let Some(stream) = stream {
             match self.closing.get() {
                 true => stream.close(),
@@ -364,6 +370,13 @@ impl Session {
         done
     }
 
+    fn how_it_ended(&self, last: io::Result<usize>) -> Fault {
+        self.fault.take().unwrap_or_else(|| match last {
+            Ok(_) => Fault::Line("the target has closed the connection".to_owned()),
+            Err(e) => Fault::Line(e.to_string()),
+        })
+    }
+
     async fn read(&self, core: &Rc<Core>, stream: &Stream, into: &Seg) -> Result<(), Fault> {
         let (mut start, mut end) = (0, 0);
         loop {
@@ -376,7 +389,7 @@ impl Session {
             let Some(room) = into.slice(end, into.len() - end) else { return Ok(()) };
             match stream.recv(&room).await {
                 Ok(n) if n > 0 => end += n,
-                _ => return Ok(()),
+                ended => return Err(self.how_it_ended(ended)),
             }
             drop(room);
             let now = core.reactor().fresh_now();
@@ -393,9 +406,16 @@ impl Session {
 async fn run(session: Rc<Session>) {
     loop {
         let Some(core) = session.core.upgrade() else { return };
-        if let Err(why) = session.converse(&core).await {
+        let done = session.converse(&core).await;
+        if let Err(why) = done
+            && !session.closing.get()
+        {
             let key = (core.id(), session.portal);
-            super::lock(&session.inner.troubles).insert(key, why.to_string());
+            let why = why.to_string();
+            let before = super::lock(&session.inner.troubles).insert(key, why.clone());
+            if before != Some(why) {
+                session.inner.say();
+            }
         }
         session.engine.borrow_mut().dropped(core.reactor().fresh_now());
         session.pump();

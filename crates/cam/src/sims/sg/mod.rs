@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bio::Segs;
-use geom::{Core, Local, Switchboard};
+use geom::{Core, Local, Switchboard, Trouble};
 
 use crate::address::Path;
 use crate::bus::Rescan;
@@ -152,9 +152,12 @@ impl Sim for Sg {
         Some(reactor::SCSI_NODE_COMMANDS_MAX)
     }
 
-    fn troubles(&self) -> Vec<String> {
+    /// Nothing of it is a fault: a device comes when it is plugged in, and is free.
+    fn troubles(&self) -> Vec<Trouble> {
         let machine = &self.inner.machine;
-        (0..machine.devices()).filter_map(|at| machine.look(at).err()).collect()
+        let action = "It is looked at again by itself, and taken when it can be.";
+        let why = |at| machine.look(at).err();
+        (0..machine.devices()).filter_map(why).map(|why| Trouble::noted(why, action)).collect()
     }
 
     fn close(&self) {

@@ -4,7 +4,7 @@ use wire::aoe::{ATA_LEN, Ata, HEADER_LEN, command};
 use wire::ata;
 
 use super::super::flight::Frame;
-use super::super::path::{ASK_NS, Path};
+use super::super::path::{ASK_NS, IDLE_NS, Path};
 use super::op::Piece;
 use super::send::request;
 use super::{Engine, ONE, Wire};
@@ -89,15 +89,16 @@ impl Engine {
         let mut next = u64::MAX;
         for target in 0..self.targets.len() {
             let Some(t) = self.targets.get(target) else { continue };
-            // Who wants nothing does not ask for more ways.
+            // Who wants nothing is in no hurry to have more ways.
             let idle = t.line.is_empty() && t.out == 0 && t.paths.iter().any(Path::is_good);
             let address = t.address;
             for path in 0..t.paths.len() {
                 let way = self.targets.get_mut(target).and_then(|t| t.paths.get_mut(path));
-                let wants = |way: &&mut Path| !way.is_same || !way.is_up && !idle;
+                let wants = |way: &&mut Path| !way.is_same || !way.is_up;
                 let Some(way) = way.filter(wants) else { continue };
-                if way.ask_ns > now {
-                    next = next.min(way.ask_ns);
+                let due = way.ask_ns + if idle && way.is_same { IDLE_NS } else { 0 };
+                if due > now {
+                    next = next.min(due);
                     continue;
                 }
                 let (link, mac, known) = (way.link, way.mac, way.is_same);

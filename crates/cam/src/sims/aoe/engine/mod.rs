@@ -21,6 +21,7 @@
 mod counts;
 mod due;
 mod hear;
+mod ill;
 mod op;
 mod order;
 mod send;
@@ -44,6 +45,7 @@ use super::shared::{Known, Shared};
 use crate::ccb::{CamStatus, CcbId, Flags, Outcome, Registers};
 
 pub(super) use self::counts::Counts;
+pub(super) use self::ill::Ill;
 pub(super) use self::order::{Said, Unsaid};
 
 /// Most targets that are remembered; further ones are not seen.

@@ -1,32 +1,24 @@
 //! Division by a number that stays the same: of a member's strips, of the members.
 
 /// What requests are divided by. A division of the processor takes longer than the rest of what a
-/// layer does for a request; a shift, or a product of which the upper half counts, does not.
+/// layer does for a request; a product of which the upper half counts does not. Powers of two go the
+/// same way as others: a branch and a shift beside it cost more registers than they save time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Divisor {
     by: u64,
-    how: How,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum How {
-    Shift(u32),
-    /// The upper half of the product with `2^64 / by`, rounded up: exact up to `2^64 / by`. It is
-    /// too large by less than one `by`th in 2^64, times what is divided.
-    Times(u64),
+    /// `2^64 / by`, rounded up: the upper half of what is divided times this is exact up to itself.
+    /// It is too large by less than one `by`th in 2^64, times what is divided. Zero, which is up to
+    /// nothing, for one.
+    times: u64,
 }
 
 impl Divisor {
     /// Zero counts as one.
     pub(crate) const fn new(by: u64) -> Divisor {
-        if by == 0 {
-            return Divisor::new(1);
+        match by {
+            0 | 1 => Divisor { by: 1, times: 0 },
+            _ => Divisor { by, times: u64::MAX / by + 1 },
         }
-        let how = match by.is_power_of_two() {
-            true => How::Shift(by.trailing_zeros()),
-            false => How::Times(u64::MAX / by + 1),
-        };
-        Divisor { by, how }
     }
 
     /// What is divided by.
@@ -43,15 +35,12 @@ impl Divisor {
     /// The same where no division of the processor is needed, which is nearly everywhere.
     #[inline(always)]
     pub(crate) fn split_at_once(self, of: u64) -> Option<(u64, u64)> {
-        match self.how {
-            How::Shift(bits) => Some((of >> bits, of & (self.by - 1))),
-            // Beyond it the rounding may show.
-            How::Times(times) if of >= times => None,
-            How::Times(times) => {
-                let whole = ((u128::from(of) * u128::from(times)) >> 64) as u64;
-                Some((whole, of - whole * self.by))
-            }
+        // Beyond it the rounding may show.
+        if of >= self.times {
+            return None;
         }
+        let whole = ((u128::from(of) * u128::from(self.times)) >> 64) as u64;
+        Some((whole, of - whole * self.by))
     }
 }
 

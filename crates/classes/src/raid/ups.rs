@@ -13,7 +13,7 @@ use super::records::Logs;
 use super::set::{ALL, Replay, Set};
 use super::volume::log::{Log, Place};
 use super::volume::map::Shape;
-use super::volume::{Kind, Path, Role, Shared, Table, VolumeLayer, pass, replay};
+use super::volume::{Kind, Path, Role, Shared, Table, layer, pass, replay};
 use crate::members::{joined, largest_stripe, zeroes};
 
 /// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
@@ -205,7 +205,7 @@ impl RaidGeom {
             me,
             NewProvider {
                 name: name.clone(),
-                layer: Arc::new(VolumeLayer(shared.clone())),
+                layer: layer(shared.clone()),
                 limits,
                 stripe_bytes,
                 stripe_offset,

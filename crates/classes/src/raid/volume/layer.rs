@@ -23,16 +23,34 @@ use super::map::{Piece, Spot};
 use super::shared::{Path, Shared, Table};
 use super::tasks::Work;
 use crate::members::{Entry, Loads};
+use crate::raid::model::Level;
 
 /// The word of a Bio that was cut; otherwise it is the offset it came with, and of a read the slot
 /// in the bits that no offset has.
 const CUT: u64 = u64::MAX;
 const SLOT: u64 = 511;
 
-/// The layer.
-pub(crate) struct VolumeLayer(pub(crate) Arc<Shared>);
+/// How the bytes of a volume lie, which every read asks: each at one place, copies at different
+/// places of the members, or at the same place of all.
+const SOLE: u8 = 0;
+const SHIFTED: u8 = 1;
+const SAME: u8 = 2;
 
-impl VolumeLayer {
+/// The layer of a volume whose bytes lie in one of these ways.
+pub(crate) struct VolumeLayer<const LIE: u8>(Arc<Shared>);
+
+/// The layer of a volume.
+pub(crate) fn layer(shared: Arc<Shared>) -> Arc<dyn Layer> {
+    match shared.shape.level {
+        Level::Raid1 => Arc::new(VolumeLayer::<SAME>(shared)),
+        _ if shared.shape.copies() > 1 => Arc::new(VolumeLayer::<SHIFTED>(shared)),
+        _ => Arc::new(VolumeLayer::<SOLE>(shared)),
+    }
+}
+
+impl<const LIE: u8> VolumeLayer<LIE> {
+    const COPIES: bool = LIE != SOLE;
+
     fn is_gated(op: Op) -> bool {
         matches!(op, Op::Write | Op::Delete | Op::WriteZeroes)
     }
@@ -60,12 +78,12 @@ impl VolumeLayer {
     fn way(&self, core: &Core, table: &Table, piece: Piece) -> Option<(usize, Edge, u64)> {
         let loads = self.0.loads(core.id());
         let mut ways = self.ways(table, piece);
-        let chooses = self.has_copies() && self.0.is_even(piece.at.saturating_add(piece.len));
+        let chooses = Self::COPIES && self.0.is_even(piece.at.saturating_add(piece.len));
         let (slot, path, at) = match chooses {
             true => loads.least_busy(ways)?,
             false => ways.next()?,
         };
-        if self.has_copies() {
+        if Self::COPIES {
             loads.begun(slot, at.saturating_add(piece.len));
         }
         Some((slot, path.edge, path.offset.saturating_add(at)))
@@ -84,11 +102,12 @@ impl VolumeLayer {
     }
 
     /// The same where there are: to the least busy of those that are alike.
-    #[inline(never)]
-    fn read_copy(&self, bio: &mut Bio, core: &Core) -> Flow {
-        let alike = self.0.shape.alike(bio.offset, bio.length);
-        let (Some((good, loads)), Some((alike, at))) = (self.0.short(core.id()), alike) else {
-            return self.begin(bio, core);
+    #[inline(always)]
+    fn read_copy_at_once(&self, bio: &mut Bio, core: &Core) -> Option<Flow> {
+        let (good, loads) = self.0.short(core.id())?;
+        let (alike, at) = match LIE {
+            SAME => (u64::MAX, bio.offset),
+            _ => self.0.shape.alike(bio.offset, bio.length)?,
         };
         let mut among = alike & good;
         if !self.0.is_even(bio.offset.wrapping_add(bio.length)) {
@@ -96,10 +115,10 @@ impl VolumeLayer {
             among &= among.wrapping_neg();
         }
         if among == 0 {
-            return self.begin(bio, core);
+            return None;
         }
         let slot = loads.take(among, at, at.wrapping_add(bio.length));
-        down(bio, loads, Spot { slot, at })
+        Some(down(bio, loads, Spot { slot, at }))
     }
 
     /// The same on the way up.
@@ -113,15 +132,10 @@ impl VolumeLayer {
         true
     }
 
-    #[inline(always)]
-    fn has_copies(&self) -> bool {
-        self.0.shape.has_copies
-    }
-
     /// A read that [`Self::way`] found a way for has ended.
     #[inline]
     fn has_ended(&self, core: &Core, slot: usize) {
-        if self.has_copies() {
+        if Self::COPIES {
             self.0.loads(core.id()).ended(slot);
         }
     }
@@ -130,7 +144,7 @@ impl VolumeLayer {
         let Some(spot) = self.0.shape.sole(bio.offset, bio.length) else {
             return self.read_pieces(bio, core);
         };
-        if !self.has_copies()
+        if !Self::COPIES
             && let Some((good, loads)) = self.0.short(core.id())
             && good & bit(spot.slot) != 0
         {
@@ -301,6 +315,9 @@ impl VolumeLayer {
         Flow::Wait
     }
 
+    /// Whatever is no read of the short way. Not that it is rare: the compiler keeps what a call
+    /// would destroy in registers that every read would have to save for it, unless it thinks so.
+    #[cold]
     #[inline(never)]
     fn begin(&self, bio: &mut Bio, core: &Core) -> Flow {
         match bio.op {
@@ -311,6 +328,8 @@ impl VolumeLayer {
         }
     }
 
+    /// The same on the way up.
+    #[cold]
     #[inline(never)]
     fn end(&self, bio: &mut Bio, was: u64, core: &Core) -> Back {
         if was != CUT && bio.op.has_range() {
@@ -356,7 +375,7 @@ fn fork(bio: &mut Bio, core: &Core, edge: Edge, at: u64, piece: Piece, slot: usi
     fits
 }
 
-impl Layer for VolumeLayer {
+impl<const LIE: u8> Layer for VolumeLayer<LIE> {
     /// Zeroes, which is what DELETE is with parity, are of one range.
     fn delete_ranges(&self) -> u32 {
         if self.0.shape.parities() > 0 { 1 } else { u32::MAX }
@@ -366,10 +385,11 @@ impl Layer for VolumeLayer {
         if bio.op != Op::Read {
             return self.begin(bio, core);
         }
-        if self.has_copies() {
-            return self.read_copy(bio, core);
-        }
-        match self.read_at_once(bio, core) {
+        let flow = match Self::COPIES {
+            true => self.read_copy_at_once(bio, core),
+            false => self.read_at_once(bio, core),
+        };
+        match flow {
             Some(flow) => flow,
             None => self.begin(bio, core),
         }

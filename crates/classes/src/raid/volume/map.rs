@@ -25,8 +25,6 @@ pub(crate) struct Shape {
     pub(crate) strip: u64,
     /// Bytes of the volume.
     pub(crate) bytes: u64,
-    /// Bytes are at more than one place: every read asks that.
-    pub(crate) has_copies: bool,
     /// Bytes of each member.
     lens: Vec<u64>,
     /// A strip, the data strips of a row and the members, to divide by.
@@ -108,10 +106,7 @@ impl Shape {
         let [by_strip, by_members] = [strip, lens.len() as u64].map(Divisor::new);
         let by_width = Divisor::new(1);
         let rota = Rota { strips: by_width, rows: 0, places: Box::default() };
-        let has_copies = false;
-        let mut shape =
-            Shape { level, strip, bytes, has_copies, lens, by_strip, by_width, by_members, rota };
-        shape.has_copies = shape.copies() > 1;
+        let mut shape = Shape { level, strip, bytes, lens, by_strip, by_width, by_members, rota };
         shape.by_width = Divisor::new(shape.width() as u64);
         shape.rota = shape.rota_of_strips();
         shape
@@ -221,12 +216,10 @@ impl Shape {
     }
 
     /// The slots (a bit a slot) that have all of some bytes at one and the same place, and that
-    /// place; `None` where copies lie at different places, or [`Shape::sole`] is to be asked.
+    /// place, where each strip has two copies; `None` where these lie at different places, or
+    /// [`Shape::sole`] is to be asked.
     #[inline(always)]
     pub(crate) fn alike(&self, at: u64, len: u64) -> Option<(u64, u64)> {
-        if self.level == Level::Raid1 {
-            return Some((u64::MAX, at));
-        }
         let Spot { slot, at } = self.sole_at_once(at, len)?;
         // Else the second copy begins the next row.
         (slot + 1 < self.members()).then(|| (3u64.checked_shl(slot as u32).unwrap_or(0), at))

@@ -30,6 +30,6 @@ mod zero;
 #[cfg(test)]
 mod map_tests;
 
-pub(crate) use layer::VolumeLayer;
+pub(crate) use layer::layer;
 pub(crate) use shared::{Kind, Leaves, Path, Role, Shared, Table};
 pub(crate) use tasks::settle;

@@ -1,8 +1,8 @@
 //! Division by a number that stays the same: of a member's strips, of the members.
 
 /// What requests are divided by. A division of the processor takes longer than the rest of what a
-/// layer does for a request; a product of which the upper half counts does not. Powers of two go the
-/// same way as others: a branch and a shift beside it cost more registers than they save time.
+/// layer does for a request; a product of which the upper half counts does not. Powers of two go
+/// the same way as others: a branch and a shift beside it cost registers, and save no time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Divisor {
     by: u64,

@@ -162,6 +162,14 @@ fn a_second_disk_for_the_same_slot_is_refused_and_nothing_is_written_to_it() {
         world.verdict("copy", "stripe")
     );
     assert!(copy.bytes() == made[0].bytes());
+    let line = world.show("stripe", "w", "Refused").concat();
+    assert!(line.starts_with("copy: d0 has slot 0"), "{line}");
+    assert!(world.troubles("stripe", "w").is_empty(), "it is whole without the copy");
+    world.lose("d1");
+    let troubles = world.troubles("stripe", "w").concat();
+    assert!(troubles.contains("number 1 is missing; copy is refused: d0 has"), "{troubles}");
+    world.attach("d1", &made[1], 512, (0, 0));
+    assert!(world.has("stripe/w"));
     // Another whole of the same name.
     let mut other = made[1].bytes();
     let at = other.len() - 512 + 36;

@@ -147,7 +147,8 @@ pub(crate) async fn tasted<R>(
     }
 }
 
-/// What a class keeps in the last sector of a provider, for a verb.
+/// What a class keeps in the last sector of a provider, for a verb; ENODEV where it holds nothing of
+/// the class, or nothing that can be believed.
 pub(crate) fn read<R>(
     control: &mut Control,
     class: &str,
@@ -157,7 +158,8 @@ pub(crate) fn read<R>(
     let bytes = hand::reading(control, class, member, |control, edge| {
         Ok(hand::last(control, member, edge)?.1)
     })?;
-    decode(&bytes).map_err(|e| Error::new(Errno::Inval, format!("{member}: {e}")))
+    let next = format!("`ashlar inspect {member}` says what it holds");
+    decode(&bytes).map_err(|e| Error::new(Errno::NoDev, format!("{member}: {e}; {next}")))
 }
 
 /// Zeroes the last sector of each provider that has something of the class in it, damaged or of

@@ -7,6 +7,7 @@
 //! * [`Divisor`]: division by the number of members, or the size of their strips.
 //! * [`Loads`]: of members that hold the same, the least busy one is read.
 //! * [`Said`]: what the journal was told of members and their state.
+//! * [`Refusals`]: who was refused though its metadata names the geom, and why.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
 //! * [`pay`]: passes and comparisons go no faster than they may.
 //! * [`verified`]: what a comparison of members found.
@@ -40,6 +41,7 @@ mod lanes;
 mod load;
 mod pace;
 mod ranges;
+mod refusals;
 mod said;
 mod stopped;
 mod sync;
@@ -67,6 +69,7 @@ pub(crate) use lanes::{Lanes, Own};
 pub(crate) use load::Loads;
 pub(crate) use pace::pay;
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
+pub(crate) use refusals::{REFUSALS_MAX, Refusals};
 pub(crate) use said::{Fact, Said};
 pub(crate) use stopped::Stopped;
 pub(crate) use unborn::Unborn;

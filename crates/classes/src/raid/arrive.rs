@@ -5,12 +5,12 @@ use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Topology};
 
 use super::book::Book;
 use super::found::{Found, Judged, judge};
-use super::geom::{Attached, Job, REFUSALS_MAX, RaidGeom, Told};
+use super::geom::{Attached, Job, RaidGeom, Told};
 use super::model::{Array, DiskState, Identity};
 use super::records::{self};
 use super::set::{Set, Tag};
 use super::volume::Role;
-use crate::members::waiting;
+use crate::members::{REFUSALS_MAX, waiting};
 
 impl RaidGeom {
     /// Takes a provider in on which a record was found. It is opened alone, so that nobody else
@@ -46,7 +46,7 @@ impl RaidGeom {
         let consumer = attach(t, me, on, &name)?;
         self.tags += 1;
         let tag = self.tags;
-        self.refused.retain(|(who, _)| *who != name);
+        self.refused.forget(&name);
         let media_bytes = limits.media_bytes;
         let holds = (!found.is_spare() && !found.is_torn()).then(|| found.generation());
         let (grown, errors) = (false, 0);

@@ -37,7 +37,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
-use geom::{ConsumerId, GeomId, Grade, ProviderId, Topology};
+use geom::{ConsumerId, GeomId, ProviderId, Topology};
 
 use super::book::Book;
 use super::class::Tunables;
@@ -46,14 +46,12 @@ use super::set::{Set, Tag};
 use super::ups::Up;
 use super::volume::replay::Replayed;
 use super::volume::{Leaves, pass};
-use crate::members::{GateWord, Number, Said, Waiting};
+use crate::members::{GateWord, Number, Refusals, Said, Waiting};
 
 /// Name of the class, and of its providers before the stroke.
 pub(super) const NAME: &str = "raid";
 /// How long an array whose records cannot be written waits before it tries again, ns.
 pub(super) const SICK_NS: u64 = 1_000_000_000;
-/// Lines about disks that were refused, kept for lists; older ones go.
-pub(super) const REFUSALS_MAX: usize = 16;
 /// Disks that left of which it is known what they held, and that failed of which it is known how;
 /// of older ones a torn record is refused, and the list does not say who failed them.
 pub(super) const LEFT_MAX: usize = 64;
@@ -200,7 +198,7 @@ pub(super) struct RaidGeom {
     pub(super) noted: Vec<(Tag, u64)>,
     pub(super) fault: Option<String>,
     pub(super) story: Said,
-    pub(super) refused: VecDeque<(String, String)>,
+    pub(super) refused: Refusals,
     /// Providers that were refused because a disk of their name in the records was there: it may
     /// have been on its way out. They are looked at again when a disk has gone.
     pub(super) twins: Vec<ProviderId>,
@@ -243,7 +241,7 @@ impl RaidGeom {
             noted: Vec::new(),
             fault: None,
             story: Said::default(),
-            refused: VecDeque::new(),
+            refused: Refusals::default(),
             twins: Vec::new(),
             rate: Arc::new(AtomicU64::new(0)),
             busy: Arc::new(AtomicU64::new(0)),
@@ -260,14 +258,7 @@ impl RaidGeom {
     }
 
     pub(super) fn refuse(&mut self, t: &mut Topology, name: &str, why: &str) {
-        if !self.refused.iter().any(|(who, said)| who == name && said == why) {
-            t.remark(self.me, Grade::Degraded, &format!("{name} is refused: {why}"));
-        }
-        self.refused.retain(|(who, _)| who != name);
-        if self.refused.len() == REFUSALS_MAX {
-            self.refused.pop_front();
-        }
-        self.refused.push_back((name.to_owned(), why.to_owned()));
+        self.refused.note(t, self.me, name, why);
     }
 
     /// A disk is let go of; with a reason it is refused.

@@ -234,9 +234,7 @@ impl Geom for RaidGeom {
         out.push(("Generation", generation.to_string()));
         let count = self.set.as_ref().map_or(0, |set| set.vols.len());
         (0..count).for_each(|at| self.show_volume(at, &mut out));
-        for (name, why) in &self.refused {
-            out.push(("Refused", format!("{name}: {why}")));
-        }
+        out.extend(self.refused.lines());
         out
     }
 

@@ -134,9 +134,7 @@ impl RaidGeom {
             if set.may_be_wrong(at) {
                 why += "; its parity may be wrong for what is missing";
             }
-            for (who, said) in &self.refused {
-                why += &format!("; {who} is refused: {said}");
-            }
+            why += &self.refused.words();
             let action = format!(
                 "Bring the disk back, or `ashlar {NAME} insert {name} DISK` puts another in its \
                  place."

@@ -13,7 +13,7 @@ use geom::{
 use super::map::SpanLayer;
 use super::moved::{self, Moved};
 use super::{Span, SpanLabel};
-use crate::members::{Divisor, Fact, Said, joined, known, zeroes};
+use crate::members::{Divisor, Fact, Refusals, Said, joined, known, zeroes};
 
 /// One that has its place.
 struct Member {
@@ -56,6 +56,7 @@ pub(super) struct SpanGeom<S> {
     unmoved: Option<String>,
     /// Why it is not up although every slot is filled.
     fault: Option<String>,
+    refused: Refusals,
     story: Said,
     of: PhantomData<fn() -> S>,
 }
@@ -94,6 +95,7 @@ impl<S: Span> SpanGeom<S> {
             zeroes: false,
             unmoved: None,
             fault: None,
+            refused: Refusals::default(),
             story: Said::default(),
             of: PhantomData,
         }
@@ -147,7 +149,14 @@ impl<S: Span> SpanGeom<S> {
             }
         };
         let joined = t
-            .with(geom, |g: &mut Self, t| g.join(t, geom, on, &label))
+            .with(geom, |g: &mut Self, t| {
+                let (name, joined) = (t.provider_name(on).to_owned(), g.join(t, geom, on, &label));
+                match &joined {
+                    Ok(()) => g.refused.forget(&name),
+                    Err(e) => g.refused.note(t, geom, &name, &e.what),
+                }
+                joined
+            })
             .unwrap_or_else(|| Err(gone(&label.name)));
         if joined.is_err() && known.is_none() {
             t.wither_geom(geom, Errno::NxIo);
@@ -567,6 +576,7 @@ impl<S: Span> Geom for SpanGeom<S> {
         if let Some(why) = &self.unmoved {
             out.push(("Label", why.clone()));
         }
+        out.extend(self.refused.lines());
         out
     }
 
@@ -580,7 +590,8 @@ impl<S: Span> Geom for SpanGeom<S> {
             let missing = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_none());
             let missing: Vec<String> = missing.map(|(number, _)| number.to_string()).collect();
             let (numbers, all) = (missing.join(", "), self.slots.len());
-            let why = format!("of its {all} members number {numbers} is missing");
+            let refused = self.refused.words();
+            let why = format!("of its {all} members number {numbers} is missing{refused}");
             let action = "Bring the disk back: it goes up by itself when all members are there.";
             out.push(Trouble::failed(why, action));
         }

@@ -325,6 +325,12 @@ impl World {
         found.show.iter().filter(|(k, _)| *k == key).map(|(_, v)| v.clone()).collect()
     }
 
+    pub fn troubles(&self, class: &str, geom: &str) -> Vec<String> {
+        let view = self.control.topology.view(0);
+        let ours = view.iter().filter(|g| g.class == class && g.name == geom && !g.withering);
+        ours.flat_map(|g| &g.troubles).map(|t| t.why.clone()).collect()
+    }
+
     pub fn text(&self, provider: &str, attr: &str) -> Option<String> {
         match self.control.topology.attr(self.find(provider), attr)? {
             Attr::Text(text) => Some(text),

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 use geom::{Access, ConsumerId, Error, GeomId, Grade, Limits, NewProvider, ProviderId, Topology};
 
-use super::{Job, MirrorGeom, REFUSALS_MAX};
-use crate::members::waiting;
-use crate::members::zeroes;
+use super::{Job, MirrorGeom};
+use crate::members::{REFUSALS_MAX, waiting, zeroes};
 use crate::mirror::NAME;
 use crate::mirror::bitmap::Bits;
 use crate::mirror::layer::MirrorLayer;
@@ -42,7 +41,7 @@ impl MirrorGeom {
                     if let Some(Some(member)) = self.mirror.slots.get_mut(slot) {
                         member.bits = bits;
                     }
-                    self.refused.retain(|(who, _)| *who != name);
+                    self.refused.forget(&name);
                     self.arrived(t, me, slot);
                     Ok(())
                 }
@@ -67,14 +66,7 @@ impl MirrorGeom {
     }
 
     pub(super) fn refuse(&mut self, t: &mut Topology, name: &str, why: &str) {
-        if !self.refused.iter().any(|(who, said)| who == name && said == why) {
-            t.remark(self.shared.geom, Grade::Degraded, &format!("{name} is refused: {why}"));
-        }
-        self.refused.retain(|(who, _)| who != name);
-        if self.refused.len() == REFUSALS_MAX {
-            self.refused.pop_front();
-        }
-        self.refused.push_back((name.to_owned(), why.to_owned()));
+        self.refused.note(t, self.shared.geom, name, why);
     }
 
     fn arrived(&mut self, t: &mut Topology, me: GeomId, slot: usize) {

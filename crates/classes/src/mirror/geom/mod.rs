@@ -47,14 +47,12 @@ use super::level::Growth;
 use super::shared::{Shared, Told};
 use super::state::{Fault, Mirror, Role};
 use super::verify::Ask;
-use crate::members::{Said, Unborn, Waiting, frame, known};
+use crate::members::{Refusals, Said, Unborn, Waiting, frame, known};
 use parting::Parted;
 pub(in crate::mirror) use parting::Parting;
 
 /// How long a mirror whose records cannot be written waits before it tries again, ns.
 const SICK_NS: u64 = 1_000_000_000;
-/// Lines about members that were refused, kept for lists; older ones go.
-const REFUSALS_MAX: usize = 16;
 
 /// Something to be done to the members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,7 +129,7 @@ pub(super) struct MirrorGeom {
     rounds: u64,
     written: u64,
     watching: bool,
-    refused: VecDeque<(String, String)>,
+    refused: Refusals,
     fault: Option<String>,
     story: Said,
     /// With bitmaps: the bits that are durable, as the cores see them.
@@ -178,7 +176,7 @@ impl MirrorGeom {
             rounds: 0,
             written: 0,
             watching: false,
-            refused: VecDeque::new(),
+            refused: Refusals::default(),
             fault: None,
             story: Said::default(),
             zeroes: false,

@@ -47,9 +47,7 @@ impl MirrorGeom {
             let name = below.map_or("a member that is gone", |p| t.provider_name(p));
             out.push(("Difference", format!("{name}, bytes {from} to {to}: {what}")));
         }
-        for (name, why) in &self.refused {
-            out.push(("Refused", format!("{name}: {why}")));
-        }
+        out.extend(self.refused.lines());
         out
     }
 

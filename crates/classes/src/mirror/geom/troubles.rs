@@ -68,7 +68,8 @@ impl MirrorGeom {
         }
         if !m.running {
             let (here, all) = (self.consumers.len(), m.all);
-            let why = format!("it waits for its members: {here} of {all} are there");
+            let refused = self.refused.words();
+            let why = format!("it waits for its members: {here} of {all} are there{refused}");
             return vec![Trouble::degraded(why, "Nothing: it starts soon with those it has.")];
         }
         let mut out = Vec::new();
@@ -106,9 +107,7 @@ impl MirrorGeom {
         let (m, name) = (&self.mirror, &self.mirror.name);
         let lacks = usize::from(m.all).checked_sub(self.consumers.len()).filter(|n| *n > 0)?;
         let mut why = format!("{lacks} of {} members missing", m.all);
-        for (who, said) in &self.refused {
-            why += &format!("; {who} is refused: {said}");
-        }
+        why += &self.refused.words();
         let action = format!(
             "Bring it back; or `ashlar {NAME} forget {name}`, then `ashlar {NAME} insert {name} \
              DISK` puts another in its place."

@@ -1,0 +1,42 @@
+//! Providers that were refused though what stands on them names the geom: for lists, for `status`
+//! and for the journal.
+
+use std::collections::VecDeque;
+
+use geom::{GeomId, Grade, Topology};
+
+/// Most that are kept; older ones go.
+pub(crate) const REFUSALS_MAX: usize = 16;
+
+/// See the module. The latest reason of each provider, the oldest first.
+#[derive(Default)]
+pub(crate) struct Refusals(VecDeque<(String, String)>);
+
+impl Refusals {
+    /// A provider was refused: the journal hears of it once.
+    pub(crate) fn note(&mut self, t: &mut Topology, geom: GeomId, name: &str, why: &str) {
+        if !self.0.iter().any(|(who, said)| who == name && said == why) {
+            t.remark(geom, Grade::Degraded, &format!("{name} is refused: {why}"));
+        }
+        self.forget(name);
+        if self.0.len() == REFUSALS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((name.to_owned(), why.to_owned()));
+    }
+
+    /// It was taken in, or what it held is gone.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.0.retain(|(who, _)| who != name);
+    }
+
+    /// For a list, a line each.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        self.0.iter().map(|(who, why)| ("Refused", format!("{who}: {why}")))
+    }
+
+    /// Behind a sentence about members that are missing: it may be one of these.
+    pub(crate) fn words(&self) -> String {
+        self.0.iter().map(|(who, why)| format!("; {who} is refused: {why}")).collect()
+    }
+}

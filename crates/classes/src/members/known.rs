@@ -147,8 +147,8 @@ pub(crate) async fn tasted<R>(
     }
 }
 
-/// What a class keeps in the last sector of a provider, for a verb; ENODEV where it holds nothing of
-/// the class, or nothing that can be believed.
+/// What a class keeps in the last sector of a provider, for a verb; ENODEV where that is nothing,
+/// or nothing that can be believed.
 pub(crate) fn read<R>(
     control: &mut Control,
     class: &str,

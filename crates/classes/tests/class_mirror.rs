@@ -350,6 +350,19 @@ fn resize_grows_to_what_the_members_have_now() {
     assert!(read_all(&mut later) == bytes);
 }
 
+#[test]
+fn a_disk_with_larger_sectors_is_not_inserted_and_nothing_is_written_to_it() {
+    let (mut world, _) = mirror(2, json!({}));
+    let large = world.disk("large", vec![0; 2 * MIB], 4096);
+    for force in [false, true] {
+        let insert = json!({ "members": ["large"], "force": force });
+        let error = world.verb("mirror", "insert", "m", insert).expect_err("larger sectors");
+        assert!(error.what.contains("large: its sectors have 4096 bytes"), "{error}");
+    }
+    assert!(large.bytes() == vec![0; 2 * MIB], "it was written to");
+    complete(&mut world);
+}
+
 /// What is cut off is lost, so nobody may have it open; then a smaller disk fits.
 #[test]
 fn resize_makes_a_closed_mirror_smaller_and_a_smaller_disk_fits() {

@@ -204,6 +204,18 @@ impl Mirror {
         self.members().filter(|(_, m)| m.role == role).map(|(i, _)| i).collect()
     }
 
+    /// Why a provider with sectors of so many bytes cannot be a member, if it cannot.
+    pub(super) fn other_sectors(&self, sector_bytes: u32) -> Option<String> {
+        let fits = sector_bytes > 0 && self.sector_bytes.is_multiple_of(sector_bytes);
+        (!fits).then(|| {
+            format!(
+                "its sectors have {sector_bytes} bytes, those of the mirror {}: it cannot write \
+                 one of them",
+                self.sector_bytes
+            )
+        })
+    }
+
     /// A member was found. Before the start it is only taken in.
     pub(super) fn arrive(
         &mut self,
@@ -253,12 +265,8 @@ impl Mirror {
                 self.media_bytes
             ));
         }
-        if sector_bytes == 0 || !self.sector_bytes.is_multiple_of(sector_bytes) {
-            return refused(format!(
-                "its sectors have {sector_bytes} bytes, those of the mirror {}: it cannot write \
-                 one of them",
-                self.sector_bytes
-            ));
+        if let Some(why) = self.other_sectors(sector_bytes) {
+            return refused(why);
         }
         let role = Role::Arrived;
         let (bits, partial) = (Vec::new(), false);

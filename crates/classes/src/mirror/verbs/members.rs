@@ -23,7 +23,7 @@ pub(super) fn insert(control: &mut Control, on: &str, request: &Request) -> Resu
     let priority = priority(request)?.unwrap_or(0);
     for member in &request.members {
         let new = hand::find(control, member)?;
-        let (_, provider_bytes) = hand::sizes(control, new);
+        let (sector_bytes, provider_bytes) = hand::sizes(control, new);
         known::check_member(control, NAME, member, request.force, is_own)?;
         let disk = known::new_id(control, member);
         let home = if request.hardcode { member.clone() } else { String::new() };
@@ -37,6 +37,9 @@ pub(super) fn insert(control: &mut Control, on: &str, request: &Request) -> Resu
                 let most = mirror.held_bytes() + bitmap + u64::from(mirror.sector_bytes);
                 let what = format!("{member} has {provider_bytes} bytes; it needs {most}");
                 return Err(inval(what));
+            }
+            if let Some(why) = mirror.other_sectors(sector_bytes) {
+                return Err(inval(format!("{member}: {why}")));
             }
             if usize::from(mirror.all) >= MEMBERS_MAX {
                 return Err(inval(format!("a mirror has at most {MEMBERS_MAX} members")));

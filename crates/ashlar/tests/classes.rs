@@ -203,7 +203,7 @@ fn lines_of_geoms_man_pages_do_what_they_say() {
     let array = arrays.split_whitespace().next().expect("an array").to_owned();
     for (line, words) in [
         (format!("raid add -v -S 4M {array} two RAID0"), "/two is there"),
-        (format!("raid delete -fv {array} two"), "has 1 volumes now"),
+        (format!("raid delete -fv {array} two"), "has 1 volume now"),
         (format!("raid delete -f {array} one"), "deleted"),
     ] {
         typed(&house, &[(line.as_str(), 0, &[words])]);

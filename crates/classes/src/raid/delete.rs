@@ -9,6 +9,7 @@ use super::class::RaidClass;
 use super::found::SetId;
 use super::geom::{Job, NAME, RaidGeom};
 use super::label;
+use super::show::volumes;
 use super::verbs::{Request, find, meant, probe, with};
 
 /// What is left of an array when its last volume has gone.
@@ -50,7 +51,7 @@ pub(super) fn delete(
         Ok(left)
     })?;
     if left > 0 {
-        return Ok(json!({ "message": format!("deleted; {set} has {left} volumes now") }));
+        return Ok(json!({ "message": format!("deleted; {set} has {} now", volumes(left)) }));
     }
     control.call(|t| class.destroy(t, geom, true))?;
     let words = wipe(control, &set, rest)?;

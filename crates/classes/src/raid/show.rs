@@ -40,6 +40,11 @@ pub(super) fn level_word(level: Level) -> String {
     }
 }
 
+/// So many of them, for people.
+pub(super) fn volumes(count: usize) -> String {
+    if count == 1 { "1 volume".into() } else { format!("{count} volumes") }
+}
+
 pub(super) fn state_word(state: VolumeState) -> &'static str {
     match state {
         VolumeState::Broken => "BROKEN",

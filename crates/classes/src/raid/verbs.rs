@@ -15,7 +15,7 @@ use super::found::Found;
 use super::geom::{Job, Loss, NAME, RaidGeom};
 use super::model::{Array, DiskState, Volume};
 use super::set::Vol;
-use super::show::level_word;
+use super::show::{level_word, volumes};
 use super::specs::VERBS;
 use super::{compare, ddf, delete, follow, imsm, label, policy, records};
 use crate::members::{hand, known};
@@ -495,7 +495,7 @@ fn start(
     let (count, fault) = with(control, on, |g, _, _| Ok((g.ups.len(), g.fault.clone())))?;
     match fault {
         Some(fault) if count == 0 => Err(Error::new(Errno::NxIo, fault)),
-        _ => Ok(json!({ "message": format!("{name} is there, with {count} volumes") })),
+        _ => Ok(json!({ "message": format!("{name} is there, with {}", volumes(count)) })),
     }
 }
 

@@ -95,7 +95,7 @@ fn mirrors_are_made_mended_and_taken_apart() {
             ("mirror remove m d2", 0, &["d2"]),
             ("mirror remove m d0", 1, &["the last that has everything", "`ashlar mirror stop m`"]),
             ("mirror dump d0", 0, &["name: m", "all: 1"]),
-            ("mirror dump d1", 2, &["no metadata of this class in the last sector"]),
+            ("mirror dump d1", 1, &["no metadata of this class in the last sector"]),
             ("mirror clear d0", 1, &["d0 is in use"]),
             ("mirror stop m", 0, &["m stopped"]),
             ("mirror start m", 0, &["mirror/m is there"]),

@@ -58,6 +58,8 @@ pub fn catalog() -> Catalog {
 #[derive(Default)]
 struct Inner {
     config: Config,
+    /// What `intend` was told last.
+    intended: Config,
     /// Calls of `carry_out`.
     calls: usize,
     /// From which call on how many calls fail.
@@ -84,6 +86,11 @@ impl FakePlant {
 
     pub fn config(&self) -> Config {
         self.with(|i| i.config.clone())
+    }
+
+    /// What `intend` was told last.
+    pub fn intended(&self) -> Config {
+        self.with(|i| i.intended.clone())
     }
 
     pub fn calls(&self) -> usize {
@@ -330,6 +337,10 @@ impl Plant for FakePlant {
         self.with(|i| i.refuse.clone().map_or(Ok(()), Err))
     }
 
+    fn intend(&self, config: &Config) {
+        self.with(|i| i.intended = config.clone());
+    }
+
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
         progress(ProgressLine { what: action.what(), ..ProgressLine::default() });
         self.with(|i| {
@@ -413,6 +424,10 @@ impl Plant for std::sync::Arc<FakePlant> {
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
         self.as_ref().check(step, before)
+    }
+
+    fn intend(&self, config: &Config) {
+        self.as_ref().intend(config);
     }
 
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {

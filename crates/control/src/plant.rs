@@ -8,6 +8,7 @@
 //!  P4  A changing call that returns an error has changed nothing.
 
 use crate::api::{Event, PartAnswer, PartOrder, ProgressLine, Result, State};
+use crate::config::Config;
 use crate::plan::{Action, Step};
 use serde_json::Value;
 
@@ -29,6 +30,10 @@ pub trait Plant: Send + Sync {
     /// Would `step` succeed once `before` (the steps ahead of it) are done? Changes nothing. May
     /// say yes to what only carrying out can tell.
     fn check(&self, step: &Step, before: &[Step]) -> Result<()>;
+
+    /// What the steps that follow are to bring it to; after steps that failed, what they came to.
+    /// Changes nothing by itself; a changing call (P1).
+    fn intend(&self, config: &Config);
 
     /// Does it, wholly or not at all.
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome>;

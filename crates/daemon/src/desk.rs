@@ -4,7 +4,7 @@
 //!  K1  Changes are carried out one at a time, in the order asked.
 //!  K2  Questions are answered also while a change waits for its disks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,6 +35,8 @@ pub struct Ahead {
 
 /// A change.
 pub enum Change {
+    /// The providers that the steps to come leave to initiators.
+    Lend(BTreeSet<String>, SyncSender<()>),
     /// One step of a plan.
     Carry(Box<Action>, SyncSender<Result<Outcome>>),
     /// A partition table.

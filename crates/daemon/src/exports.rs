@@ -33,8 +33,8 @@ use crate::by_hand::{ByHand, Tray};
 use crate::errors::{from_geom, named};
 use crate::identity;
 use crate::loops::Loops;
-pub use specs::units_of;
 use specs::{access_state, group_spec, lun_spec, port_group, target_spec};
+pub use specs::{lent, units_of};
 
 /// How often an address that is in use is tried again; then the portal is refused.
 const PORT_TRIES_MAX: u32 = 50;

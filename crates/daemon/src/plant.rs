@@ -10,7 +10,7 @@ use cam::{CamClass, SimKind};
 use control::api::{
     AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartOrder, Result, State,
 };
-use control::config::{DaemonConfig, Port};
+use control::config::{Config, DaemonConfig, Port};
 use control::plan::{Action, Step};
 use control::{Outcome, Plant, Progress};
 use disks::DiskClass;
@@ -326,6 +326,12 @@ impl Plant for Daemon {
         let ahead = Ahead { comes: before.iter().any(brings), going };
         let step = Box::new(step.clone());
         self.desk.ask(|to| Question::Check(step, ahead, to))?
+    }
+
+    fn intend(&self, config: &Config) {
+        let lent = exports::lent(config);
+        // An error says that it is stopping.
+        let _ = self.desk.order(|to| Change::Lend(lent, to));
     }
 
     fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {

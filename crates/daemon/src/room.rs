@@ -177,6 +177,10 @@ impl Room {
     fn carry(&mut self, change: Change) {
         // Whoever asked may have gone away; what was asked is done all the same.
         match change {
+            Change::Lend(names, to) => {
+                self.control.topology.lend(names);
+                let _ = to.send(());
+            }
             Change::Carry(action, to) => drop(to.send(self.carry_out(&action))),
             Change::Part(order, to) => drop(to.send(self.part(&order))),
             Change::Verb(class, verb, params, to) => {

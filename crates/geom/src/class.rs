@@ -101,6 +101,12 @@ pub trait Class: Send + Sync {
         false
     }
 
+    /// True when it only shows what it finds, and opens nothing before somebody above does. Others
+    /// hold what they find from then on, and may write to it.
+    fn only_shows(&self) -> bool {
+        false
+    }
+
     /// True when what it recognises and then refuses is a member of something all the same: a
     /// stale or failed half. Classes that are asked after it (those loaded before it) claim nothing
     /// there, for what seems to stand on such a half stands on the whole. A refusal with `NoDev`

@@ -87,6 +87,10 @@ impl Class for LabelClass {
         true
     }
 
+    fn only_shows(&self) -> bool {
+        true
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
             if disk.text(KIND_ATTR).is_some() {

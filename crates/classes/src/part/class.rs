@@ -91,6 +91,10 @@ impl Class for PartClass {
         true
     }
 
+    fn only_shows(&self) -> bool {
+        true
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
             let text = |name: &str| disk.text(name).map(str::to_owned);

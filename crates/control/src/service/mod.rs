@@ -204,7 +204,11 @@ impl Control {
             return Ok((plan, Applied::default()));
         }
         let mut reached = plan.base.clone();
+        self.plant.intend(desired);
         let result = plan::apply(self.plant.as_ref(), &plan.steps, &mut reached, progress);
+        if result.is_err() {
+            self.plant.intend(&reached);
+        }
         let changed = {
             let mut running = lock(&self.running);
             let changed = !running.config.same(&reached);

@@ -225,7 +225,9 @@ mod tests {
         let error = bring_up(&control, &config, false).expect_err("all or nothing");
         assert_eq!(error.kind, Kind::RolledBack);
         assert!(plant.config().same(&Config::default()));
+        assert!(plant.intended().same(&Config::default()), "nothing is intended any more");
         bring_up(&control, &config, true).expect("what can be");
+        assert!(plant.intended().same(&plant.config()));
         let names: Vec<String> = plant.config().geom.iter().map(|g| g.name.clone()).collect();
         assert_eq!(names, ["good"]);
         let left: Vec<String> = control.left_out().into_iter().map(|l| l.what).collect();

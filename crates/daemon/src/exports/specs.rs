@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use control::api::{Error, Kind, Result};
 use control::config::{
-    AccessConfig, AluaConfig, AluaState, Chap, DigestPolicy, LunAddressing, LunConfig, LunMode,
-    TargetConfig, UnitConfig, UnitProtection, secret,
+    AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, LunAddressing, LunConfig,
+    LunMode, TargetConfig, UnitConfig, UnitHandler, UnitProtection, secret,
 };
 use drivers::{Account, TargetSpec};
 use reactor::Address;
@@ -48,6 +48,16 @@ pub fn units_of<'c>(
         };
     }
     out
+}
+
+/// Providers that initiators can write by a configuration.
+pub fn lent(config: &Config) -> BTreeSet<String> {
+    let is_read = |name: &str| {
+        let unit = config.unit.iter().find(|u| u.provider == name);
+        unit.is_some_and(|u| u.read_only || u.handler == UnitHandler::Cdrom)
+    };
+    let names = config.access.iter().flat_map(|a| a.luns.values()).map(|l| l.provider.as_str());
+    names.filter(|name| !is_read(name)).map(str::to_owned).collect()
 }
 
 pub(super) fn protection_of(config: UnitProtection) -> ProtectionSpec {

@@ -217,6 +217,8 @@ pub struct Topology {
     switchboard: Switchboard,
     origins: Arc<Origins>,
     listener: Option<Listener>,
+    /// Names of providers that others write, or soon will ([`Topology::lend`]).
+    lent: BTreeSet<String>,
     shut: bool,
     credit: Option<Credit>,
     /// Skips the checks of other openers on physical providers (geom.md 1.2, bit 0x10).
@@ -256,6 +258,7 @@ impl Topology {
             switchboard: Switchboard::default(),
             origins: Arc::default(),
             listener: None,
+            lent: BTreeSet::new(),
             shut: false,
             credit: None,
             foot_shooting: false,

@@ -2,6 +2,7 @@
 //! (geom.md 1.4). A disk that hangs delays its own tasting and nobody else's.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
@@ -97,10 +98,43 @@ impl Geom for TasteGeom {
     }
 }
 
+/// Why what others write is left alone.
+const LENT: &str = "it is exported, or stands on what is: what is there belongs to initiators";
+
 impl Topology {
     /// Asks for a new look at a provider by all classes that have no geom on it.
     pub fn retaste(&mut self, provider: ProviderId) {
         self.post(super::Event::NewProvider(provider));
+    }
+
+    /// Providers of these names, and what stands on them, belong to others from now on, who write
+    /// them whether they are open yet or not: only classes that show what they find
+    /// ([`crate::Class::only_shows`]) look at them. What no longer belongs to others is tasted.
+    pub fn lend(&mut self, names: BTreeSet<String>) {
+        let before = std::mem::replace(&mut self.lent, names);
+        if before.is_subset(&self.lent) {
+            return;
+        }
+        let all: Vec<ProviderId> = self.providers.iter().map(|(id, _)| id).collect();
+        for p in all {
+            if self.is_among(&before, p) && !self.is_among(&self.lent, p) {
+                self.retaste(p);
+            }
+        }
+    }
+
+    /// A provider, or something that it stands on, has one of these names.
+    fn is_among(&self, names: &BTreeSet<String>, p: ProviderId) -> bool {
+        if names.is_empty() {
+            return false;
+        }
+        let Some(geom) = self.providers.get(p).map(|pp| pp.geom) else { return false };
+        names.contains(self.known_as(p))
+            || self
+                .consumers_of(geom)
+                .iter()
+                .filter_map(|c| self.below(*c))
+                .any(|below| self.is_among(names, below))
     }
 
     /// Takes back the tastings that creating a geom has caused; the caller asks for them later.
@@ -119,6 +153,7 @@ impl Topology {
             return;
         }
         let written = pp.counts.w > 0;
+        let lent = !written && self.is_among(&self.lent, p);
         let own_class = self.geoms.get(pp.geom).map(|g| g.class);
         let mut classes = Vec::new();
         for i in (0..self.classes.len()).rev() {
@@ -133,6 +168,10 @@ impl Topology {
             }
             if written && !class.tastes_written() {
                 self.set_verdict(p, i, "open for writing when tasted".into());
+                continue;
+            }
+            if lent && !class.only_shows() {
+                self.set_verdict(p, i, LENT.into());
                 continue;
             }
             classes.push((i, self.classes[i].clone()));

@@ -517,18 +517,21 @@ impl Story<'_> {
         }
         life.settle();
         self.shrinks_on(life);
+        let mut rested = false;
         for turn in 0..3_000 {
             let mirrors = self.plan.mirrors();
             let busy = mirrors
                 .flat_map(|m| life.members(&m.name))
                 .any(|(_, state, _)| state == "SYNCHRONIZING" || state == "NEW");
             let in_order = self.arrays_in_order(life, turn);
-            if !busy && in_order {
-                // Marks are taken away meanwhile.
-                life.pass(200 * MS);
+            let quiet = !busy && in_order;
+            if quiet && rested {
                 return life.settle();
             }
-            life.pass(20 * MS);
+            // Marks are taken away meanwhile; and what somebody asked for while a disk hung may
+            // come only now.
+            rested = quiet;
+            life.pass(if quiet { 200 } else { 20 } * MS);
         }
         panic!("a rebuild never ends\n{}", life.story());
     }

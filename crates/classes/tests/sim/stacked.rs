@@ -10,7 +10,7 @@
 use bio::Errno;
 use serde_json::json;
 
-use super::disk::SECTOR;
+use super::disk::{Disk, SECTOR};
 use super::life::{Life, MS};
 use super::plan::{Made, Plan};
 use super::run::{Story, talk};
@@ -52,6 +52,15 @@ impl Story<'_> {
         };
         let alone = !self.plan.harsh || !self.plan.arrays_over(disk).any(out);
         alone && self.arrays_are_whole(life, disk) && (!self.plan.deep || !life.is_leaving())
+    }
+
+    /// In harsh times: who failed something is out, or stays for good reason, before the next disk
+    /// goes. With both at once parity is rightly in doubt, as if two had been lost.
+    pub(super) fn hear_out(&mut self, life: &mut Life) {
+        let failed = |disk: &Disk| std::mem::take(&mut disk.lock().failed);
+        if self.plan.harsh && self.disks.values().fold(false, |any, disk| failed(disk) || any) {
+            life.pass(200 * MS);
+        }
     }
 
     /// Something is about to happen to a disk: where parity is over it, the power stays on.

@@ -108,6 +108,7 @@ impl Story<'_> {
             return;
         }
         self.calm(life);
+        self.hear_out(life);
         self.look(life);
         if !self.can_go(life, name) {
             return;

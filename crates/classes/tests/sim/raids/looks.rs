@@ -141,9 +141,12 @@ impl Story {
             life.settle();
             if self.state(life) == "OPTIMAL" {
                 life.pass(200 * MS);
+                life.settle();
+            }
+            // What somebody asked for while a disk hung may have come only now.
+            if self.state(life) == "OPTIMAL" {
                 self.doubt.store(false, SeqCst);
-                self.disks.values().for_each(|disk| disk.lock().failed = false);
-                return life.settle();
+                return self.disks.values().for_each(|disk| disk.lock().failed = false);
             }
             if self.state(life) == "DEGRADED" && turn % 50 == 20 {
                 let names: Vec<String> = self.disks.keys().cloned().collect();

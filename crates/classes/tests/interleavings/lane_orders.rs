@@ -64,6 +64,9 @@ fn tables(sets: u64, reads: usize) {
     }
     geom.join().expect("the geom");
     assert_eq!((goes_by(&lanes), goes_by(&lanes)), (sets, sets));
+    // Whoever sets a table closes what goes by older ones, and nothing else: closed behind the
+    // core's back, it would stay so.
+    assert_eq!(lanes.short(0).map(|(open, _)| open), Some(sets), "N3: open again");
 }
 
 #[test]

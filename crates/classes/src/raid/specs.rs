@@ -100,6 +100,9 @@ pub(super) const VERBS: &[VerbSpec] = &[
                  with many small writes. Without it such a volume has to be forced, and what the \
                  missing disk held may be wrong wherever it was being written. With it that is so \
                  only of data that was being written to the missing disk itself in that moment. \
+                 It is to be forced all the same when two failed at once: one is missing, and \
+                 another that had to stay failed a flush, or what a row needs, and may have lost \
+                 anything. \
                  `ashlar raid consistency` changes it later.",
         ..verb(
             "label",

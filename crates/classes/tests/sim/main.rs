@@ -4,6 +4,44 @@
 //!
 //! 10,000 seeds when nobody says otherwise; `ASHLAR_SEEDS` says how many each test takes,
 //! `ASHLAR_SEED` where they begin.
+//!
+//! # Faults tried by hand
+//!
+//! Put into `src/raid` one at a time; so many seeds from 1000 on caught each (`i`: `arrays`, `d`:
+//! `arrays_of_ddf`, `h`: `arrays_in_harsh_times`, `l`: `arrays_with_a_log`).
+//!
+//! | fault | seeds |
+//! |---|---|
+//! | data before the parity that it is known by, or with it (R4) | h 40, l 32; h 15 |
+//! | a member that stays has not its data, and parity allows for it (R4) | h 10 |
+//! | a pass is recorded ahead of its data; not flushed before | i 8; h 178 |
+//! | a pass begins a row late; does not hold its rows (S1) | i 6; i 14 |
+//! | clean while a write flies (J1); without a flush (J7) | i 4; i 134 |
+//! | writes before the record says dirty (J1) | i 12 |
+//! | a flush, that of the log's settling (L2), leaves out a member | i 12; l 3 |
+//! | FUA forgotten: of data, of the log | i 4; l 7 |
+//! | acknowledged before the record says who is out (W1) | i 4 |
+//! | who comes back is believed (A2); so is who was missing at the start | i 4; i 49 |
+//! | a spare is taken to have everything; what is being filled is read (A1) | i 5; i 4 |
+//! | a rebuild of another disk goes on where the last one was | h 42 |
+//! | records to one disk only: DDF, Intel | d 1; i 5 |
+//! | Q not zeroed by a delete of rows; not by a change of some | d 3; d 1 |
+//! | no log entry for a part of a row; for a whole one (L1) | l 7; l 16 |
+//! | a log not replayed; that of a filled member not begun (S3) | l 7; l 229 |
+//! | doubtful parity needs no force (A3) | h 22 |
+//!
+//! Not seen by 500 seeds, but by named scenes and seeds: records written newest first (J5), a disk
+//! filled before a record says so (J6), debts (R7) and the doubt of a row (L4) forgotten, a flush
+//! that a disk which has to stay failed and that raises no doubt (J8).
+//!
+//! Seen by neither:
+//!  - a generation that is not raised: who went on without whom decides before it (`found`), but
+//!    for two halves of which each excludes the other, and here all disks are plugged in;
+//!  - who comes back while the volume is dirty is believed: a record has said before that it went;
+//!  - parity that is not known to be right is modified (R2): no disk goes during a resync;
+//!  - a parity that is not put back (R5), a log trusted while a row is uneven, rows under way that
+//!    are not waited for (L6), a replay that is not flushed: they want two disks that fail in one
+//!    moment, or the power to go in it.
 
 mod counted;
 mod deep;

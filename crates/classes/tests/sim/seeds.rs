@@ -36,8 +36,9 @@ const RISING: [u64; 3] = [42, 5056, 216423];
 /// 300460: a disk was to fail while the loss of another was not dealt with yet; 311255: three
 /// arrays, one within the other, had no room for all their records; 310081: a disk was pulled while
 /// another's failed flush was not dealt with yet: what both had lost nobody could know; 313555: a
-/// disk that was to be failed by hand, while another hung, was out after all was seen in order.
-const HARSH_STACKS: [u64; 5] = [35, 300460, 310081, 311255, 313555];
+/// disk that was to be failed by hand, while another hung, was out after all was seen in order;
+/// 329599: a disk was pulled while the loss of another had not come up through what stood on it.
+const HARSH_STACKS: [u64; 6] = [35, 300460, 310081, 311255, 313555, 329599];
 
 #[test]
 fn stacks_in_harsh_times_that_failed_once() {

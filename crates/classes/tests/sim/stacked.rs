@@ -29,11 +29,17 @@ impl Story<'_> {
         self.plan = self.labelled.get_or_init(|| plan);
     }
 
-    /// Whether each array over a disk could do without it.
+    /// Whether each array over a disk could do without it. In harsh times not while another below
+    /// the same array is out, for that may not have been dealt with yet.
     pub(super) fn arrays_are_whole(&self, life: &Life, disk: &str) -> bool {
         let mut over = self.plan.arrays_over(disk);
         let seen = |made: &Made| life.array_members(made.set()) >= made.members.len();
-        over.all(|made| life.array_is_whole(made.set()) && seen(made) && self.is_quiet(made, disk))
+        let out = |made: &Made| {
+            let leaves = self.plan.leaves(&made.provider());
+            self.plan.harsh && leaves.iter().any(|leaf| self.out.contains(leaf))
+        };
+        let whole = |made: &Made| life.array_is_whole(made.set()) && seen(made) && !out(made);
+        over.all(|made| whole(made) && self.is_quiet(made, disk))
     }
 
     /// No other disk below an array fails anything.
@@ -43,15 +49,9 @@ impl Story<'_> {
         others.filter_map(|leaf| self.disks.get(leaf)).all(|disk| disk.lock().is_well())
     }
 
-    /// Whether a disk may fail something: see the module. In harsh times not while another below
-    /// the same array is out, for that may not have been dealt with yet.
+    /// Whether a disk may fail something: see the module.
     pub(super) fn may_fail(&self, life: &Life, disk: &str) -> bool {
-        let out = |made: &Made| {
-            let leaves = self.plan.leaves(&made.provider());
-            leaves.iter().any(|leaf| self.out.contains(leaf))
-        };
-        let alone = !self.plan.harsh || !self.plan.arrays_over(disk).any(out);
-        alone && self.arrays_are_whole(life, disk) && (!self.plan.deep || !life.is_leaving())
+        self.arrays_are_whole(life, disk) && (!self.plan.deep || !life.is_leaving())
     }
 
     /// In harsh times: who failed something is out, or stays for good reason, before the next disk

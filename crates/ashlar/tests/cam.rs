@@ -70,7 +70,7 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
     assert_eq!(list["answer"]["buses"][0]["devices"][1]["periph"], "da1");
     says("mirror label m da0 da1", &[]);
     says("mirror status", &["mirror/m", "da0", "da1"]);
-    says("cam reset da0", &["da0 was reset"]);
+    says("cam reset da0", &["Reset of 0:0:0 was successful"]);
     house.ashlar(&words("cam detach mps0")).complains(&["is open"]);
     house.ashlar(&words("cam inquiry da7")).complains(&["devlist"]);
     says("cam detach ahcich0", &["ahcich0 is gone"]);
@@ -95,7 +95,7 @@ fn others_are_served_while_a_command_hangs() {
     says("cam devlist", &["da0"]);
     assert!(waits.try_wait().unwrap().is_none(), "it waits for an hour");
     says("cam fault da0 --clear", &["da0: hangs    0 of 100"]);
-    says("cam reset da0", &["da0 was reset"]);
+    says("cam reset da0", &["Reset of 0:0:0 was successful"]);
     // A raw command is not sent again: it ends with what ended it.
     let ended = waits.wait_with_output().unwrap();
     assert!(!ended.status.success(), "{ended:?}");

@@ -88,7 +88,7 @@ fn taken(script: &mut Script) {
          says ashlar cam inquiry d0 -- 'QEMU QEMU HARDDISK' 'Serial Number one'\n\
          says ashlar cam readcap d0 -- 'Last Block: 131071, Block Length: 512 bytes'\n\
          says ashlar cam modepage d0 -m 8 -- 'WCE'\n\
-         says ashlar cam reset d0 -- 'd0 was reset'\n\
+         says ashlar cam reset d0 -- 'was successful'\n\
          place=$(basename $(readlink /sys/block/${real##*/}/device))\n\
          ashlar list --json | grep -q \"sg0@$place\"",
     );

@@ -41,11 +41,13 @@ impl Path {
     }
 }
 
-/// As lists of CAM have it: `scbus0 target 3 lun 0`, with -1 for any.
+/// As lists of CAM have it: `scbus0 target 3 lun 1a`, with -1 for any. Logical units are in
+/// hexadecimal there.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |n: u64| if n == ANY { "-1".to_string() } else { n.to_string() };
-        let [bus, target, lun] = [self.bus, self.target, self.lun].map(number);
+        let [bus, target] = [self.bus, self.target].map(number);
+        let lun = if self.lun == ANY { number(ANY) } else { format!("{:x}", self.lun) };
         write!(f, "scbus{bus} target {target} lun {lun}")
     }
 }
@@ -64,5 +66,6 @@ mod tests {
             assert!(!one.meets(other) && !other.meets(one), "{other}");
         }
         assert_eq!(Path::target(0, 21).to_string(), "scbus0 target 21 lun -1");
+        assert_eq!(Path::new(0, 21, 26).to_string(), "scbus0 target 21 lun 1a");
     }
 }

@@ -11,14 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bio::Errno;
-use geom::{Core, Error, Event as GeomEvent, Inbox, ProviderId, Switchboard};
+use geom::{Core, Error, Event as GeomEvent, Inbox, ProviderId, Switchboard, Trouble};
 use wire::scsi::AccessState;
 
 use crate::address::{ANY, Path};
 use crate::device::{Queueing, Shape};
 use crate::events::Event;
 use crate::periph::Facts;
+use crate::probe::Refusal;
 use crate::recovery::Policy;
+use crate::reset::UnitReset;
 use crate::sim::Sim;
 use crate::unit::{Listener, Unit};
 
@@ -133,6 +135,8 @@ struct Known {
     provider: Option<(ProviderId, String)>,
     /// Periphs besides the disk: pass, and what the device is.
     others: Vec<String>,
+    /// What it said last and cannot be believed.
+    doubt: Option<Refusal>,
 }
 
 impl Known {
@@ -200,6 +204,13 @@ impl Bus {
         lock(&self.events).iter().copied().collect()
     }
 
+    /// What all devices that are meant have is about to be reset beside their queues.
+    pub(crate) fn reset_begins(&self, meant: Path, most_ns: u64, core: &Core) -> Vec<UnitReset> {
+        let known = |(at, known): (&Path, &Known)| at.meets(meant).then(|| known.unit.clone());
+        let units: Vec<Arc<Unit>> = lock(&self.known).iter().filter_map(known).collect();
+        units.iter().map(|unit| UnitReset::begin(unit, most_ns, core)).collect()
+    }
+
     /// The driver.
     pub fn sim(&self) -> &Arc<dyn Sim> {
         &self.sim
@@ -248,9 +259,35 @@ impl Bus {
         out
     }
 
+    /// Why some of what it should reach is not there, or is not what it says, the place first.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        let mut out = self.sim.troubles();
+        for (path, known) in &*lock(&self.known) {
+            let Some(doubt) = &known.doubt else { continue };
+            let name = known.periphs().pop().unwrap_or_default();
+            let why = format!("{name} at {path}: {doubt}; it is kept as it was");
+            let action = format!("`ashlar cam rescan {}` asks it again.", self.number);
+            out.push(Trouble::degraded(why, action));
+        }
+        out
+    }
+
+    /// A device said what cannot be believed, or was right again.
+    fn doubt(&self, path: Path, why: Option<Refusal>) {
+        if let Some(known) = lock(&self.known).get_mut(&path) {
+            known.doubt = why;
+        }
+    }
+
     /// Targets that have not come to an end with their answers: they are being asked.
     pub fn silent(&self) -> Vec<u64> {
         lock(&self.silent).iter().copied().collect()
+    }
+
+    /// It is being asked for its devices, or about to be, or what it said is not in the graph yet.
+    pub fn is_asking(&self) -> bool {
+        let scans = self.scans.load(Ordering::Acquire);
+        scans || !lock(&self.wished).is_empty() || !lock(&self.found).is_empty()
     }
 
     /// The name that a disk has by the configuration.
@@ -320,6 +357,21 @@ impl Bus {
             self.inbox.post(GeomEvent::Lost(provider, Errno::NxIo));
         }
         vec![Change::Lost(path)]
+    }
+
+    /// All of its devices are gone for whoever has them open.
+    pub(crate) fn lose(&self) {
+        for (_, known) in std::mem::take(&mut *lock(&self.known)) {
+            if let Some((provider, _)) = known.provider {
+                self.inbox.post(GeomEvent::Lost(provider, Errno::NxIo));
+            }
+            let end = move |core: &Rc<Core>| {
+                let now = core.now();
+                known.unit.with(core, |device| device.lose(now));
+                known.unit.close();
+            };
+            self.switchboard.call(0, Box::new(end));
+        }
     }
 
     /// A disk has a provider now.
@@ -434,7 +486,12 @@ impl Bus {
             core.reactor().clone().spawn("cam", async move {
                 let Some(before) = bus.upgrade().and_then(|bus| bus.facts(path)) else { return };
                 let asked = scan::probe(&unit, Some(before.clone()), &core, &|_| {}).await;
-                let (Some(bus), Ok(facts)) = (bus.upgrade(), asked) else { return };
+                let Some(bus) = bus.upgrade() else { return };
+                let facts = match asked {
+                    Ok(facts) => facts,
+                    Err(why) if why.is_nonsense() => return bus.doubt(path, Some(why)),
+                    Err(_) => return,
+                };
                 if !facts.is_same(&before) {
                     // Another one in its place, or formatted anew: a scan takes it in.
                     return bus.wish(path.target);
@@ -447,7 +504,7 @@ impl Bus {
                     Facts::Scsi(facts) => facts.access,
                     _ => None,
                 };
-                known.facts = facts;
+                (known.facts, known.doubt) = (facts, None);
                 let Some((provider, _)) = &known.provider else { return };
                 if access.is_some() && unit.set_access(access) {
                     bus.inbox.post(GeomEvent::Attr(*provider, ACCESS));

@@ -36,7 +36,12 @@ pub struct CamClass {
     cores: usize,
     buses: Mutex<Vec<Arc<Bus>>>,
     pub(crate) orders: Orders,
+    /// What looks have brought, until somebody says it.
+    news: Mutex<Vec<News>>,
 }
+
+/// The name of a bus, and the disks that are new on it or what went wrong.
+pub type News = (String, Result<Vec<String>, Error>);
 
 impl Class for CamClass {
     fn name(&self) -> &'static str {
@@ -68,7 +73,14 @@ impl CamClass {
 
     /// For buses of these kinds, whose disks' losses are told to `inbox`; so many cores send CCBs.
     pub fn new(inbox: Arc<Inbox>, kinds: Vec<Arc<dyn SimKind>>, cores: usize) -> CamClass {
-        CamClass { inbox, kinds, cores, buses: Mutex::default(), orders: Orders::default() }
+        CamClass {
+            inbox,
+            kinds,
+            cores,
+            buses: Mutex::default(),
+            orders: Orders::default(),
+            news: Mutex::default(),
+        }
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Arc<Bus>>> {
@@ -120,13 +132,26 @@ impl CamClass {
         bus.sim().close();
     }
 
-    /// Brings the graph up to what buses found by themselves; the names of the disks that are new,
-    /// by bus, and what went wrong.
-    pub fn look(&self, control: &mut Control) -> Vec<(String, Result<Vec<String>, Error>)> {
-        let buses = self.buses().into_iter();
-        buses
-            .filter_map(|bus| Some((bus.sim().facts().name, self.look_at(control, &bus)?)))
-            .collect()
+    /// Brings the graph up to what buses found by themselves, and tells what is new since that was
+    /// told last.
+    pub fn look(&self, control: &mut Control) -> Vec<News> {
+        self.catch_up(control);
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Brings the graph up to what buses found by themselves; the next [`CamClass::look`] tells it.
+    pub fn catch_up(&self, control: &mut Control) {
+        for bus in self.buses() {
+            if let Some(done) = self.look_at(control, &bus) {
+                let news = (bus.sim().facts().name, done);
+                self.news.lock().unwrap_or_else(PoisonError::into_inner).push(news);
+            }
+        }
+    }
+
+    /// Some bus is being asked for its devices: they may come.
+    pub fn is_asking(&self) -> bool {
+        self.buses().iter().any(|bus| bus.is_asking())
     }
 
     /// The same of one bus; None when it found nothing.

@@ -25,6 +25,7 @@ mod kind;
 mod periph;
 pub mod probe;
 pub mod recovery;
+mod reset;
 mod sim;
 pub mod sims;
 mod unit;
@@ -36,14 +37,15 @@ pub use ccb::{
     CDB_LEN_MAX, CamStatus, Ccb, CcbId, Command, Ended, Flags, Function, Outcome, Owner, Priority,
     Registers, SenseData, Tag,
 };
-pub use class::{CAM_CLASS, CAM_DOC, CamClass};
+pub use class::{CAM_CLASS, CAM_DOC, CamClass, News};
 pub use device::{
     ABORT_GRACE_NS, Counts, Device, Effect, Queueing, RAISE_AFTER, READY_POLL_NS, READY_POLLS_MAX,
-    REQUEUES_MAX, RESET_GRACE_NS, STARTS_MAX, Shape,
+    REQUEUES_MAX, RESET_GRACE_NS, ResetId, SETTLE_NS, STARTS_MAX, Shape,
 };
 pub use events::Event;
 pub use freeze::{Freeze, Freezes};
 pub use kind::{Open, SimKind, Site};
 pub use periph::Facts;
+pub use reset::UnitReset;
 pub use sim::{Begun, Signature, Sim, SimFacts};
 pub use unit::{Listener, Unit};

@@ -179,6 +179,8 @@ pub const SCSI_STATUS: &[(u8, Verdict)] = &[
     (0x04, row(Step::Done, Errno::Io)),
     (0x08, row(Step::Busy(Pause::Completion(DEVICE_BUSY_MS)), Errno::Io)),
     (0x28, row(Step::Full(Pause::Completion(DEVICE_BUSY_MS)), Errno::Io)),
+    // TASK ABORTED: another nexus reset the unit, which is as a reset of our own. EIO in CAM.
+    (0x40, BYSTANDER),
 ];
 
 /// By additional sense code; `None` as qualifier: every one that has no row of its own.

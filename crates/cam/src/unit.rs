@@ -19,7 +19,7 @@ use wire::scsi::AccessState;
 
 use crate::address::Path;
 use crate::ccb::{Ccb, CcbId, Ended, Outcome, Owner};
-use crate::device::{Device, Effect, Shape};
+use crate::device::{Device, Effect, ResetId, Shape};
 use crate::events::Event;
 use crate::sim::{Begun, Sim};
 
@@ -211,13 +211,17 @@ impl Unit {
     fn next_effect(&self) -> Option<Effect> {
         let mut desk = self.desk();
         let effect = desk.device.take();
-        // U3
-        if effect.is_none() && desk.device.due().is_some_and(|due| due < desk.armed_ns) {
-            let waker = desk.clock.take();
-            drop(desk);
-            waker.into_iter().for_each(Waker::wake);
+        if effect.is_none() {
+            wake_clock(desk);
         }
         effect
+    }
+
+    /// A reset beside the queue is over. On any thread: what follows is the clock's.
+    pub(crate) fn reset_ends(&self, reset: ResetId, settle_ns: u64) {
+        let mut desk = self.desk();
+        desk.device.reset_ends(reset, settle_ns);
+        wake_clock(desk);
     }
 
     fn is_gone(&self, task: u32) -> bool {
@@ -343,6 +347,15 @@ impl Unit {
     pub fn close(&self) {
         let mut desk = self.desk();
         desk.closed = true;
+        let waker = desk.clock.take();
+        drop(desk);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// U3
+fn wake_clock(mut desk: MutexGuard<'_, Desk>) {
+    if desk.device.due().is_some_and(|due| due < desk.armed_ns) {
         let waker = desk.clock.take();
         drop(desk);
         waker.into_iter().for_each(Waker::wake);

@@ -18,10 +18,10 @@ use bio::Errno;
 use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
 use serde_json::{Value, json};
 
+use crate::bus::Bus;
 use crate::class::CamClass;
 use crate::device::Shape;
 use crate::periph::Facts;
-use crate::sim::Sim;
 use crate::unit::Unit;
 use orders::Say;
 
@@ -48,7 +48,10 @@ pub(crate) const VERBS: &[VerbSpec] = &[
     verb(
         "devlist",
         "List the devices of all buses",
-        &[option("verbose", 'v', ArgKind::Flag, "The buses too")],
+        &[
+            option("verbose", 'v', ArgKind::Flag, "The buses too"),
+            option("buses", 'b', ArgKind::Flag, "The buses alone"),
+        ],
         "devlist -v",
     ),
     buses::RESCAN,
@@ -66,16 +69,7 @@ pub(crate) const VERBS: &[VerbSpec] = &[
             "tags da0 -N 32",
         )
     },
-    VerbSpec {
-        detail: "What the disk has under way is sent again afterwards, and loses no retry. With -p \
-                 the link of a port of a multiplier is made anew, to whatever is behind it.",
-        ..verb(
-            "reset",
-            "Reset a disk, or a port of a multiplier",
-            &[DEVICE, option("port", 'p', ArgKind::Number, "A port of the multiplier pmp0")],
-            "reset da0",
-        )
-    },
+    reset::RESET,
     upkeep::MODEPAGE,
     upkeep::DEFECTS,
     raw::CMD,
@@ -105,14 +99,17 @@ impl CamClass {
         }
         let mut talk = |verb, say: Say| self.talk(control, (verb, on), params, say);
         match verb {
-            "devlist" => Ok(self.devlist(params["verbose"].as_bool().unwrap_or(false))),
+            "devlist" => {
+                let is = |key| params[key].as_bool().unwrap_or(false);
+                Ok(self.devlist(is("verbose"), is("buses")))
+            }
             "rescan" => self.rescan(control, params),
             "inquiry" => self.disk(on).map(|d| d.inquiry()),
             "identify" => self.disk(on)?.identify(),
             "readcap" => self.disk(on)?.readcap(),
             "reportluns" => self.disk(on)?.reportluns(),
             "tags" => self.disk(on)?.tags(params),
-            "reset" => talk("reset", |talk, p| Box::pin(async move { talk.reset(p).await })),
+            "reset" => self.reset(control, on, params),
             "modepage" => {
                 talk("modepage", |talk, p| Box::pin(async move { talk.modepage(p).await }))
             }
@@ -140,15 +137,18 @@ impl CamClass {
         }
     }
 
-    fn devlist(&self, verbose: bool) -> Value {
+    fn devlist(&self, verbose: bool, buses_alone: bool) -> Value {
         let buses = self.buses();
         let text: String = buses
             .iter()
             .map(|bus| {
                 let name = bus.sim().facts().name;
-                let troubles = whys(bus.sim().as_ref()).into_iter();
+                let troubles = whys(bus).into_iter();
                 let lines: String = troubles.map(|why| format!("{name}: {why}\n")).collect();
-                bus.devlist(verbose) + &lines
+                match buses_alone {
+                    true => format!("scbus{} on {name} bus 0\n{lines}", bus.number()),
+                    false => bus.devlist(verbose) + &lines,
+                }
             })
             .collect();
         let buses: Vec<Value> = buses
@@ -175,7 +175,7 @@ impl CamClass {
                     .collect();
                 json!({
                     "bus": bus.number(), "sim": bus.sim().facts().name, "devices": devices,
-                    "counts": counts, "troubles": whys(bus.sim().as_ref()),
+                    "counts": counts, "troubles": whys(bus),
                 })
             })
             .collect();
@@ -186,7 +186,7 @@ impl CamClass {
         for bus in self.buses() {
             for (unit, facts, _) in bus.devices() {
                 if bus.periphs(unit.path()).iter().any(|periph| periph == name) {
-                    return Ok(Found { name: name.to_owned(), unit, facts });
+                    return Ok(Found { name: name.to_owned(), bus, unit, facts });
                 }
             }
         }
@@ -198,6 +198,7 @@ impl CamClass {
 /// A disk that was asked about.
 struct Found {
     name: String,
+    bus: Arc<Bus>,
     unit: Arc<Unit>,
     facts: Facts,
 }
@@ -354,21 +355,24 @@ impl Found {
         let place = format!("({name}:{sim}:0:{}:{})", path.target, path.lun);
         let text = format!(
             "{place}: dev_openings  {}\n{place}: dev_active    {active}\n\
-             {place}: allocated     {live}\n{place}: mintags       {}\n{place}: maxtags       {}\n",
+             {place}: allocated     {live}\n{place}: queued        {}\n{place}: mintags       {}\n\
+             {place}: maxtags       {}\n",
             openings.saturating_sub(active),
+            live.saturating_sub(active as usize),
             shape.openings_min,
             shape.openings_max,
         );
         Ok(json!({
             "text": text, "openings": openings, "active": active, "allocated": live,
+            "queued": live.saturating_sub(active as usize),
             "min": shape.openings_min, "max": shape.openings_max,
         }))
     }
 }
 
-/// What a SIM says of what it cannot reach, a sentence each.
-fn whys(sim: &dyn Sim) -> Vec<String> {
-    sim.troubles().into_iter().map(|trouble| trouble.why).collect()
+/// What a bus cannot reach, or cannot believe, a sentence each.
+fn whys(bus: &Bus) -> Vec<String> {
+    bus.troubles().into_iter().map(|trouble| trouble.why).collect()
 }
 
 /// The N of SPC-N; SPC-4 is 6.

@@ -211,6 +211,53 @@ fn a_stopped_disk_is_started_and_a_hanging_one_is_brought_back() {
 }
 
 #[test]
+fn a_controller_that_is_reset_under_a_deep_queue_costs_no_retry() {
+    for (transport, name) in [(Transport::Sas, "da"), (Transport::Sata, "ada")] {
+        let hba = VirtualHba::new("hba0", transport, 2);
+        (0..2).for_each(|bay| hba.plug(bay, spec(&format!("S{bay}"), 1 << 20), bay).unwrap());
+        let mut w = World::new(8, std::slice::from_ref(&hba));
+        w.scan(0);
+        let edges = [0, 1].map(|n| w.open(&format!("{name}{n}")).1);
+        for round in 0..20u64 {
+            for n in 0..128 {
+                let data = w.buffer(4096);
+                data.copy_from(0, &[round as u8 + 1; 4096]);
+                let bio = |bio: &mut bio::Bio| {
+                    world::range(bio, Op::Write, n / 2 * 4096, data);
+                };
+                w.start(edges[n as usize % 2], n, bio);
+            }
+            w.turn(20_000 * round);
+            let under_way = hba.under_way(0) + hba.under_way(1);
+            assert!(round > 0 || under_way >= 32, "{under_way}");
+            // Two that overlap, of which now the one and now the other is the longer.
+            hba.reset_bus(3_000_000 * (round % 4), &w.core);
+            w.turn(1_000_000);
+            hba.reset_bus(5_000_000, &w.core);
+            let (mut ended, end) = (Vec::new(), w.now() + 10_000_000_000);
+            while ended.len() < 128 {
+                assert!(w.now() < end, "{transport:?}: {} of 128", ended.len());
+                w.turn(10_000_000);
+                ended.extend(w.ended());
+            }
+            let failed = ended.iter().filter(|e| e.status.is_err()).count();
+            assert_eq!((failed, hba.intruders()), (0, 0), "{transport:?}, round {round}");
+        }
+        w.turn(1_000_000_000);
+        for (unit, ..) in w.buses[0].devices() {
+            let (counts, freezes) = unit.look(|device| (device.counts(), device.freezes()));
+            assert_eq!((counts.retries, counts.timeouts), (0, 0), "{transport:?}");
+            assert!(counts.requeues > 0);
+            assert_eq!(freezes.0, freezes.1);
+        }
+        assert!(w.buses[0].events().iter().any(|(_, event)| *event == Event::BusReset));
+        for edge in edges {
+            assert_eq!(w.read(edge, 0, 64 * 4096).unwrap(), vec![20; 64 * 4096]);
+        }
+    }
+}
+
+#[test]
 fn a_flush_after_a_loss_of_power_says_that_something_may_be_gone() {
     for transport in [Transport::Sas, Transport::Sata] {
         let hba = VirtualHba::new("hba0", transport, 1);

@@ -1,116 +1,18 @@
 //! Each row of the matrix of recovery, as a device goes through it: what is sent, how long it
 //! takes, how it ends, and that the queue is as free afterwards as it was before.
 
+mod bench;
+
+use bench::{Bench, SHAPE, bench, write};
 use bio::Errno;
-use cam::recovery::Policy;
-use cam::{
-    CamStatus, Ccb, CcbId, Command, Device, Effect, Ended, Event, Flags, Outcome, Owner, Priority,
-    Queueing, Shape, Tag,
-};
+use cam::{CamStatus, Ccb, Command, Effect, Event, Flags, Outcome, Owner, Priority, Shape, Tag};
 use wire::scsi::{Asc, Key, Sense, Status};
 
-const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, 9, 0, 0, 1, 0];
 const TUR: u8 = 0x00;
 const START: u8 = 0x1b;
 
-fn write() -> Ccb {
-    Ccb {
-        command: Command::scsi(&WRITE),
-        flags: Flags::OUT,
-        priority: Priority::Normal,
-        timeout_ms: 60_000,
-        retries: 4,
-        length: 512,
-        owner: Owner::Task(0),
-    }
-}
-
 fn sense(key: u8, asc: u8, ascq: u8) -> Outcome {
     Outcome::check(Sense::new(Asc::new(Key::from_code(key).unwrap(), asc, ascq)))
-}
-
-/// A device, and a SIM that answers at once by a script; `None`: it does not answer.
-struct Bench {
-    device: Device,
-    now: u64,
-    script: Vec<Option<Outcome>>,
-    sent: Vec<u8>,
-    held: Vec<CcbId>,
-    events: Vec<(Event, bool)>,
-    ended: Vec<(CcbId, Ended)>,
-    aborts: usize,
-    resets: usize,
-    obeys: bool,
-}
-
-const SHAPE: Shape =
-    Shape { queueing: Queueing::Tagged, openings_min: 2, openings_max: 8, policy: Policy::DISK };
-
-fn bench(script: &[Option<Outcome>]) -> Bench {
-    Bench {
-        device: Device::new(SHAPE),
-        now: 1_000_000_000,
-        script: script.to_vec(),
-        sent: Vec::new(),
-        held: Vec::new(),
-        events: Vec::new(),
-        ended: Vec::new(),
-        aborts: 0,
-        resets: 0,
-        obeys: true,
-    }
-}
-
-impl Bench {
-    fn many(&mut self, n: usize) {
-        for _ in 0..n {
-            self.device.submit(write());
-        }
-    }
-
-    /// Carries out what is to be done, without waiting.
-    fn settle(&mut self) {
-        while let Some(effect) = self.device.take() {
-            match effect {
-                Effect::Start(id, owner) => {
-                    let Some(ccb) = self.device.begin(id, owner, self.now) else { continue };
-                    self.sent.push(ccb.command.cdb()[0]);
-                    let good = Some(Outcome::good(ccb.length));
-                    let answer = if self.script.is_empty() { good } else { self.script.remove(0) };
-                    match answer {
-                        Some(outcome) => assert!(self.device.done(id, outcome, self.now)),
-                        None => self.held.push(id),
-                    }
-                }
-                Effect::Ended(id, _) => {
-                    let ended = self.device.end(id).expect("it has ended");
-                    assert!(self.device.end(id).is_none(), "D1");
-                    self.ended.push((id, ended));
-                }
-                Effect::Abort(id) => {
-                    self.aborts += 1;
-                    if self.obeys {
-                        self.held.retain(|held| *held != id);
-                        self.device.done(id, Outcome::of(CamStatus::Aborted), self.now);
-                    }
-                }
-                Effect::Reset => self.resets += 1,
-                Effect::Event(event, whole) => self.events.push((event, whole)),
-            }
-        }
-    }
-
-    /// Until nothing is left to wait for.
-    fn run(&mut self) {
-        self.settle();
-        while self.device.live() > 0 {
-            self.now = self.device.due().expect("D6: something is waited for").max(self.now);
-            self.device.expire(self.now);
-            self.settle();
-        }
-        let (made, released) = self.device.freezes();
-        assert_eq!(made, released, "freezes balance");
-    }
 }
 
 /// One write against a script: how it ended, opcodes sent, ms it took, retries spent.

@@ -9,7 +9,7 @@ use bio::Errno;
 use cam::recovery::Policy;
 use cam::{
     CamStatus, Ccb, CcbId, Command, Device, Effect, Flags, Outcome, Owner, Priority, Queueing,
-    Shape,
+    ResetId, Shape,
 };
 use reactor::SeededRandom;
 use wire::scsi::{Asc, Key, Sense, Status};
@@ -63,6 +63,8 @@ struct World {
     next: u64,
     deaf: bool,
     stopped: bool,
+    /// Resets beside the queue, and by when each is over.
+    resets: Vec<(ResetId, u64)>,
     depth: usize,
     last: Vec<CcbId>,
 }
@@ -88,6 +90,7 @@ impl World {
             ended: 0,
             next: 0,
             deaf: false,
+            resets: Vec::new(),
             last: Vec::new(),
         }
     }
@@ -214,6 +217,8 @@ impl World {
     fn begin(&mut self, id: CcbId, owner: Owner) {
         let Some(ccb) = self.device.begin(id, owner, self.now) else { return };
         let seed = self.seed;
+        let open = self.resets.iter().any(|(_, due)| *due > self.now);
+        assert!(!open, "seed {seed}: D9, sent into a reset");
         let serial = self.serials[&id];
         let cure = matches!(ccb.command.cdb()[0], 0 | 0x1b);
         if !cure {
@@ -296,6 +301,17 @@ impl World {
         }
     }
 
+    /// Somebody resets the device, and what the SIM has comes back by and by.
+    fn reset_beside(&mut self) {
+        let most_ns = self.random.below(2_000_000_000);
+        let id = self.device.reset_begins(most_ns, self.now);
+        self.resets.push((id, self.now + most_ns));
+        for held in &mut self.held {
+            held.at = self.now + self.random.below(3_000_000);
+            held.outcome = Some(Outcome::of(CamStatus::BusReset));
+        }
+    }
+
     fn check(&self, held: &Held, found: u64) {
         // One that was given up (lost) meanwhile is nobody's any more.
         let Some(asked) = self.asked.get(&held.serial) else { return };
@@ -310,6 +326,15 @@ impl World {
             for _ in 0..self.random.below(6) {
                 self.submit();
                 self.effects();
+            }
+            if self.chance(3) {
+                self.reset_beside();
+            }
+            if self.chance(30)
+                && let Some((id, _)) = self.resets.pop()
+            {
+                let settle_ns = self.random.below(50_000_000);
+                self.device.reset_ends(id, settle_ns);
             }
             if self.chance(1) {
                 self.deaf = self.random.below(3) == 0;
@@ -330,6 +355,9 @@ impl World {
             self.step();
             steps += 1;
             assert!(steps < 2_000_000, "seed {}: no end", self.seed);
+        }
+        while self.device.is_reset() {
+            self.step();
         }
         let (made, released) = self.device.freezes();
         assert_eq!(made, released, "seed {}: freezes", self.seed);

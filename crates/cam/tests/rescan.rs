@@ -5,10 +5,11 @@ mod world;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bio::Segs;
+use bio::{Errno, Segs};
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
 use cam::{Begun, CamStatus, Ccb, CcbId, Outcome, Path, Sim, SimFacts, Unit};
 use geom::Core;
+use wire::ata::Identify;
 use wire::scsi::{
     Capacity, Command, Identity, Lun, Sense, asc, inquiry_data, no_lun_inquiry, read_capacity10,
     read_capacity16, report_luns,
@@ -198,4 +199,102 @@ fn a_target_whose_logical_units_changed_is_looked_at_again() {
         w.turn(100_000_000);
     }
     assert!(w.read(third, 0, 512).is_err() && w.read(edge, 0, 512).is_ok());
+}
+
+/// IDENTIFY DEVICE data of the disk in bay 0, or nearly.
+fn identify(f: impl FnOnce(&mut Identify)) -> Vec<u8> {
+    let spec = DiskSpec::default();
+    let mut said = Identify {
+        model: spec.model,
+        serial: "S0".into(),
+        firmware: spec.revision,
+        sectors: 2048,
+        sector_bytes: 512,
+        extended: true,
+        flush_ext: true,
+        wwn: spec.wwn,
+        queue_depth: 32,
+        ..Identify::default()
+    };
+    f(&mut said);
+    said.encode().to_vec()
+}
+
+/// Two ATA disks.
+fn two() -> (World, Arc<VirtualHba>) {
+    let hba = VirtualHba::new("ahcich0", Transport::Sata, 2);
+    for bay in 0..2 {
+        let mut spec = DiskSpec { serial: format!("S{bay}"), ..DiskSpec::default() };
+        spec.shape.size = 1 << 20;
+        hba.plug(bay, spec, bay).unwrap();
+    }
+    let mut w = World::new(9, std::slice::from_ref(&hba));
+    assert_eq!(w.scan(0), ["ada0", "ada1"]);
+    (w, hba)
+}
+
+const IDENTIFY: u8 = 0xec;
+
+#[test]
+fn an_ata_disk_that_answers_with_nonsense_stays_and_is_named() {
+    let (mut w, hba) = two();
+    let edges = ["ada0", "ada1"].map(|name| w.open(name).1);
+    w.write(edges[0], 0, &[7; 512], bio::Flags::NONE).unwrap();
+    let mut spoiled = identify(|_| ());
+    spoiled[20] ^= 1;
+    for (forged, word) in [
+        (identify(|_| ())[..300].to_vec(), "IDENTIFY DEVICE"),
+        (Vec::new(), "IDENTIFY DEVICE"),
+        (vec![0xff; 512], "general configuration"),
+        (vec![0; 512], "no blocks"),
+        (spoiled, "IDENTIFY DEVICE data"),
+        (identify(|i| i.sectors = 0), "no blocks"),
+        (identify(|i| i.sector_bytes = 514), "power of two"),
+        (identify(|i| (i.model, i.serial) = Default::default()), "neither model nor serial"),
+    ] {
+        hba.forge(0, IDENTIFY, None, &forged);
+        assert_eq!(w.scan(0), [""; 0], "{word}");
+        w.turn(1_000_000_000);
+        let said = w.buses[0].troubles();
+        assert!(said.len() == 1 && said[0].why.contains(word), "{word}: {said:?}");
+        assert!(said[0].why.contains("at scbus0 target 0 lun 0: "), "{said:?}");
+        assert!(said[0].action.contains("`ashlar cam rescan 0`"), "{said:?}");
+        assert_eq!(w.read(edges[0], 0, 512).unwrap(), [7; 512], "{word}");
+        assert!(w.read(edges[1], 0, 512).is_ok());
+        hba.mend(0);
+        assert_eq!(w.scan(0), [""; 0]);
+        assert_eq!(w.buses[0].troubles(), []);
+    }
+    // One that was never known does not come with such an answer.
+    hba.forge(1, IDENTIFY, None, &[0; 512]);
+    hba.set_present(0, false);
+    w.scan(0);
+    let names: Vec<String> = w.buses[0].devices().into_iter().map(|(.., name)| name).collect();
+    assert_eq!(names, ["ada1"], "who is not there is gone, who talks nonsense is not");
+}
+
+#[test]
+fn an_ata_disk_of_another_size_is_resized_and_one_of_other_sectors_is_another() {
+    let (mut w, hba) = two();
+    let size = |w: &World| {
+        let found = w.control.topology.find("ada0")?;
+        w.control.topology.limits(found).map(|limits| limits.media_bytes)
+    };
+    let edge = w.open("ada0").1;
+    w.write(edge, 512, &[7; 512], bio::Flags::NONE).unwrap();
+    for sectors in [1024, 2048] {
+        hba.forge(0, IDENTIFY, None, &identify(|i| i.sectors = sectors));
+        assert_eq!(w.scan(0), [""; 0]);
+        w.turn(10_000_000);
+        assert_eq!(size(&w), Some(sectors * 512));
+        assert_eq!(w.read(edge, 512, 512).unwrap(), [7; 512]);
+    }
+    let wide = |i: &mut Identify| (i.sectors, i.sector_bytes) = (256, 4096);
+    hba.forge(0, IDENTIFY, None, &identify(wide));
+    assert_eq!(w.scan(0).len(), 1);
+    assert_eq!(w.write(edge, 512, &[8; 512], bio::Flags::NONE), Err(Errno::NxIo));
+    let mut medium = [0; 512];
+    hba.read_medium(0, 512, &mut medium).unwrap();
+    assert_eq!(medium, [7; 512], "its sectors are elsewhere now");
+    assert!(w.control.topology.find("ada1").is_some());
 }

@@ -72,6 +72,54 @@ da0: Command Queueing Enabled
 }
 
 #[test]
+fn buses_alone_are_listed_and_all_are_looked_through() {
+    let mut w = attached();
+    let list = verb(&mut w, "devlist", "", json!({ "buses": true })).unwrap();
+    assert_eq!(list["text"], "scbus0 on mps0 bus 0\nscbus1 on ahcich0 bus 0\n");
+    let done = verb(&mut w, "rescan", "", json!({ "buses": ["all"] })).unwrap();
+    assert_eq!(done["message"], "nothing is new");
+    let e = verb(&mut w, "rescan", "", json!({ "buses": ["7"] })).unwrap_err();
+    assert!(e.kind == Errno::NoEnt && e.what.contains("devlist -b"), "{e}");
+    let tags = text(&mut w, "tags", "da0");
+    let place = "(da0:mps0:0:0:0): ";
+    let names: Vec<&str> = tags
+        .lines()
+        .map(|line| line.strip_prefix(place).and_then(|l| l.split_whitespace().next()).unwrap())
+        .collect();
+    let want = ["dev_openings", "dev_active", "allocated", "queued", "mintags", "maxtags"];
+    assert_eq!(names, want);
+}
+
+#[test]
+fn a_reset_says_in_camcontrols_words_what_was_reset() {
+    let mut w = attached();
+    let said =
+        |w: &mut World, on: &str| verb(w, "reset", on, json!({})).map(|v| v["message"].clone());
+    for (on, what) in [
+        ("da1", "0:1:0"),
+        ("pass1", "0:1:0"),
+        ("0:1:0", "0:1:0"),
+        ("0:1", "0:1"),
+        ("0", "bus 0"),
+        ("all", "all buses"),
+    ] {
+        assert_eq!(said(&mut w, on).unwrap(), format!("Reset of {what} was successful"), "{on}");
+    }
+    for (on, why) in [("7", "devlist -v"), ("0:9:0", "devlist -v"), ("0:1:0:0", "devlist")] {
+        let e = said(&mut w, on).unwrap_err();
+        assert!(e.kind == Errno::NoEnt && e.what.contains(why), "{on}: {e}");
+    }
+    let e = verb(&mut w, "reset", "0", json!({ "port": 1 })).unwrap_err();
+    assert!(e.what.starts_with("port: 0 is no multiplier"), "{e}");
+    // Each unit's freeze is back.
+    w.turn(1_000_000_000);
+    for (unit, ..) in w.cam.buses()[0].devices() {
+        let (made, released) = unit.look(|device| device.freezes());
+        assert!(made == released && made > 0, "{made} {released}");
+    }
+}
+
+#[test]
 fn tags_are_set_and_a_reset_costs_nothing() {
     let mut w = attached();
     assert!(text(&mut w, "tags", "da0").starts_with("(da0:mps0:0:0:0): dev_openings  64\n"));
@@ -84,7 +132,7 @@ fn tags_are_set_and_a_reset_costs_nothing() {
     }
     assert_eq!(verb(&mut w, "tags", "da0", json!({})).unwrap()["active"], 3);
     let done = verb(&mut w, "reset", "da0", json!({})).unwrap();
-    assert_eq!(done["message"], "da0 was reset");
+    assert_eq!(done["message"], "Reset of 0:0:0 was successful");
     let mut ended = w.ended();
     while ended.len() < 20 {
         w.turn(1_000_000);

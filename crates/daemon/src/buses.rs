@@ -127,7 +127,7 @@ pub type Said = BTreeMap<String, BTreeMap<String, Grade>>;
 /// Notes once what buses cannot reach any more, and what they can again.
 pub fn see_troubles(room: &mut Room) {
     let troubles = |bus: &Arc<Bus>| {
-        let whys = bus.sim().troubles().into_iter().map(|t| (t.why, t.grade)).collect();
+        let whys = bus.troubles().into_iter().map(|t| (t.why, t.grade)).collect();
         (bus.sim().facts().name, whys)
     };
     let now: Said = room.cam.buses().iter().map(troubles).collect();

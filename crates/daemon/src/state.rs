@@ -207,7 +207,7 @@ fn bus(config: &Config, bus: &cam::Bus) -> BusState {
             device: facts.label(),
             lost: unit.look(|device| device.is_lost()),
         };
-    let troubles: Vec<TroubleState> = bus.sim().troubles().iter().map(trouble).collect();
+    let troubles: Vec<TroubleState> = bus.troubles().iter().map(trouble).collect();
     BusState {
         number: bus.number(),
         health: troubles.iter().map(|t| t.health).max().unwrap_or_default(),

@@ -8,6 +8,8 @@
 //!      not depend on how fast they are.
 //!  C4  A port multiplier is asked before its ports are: it switches them on, and tells which of
 //!      them have other devices than before. These are asked in the same scan.
+//!  C5  A device that answers with nonsense is there: one that is known stays as it was, with what
+//!      is behind it, and the bus says what is wrong with it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -267,12 +269,15 @@ impl Bus {
             }
         })
         .await;
-        let luns = match &said {
-            Ok(Facts::Scsi(facts)) => facts.luns.clone(),
+        let luns = match (&said, &old) {
+            (Ok(Facts::Scsi(facts)), _) => facts.luns.clone(),
+            // C5
+            (Err(why), Some((_, Facts::Scsi(facts)))) if why.is_nonsense() => facts.luns.clone(),
             _ => Vec::new(),
         };
         match (said, old) {
             (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
+                self.doubt(path, None);
                 if facts != before {
                     if let Facts::Scsi(facts) = &facts
                         && let Some(access) = facts.access
@@ -303,6 +308,7 @@ impl Bus {
                     facts: facts.clone(),
                     provider: None,
                     others: Vec::new(),
+                    doubt: None,
                 };
                 if self.add(path, known) {
                     self.note(path, Event::FoundDevice);
@@ -311,6 +317,8 @@ impl Bus {
                     unit.close();
                 }
             }
+            // C5
+            (Err(why), Some(_)) if !lost && why.is_nonsense() => self.doubt(path, Some(why)),
             (Err(_), Some(_)) => tell(self.forget(path, core)),
             (Err(_), None) => {}
         }
@@ -353,7 +361,11 @@ pub(super) async fn probe(
         return probe.finish().map(|facts| Facts::Multiplier(Box::new(facts)));
     }
     if signature == Signature::Ata {
-        let mut probe = AtaProbe::new(None);
+        let before = match &before {
+            Some(Facts::Ata(facts)) => Some(&**facts),
+            _ => None,
+        };
+        let mut probe = AtaProbe::new(None, before);
         while let Some(ask) = probe.ask() {
             let (ended, data) = question(unit, core, &ask).await;
             probe.hear(&ended, &data);

@@ -48,16 +48,21 @@ impl Device {
         }
     }
 
-    /// Attentions that mean a loss of power: 29/01, and 29/00 when nobody reset it.
-    pub(super) fn heed_resets(&mut self, outcome: &Outcome) {
-        self.was_reset |= matches!(outcome.status, CamStatus::BusReset | CamStatus::ResetSent);
-        let Ok(sense) = Sense::decode(outcome.sense.bytes()) else { return };
+    /// Victims of a reset, and attentions that mean a loss of power: 29/01, and 29/00 when nobody
+    /// reset it. True: an attention that tells of a reset that is known of.
+    pub(super) fn heed_resets(&mut self, outcome: &Outcome, now: u64) -> bool {
+        if matches!(outcome.status, CamStatus::BusReset | CamStatus::ResetSent) {
+            self.was_reset = true;
+            self.was_hit(outcome.status, now);
+        }
+        let Ok(sense) = Sense::decode(outcome.sense.bytes()) else { return false };
         let attention = sense.code.key == Key::UnitAttention && sense.code.asc == 0x29;
         if attention {
             let unexplained = sense.code.ascq == 0 && !self.was_reset;
             self.power_losses += u64::from(unexplained || sense.code.ascq == 1);
-            self.was_reset = false;
+            return std::mem::take(&mut self.was_reset);
         }
+        false
     }
 
     pub(super) fn tell(&mut self, verdict: Verdict) {

@@ -12,7 +12,8 @@
 //!                   +-- expire -- Pausing <-- pause +
 //! ```
 //!
-//! `queue` says who begins when, `answers` what an answer leads to, `cure` makes a device ready.
+//! `queue` says who begins when, `answers` what an answer leads to, `cure` makes a device ready,
+//! `reset` holds everything back while the device is reset.
 //!
 //! Invariants
 //!  D1  A CCB ends exactly once: every way leads to `Ended`, and only `end` leads out of it.
@@ -29,10 +30,15 @@
 //!  D8  A CCB that the device cannot have beside others ([`Queueing`]) begins when nothing is under
 //!      way, and nothing begins beside it. It waits at the head of the queue: nobody overtakes it.
 //!      A reset alone waits for nothing.
+//!  D9  While a reset is under way, and until the device has settled, one freeze is out for all
+//!      resets together: nothing but a further reset begins, not even a cure or a probe's question.
+//!      It is given back once, when the last one is over, or past its deadline, or the device lost.
+//!      So victims are all back in the queue, in order (D3), before any of them is sent again.
 
 mod answers;
 mod cure;
 mod queue;
+mod reset;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -42,8 +48,11 @@ use bio::Errno;
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Ended, Flags, Outcome, Owner, Priority, Tag};
 use crate::events::Event;
 use crate::freeze::{Freeze, Freezes};
-use crate::recovery::{Policy, Scope, judge};
+use crate::recovery::{Policy, Scope, Step, judge};
 use cure::Curing;
+use reset::Resets;
+
+pub use reset::{ResetId, SETTLE_NS};
 
 /// How long a SIM has to end what it was asked to abort; then the device is reset.
 pub const ABORT_GRACE_NS: u64 = 5_000_000_000;
@@ -123,6 +132,8 @@ struct Slot {
     /// D4
     freeze: Option<Freeze>,
     curing: Option<Curing>,
+    /// The reset that it is, or that is to end it (D9).
+    reset: Option<ResetId>,
     /// The SIM was asked to abort it because it was late.
     late: bool,
     /// It goes on when another CCB ends.
@@ -178,6 +189,7 @@ pub struct Device {
     free: Vec<u32>,
     effects: VecDeque<Effect>,
     freezes: Freezes,
+    resets: Resets,
     /// D5: an ORDERED one that has begun and not ended.
     barrier: Option<u32>,
     /// D7
@@ -212,6 +224,7 @@ impl Device {
             free: Vec::new(),
             effects: VecDeque::new(),
             freezes: Freezes::default(),
+            resets: Resets::default(),
             barrier: None,
             curer: None,
             lone: None,
@@ -252,6 +265,7 @@ impl Device {
             requeues: 0,
             freeze: None,
             curing: None,
+            reset: None,
             late: false,
             impatient: false,
             due_ns: u64::MAX,
@@ -294,8 +308,10 @@ impl Device {
             return None;
         }
         let normal = slot.curing.is_none() && slot.ccb.priority >= Priority::Normal;
-        if normal && (self.freezes.is_frozen() || self.with_sim >= self.openings) {
-            // Something happened since its turn came: D4.
+        let resets = slot.curing.is_none() && slot.ccb.command == Command::Reset;
+        let waits = normal && (self.freezes.is_frozen() || self.with_sim >= self.openings);
+        if waits || (self.resets.is_out() && !resets) {
+            // Something happened since its turn came: D4, D9.
             self.depart(id.slot);
             self.enqueue(id.slot);
             self.pump();
@@ -323,6 +339,11 @@ impl Device {
         }
         slot.due_ns = now.saturating_add(timeout_ns);
         self.sweep_ns = self.sweep_ns.min(slot.due_ns);
+        if resets {
+            let most_ns = timeout_ns + ABORT_GRACE_NS + RESET_GRACE_NS;
+            self.slots[at].reset = Some(self.hush(most_ns, now));
+            self.effects.push_back(Effect::Event(Event::SentBdr, false));
+        }
         Some(ccb)
     }
 
@@ -340,10 +361,14 @@ impl Device {
             outcome.status = CamStatus::Timeout;
         }
         slot.outcome = outcome;
-        self.depart(id.slot);
-        self.with_sim -= 1;
+        self.leave_sim(id.slot);
         self.call_impatient();
-        self.heed_resets(&outcome);
+        let slot = &self.slots[id.slot as usize];
+        // One that found nothing under way has no victim that would tell of it.
+        self.was_reset |= slot.ccb.command == Command::Reset
+            && slot.curing.is_none()
+            && outcome.status == CamStatus::Complete;
+        let explained = self.heed_resets(&outcome, now);
         if self.lost {
             let result = match outcome.status {
                 CamStatus::Complete => Ok(outcome.moved),
@@ -351,7 +376,11 @@ impl Device {
             };
             self.finish(id.slot, result);
         } else {
-            let verdict = judge(&outcome, self.shape.policy);
+            let mut verdict = judge(&outcome, self.shape.policy);
+            if let (true, Step::Retry(_)) = (explained, verdict.step) {
+                // Whom the news of a reset meets is its victim too.
+                verdict.step = Step::Requeue;
+            }
             match self.slots[id.slot as usize].curing {
                 Some(curing) => self.cured(id.slot, curing, verdict, now),
                 None => self.act(id.slot, verdict, now),
@@ -425,6 +454,9 @@ impl Device {
                 }
                 State::Aborting => {
                     self.wait(at, State::Resetting, now.saturating_add(RESET_GRACE_NS));
+                    if self.slots[at as usize].reset.is_none() {
+                        self.slots[at as usize].reset = Some(self.hush(2 * RESET_GRACE_NS, now));
+                    }
                     self.counts.resets += 1;
                     self.was_reset = true;
                     self.effects.push_back(Effect::Reset);
@@ -432,8 +464,7 @@ impl Device {
                 }
                 State::Resetting => {
                     self.slots[at as usize].outcome.status = CamStatus::Timeout;
-                    self.depart(at);
-                    self.with_sim -= 1;
+                    self.leave_sim(at);
                     self.finish(at, Err(Errno::NxIo));
                     self.lose_by_itself(Scope::Lun, now);
                 }
@@ -441,12 +472,14 @@ impl Device {
                 _ => {}
             }
         }
+        self.expire_resets(now);
         self.pump();
     }
 
     /// The device is gone: what waits ends with ENXIO, what the SIM has when the SIM says so.
     pub fn lose(&mut self, now: u64) {
         self.lost = true;
+        self.thaw_from_resets();
         for at in 0..self.slots.len() as u32 {
             match self.slots[at as usize].state {
                 State::Queued | State::Starting | State::Pausing => {
@@ -524,6 +557,15 @@ impl Device {
     fn find(&self, id: CcbId) -> Option<usize> {
         let slot = self.slots.get(id.slot as usize)?;
         (slot.tenant == id.tenant && slot.state != State::Free).then_some(id.slot as usize)
+    }
+
+    /// It is not with the SIM any more; a reset that it was, or that it waited for, is over.
+    fn leave_sim(&mut self, at: u32) {
+        self.depart(at);
+        self.with_sim -= 1;
+        if let Some(reset) = self.slots[at as usize].reset.take() {
+            self.reset_ends(reset, SETTLE_NS);
+        }
     }
 
     fn ask_abort(&mut self, at: u32, now: u64) {

@@ -1,4 +1,4 @@
-//! Who begins when: D3, D5 and D8 of [`super`].
+//! Who begins when: D3, D5, D8 and D9 of [`super`].
 
 use std::cmp::Reverse;
 
@@ -37,7 +37,9 @@ impl Device {
         while let Some(Reverse(key)) = self.queue.peek() {
             let at = key.slot;
             let normal = key.priority >= Priority::Normal;
-            if self.collides(at) || (normal && !self.may_begin(at)) {
+            // D9: what goes before all else is a reset.
+            let hushed = self.resets.is_out() && key.priority > Priority::Host;
+            if hushed || self.collides(at) || (normal && !self.may_begin(at)) {
                 break;
             }
             self.queue.pop();

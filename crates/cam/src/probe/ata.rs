@@ -24,10 +24,17 @@ pub struct AtaFacts {
 }
 
 impl AtaFacts {
-    /// It is the same device as one that said `other`.
+    /// It is the same device as one that said `other`. With sectors of another length it is not:
+    /// whatever is on it is elsewhere then.
     pub fn is_same(&self, other: &AtaFacts) -> bool {
         let (own, other) = (&self.identify, &other.identify);
-        (&own.model, &own.serial, own.wwn) == (&other.model, &other.serial, other.wwn)
+        let names = (&own.model, &own.serial, own.wwn) == (&other.model, &other.serial, other.wwn);
+        names && own.sector_bytes == other.sector_bytes
+    }
+
+    /// It does not say which disk it is.
+    fn is_nameless(&self) -> bool {
+        self.identify.model.is_empty() && self.identify.serial.is_empty()
     }
 }
 
@@ -45,17 +52,21 @@ pub struct AtaProbe {
     tries: u8,
     cache: Option<bool>,
     facts: AtaFacts,
+    /// It said before which disk it is.
+    named: bool,
     refusal: Option<Refusal>,
 }
 
 impl AtaProbe {
-    /// Of a device, whose write cache is to be switched on or off; `None` leaves it as it is.
-    pub fn new(cache: Option<bool>) -> AtaProbe {
+    /// Of a device, whose write cache is to be switched on or off; `None` leaves it as it is. It
+    /// may have said something `before`.
+    pub fn new(cache: Option<bool>, before: Option<&AtaFacts>) -> AtaProbe {
         AtaProbe {
             state: State::Identify,
             tries: 0,
             cache,
             facts: AtaFacts::default(),
+            named: before.is_some_and(|facts| !facts.is_nameless()),
             refusal: None,
         }
     }
@@ -124,6 +135,7 @@ impl AtaProbe {
     pub fn finish(self) -> Result<AtaFacts, Refusal> {
         match self.refusal {
             Some(why) => Err(why),
+            None if self.named && self.facts.is_nameless() => Err(Refusal::Nameless),
             None => Ok(self.facts),
         }
     }

@@ -82,6 +82,8 @@ pub enum Refusal {
         /// What is wrong with it.
         error: WireError,
     },
+    /// A disk that had a name has none any more.
+    Nameless,
     /// A medium that cannot be used.
     Medium {
         /// Its blocks.
@@ -93,6 +95,13 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// Somebody answered, and what he said cannot be true.
+    pub const fn is_nonsense(&self) -> bool {
+        matches!(self, Refusal::Malformed { .. } | Refusal::Medium { .. } | Refusal::Nameless)
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,6 +111,7 @@ impl fmt::Display for Refusal {
                 write!(f, "{question} is not answered: {}", status.text())
             }
             Refusal::Malformed { question, error } => write!(f, "{question}: {error}"),
+            Refusal::Nameless => f.write_str("IDENTIFY DEVICE: neither model nor serial number"),
             Refusal::Medium { blocks, block_len, why } => {
                 write!(f, "a medium of {blocks} blocks of {block_len} bytes: {why}")
             }

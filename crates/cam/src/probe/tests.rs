@@ -247,7 +247,7 @@ fn garbage_ends_in_facts_or_in_a_reason() {
 }
 
 fn ata(cache: Option<bool>, says: &mut Says<'_>) -> (Result<AtaFacts, Refusal>, Vec<u8>) {
-    let mut probe = AtaProbe::new(cache);
+    let mut probe = AtaProbe::new(cache, None);
     let mut asked = Vec::new();
     while let Some(ask) = probe.ask() {
         assert!(asked.len() < 100, "it comes to an end");

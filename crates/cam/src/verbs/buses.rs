@@ -24,7 +24,7 @@ pub(super) const RESCAN: VerbSpec = verb(
         name: "buses",
         short: None,
         kind: ArgKind::Names(0),
-        doc: "Numbers of buses; absent: all",
+        doc: "Numbers of buses, or all; absent: all",
     }],
     "rescan 0",
 );
@@ -73,11 +73,12 @@ fn disks(buses: &[Arc<Bus>]) -> impl Iterator<Item = String> {
 impl CamClass {
     pub(super) fn rescan(&self, control: &mut Control, params: &Value) -> Result<Value, Error> {
         let mut wanted = Vec::new();
-        for word in params["buses"].as_array().into_iter().flatten() {
+        let words = params["buses"].as_array().into_iter().flatten();
+        for word in words.filter(|word| *word != "all") {
             let number = word.as_str().and_then(|text| text.parse::<u64>().ok());
             let bus = number.and_then(|n| self.buses().into_iter().find(|b| b.number() == n));
             wanted.push(bus.ok_or_else(|| {
-                let what = format!("there is no bus {word}; `ashlar cam devlist -v` lists them");
+                let what = format!("there is no bus {word}; `ashlar cam devlist -b` lists them");
                 Error::new(Errno::NoEnt, what)
             })?);
         }
@@ -144,7 +145,7 @@ impl CamClass {
         let found = self.take_in(control, buses, before)?;
         let (mut silent, mut troubles) = (Vec::new(), Vec::new());
         for bus in buses {
-            troubles.extend(whys(bus.sim().as_ref()));
+            troubles.extend(whys(bus));
             let targets = bus.silent().into_iter();
             silent.extend(targets.map(|target| format!("scbus{} target {target}", bus.number())));
         }
@@ -192,6 +193,7 @@ impl CamClass {
     /// meanwhile is told that it is gone.
     fn give_up(&self, control: &mut Control, bus: &Arc<Bus>) {
         if control.call(|t| self.take_out(t, bus)).is_err() {
+            bus.lose();
             self.remove_bus(bus);
         }
     }
@@ -221,7 +223,7 @@ impl CamClass {
             ),
             found => format!("scbus{}: {}", bus.number(), found.join(", ")),
         };
-        for why in whys(bus.sim().as_ref()) {
+        for why in whys(bus) {
             let _ = write!(message, "; {why}");
         }
         Ok(json!({ "message": message, "bus": bus.number(), "found": found }))

@@ -1,46 +1,179 @@
-//! `reset`: of a disk, and of a port of a multiplier.
+//! `reset`: of devices, of all that is on a bus, and of a port of a multiplier.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use bio::{Errno, Segs};
-use geom::Error;
+use geom::{ArgKind, ArgSpec, Control, Core, Error, VerbSpec};
 use serde_json::{Value, json};
 use wire::ata::{pm_value, pscr};
 
 use super::orders::Talk;
+use super::{option, verb};
+use crate::address::{ANY, Path};
+use crate::bus::all;
 use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
+use crate::class::CamClass;
 use crate::periph::Facts;
 use crate::periph::pass::{Data, Request};
 use crate::probe::{LINK_POLL_NS, LINK_TRIES, RESET_NS, register};
+use crate::unit::Unit;
 
 /// How long a reset may take, ms.
 const RESET_TIMEOUT_MS: u32 = 10_000;
+/// How long the reset of a port may, ns: its link is polled, and the multiplier asked each time.
+const PORT_RESET_NS: u64 = 60_000_000_000;
+
+const WHAT: ArgSpec = ArgSpec {
+    name: "name",
+    short: None,
+    kind: ArgKind::Name,
+    doc: "A device, BUS, BUS:TARGET, BUS:TARGET:LUN, or all",
+};
+
+pub(super) const RESET: VerbSpec = VerbSpec {
+    detail: "What a device has under way is sent again afterwards, first and in order, and loses \
+             no retry; nothing else is sent to it until the reset is over and the device has \
+             settled. NAME is a device (da0), a bus (0: every device on it), one device of a bus \
+             by its target and logical unit (0:3:0), or `all`. With -p the link of a port of a \
+             multiplier is made anew, to whatever is behind it.",
+    ..verb(
+        "reset",
+        "Reset a device, a bus, or a port of a multiplier",
+        &[WHAT, option("port", 'p', ArgKind::Number, "A port of the multiplier pmp0")],
+        "reset da0",
+    )
+};
+
+/// `0`, `0:3`, `0:3:0`, `all`: what is meant on which buses.
+fn meant(text: &str) -> Option<Path> {
+    if text == "all" {
+        return Some(Path::bus(ANY));
+    }
+    let mut numbers = text.split(':').map(|word| word.parse::<u64>().ok());
+    let bus = numbers.next()??;
+    let (target, lun) = (numbers.next(), numbers.next());
+    if numbers.next().is_some() {
+        return None;
+    }
+    Some(Path::new(bus, target.map_or(Some(ANY), |n| n)?, lun.map_or(Some(ANY), |n| n)?))
+}
+
+/// A device as camcontrol has it in what it says of resets.
+fn place(path: Path) -> String {
+    format!("{}:{}:{}", path.bus, path.target, path.lun)
+}
+
+/// How a reset went, in camcontrol's words.
+fn told(what: &str, failed: Option<&str>) -> String {
+    match failed {
+        None => format!("Reset of {what} was successful"),
+        Some(why) => format!("Reset of {what} returned an error: {why}"),
+    }
+}
+
+async fn reset_unit(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<(), Error> {
+    let ccb = Ccb {
+        command: Command::Reset,
+        flags: Flags::RAW,
+        priority: Priority::Dev,
+        timeout_ms: RESET_TIMEOUT_MS,
+        retries: 0,
+        length: 0,
+        owner: Owner::Task(0),
+    };
+    let ended = unit.execute(core, ccb, &Segs::new()).await;
+    match ended.result {
+        Ok(_) => Ok(()),
+        Err(e) => Err(Error::new(e, told(&place(unit.path()), Some(ended.outcome.status.text())))),
+    }
+}
+
+/// Resets units one beside the other; what went wrong, by unit.
+async fn reset_units(units: &[Arc<Unit>], core: &Rc<Core>) -> Vec<(Path, Error)> {
+    let failed = std::cell::RefCell::new(Vec::new());
+    let one = |unit| -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        let failed = &failed;
+        Box::pin(async move {
+            if let Err(why) = reset_unit(unit, core).await {
+                failed.borrow_mut().push((unit.path(), why));
+            }
+        })
+    };
+    all(units.iter().map(one).collect()).await;
+    failed.into_inner()
+}
+
+impl CamClass {
+    pub(super) fn reset(
+        &self,
+        control: &mut Control,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value, Error> {
+        // A disk may be called whatever its bus says.
+        let Some(meant) = meant(on).filter(|_| self.disk(on).is_err()) else {
+            return self.talk(control, ("reset", on), params, |talk, p| {
+                Box::pin(async move { talk.reset(p).await })
+            });
+        };
+        if !params["port"].is_null() {
+            let what = format!("port: {on} is no multiplier (pmp0, `ashlar cam devlist`)");
+            return Err(Error::new(Errno::Inval, what));
+        }
+        let buses = self.buses().into_iter().filter(|bus| Path::bus(bus.number()).meets(meant));
+        let buses: Vec<_> = buses.collect();
+        let devices = buses.iter().flat_map(|bus| bus.devices()).map(|(unit, ..)| unit);
+        let units: Vec<Arc<Unit>> = devices.filter(|unit| unit.path().meets(meant)).collect();
+        let (whole, names_one) = (meant.target == ANY, meant.lun != ANY);
+        if buses.is_empty() || (units.is_empty() && !whole) {
+            let what = format!("nothing is at {on}; `ashlar cam devlist -v` lists what is where");
+            return Err(Error::new(Errno::NoEnt, what));
+        }
+        let what = match (whole, names_one) {
+            (true, _) if meant.bus == ANY => "all buses".to_owned(),
+            (true, _) => format!("bus {}", meant.bus),
+            (false, true) => place(meant),
+            (false, false) => format!("{}:{}", meant.bus, meant.target),
+        };
+        let number = units.len();
+        self.order(control, ("reset", on), move |core| {
+            Box::pin(async move {
+                // Of all of them before the first is reset: they may share what is reset.
+                let most_ns = u64::from(RESET_TIMEOUT_MS) * 4_000_000;
+                let held: Vec<_> =
+                    buses.iter().map(|bus| bus.reset_begins(meant, most_ns, core)).collect();
+                let failed = reset_units(&units, core).await;
+                drop(held);
+                if let Some((_, first)) = failed.first() {
+                    let also = match failed.len() {
+                        1 => String::new(),
+                        n => format!(" (and {} more of {number} devices)", n - 1),
+                    };
+                    return Err(Error::new(first.kind, format!("{}{also}", first.what)));
+                }
+                Ok(json!({ "message": told(&what, None), "devices": number }))
+            })
+        })
+    }
+}
 
 impl Talk<'_> {
-    pub(super) async fn reset(&self, params: &Value) -> Result<Value, Error> {
+    async fn reset(&self, params: &Value) -> Result<Value, Error> {
         if let Some(port) = params["port"].as_u64() {
             return self.reset_port(port).await;
         }
-        let ccb = Ccb {
-            command: Command::Reset,
-            flags: Flags::RAW,
-            priority: Priority::Dev,
-            timeout_ms: RESET_TIMEOUT_MS,
-            retries: 0,
-            length: 0,
-            owner: Owner::Task(0),
-        };
-        let (name, unit) = (self.name(), &self.found.unit);
-        let ended = unit.execute(self.core, ccb, &Segs::new()).await;
-        match ended.result {
-            Ok(_) => Ok(json!({ "message": format!("{name} was reset") })),
-            Err(e) => Err(Error::new(e, format!("{name}: {}", ended.outcome.status.text()))),
-        }
+        reset_unit(&self.found.unit, self.core).await?;
+        Ok(json!({ "message": told(&place(self.found.unit.path()), None), "devices": 1 }))
     }
 
     async fn reset_port(&self, port: u64) -> Result<Value, Error> {
         let name = self.name();
         let refuse = |kind, what: String| Err(Error::new(kind, format!("{name}: {what}")));
         let Facts::Multiplier(facts) = &self.found.facts else {
-            let what = "it is no port multiplier; without -p it is reset itself";
+            let what = "port: it is no port multiplier; without -p it is reset itself";
             return refuse(Errno::NotSup, what.into());
         };
         let Some(number) = u8::try_from(port).ok().filter(|n| usize::from(*n) < facts.ports.len())
@@ -49,6 +182,9 @@ impl Talk<'_> {
             return refuse(Errno::Inval, what);
         };
         let reactor = self.core.reactor();
+        // Whatever comes of it, what is behind the port waits no longer than this lives.
+        let behind = Path::target(self.found.bus.number(), port);
+        let _held = self.found.bus.reset_begins(behind, PORT_RESET_NS, self.core);
         self.port(number, pscr::CONTROL, Some(pscr::RESET)).await?;
         reactor.sleep(RESET_NS).await;
         self.port(number, pscr::CONTROL, Some(0)).await?;

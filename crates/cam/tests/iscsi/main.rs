@@ -15,7 +15,7 @@ use std::rc::Rc;
 use bio::{Errno, Flags, Op};
 use cam::sims::iscsi::IscsiKind;
 use cam::{Open, SimKind, Site};
-use geom::Edge;
+use geom::{Class, Edge};
 use peer::{Peer, Ways};
 use reactor::SeededRandom;
 use reactor::sim::NetShape;
@@ -492,4 +492,38 @@ fn what_a_lost_path_handed_back_is_not_done_when_it_is_back() {
     peer.deaf.set(false);
     (0..50).for_each(|_| w.turn(100 * MS));
     assert!(peer.bytes.borrow()[..1024] == [3; 1024], "the old write came late");
+}
+
+#[test]
+fn an_attach_that_fails_late_takes_what_was_opened_meanwhile_along() {
+    let mut w = World::with(9, &[]);
+    let near = json!({ "disks": 1, "size": 1 << 20 });
+    let near = json!({ "kind": "virtual", "params": near, "names": { "root": "0:0" } });
+    w.verb("attach", "mps0", &near).unwrap();
+    let ways = Ways { slow_ns: 40 * MS, ..good() };
+    let _peer = Peer::start(&w.core, &[portal(1), portal(2)], 64, 9, (ways, Auth::None));
+    // Two ways to its disk, of which the second is to have a name that is taken.
+    let params = params(&[portal(1), portal(2)]);
+    let bus = json!({ "kind": "iscsi", "params": params, "names": { "root": "1:0" } });
+    let cam = w.cam.clone();
+    let said = cam.verb(&mut w.control, "attach", "iscsi0", &bus).unwrap();
+    let again = said["unfinished"]["again"].clone();
+    assert!(again.is_object(), "it takes its time: {said}");
+    let end = w.now() + 60 * S;
+    while w.control.topology.find("da0").is_none() {
+        assert!(w.now() < end, "da0 does not come");
+        w.turn(10 * MS);
+        drop(cam.look(&mut w.control));
+    }
+    let (_, edge) = w.open("da0");
+    assert!(w.read(edge, 0, 512).is_ok());
+    let refused = cam.verb(&mut w.control, "attach", "iscsi0", &again).unwrap_err();
+    assert!(refused.kind == Errno::Exist && refused.what.contains("root"), "{}", refused.what);
+    assert_eq!(cam.buses().len(), 1, "it was given up as a whole");
+    w.turn(S);
+    assert!(w.control.topology.find("da0").is_none(), "who has it open was told");
+    assert_eq!(w.read(edge, 0, 512).unwrap_err(), Errno::NxIo);
+    // Nothing of it is in the way of the next one.
+    let bus = json!({ "kind": "iscsi", "params": params });
+    assert_eq!(w.verb("attach", "iscsi0", &bus).unwrap()["found"].as_array().unwrap().len(), 2);
 }

@@ -18,7 +18,8 @@ mod ncq;
 mod scsi;
 mod target;
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bio::{Errno, Segs};
@@ -27,12 +28,16 @@ use reactor::model::{DiskModel, DiskShape, Fault, Timing};
 
 use crate::bus::Rescan;
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
+use crate::reset::UnitReset;
 use crate::sim::{Begun, Signature, Sim, SimFacts};
 use crate::unit::Unit;
 pub use enclosure::Role;
 pub use kind::Virtual;
 use multiplier::{Link, Multiplier};
 use target::Target;
+
+/// How much later than it should a reset of the controller may end, ns.
+const RESET_MARGIN_NS: u64 = 10_000_000_000;
 
 /// How often things go wrong, in hundredths; all zero in a disk that is well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -141,6 +146,9 @@ pub struct VirtualHba {
     rescan: Mutex<Option<Rescan>>,
     multiplier: Multiplier,
     bays: Vec<Bay>,
+    /// Resets of the controller that are under way, and commands that were sent into one.
+    resets: AtomicU64,
+    intruders: AtomicU64,
 }
 
 struct Bay {
@@ -172,6 +180,8 @@ impl VirtualHba {
             rescan: Mutex::default(),
             multiplier: Multiplier::default(),
             bays: (0..bays).map(|_| bay()).collect(),
+            resets: AtomicU64::new(0),
+            intruders: AtomicU64::new(0),
         })
     }
 
@@ -293,6 +303,40 @@ impl VirtualHba {
         });
     }
 
+    /// Resets the controller, which takes so long: what its targets had comes back at once, and
+    /// whatever is sent meanwhile fails.
+    pub fn reset_bus(self: &Arc<VirtualHba>, takes_ns: u64, core: &Rc<Core>) {
+        self.resets.fetch_add(1, Ordering::AcqRel);
+        let units: Vec<Arc<Unit>> = self.bays.iter().filter_map(Bay::unit).collect();
+        // Of all, before the first victim is back: it may be sent again from another core.
+        let resets: Vec<UnitReset> = units
+            .iter()
+            .map(|unit| UnitReset::begin(unit, takes_ns + RESET_MARGIN_NS, core))
+            .collect();
+        for unit in &units {
+            self.strike(unit, CamStatus::BusReset, core);
+        }
+        let (hba, reactor) = (self.clone(), core.reactor().clone());
+        drop(core.reactor().spawn("hba reset", async move {
+            reactor.sleep(takes_ns).await;
+            hba.resets.fetch_sub(1, Ordering::AcqRel);
+            drop(resets);
+        }));
+    }
+
+    /// What a unit has comes back as the victim of a reset.
+    fn strike(&self, unit: &Unit, by: CamStatus, core: &Core) {
+        let victims = self.at(unit.path().target, Target::reset).unwrap_or_default();
+        for id in victims {
+            unit.done(id, Outcome::of(by), core);
+        }
+    }
+
+    /// Commands that were sent to targets while the controller was reset.
+    pub fn intruders(&self) -> u64 {
+        self.intruders.load(Ordering::Acquire)
+    }
+
     /// Commands that came to a disk which could not have them beside others.
     pub fn overlaps(&self, bay: u64) -> u64 {
         self.at(bay, |t| t.overlaps).unwrap_or(0)
@@ -363,6 +407,10 @@ impl Sim for VirtualHba {
             self.reset(unit, core);
             return Begun::Ended(Outcome::good(0));
         }
+        if self.resets.load(Ordering::Acquire) > 0 {
+            self.intruders.fetch_add(1, Ordering::AcqRel);
+            return Begun::Ended(Outcome::of(CamStatus::HbaError));
+        }
         if unit.path().lun != 0 {
             return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
         }
@@ -432,9 +480,6 @@ impl Sim for VirtualHba {
     }
 
     fn reset(&self, unit: &Unit, core: &Core) {
-        let victims = self.at(unit.path().target, Target::reset).unwrap_or_default();
-        for id in victims {
-            unit.done(id, Outcome::of(CamStatus::ResetSent), core);
-        }
+        self.strike(unit, CamStatus::ResetSent, core);
     }
 }

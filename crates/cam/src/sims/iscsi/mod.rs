@@ -14,6 +14,8 @@
 //!  N1  A unit's 29/00 tells of our own login, or of a reset: a cache is taken to have lost its
 //!      power when the target says so (29/01) and not because a connection failed.
 //!  N2  A command goes again by CAM, on its own core: so by the same ISID as before (engine I2).
+//!  N3  A session that is gone is a reset of its units, until there is another one, or the path is
+//!      lost: what it had comes back as victims, which lose no retry, and goes again first.
 //!
 //! What a lost path hands back may be sent another way (class multipath) while the old target still
 //! has it: what had not left was thrown away with the connection, half a deadline earlier at the
@@ -241,18 +243,23 @@ impl Sim for Iscsi {
     /// A portal is said once, whichever core it was that could not get there.
     fn troubles(&self) -> Vec<Trouble> {
         let by_core = lock(&self.inner.troubles);
-        let by_portal: BTreeMap<usize, &String> =
-            by_core.iter().rev().map(|((_, portal), why)| (*portal, why)).collect();
-        let some_are_up = by_portal.len() < self.inner.portals.len();
+        let by_portal: BTreeMap<usize, &str> =
+            by_core.iter().rev().map(|((_, portal), why)| (*portal, why.as_str())).collect();
+        let why = |(at, portal): (usize, &Portal)| {
+            // One that was never reached, and of which nothing is known yet.
+            let unseen = !portal.seen.load(Ordering::Acquire);
+            let why = by_portal.get(&at).copied().or(unseen.then_some("no answer yet"))?;
+            Some((portal.at, format!("{} at {}: {why}", self.inner.rules.target, portal.at)))
+        };
+        let whys: Vec<_> = self.inner.portals.iter().enumerate().filter_map(why).collect();
+        let some_are_up = whys.len() < self.inner.portals.len();
         let grade = if some_are_up { Grade::Degraded } else { Grade::Failed };
-        let trouble = |(portal, why): (&usize, &&String)| {
-            let at = self.inner.portals.get(*portal)?.at;
-            let why = format!("{} at {at}: {why}", self.inner.rules.target);
+        let trouble = |(at, why)| {
             let action =
                 format!("It is tried again by itself; `ashlar cam discover {at}` asks it.");
-            Some(Trouble { grade, why, action })
+            Trouble { grade, why, action }
         };
-        by_portal.iter().filter_map(trouble).collect()
+        whys.into_iter().map(trouble).collect()
     }
 
     fn close(&self) {

@@ -20,6 +20,7 @@ use wire::scsi::{Sense, asc};
 use super::Inner;
 use super::engine::{Engine, Fault, PDU_MAX, Task, Wire, place_of};
 use crate::ccb::{CcbId, Outcome};
+use crate::reset::UnitReset;
 use crate::unit::Unit;
 
 /// Memory for what comes in, for what goes out, and for what is going out: one buffer each, which
@@ -31,6 +32,9 @@ const LOOK_NS: u64 = 1_000_000_000;
 const FAREWELL_NS: u64 = 600_000_000;
 /// How often a login may be sent to another portal.
 const HOPS_MAX: usize = 4;
+/// How often as long as a connection may take to stand the recovery of a session may: the path is
+/// lost long before.
+const RESET_PATIENCES: u64 = 16;
 /// How long a connection waits for memory before it is tried again, ns.
 const NO_MEMORY_NS: u64 = 10_000_000;
 
@@ -102,6 +106,8 @@ pub(super) struct Session {
     fault: RefCell<Option<Fault>>,
     /// Handles of units by LUN.
     units: RefCell<BTreeMap<u64, Weak<Unit>>>,
+    /// N3
+    resets: RefCell<Vec<UnitReset>>,
     stirred: Cell<bool>,
     /// A send is under way whose end is told with the next thing that happens.
     lazy: Cell<bool>,
@@ -143,6 +149,7 @@ pub(super) fn open(inner: &Arc<Inner>, portal: usize, core: &Rc<Core>) -> Option
         owners: RefCell::default(),
         fault: RefCell::default(),
         units: RefCell::default(),
+        resets: RefCell::default(),
         stirred: Cell::default(),
         lazy: Cell::default(),
         closing: Cell::default(),
@@ -287,6 +294,9 @@ impl Session {
             explain(&unit, &outcome);
             unit.done(id, outcome, core);
         }
+        if self.is_through() {
+            self.resets.take().into_iter().for_each(UnitReset::is_settled);
+        }
         let found = self.engine.borrow_mut().take_found();
         let Some(portal) = self.inner.portals.get(self.portal).filter(|_| found) else { return };
         let is_up = self.engine.borrow().is_up();
@@ -294,6 +304,21 @@ impl Session {
         if let Some(rescan) = self.inner.rescan.get() {
             rescan.wish_target(self.portal as u64);
         }
+    }
+
+    /// N3: the session is gone, and its units are left alone until there is another one.
+    fn reset_begins(&self, core: &Core) {
+        let most_ns = self.engine.borrow().patience_ns().saturating_mul(RESET_PATIENCES);
+        let units: Vec<Arc<Unit>> =
+            self.units.borrow().values().filter_map(Weak::upgrade).collect();
+        let resets = units.iter().map(|unit| UnitReset::begin(unit, most_ns, core));
+        self.resets.borrow_mut().extend(resets);
+    }
+
+    /// N3: there is a session again, or none is waited for.
+    fn is_through(&self) -> bool {
+        let engine = self.engine.borrow();
+        engine.is_up() || engine.is_lost() || self.closing.get()
     }
 
     fn count(&self, core: &Core) {
@@ -417,7 +442,10 @@ async fn run(session: Rc<Session>) {
                 session.inner.say();
             }
         }
-        session.engine.borrow_mut().dropped(core.reactor().fresh_now());
+        let was_up = session.engine.borrow_mut().dropped(core.reactor().fresh_now());
+        if was_up && !session.closing.get() {
+            session.reset_begins(&core);
+        }
         session.pump();
         session.count(&core);
         if session.closing.get() {

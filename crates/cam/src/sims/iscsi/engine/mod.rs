@@ -235,6 +235,11 @@ impl Engine {
         self.counts
     }
 
+    /// Nothing is to be had here any more, for a while at least.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost
+    }
+
     /// There is a session.
     pub(super) fn is_up(&self) -> bool {
         matches!(self.stage, Stage::Up)
@@ -303,8 +308,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The connection is gone, or could not be had.
-    pub(super) fn dropped(&mut self, now: u64) {
+    /// The connection is gone, or could not be had; true: a session is gone with it.
+    pub(super) fn dropped(&mut self, now: u64) -> bool {
         let was_up = matches!(self.stage, Stage::Up | Stage::Leaving(_));
         if was_up {
             // Who was silent is away since then.
@@ -335,6 +340,7 @@ impl Engine {
                 Kind::Abort { .. } | Kind::Reset => self.end(at, Outcome::of(CamStatus::NexusLost)),
             }
         }
+        was_up
     }
 
     /// I2: a session in this portal group leaves the one whose commands are stranded alone.
@@ -342,11 +348,12 @@ impl Engine {
         *group != self.group && self.ops.iter().any(|op| op.busy && op.sent)
     }
 
-    /// I2: there is a new session, so nothing of the old one can happen any more.
+    /// I2: there is a new session, so nothing of the old one can happen any more: what it had is
+    /// the victim of a reset, and none of it is sent by CAM before all of it is back.
     fn is_new(&mut self) {
         for at in 0..self.ops.len() {
             let Some(op) = self.ops.get(at).filter(|op| op.busy && op.sent) else { continue };
-            let status = if op.aborting { CamStatus::Aborted } else { CamStatus::NexusLost };
+            let status = if op.aborting { CamStatus::Aborted } else { CamStatus::BusReset };
             self.end(at, Outcome::of(status));
         }
     }

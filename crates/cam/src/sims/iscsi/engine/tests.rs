@@ -171,7 +171,7 @@ fn a_stranded_command_ends_with_the_answer_to_the_next_login() {
     s.login(true, 3 * S);
     s.line.take();
     s.pump(3 * S).unwrap();
-    assert_eq!(s.ended(), [(sent, CamStatus::NexusLost), (aborted, CamStatus::Aborted)]);
+    assert_eq!(s.ended(), [(sent, CamStatus::BusReset), (aborted, CamStatus::Aborted)]);
     let out = s.line.take();
     let command = ScsiCommand::decode(&out.last().unwrap().0).unwrap();
     assert_eq!((out.len(), command.task_tag, command.cmd_sn), (1, waits, 1));

@@ -1,5 +1,5 @@
 //! A portal that takes connections and never says a word: whoever attaches a bus to it waits, and
-//! nobody else does; it is let go of at once.
+//! nobody else does, not even a start; it is let go of at once. And one that is not there yet.
 
 mod house;
 
@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use house::{House, array, text};
 use rig::proc::Proc;
+
+/// A target that is not there yet.
+const LATE: &str = "iqn.2026-11.test.ashlar:late";
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -47,7 +50,7 @@ fn nobody_waits_for_a_bus_that_somebody_else_attaches() {
     let attach = ["cam", "attach", "mute0", "kind=iscsi", &portals, target, own];
     let mut waits = asked(&house, &attach);
     house.until("the bus is there", LIMIT, || has_bus(&house));
-    house.ok(&["status"]);
+    house.ashlar(&["status"]).ends(3).says(&["bus mute0 (degraded)"]);
     house.ok(&["list"]);
     house.ok(&["cam", "attach", "mps0", "disks=1", "size=1MiB"]);
     let mut looks = asked(&house, &["cam", "rescan"]);
@@ -59,8 +62,68 @@ fn nobody_waits_for_a_bus_that_somebody_else_attaches() {
         waits.ended().unwrap().is_some() && looks.ended().unwrap().is_some()
     });
     assert!(waits.output().contains("detached"), "{}", waits.output());
-    // A bus of the configuration is the start's own business: a start waits, and no longer than
-    // for a scan.
     house.assert_alive();
     house.stop();
+}
+
+/// A bus to a portal, as it stands in a configuration.
+fn bus(name: &str, portal: &str, target: &str) -> String {
+    format!(
+        "[[bus]]\nname = \"{name}\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
+         target = \"{target}\"\ninitiator = \"iqn.2026-11.test.ashlar:{name}\"\n\n"
+    )
+}
+
+fn troubles(house: &House, name: &str) -> Vec<String> {
+    let state = house.state();
+    let bus = array(&state["buses"]).iter().find(|bus| text(&bus["name"]) == name);
+    bus.map_or(Vec::new(), |bus| array(&bus["troubles"]).iter().map(text).collect())
+}
+
+#[test]
+fn a_start_waits_for_no_portal_and_says_which_is_missing() {
+    let mut house = House::new("deaf-start");
+    house.image("d0.img", 1 << 20);
+    let near = "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 1\nsize = \"1MiB\"\n\n";
+    let disk = house::file_disk("d0", "d0.img");
+    let buses = [bus("mute0", &silent(), LATE), near.to_owned(), disk].concat();
+    house.configure(&buses, "0 = \"d0\", 1 = \"da0\"");
+    house.start();
+    // What a scan of such a portal takes is longer than a start waits for it.
+    assert!(house.log().contains("mute0: it is still being asked"), "{}", house.log());
+    for name in ["d0", "da0"] {
+        assert!(house.provider(name).is_some(), "{name}: what is near is there");
+    }
+    let why = troubles(&house, "mute0");
+    assert!(why.len() == 1 && why[0].contains(LATE), "{why:?}");
+    let said = house.ashlar(&["status"]);
+    assert!(said.code == 3 && said.out.contains("bus mute0 (degraded)"), "{said}");
+    assert!(said.out.contains("ashlar cam rescan 0"), "{said}");
+    let doctor = house.ashlar(&["doctor"]);
+    assert!(doctor.out.contains("mute0: ") && doctor.out.contains("cam rescan 0"), "{doctor}");
+    house.ok(&["cam", "detach", "mute0"]);
+    house.ashlar(&["status"]).ends(0);
+    house.stop();
+}
+
+#[test]
+fn disks_of_a_portal_that_comes_later_come_by_themselves() {
+    let mut front = House::new("early");
+    let port = rig::proc::free_port().unwrap();
+    let portal = format!("127.0.0.1:{port}");
+    front.configure(&bus("late0", &portal, LATE), "");
+    front.start();
+    front.until("it is said why", LIMIT, || !troubles(&front, "late0").is_empty());
+    assert!(front.provider("da0").is_none());
+    let target = format!(
+        "[[disk]]\nname = \"m\"\nkind = \"memory\"\nsize = \"1MiB\"\n\n\
+         [[target]]\nname = \"{LATE}\"\ndriver = \"iscsi\"\nlisten = [\"{portal}\"]\n\n\
+         [[access]]\ntarget = \"{LATE}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"m\" }}\n"
+    );
+    let mut back = front.sibling("late", &target);
+    front.until("its disk is there", LIMIT, || front.provider("da0").is_some());
+    front.until("nothing is wrong any more", LIMIT, || troubles(&front, "late0").is_empty());
+    back.stop();
+    front.stop();
 }

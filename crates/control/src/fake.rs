@@ -241,6 +241,7 @@ impl Inner {
                 health: crate::api::Health::Ok,
                 troubles: Vec::new(),
                 devices: vec![DeviceState { name, ..DeviceState::default() }],
+                ..BusState::default()
             });
         }
         for disk in config.disk.iter().filter(|d| !shown.contains(&d.name)) {

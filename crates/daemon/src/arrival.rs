@@ -1,22 +1,36 @@
 //! Arrays that lack a member at the start come later than their disks: they wait for it first, and
-//! what stands on them comes later still. Who needs such a provider waits here.
+//! what stands on them comes later still. So do disks of a bus that is still being asked. Who needs
+//! such a provider waits here, and nobody else does.
 
 use std::time::Duration;
 
+use cam::CamClass;
 use geom::{Control, ProviderId};
 
 /// Longest wait for a provider that may still come. The longest wait of a class is that of an
 /// Intel or DDF array, 30 s; behind it may come a mirror on top, with 4 s of its own.
 const PATIENCE: Duration = Duration::from_secs(45);
 
+/// How often buses are looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// Logical units: they stand on providers and have none themselves.
 const UNITS: &str = "lun";
 
-/// The provider of that name; waits for it while some geom has members and is not there yet.
-pub fn provider(control: &mut Control, name: &str) -> Option<ProviderId> {
+/// The provider of that name; waits for it while some geom has members and is not there yet, or
+/// some bus is being asked.
+pub fn provider(control: &mut Control, cam: &CamClass, name: &str) -> Option<ProviderId> {
     let here = |c: &Control| c.topology.find(name).is_some();
-    if !here(control) {
-        control.wait_until(PATIENCE, |c| here(c) || !is_forming(c));
+    let most_ns = u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+    let end = control.now_ns().saturating_add(most_ns);
+    while !here(control) && control.now_ns() < end {
+        // What was found is in the graph before it is said that nothing is to come.
+        let comes = cam.is_asking();
+        cam.catch_up(control);
+        if here(control) || !(comes || is_forming(control)) {
+            break;
+        }
+        control.wait_until(LOOK, here);
     }
     control.topology.find(name)
 }

@@ -12,10 +12,18 @@ use serde_json::{Map, Value, json};
 use crate::catalog::catalog;
 use crate::room::Room;
 
+/// How long the control thread waits for what a bus finds, ns. What is near answers sooner; what is
+/// slower is taken in when it comes, and who needs it waits for it himself ([`crate::arrival`]).
+const MOMENT_NS: u64 = 300_000_000;
+
 /// Opens a bus. Its answer is worth a note when there are no disks on it yet: they may come.
 pub fn create(room: &mut Room, bus: &BusConfig) -> Result<Option<String>> {
     let done = open(room, bus)?;
-    let done = to_end(room, "attach", &bus.name, done)?;
+    let Some(done) = for_a_moment(room, "attach", &bus.name, done)? else {
+        let why = "it is still being asked; its disks are taken in as they come, and \
+                   `ashlar status` says what is wrong with it";
+        return Ok(Some(format!("{}: {why}", bus.name)));
+    };
     let none = done["found"].as_array().is_none_or(Vec::is_empty);
     Ok(none.then(|| format!("{}: {}", bus.name, done["message"].as_str().unwrap_or(""))))
 }
@@ -27,13 +35,18 @@ fn open(room: &mut Room, bus: &BusConfig) -> Result<Value> {
     room.verb_on("cam", "attach", &bus.name, &asked)
 }
 
-/// What comes next stands on what comes of it: asked for until it has ended.
-fn to_end(room: &mut Room, verb: &str, on: &str, mut done: Value) -> Result<Value> {
+/// What comes next may stand on what comes of it: asked for for a moment. None: it goes on, and
+/// what it finds is taken in all the same ([`look`]).
+fn for_a_moment(room: &mut Room, verb: &str, on: &str, mut done: Value) -> Result<Option<Value>> {
+    let end = room.control.now_ns().saturating_add(MOMENT_NS);
     while let Some(so_far) = done.get("unfinished") {
+        if room.control.now_ns() >= end {
+            return Ok(None);
+        }
         let again = so_far["again"].clone();
         done = room.verb_on("cam", verb, on, &again)?;
     }
-    Ok(done)
+    Ok(Some(done))
 }
 
 /// Closes a bus; one that has gone is gone.
@@ -44,14 +57,20 @@ pub fn remove(room: &mut Room, name: &str) -> Result<()> {
     }
 }
 
-/// A target's LUNs have changed: disks of local buses come and go before the command is over, so
-/// that what is exported next can stand on them.
+/// A target's LUNs have changed: disks of local buses come and go before the command is over,
+/// unless one of them takes its time.
 pub fn look_at_target(room: &mut Room, target: &TargetConfig) {
     for number in room.exports.local_buses(target) {
         let only = json!({ "buses": [number.to_string()] });
         let asked = room.verb_on("cam", "rescan", "", &only);
-        if let Err(e) = asked.and_then(|done| to_end(room, "rescan", "", done)) {
-            room.note(Level::Error, &target.name, e.source);
+        match asked.and_then(|done| for_a_moment(room, "rescan", "", done)) {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let text =
+                    format!("bus {number} is still asking for its LUNs; they come by and by");
+                room.note(Level::Info, &target.name, text);
+            }
+            Err(e) => room.note(Level::Error, &target.name, e.source),
         }
     }
 }
@@ -77,8 +96,16 @@ pub fn attach_by_hand(room: &mut Room, params: &Value) -> Result<Value> {
         return Ok(attached(room, name, done));
     }
     let words = params["params"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let kind = words.clone().find_map(|word| word.strip_prefix("kind=")).unwrap_or("virtual");
     let text = section(name, words)?;
-    let read = config::read(&text, "cam attach", &catalog())?;
+    // Nobody has typed that section: what is wrong is said of the words.
+    let read = config::read_words(&text, "cam attach", &catalog()).map_err(|e| {
+        let next = format!(
+            "Type KEY=VALUE behind {name}; `ashlar schema {kind}` lists the keys. Nothing was \
+             changed."
+        );
+        e.at(name).next(next)
+    })?;
     let Some(bus) = read.bus.first() else {
         let why = "one bus is attached at a time";
         return Err(Error::new(Kind::Usage, "cam attach", why).at(name));

@@ -542,7 +542,7 @@ impl Exports {
         for (name, unit) in wanted {
             let is_open = self.registry.device(name).is_some_and(|d| d.lost().is_none());
             if !is_open {
-                arrival::provider(control, name);
+                arrival::provider(control, self.loops.cam(), name);
             }
             for target in at {
                 self.loops.refuse(&control.topology, name, &target.driver, &target.name)?;

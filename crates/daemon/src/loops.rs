@@ -31,6 +31,11 @@ impl Loops {
         Loops { cam, local }
     }
 
+    /// All buses.
+    pub fn cam(&self) -> &CamClass {
+        &self.cam
+    }
+
     /// The daemon ends.
     pub fn hush(&self) {
         self.local.hush();

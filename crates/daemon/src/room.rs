@@ -295,7 +295,7 @@ impl Room {
     fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
         let mut members = Vec::new();
         for name in geom.below() {
-            arrival::provider(&mut self.control, name);
+            arrival::provider(&mut self.control, &self.cam, name);
             members.push(self.provider(name, "create geom")?);
         }
         self.create(&geom.class, &geom.name, &members, &Value::Object(geom.params.clone()))

@@ -213,6 +213,7 @@ fn bus(config: &Config, bus: &cam::Bus) -> BusState {
         health: troubles.iter().map(|t| t.health).max().unwrap_or_default(),
         troubles,
         configured: config.bus(&name).is_some(),
+        asking: bus.is_asking(),
         devices: bus.devices().into_iter().map(device).collect(),
         name,
     }

@@ -96,6 +96,8 @@ pub struct BusState {
     pub number: u64,
     /// It stands in the configuration, and will be there at the next start.
     pub configured: bool,
+    /// It is being asked for its devices: more may come.
+    pub asking: bool,
     /// How it is.
     pub health: Health,
     /// What it cannot reach, one by one, with what to do about it.

@@ -20,7 +20,7 @@ mod write;
 pub use catalog::{Catalog, Entry};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, check};
-pub use read::{CONFIG_BYTES_MAX, read};
+pub use read::{CONFIG_BYTES_MAX, read, read_words};
 pub use suggest::suggest;
 pub use tree::is_value;
 pub use types::{

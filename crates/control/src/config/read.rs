@@ -30,6 +30,22 @@ const SECTIONS: [&str; 8] = ["daemon", "bus", "disk", "geom", "unit", "alua", "t
 /// [`Kind::ConfigSyntax`], [`Kind::ConfigKey`], [`Kind::ConfigValue`], [`Kind::ConfigName`],
 /// [`Kind::AccessOverlap`]: the kind of the first fault; the text shows all of them.
 pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
+    read_and(text, file, catalog, report)
+}
+
+/// Reads a section that was made of words `KEY=VALUE` on a command line, one to a line below its
+/// heading: what is wrong is said of the words, for nobody has typed a section.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_words(text: &str, op: &str, catalog: &Catalog) -> Result<Config> {
+    read_and(text, op, catalog, report_words)
+}
+
+/// How faults of a text, which came from there, become an error.
+type Report = fn(&str, &str, Vec<Fault>) -> Error;
+
+fn read_and(text: &str, file: &str, catalog: &Catalog, report: Report) -> Result<Config> {
     let op = "read configuration";
     if text.len() > CONFIG_BYTES_MAX {
         let why = format!("longer than {CONFIG_BYTES_MAX} bytes");
@@ -249,6 +265,22 @@ fn report(text: &str, file: &str, mut faults: Vec<Fault>) -> Error {
     }
     Error::new(first.kind, "read configuration", source.trim_end())
         .at(format!("{file}:{line}:{column}"))
+}
+
+/// The same of words: each with its key, where it is about one that is there.
+fn report_words(text: &str, op: &str, mut faults: Vec<Fault>) -> Error {
+    faults.sort_by_key(|f| f.span.start);
+    let kind = faults.first().map_or(Kind::Internal, |f| f.kind);
+    let said = |fault: &Fault| {
+        let before = text.get(..fault.span.start).unwrap_or(text);
+        let line = text.lines().nth(before.matches('\n').count()).unwrap_or("");
+        match line.split_once(" = ") {
+            Some((key, _)) => format!("{key}: {}", fault.text),
+            None => fault.text.clone(),
+        }
+    };
+    let said: Vec<String> = faults.iter().map(said).collect();
+    Error::new(kind, op, said.join("; "))
 }
 
 #[cfg(test)]

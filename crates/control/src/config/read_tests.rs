@@ -344,3 +344,21 @@ fn portals_units_and_port_groups() {
     let one = "[[alua]]\nname='near'\nid=1\n";
     refused(one, Kind::ConfigName, &["identifier 1"]);
 }
+
+#[test]
+fn what_is_wrong_with_words_is_said_of_the_words() {
+    let said = |lines: &str| {
+        let text = format!("[[bus]]\nname = \"v0\"\n{lines}");
+        let catalog = crate::fake::catalog();
+        let error = read_words(&text, "cam attach", &catalog).expect_err("it is wrong");
+        assert_eq!(error.op, "cam attach");
+        assert!(!error.source.contains("[[bus]]") && !error.source.contains('\n'), "{error:?}");
+        error.source
+    };
+    assert_eq!(said(""), "`kind` is missing");
+    let two = said("kind = \"virtual\"\nfoo = 1\nsize_bytes = \"much\"\n");
+    assert!(two.starts_with("foo: unknown key `foo`") && two.contains("; size_bytes: "), "{two}");
+    let good = "[[bus]]\nname = \"v0\"\nkind = \"virtual\"\nsize_bytes = 4096\n";
+    let catalog = crate::fake::catalog();
+    assert_eq!(read_words(good, "cam attach", &catalog).expect("well").bus.len(), 1);
+}

@@ -1,6 +1,7 @@
 //! The checks of `doctor`: one file and one line of [`CHECKS`] each.
 
 mod backing;
+mod buses;
 mod config;
 mod fds;
 mod io_uring;
@@ -110,6 +111,7 @@ pub const CHECKS: &[Check] = &[
     config::CHECK,
     secrets::CHECK,
     backing::CHECK,
+    buses::CHECK,
     ports::CHECK,
     socket::CHECK,
     version::CHECK,

@@ -1,7 +1,7 @@
 //! Each check on a machine that is made up: once well, once not.
 
 use super::*;
-use crate::api::{CoreState, Kind, TargetState};
+use crate::api::{BusState, CoreState, DeviceState, Health, Kind, TargetState, TroubleState};
 use crate::config::read;
 use crate::fake::catalog;
 use std::fs;
@@ -181,4 +181,35 @@ fn unix_addresses_are_looked_at_too() {
     machine.write("file.sock", "not a socket");
     assert_eq!(grades("ports", &at("file.sock")), [Grade::Fail]);
     assert_eq!(grades("ports", &at("no/such/folder.sock")), [Grade::Fail]);
+}
+
+#[test]
+fn buses() {
+    let machine = Machine::new("buses");
+    let mut facts = machine.facts(None);
+    assert_eq!(grades("buses", &facts), [Grade::Ok], "nobody to ask");
+    let noted = TroubleState { why: "sda is mounted".into(), ..TroubleState::default() };
+    let well = BusState { name: "mps0".into(), troubles: vec![noted], ..BusState::default() };
+    let why = |n: u8| TroubleState {
+        health: Health::Failed,
+        why: format!("iqn.x at 10.0.0.{n}:3260: connection refused"),
+        ..TroubleState::default()
+    };
+    let one = BusState {
+        name: "iscsi0".into(),
+        number: 7,
+        troubles: vec![why(1)],
+        devices: vec![DeviceState::default()],
+        ..BusState::default()
+    };
+    let none = BusState { troubles: vec![why(2), why(3)], devices: Vec::new(), ..one.clone() };
+    let state = |buses| Ok(State { buses, ..State::default() });
+    facts.daemon = state(vec![well.clone()]);
+    assert_eq!(grades("buses", &facts), [Grade::Ok]);
+    facts.daemon = state(vec![well, one, none]);
+    assert_eq!(grades("buses", &facts), [Grade::Fail; 3], "each is said");
+    let check = CHECKS.iter().find(|c| c.id == "buses").expect("a check");
+    let said = &check.run(&facts)[0];
+    assert_eq!(said.finding, "iscsi0: iqn.x at 10.0.0.1:3260: connection refused");
+    assert!(said.fix.contains("ashlar cam rescan 7"), "{said:?}");
 }

@@ -1,0 +1,28 @@
+//! Whether the buses reach what they should.
+
+use super::{Check, Facts, Finding, Grade, bad, ok};
+use crate::api::{BusState, Health};
+
+/// See the module.
+pub const CHECK: Check =
+    Check { id: "buses", doc: "whether the buses reach what they should", look };
+
+fn look(facts: &Facts) -> Vec<Finding> {
+    let Ok(state) = &facts.daemon else { return ok("no daemon runs: no bus is asked") };
+    let out: Vec<Finding> = state.buses.iter().flat_map(troubles).collect();
+    if out.is_empty() { ok(format!("{} looked at", state.buses.len())) } else { out }
+}
+
+fn troubles(bus: &BusState) -> impl Iterator<Item = Finding> {
+    bus.troubles.iter().filter(|t| t.health != Health::Ok).map(|trouble| {
+        let consequence = match bus.devices.is_empty() {
+            true => "none of its disks is there, nor what stands on them",
+            false => "disks or ways to disks are missing",
+        };
+        let fix = format!(
+            "mend what is named, or its section [[bus]]; `ashlar cam rescan {}` asks at once",
+            bus.number
+        );
+        bad(Grade::Fail, format!("{}: {}", bus.name, trouble.why), consequence, fix)
+    })
+}

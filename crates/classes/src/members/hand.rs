@@ -50,6 +50,7 @@ fn attached<R>(
     let (geom, consumer) = control.call(|topology| {
         let hand =
             topology.new_geom(class, &format!("hand on {name}"), "a verb", Box::new(Unborn))?;
+        topology.set_hand(hand);
         match topology.attach_new(hand, on) {
             Ok(consumer) => Ok((hand, consumer)),
             Err(e) => {

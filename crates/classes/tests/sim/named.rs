@@ -274,3 +274,31 @@ fn a_write_is_not_acknowledged_when_only_a_member_that_has_gone_did_it() {
     assert_eq!(held[0], 1, "nobody who is left has it");
     assert_eq!(ended, Err(Errno::Io));
 }
+
+/// Its table is the mirror's too: if the mirror did not claim it the disk would be partitioned like
+/// the mirror, and what stands on the mirror's partition could take the stale one (233699).
+#[test]
+fn a_member_that_a_verb_reads_while_it_is_tasted_is_taken_in_all_the_same() {
+    let verbs = [
+        ("activate", "m", json!({ "members": ["d1"] })),
+        ("dump", "", json!({ "members": ["d1"] })),
+    ];
+    for (verb, on, with) in verbs {
+        for late_us in (0..400).step_by(20) {
+            let mut bench = Bench::of(2);
+            for (verb, with) in
+                [("create", json!({ "scheme": "bsd" })), ("add", json!({ "kind": "freebsd-ufs" }))]
+            {
+                bench.life.verb("part", verb, "mirror/m", with).expect("a table");
+            }
+            bench.pull("d1");
+            bench.life.plug("d1", &bench.disks["d1"].clone());
+            bench.life.pass(late_us * 1_000);
+            let _ = bench.life.verb("mirror", verb, on, with.clone());
+            bench.life.pass(100 * MS);
+            let story = bench.life.story();
+            assert_eq!(bench.state("d1"), "ACTIVE", "{verb} after {late_us} us\n{story}");
+            assert!(!bench.life.has("d1a"), "{verb} after {late_us} us\n{story}");
+        }
+    }
+}

@@ -26,9 +26,11 @@ const RICH: [u64; 4] = [1000620, 1052412, 6001698, 7005741];
 const SHRINKING: [u64; 2] = [392, 108886];
 
 /// Of stacks whose disks grow: 42: of two disks of a DDF array that grew one after the other one
-/// had its record moved, and the other was taken to have; 5056: the same, two lives later. Of the
+/// had its record moved, and the other was taken to have; 5056: the same, two lives later; 233699:
+/// a disk came back, and a verb read it while it was tasted: its mirror did not claim it, a table
+/// that was the mirror's did, and what stood on the mirror's partition took the stale one. Of the
 /// story itself: 216423: a disk that a mirror had put out grew, and so its record was not found.
-const RISING: [u64; 3] = [42, 5056, 216423];
+const RISING: [u64; 4] = [42, 5056, 216423, 233699];
 
 /// Of stacks in which the power goes though an array lacks a member: 35: the record of a disk in a
 /// partition was torn, so the whole disk was taken for it as the array started, and let go when

@@ -28,6 +28,7 @@ impl Topology {
             wither: false,
             covers: None,
             spoils: false,
+            hand: false,
             ops: Some(ops),
             consumers: Vec::new(),
             providers: Vec::new(),

@@ -114,6 +114,8 @@ pub(crate) struct GeomObj {
     ops: Option<Box<dyn Geom>>,
     /// What `ops` said of itself before it went on the stack.
     spoils: bool,
+    /// See [`Topology::set_hand`].
+    hand: bool,
     consumers: Vec<ConsumerId>,
     providers: Vec<ProviderId>,
 }
@@ -341,6 +343,7 @@ impl Topology {
             wither: false,
             covers: None,
             spoils: ops.spoils(),
+            hand: false,
             ops: Some(ops),
             consumers: Vec::new(),
             providers: Vec::new(),
@@ -349,6 +352,14 @@ impl Topology {
             names.insert(name.into(), id);
         }
         Ok(id)
+    }
+
+    /// A geom is the hand of a verb, which looks at a provider and leaves: its class tastes and
+    /// claims what it looks at all the same.
+    pub fn set_hand(&mut self, geom: GeomId) {
+        if let Some(g) = self.geoms.get_mut(geom) {
+            g.hand = true;
+        }
     }
 
     /// Gives a geom its own state after it was made: for one that needs its number first.

@@ -316,10 +316,11 @@ impl Topology {
         (pp.content != content).then_some("it was written meanwhile and will be tasted again")
     }
 
-    /// True when a class has a consumer on the provider that is not an orphan.
+    /// True when a class has a consumer on the provider that is not an orphan. A verb's hand has
+    /// claimed nothing, and nobody asks again when one leaves that only read.
     fn class_sits_on(&self, class: usize, p: ProviderId) -> bool {
         self.consumers_above(p).iter().any(|(c, g)| {
-            self.geoms.get(*g).is_some_and(|g| g.class == class && !g.wither)
+            self.geoms.get(*g).is_some_and(|g| g.class == class && !g.wither && !g.hand)
                 && self.consumers.get(*c).is_some_and(|c| !c.orphan && !c.doomed)
         })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bio::Errno;
 use geom::{Access, TASTE_DEADLINE_NS};
 
-use crate::common::{Lab, Leaf, Log, MAGIC, Manner, Mode, SECOND, Taste, Tasting};
+use crate::common::{Lab, Leaf, Log, MAGIC, Manner, Mode, SECOND, Taste, Tasting, plain};
 
 fn marked(number: u8) -> Arc<Leaf> {
     let leaf = Leaf::new(1 << 20);
@@ -115,6 +115,31 @@ fn a_class_may_ask_for_what_is_written_too() {
     lab.control.topology.retaste(disk);
     lab.control.settle().unwrap();
     assert_eq!(lab.verdict("d0", "tw"), "claimed: the first byte says so");
+}
+
+#[test]
+fn a_verb_that_reads_a_provider_while_it_is_tasted_does_not_keep_its_class_from_it() {
+    for before in [true, false] {
+        let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 1, Claims)]);
+        let leaf = marked(0);
+        leaf.set(Mode::After(SECOND / 10));
+        let disk = leaf.create(&mut lab.control.topology, "d0").unwrap();
+        if !before {
+            lab.pass(SECOND / 100);
+        }
+        let t = &mut lab.control.topology;
+        let hand = t.new_geom("ta", "hand", "a verb", plain("")).unwrap();
+        t.set_hand(hand);
+        let consumer = t.attach_new(hand, disk).unwrap();
+        t.access(consumer, Access::READ).unwrap();
+        lab.control.settle().unwrap();
+        let verdict = lab.verdict("d0", "ta");
+        assert_eq!(verdict, "claimed: the first byte says so", "before the tasting: {before}");
+        lab.control.topology.leave(consumer);
+        lab.control.topology.wither_geom(hand, Errno::NxIo);
+        lab.control.settle().unwrap();
+        lab.control.topology.check();
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod user;
 pub use lab::{Lab, pattern};
 pub use leaf::{Leaf, Mode};
 pub use load::{BLOCK, Load};
+pub use shim::plain;
 pub use taster::{MAGIC, Taste, Tasting};
 pub use user::{Log, Manner, User, log};
 

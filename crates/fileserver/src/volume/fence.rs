@@ -37,8 +37,14 @@ const FIRST: Addr = 2;
 pub const LEASE_NS: u64 = 2_000_000_000;
 /// How long a successor waits, ns.
 pub const WAIT_NS: u64 = LEASE_NS * 3 / 2;
-/// How long a leg may take to show its seats, ns.
+/// How long a leg may take to show its seats when another one has, ns ...
 const LOOK_NS: u64 = 500_000_000;
+/// ... and so many times as long when none has: there is nobody else to believe.
+const PATIENCE: u64 = 3;
+/// Looks in a row that none may answer.
+const LOOKS: u32 = 7;
+// Of what a look that was answered at the last moment gives, something is left.
+const _: () = assert!(LOOK_NS * PATIENCE < LEASE_NS);
 /// Bytes of a name in a seat.
 const NAME_MAX: usize = 200;
 
@@ -47,7 +53,10 @@ enum Look {
     #[default]
     Waiting,
     Good,
+    /// It said an error.
     Bad,
+    /// It says nothing; what it says yet is of no use.
+    Late,
 }
 
 /// Who a server is: chosen by chance, once.
@@ -155,23 +164,34 @@ pub fn judge(seats: &[(u64, Seat)], owner: &Owner, epoch: u32) -> Result<(), Fau
     }
 }
 
+fn silence() -> Fault {
+    let why = "no device of the WORM answers, so another server may have taken it";
+    Fault::Io(bio::Errno::NxIo, why.into())
+}
+
 impl Volume {
-    /// A look at the fence, if the last one does not hold any more.
+    /// Looks at the fence until a look holds (N3): one may have taken as long as it would.
     pub(super) async fn renew(&self) -> Result<(), Fault> {
-        {
-            let state = self.0.state.borrow();
-            if let Some(why) = &state.refused {
-                return Err(why.clone());
+        for n in 0.. {
+            {
+                let state = self.0.state.borrow();
+                if let Some(why) = &state.refused {
+                    return Err(why.clone());
+                }
+                if self.0.legs.is_empty() || self.0.reactor.now() < state.lease_until {
+                    return Ok(());
+                }
             }
-            if self.0.legs.is_empty() || self.0.reactor.now() < state.lease_until {
-                return Ok(());
+            if n == LOOKS {
+                break;
             }
+            self.look_again().await?;
         }
-        self.look_again().await
+        Err(silence())
     }
 
-    /// A look at every leg at once. One has to answer; those that answered before are waited for,
-    /// others are heard when they speak.
+    /// A look at every leg at once, which ends when one has answered, or none in time. Those that
+    /// answered before are waited for for a while, others are heard when they speak.
     async fn look_again(&self) -> Result<(), Fault> {
         let before = self.0.reactor.now();
         let looks: Vec<Rc<Cell<Look>>> = self.0.legs.iter().map(|_| Rc::default()).collect();
@@ -180,12 +200,14 @@ impl Volume {
             let (volume, look) = (self.clone(), look.clone());
             self.0.reactor.spawn("fs-fence", async move {
                 let seen = volume.look_at(leg).await;
-                if seen.is_ok() && look.get() == Look::Waiting {
+                volume.heard(leg, seen.is_ok());
+                if look.get() == Look::Waiting {
+                    look.set(if seen.is_ok() { Look::Good } else { Look::Bad });
+                }
+                if look.get() == Look::Good {
                     let mut state = volume.0.state.borrow_mut();
                     state.lease_until = state.lease_until.max(before + LEASE_NS);
                 }
-                volume.heard(leg, seen.is_ok());
-                look.set(if seen.is_ok() { Look::Good } else { Look::Bad });
                 if let Err(fault @ Fault::Fenced(_)) = seen {
                     volume.refuse(fault);
                 }
@@ -195,10 +217,16 @@ impl Volume {
         let volume = self.clone();
         let late: Vec<_> = looks.clone();
         self.0.reactor.spawn("fs-fence-late", async move {
-            volume.0.reactor.sleep(LOOK_NS).await;
+            for _ in 0..PATIENCE {
+                volume.0.reactor.sleep(LOOK_NS).await;
+                let is = |look: Look| late.iter().any(|l| l.get() == look);
+                if is(Look::Good) || !is(Look::Waiting) {
+                    break;
+                }
+            }
             for (leg, look) in late.iter().enumerate() {
                 if look.get() == Look::Waiting {
-                    look.set(Look::Bad);
+                    look.set(Look::Late);
                     volume.heard(leg, false);
                 }
             }
@@ -215,10 +243,7 @@ impl Volume {
                 return Ok(());
             }
             if !is(Look::Good) && !is(Look::Waiting) {
-                return Err(Fault::Io(
-                    bio::Errno::NxIo,
-                    "no device of the WORM answers, so another server may have taken it".into(),
-                ));
+                return if is(Look::Late) { Ok(()) } else { Err(silence()) };
             }
             self.0.looked.after(seen).await;
         }

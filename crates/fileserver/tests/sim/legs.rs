@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use fileserver::Fault;
 use fileserver::files::{FileSystem, ROOT};
 use fileserver::volume::{self, Options, View};
 use reactor::Reactor;
@@ -98,4 +99,49 @@ fn exposing_9_a_read_waits_for_no_leg_that_hangs_or_is_slow_or_dead() {
     for (seed, wrong) in (500..).step_by(10).zip(all) {
         one(seed, wrong);
     }
+}
+
+/// With the only leg of the WORM so slow, silent for so long, changes are taken, or not.
+fn alone(slow_ns: u64, silent_ns: u64, are_taken: bool) {
+    let world = World::new(530);
+    let cache = Disk::new("cache", 40 << 20, 531);
+    let legs = [Disk::new("only", 60 << 20, 532)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let (o, reactor, leg) = (s.options.clone(), s.reactor.clone(), legs[0].clone());
+    run(&world, &s.reactor, async move {
+        let fs = made(&o).await;
+        let ino = file(&fs, "f").await;
+        // The lease runs out while nothing changes.
+        reactor.sleep(10_000 * MS).await;
+        leg.slow_ns.set(slow_ns);
+        leg.hangs.set(silent_ns > 0);
+        let (l, r) = (leg.clone(), reactor.clone());
+        reactor.spawn("hand", async move {
+            r.sleep(silent_ns).await;
+            l.hangs.set(false);
+        });
+        let began = reactor.now();
+        let seg = block(&o, 3);
+        let wrote = fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await;
+        let took = reactor.now() - began;
+        match wrote {
+            Ok(_) => assert!(are_taken && took < silent_ns + 3000 * MS, "{took}"),
+            Err(fault @ Fault::Io(..)) => {
+                assert!(!are_taken, "{fault} after {took}");
+                assert!((9000 * MS..12_000 * MS).contains(&took), "{took}");
+            }
+            Err(fault) => panic!("{fault}"),
+        }
+    });
+    s.reactor.shutdown();
+}
+
+#[test]
+fn a_worm_that_is_slow_to_show_its_fence_is_waited_for_for_ten_seconds() {
+    alone(0, 0, true);
+    alone(250 * MS, 0, true);
+    alone(0, 8000 * MS, true);
+    alone(0, 15_000 * MS, false);
+    // A look that takes longer than it would hold gives nothing.
+    alone(900 * MS, 0, false);
 }

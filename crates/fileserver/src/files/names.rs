@@ -218,9 +218,11 @@ impl Native<'_, '_> {
         let ino = self.step.new_ino()?;
         let place = self.enter(dir, &mut d, name, ino)?;
         let now = self.now_ns();
+        // No dump shows what is in a temporary directory: none is to hold it (T4).
+        let temporary = if d.flags.has(Flags::TMP) { Flags::TMP } else { Flags(0) };
         let inode = Inode {
             kind: new.kind,
-            flags: new.flags,
+            flags: new.flags.with(temporary),
             mode: new.mode & 0o7777,
             uid: new.uid,
             gid: new.gid,
@@ -243,6 +245,7 @@ impl Native<'_, '_> {
 
     /// Takes a name away, and with the last one the file, as soon as nobody holds it.
     pub fn remove(&mut self, dir: Ino, name: &[u8], by: u32) -> Result<Ino, Stop> {
+        self.step.to_give_back();
         let mut d = self.directory(View::Live, dir)?;
         let ino = self.strike(dir, &mut d, name)?;
         let inode = self.inode(View::Live, ino)?;

@@ -45,6 +45,7 @@ impl Native<'_, '_> {
 
     /// One step of reaping a file; true when there is nothing left to do for it now.
     pub(super) fn reap_some(&mut self, ino: Ino) -> Result<bool, Stop> {
+        self.step.to_give_back();
         let orphan = Key::new(0, Item::Orphan, ino);
         let mut inode = match self.inode(View::Live, ino) {
             Ok(inode) => inode,

@@ -9,6 +9,9 @@
 //!  T2  A file that is not temporary has no scratch: the bit goes when the last block has moved.
 //!  T3  A temporary file is named by an item. Of an item of an earlier epoch the
 //!      contents went with the cache device, and the file goes when the volume is mounted.
+//!  T4  What is made in a temporary directory is temporary. The first file servers walked past such
+//!      a directory when they took a dump, so that nothing in it reached the WORM either. What was
+//!      in it before it became temporary stays what it was; no dump shows it.
 //!
 //! ```text
 //!   plain --set bit--> unsettled --moved--> temporary --clear bit--> leaving --moved--> plain

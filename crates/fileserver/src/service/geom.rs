@@ -361,13 +361,18 @@ impl Geom for FsGeom {
         if status.phase == Phase::Serving && f.slots_left * NEARLY_FULL < f.slots {
             let waits = status.legs.iter().any(|l| l.behind > 0);
             let action = match waits {
+                _ if f.is_temporary() => format!(
+                    "remove temporary files (mode t): no dump takes them away; `ashlar fs check \
+                     {name} --rtmp` removes all"
+                ),
                 true => {
                     "it is being copied to the WORM; `ashlar fs statw` shows how far".to_owned()
                 }
                 false => format!("`ashlar fs dump {name}`; a larger one lasts longer"),
             };
+            let what = if f.is_temporary() { "temporary files" } else { "what no dump has" };
             let why = format!(
-                "the cache device is nearly full of what no dump has: room for {} blocks",
+                "the cache device is nearly full of {what}: room for {} blocks",
                 f.slots_left
             );
             out.push(Trouble::degraded(why, action));

@@ -64,6 +64,13 @@ pub struct Facts {
     pub refused: Option<String>,
 }
 
+impl Facts {
+    /// Most of the cache device holds what no dump takes away.
+    pub fn is_temporary(&self) -> bool {
+        self.scratch > self.slots / 2
+    }
+}
+
 /// A part in percent, rounded down; of nothing there is none.
 pub fn percent(part: u64, all: u64) -> u64 {
     part.saturating_mul(100).checked_div(all).unwrap_or(0)

@@ -84,6 +84,11 @@ pub use space::{is_scratch, scratch_index};
 pub use step::{Step, View};
 pub use worm::Label;
 
+/// Why a cache device has no room for a change, and what makes some: a dump ...
+const FULL: &str = "the cache device is full of blocks that no WORM has yet";
+/// ... but not of these.
+const FULL_OF_TEMPORARY: &str = "the cache device is full of temporary files (mode t), which no \
+                                 dump takes away: remove some; `check --rtmp` removes all";
 /// Blocks evicted from memory at a time.
 const EVICT: usize = 64;
 /// A commit is begun when so many thousandths of the block cache are dirty, or so many blocks: what
@@ -226,7 +231,8 @@ impl Volume {
         // What is left may be less than one operation needs: then it is full too.
         let none = before == 0 && after == 0 && patience.rounds > 2;
         if none || patience.is_at_its_end() {
-            return Err(Fault::NoSpace("the cache device is full of blocks that no WORM has yet"));
+            let is_temporary = self.facts().is_temporary();
+            return Err(Fault::NoSpace(if is_temporary { FULL_OF_TEMPORARY } else { FULL }));
         }
         Ok(())
     }

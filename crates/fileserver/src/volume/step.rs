@@ -36,6 +36,7 @@ pub struct Step<'s> {
     freed: Vec<Addr>,
     reap: Vec<u64>,
     settle: Vec<u64>,
+    gives_back: bool,
     before: (Root, u64, u64),
 }
 
@@ -43,8 +44,8 @@ impl<'s> Step<'s> {
     pub(super) fn new(s: &'s mut State, keepers: &'s Keepers, ahead: ReadAhead) -> Step<'s> {
         let before = (s.root, s.ino, s.change);
         let ahead_bytes = if ahead.workers > 0 { ahead.bytes } else { 0 };
-        let (undo, freed, reap, settle) = Default::default();
-        Step { s, keepers, ahead_bytes, undo, freed, reap, settle, before }
+        let (undo, freed, reap, settle, gives_back) = Default::default();
+        Step { s, keepers, ahead_bytes, undo, freed, reap, settle, gives_back, before }
     }
 
     /// It has happened. What it asked for is known to those who do it.
@@ -138,6 +139,15 @@ impl<'s> Step<'s> {
         self.keepers.has(ino)
     }
 
+    /// What follows gives blocks back in the end, and may have the slots that are kept for that.
+    pub fn to_give_back(&mut self) {
+        self.gives_back = true;
+    }
+
+    fn slots_left(&self) -> usize {
+        if self.gives_back { self.s.slots_to_give_back() } else { self.s.slots_left() }
+    }
+
     /// A file lost something that is to be given back.
     pub fn reap(&mut self, ino: u64) {
         self.reap.push(ino);
@@ -199,7 +209,7 @@ impl<'s> Step<'s> {
         if !self.s.frames.has(at) {
             return Err(Stop::Missing(at));
         }
-        if !self.s.frames.is_dirty(at) && self.s.slots_left() == 0 {
+        if !self.s.frames.is_dirty(at) && self.slots_left() == 0 {
             return Err(Stop::Wait(Wait::Commit));
         }
         self.s.frames.exclusive(at).ok_or(Stop::Wait(Wait::Memory))
@@ -208,7 +218,7 @@ impl<'s> Step<'s> {
     /// A new block, which no dump gets when it is `scratch`; its contents are whatever.
     pub fn fresh_of(&mut self, scratch: bool) -> Result<(Addr, Seg), Stop> {
         self.may_change()?;
-        if self.s.slots_left() == 0 {
+        if self.slots_left() == 0 {
             return Err(Stop::Wait(Wait::Commit));
         }
         let space = &self.s.space;

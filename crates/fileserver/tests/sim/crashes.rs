@@ -20,28 +20,30 @@ const KIB: usize = 1024;
 const BLOCK: usize = 4096;
 
 /// Where files live that a power cut leaves.
-struct House {
-    cache: Rc<Disk>,
-    legs: [Rc<Disk>; 1],
+pub struct House {
+    pub cache: Rc<Disk>,
+    pub legs: [Rc<Disk>; 1],
     seed: u64,
 }
 
 /// A life between two power cuts.
-struct Life {
-    fs: FileSystem,
+pub struct Life {
+    pub fs: FileSystem,
     pool: Pool,
-    reactor: Reactor,
+    pub reactor: Reactor,
+    /// Blocks that the next dump would hold and scratch, as the life before left them.
+    pub found: (u64, u64),
 }
 
 impl House {
-    fn new(seed: u64, cache_mib: u64) -> House {
+    pub fn new(seed: u64, cache_mib: u64) -> House {
         let cache = Disk::new("cache", cache_mib << 20, seed);
         House { cache, legs: [Disk::new("leg", 60 << 20, seed ^ 1)], seed }
     }
 
     /// Lives until `what` has ended or the cache device has done so many operations, then the power
     /// fails. None: it failed before the end.
-    fn live<T: 'static, F: Future<Output = T> + 'static>(
+    pub fn live<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         operations: Option<i64>,
         what: impl FnOnce(Rc<Life>) -> F,
@@ -54,8 +56,9 @@ impl House {
                 volume::ream(&o).await.unwrap();
             }
             let volume = volume::open(&o).await.unwrap();
+            let found = volume.used_by_live();
             let fs = FileSystem::mount(volume, 0, 0).await.unwrap();
-            Rc::new(Life { fs, pool: o.pool.clone(), reactor: o.reactor.clone() })
+            Rc::new(Life { fs, pool: o.pool.clone(), reactor: o.reactor.clone(), found })
         });
         let out: Rc<RefCell<Option<T>>> = Rc::default();
         let (to, task) = (out.clone(), what(life.unwrap()));
@@ -84,12 +87,12 @@ impl Life {
         seg
     }
 
-    async fn create(&self, name: &str) -> Result<u64, Fault> {
+    pub async fn create(&self, name: &str) -> Result<u64, Fault> {
         let new = New { mode: 0o644, ..New::default() };
         self.fs.run(|f| f.create(ROOT, name.as_bytes(), &new)).await
     }
 
-    async fn fill(&self, ino: u64, at: usize, len: usize, byte: u8) {
+    pub async fn fill(&self, ino: u64, at: usize, len: usize, byte: u8) {
         let some = self.seg(10 * KIB, byte);
         for at in (at..at + len).step_by(10 * KIB) {
             assert_eq!(self.write(ino, at, &some).await.unwrap(), 10 * KIB);
@@ -100,11 +103,11 @@ impl Life {
         self.fs.run(|f| f.write(ino, at as u64, std::slice::from_ref(seg), 0)).await
     }
 
-    async fn bytes(&self, ino: u64) -> Vec<u8> {
+    pub async fn bytes(&self, ino: u64) -> Vec<u8> {
         self.fs.run(|f| model::read_all(f, View::Live, ino)).await.unwrap()
     }
 
-    async fn lookup(&self, name: &str) -> Option<u64> {
+    pub async fn lookup(&self, name: &str) -> Option<u64> {
         self.fs.run(|f| f.lookup(View::Live, ROOT, name.as_bytes())).await.unwrap()
     }
 
@@ -113,7 +116,7 @@ impl Life {
         tree + scratch
     }
 
-    async fn is_whole(&self) {
+    pub async fn is_whole(&self) {
         let found = self.fs.check(View::Live, true).await.unwrap();
         assert!(found.faults.is_empty(), "{found:?}");
     }

@@ -2,8 +2,8 @@
 //! and a dump makes room. Writes of several blocks meet the last few slots, which are too few.
 
 use fileserver::Fault;
-use fileserver::files::{FileSystem, New, ROOT};
-use fileserver::volume;
+use fileserver::files::{FileSystem, Flags, New, ROOT};
+use fileserver::volume::{self, View};
 use reactor::sim::World;
 
 use super::disk::Disk;
@@ -47,6 +47,103 @@ pub fn is_said_and_a_dump_makes_room(block: u32, len: usize) {
         let (second, _) = fill(first).await;
         assert!(second - first > room * 2 / 3, "{} after the dump", second - first);
         let found = fs.check(volume::View::Live, true).await.unwrap();
+        assert!(found.faults.is_empty(), "{found:?}");
+    });
+    s.reactor.shutdown();
+}
+
+/// No dump helps there: what does is said, and can be done.
+pub fn of_temporary_files() {
+    const BLOCK: u64 = 4096;
+    let world = World::new(8);
+    let cache = Disk::new("cache", 1500 * BLOCK, 7);
+    let legs = [Disk::new("leg", 15_000 * BLOCK, 8)];
+    let s = server(&world, "main", 1, &cache, &legs);
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move {
+        volume::ream(&o).await.unwrap();
+        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
+        seg.with_mut(|b| b.fill(9));
+        let fill = async |name: &[u8]| -> (u64, Fault) {
+            let new = New { mode: 0o644, flags: Flags::TMP, ..New::default() };
+            let ino = match fs.run(|f| f.create(ROOT, name, &new)).await {
+                Ok(ino) => ino,
+                Err(fault) => return (0, fault),
+            };
+            for n in 0.. {
+                let at = n * BLOCK;
+                let wrote = fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await;
+                if let Err(fault) = wrote {
+                    return (n, fault);
+                }
+            }
+            unreachable!("a cache device without an end");
+        };
+        let (first, fault) = fill(b"t").await;
+        assert!(first > 1000, "{first} blocks");
+        let told = |fault: &Fault| match fault {
+            Fault::NoSpace(why) => why.contains("temporary") && why.contains("check --rtmp"),
+            _ => false,
+        };
+        assert!(told(&fault), "{fault}");
+        assert!(fs.volume().facts().is_temporary());
+        let dump = fs.volume().dump(20_261_121).await.unwrap();
+        fs.volume().copied(&dump).await.unwrap();
+        let (second, fault) = fill(b"u").await;
+        assert!(second < 50 && told(&fault), "{second} blocks after a dump: {fault}");
+        // One of them can always be removed, and its room is there again.
+        fs.run(|f| f.remove(ROOT, b"t", 0)).await.unwrap();
+        let (third, fault) = fill(b"v").await;
+        assert!(third > 1000 && told(&fault), "{third} blocks after the removal of one");
+        fs.volume().dump(20_261_122).await.unwrap();
+        fs.remove_temporary(0).await.unwrap();
+        let (fourth, _) = fill(b"w").await;
+        assert!(fourth > 1000, "{fourth} blocks after the removal of all");
+    });
+    s.reactor.shutdown();
+}
+
+/// Thousands of small ones: what their removal copies of a frozen tree is more than is kept for it
+/// at a time.
+pub fn of_small_temporary_files() {
+    let world = World::new(9);
+    let cache = Disk::new("cache", 1500 * 4096, 9);
+    let legs = [Disk::new("leg", 15_000 * 4096, 10)];
+    let s = server(&world, "main", 1, &cache, &legs);
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move {
+        volume::ream(&o).await.unwrap();
+        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
+        let new = New { mode: 0o644, flags: Flags::TMP, ..New::default() };
+        let fill = async |letter: char| -> u64 {
+            for n in 0.. {
+                let name = format!("{letter}{n}");
+                let made = fs.run(|f| {
+                    let ino = f.create(ROOT, name.as_bytes(), &new)?;
+                    f.write(ino, 0, std::slice::from_ref(&seg), 0)
+                });
+                match made.await {
+                    Ok(_) => {}
+                    Err(Fault::NoSpace(_)) => return n,
+                    Err(fault) => panic!("{fault}"),
+                }
+            }
+            unreachable!("a cache device without an end");
+        };
+        let first = fill('t').await;
+        assert!(first > 800, "{first} files");
+        for letter in ['u', 'v'] {
+            let dump = fs.volume().dump(20_261_121).await.unwrap();
+            fs.volume().copied(&dump).await.unwrap();
+            fill(letter).await;
+        }
+        let gone = fs.remove_temporary(0).await.unwrap().len() as u64;
+        assert!(gone >= first);
+        let again = fill('w').await;
+        assert!(again * 10 > first * 9, "{again} files, {first} before");
+        let found = fs.check(View::Live, true).await.unwrap();
         assert!(found.faults.is_empty(), "{found:?}");
     });
     s.reactor.shutdown();

@@ -16,6 +16,7 @@ mod media;
 mod mend;
 mod model;
 mod powercut;
+mod resume;
 mod server;
 mod story;
 mod takeover;
@@ -83,6 +84,12 @@ fn exposing_8_a_full_cache_device_is_said_and_a_dump_makes_room() {
     for (block, len) in lengths(4096).into_iter().chain(lengths(16_384)) {
         full::is_said_and_a_dump_makes_room(block, len);
     }
+}
+
+#[test]
+fn a_cache_device_full_of_temporary_files_says_so_and_their_removal_makes_room() {
+    full::of_temporary_files();
+    full::of_small_temporary_files();
 }
 
 #[test]

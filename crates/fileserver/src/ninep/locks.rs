@@ -1,7 +1,13 @@
 //! Files that one fid at a time may have open (DMEXCL).
+//!
+//! Invariants
+//!  X1  A file has one owner at a time.
+//!  X2  An owner that uses its file, or cannot for a dump is being taken, keeps it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+
+use reactor::Reactor;
 
 /// A lock that was not used so long may be taken over, ns.
 pub const EXPIRE_NS: u64 = 300_000_000_000;
@@ -14,17 +20,66 @@ struct Lock {
     used_ns: u64,
 }
 
+/// The clock by which disuse is counted: it stands still while a dump is being taken.
+#[derive(Clone, Copy, Default)]
+struct Clock {
+    /// Dumps being taken, and when the first of them began.
+    dumps: u32,
+    since_ns: u64,
+    /// How long those before took.
+    stood_ns: u64,
+}
+
+impl Clock {
+    fn at(self, now: u64) -> u64 {
+        let now = if self.dumps > 0 { self.since_ns } else { now };
+        now.saturating_sub(self.stood_ns)
+    }
+}
+
 /// See the module. Owners are connections and fids.
 #[derive(Default)]
-pub struct Locks(RefCell<HashMap<u64, Lock>>);
+pub struct Locks {
+    held: RefCell<HashMap<u64, Lock>>,
+    clock: Cell<Clock>,
+}
+
+/// While it lives a dump is being taken.
+pub struct Rest<'a> {
+    locks: &'a Locks,
+    reactor: &'a Reactor,
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        let mut clock = self.locks.clock.get();
+        clock.dumps -= 1;
+        if clock.dumps == 0 {
+            clock.stood_ns += self.reactor.now().saturating_sub(clock.since_ns);
+        }
+        self.locks.clock.set(clock);
+    }
+}
 
 impl Locks {
+    /// Disuse does not count until the guard goes (X2).
+    pub fn rest<'a>(&'a self, reactor: &'a Reactor) -> Rest<'a> {
+        let mut clock = self.clock.get();
+        if clock.dumps == 0 {
+            clock.since_ns = reactor.now();
+        }
+        clock.dumps += 1;
+        self.clock.set(clock);
+        Rest { locks: self, reactor }
+    }
+
     /// Takes a lock; false when another has it.
     pub fn take(&self, ino: u64, owner: (u64, u32), now: u64) -> bool {
-        let mut locks = self.0.borrow_mut();
-        let free = locks.get(&ino).is_none_or(|l| now.saturating_sub(l.used_ns) >= EXPIRE_NS);
+        let mut locks = self.held.borrow_mut();
+        let used_ns = self.clock.get().at(now);
+        let free = locks.get(&ino).is_none_or(|l| used_ns.saturating_sub(l.used_ns) >= EXPIRE_NS);
         if free && (locks.len() < LOCKS_MAX || locks.contains_key(&ino)) {
-            locks.insert(ino, Lock { owner, used_ns: now });
+            locks.insert(ino, Lock { owner, used_ns });
             return true;
         }
         false
@@ -32,9 +87,9 @@ impl Locks {
 
     /// Uses a lock; false when another took it over meanwhile.
     pub fn touch(&self, ino: u64, owner: (u64, u32), now: u64) -> bool {
-        match self.0.borrow_mut().get_mut(&ino) {
+        match self.held.borrow_mut().get_mut(&ino) {
             Some(l) if l.owner == owner => {
-                l.used_ns = now;
+                l.used_ns = self.clock.get().at(now);
                 true
             }
             _ => false,
@@ -43,7 +98,7 @@ impl Locks {
 
     /// Gives it back.
     pub fn leave(&self, ino: u64, owner: (u64, u32)) {
-        let mut locks = self.0.borrow_mut();
+        let mut locks = self.held.borrow_mut();
         if locks.get(&ino).is_some_and(|l| l.owner == owner) {
             locks.remove(&ino);
         }

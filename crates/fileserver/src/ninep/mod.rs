@@ -28,8 +28,10 @@ use std::rc::Rc;
 use bio::Pool;
 use reactor::{Reactor, Stream};
 
+use crate::fault::Fault;
 use crate::files::Served;
 use crate::users::{Id, Users};
+use crate::volume::Dump;
 
 pub use refusal::{Flavour, Refusal};
 
@@ -179,6 +181,13 @@ impl Server {
     /// No file systems any more; those that clients have stay theirs.
     pub fn forget(&self) {
         self.exports.borrow_mut().clear();
+    }
+
+    /// Takes the dump of `date` (20261121) of a file system that is exported here. However long
+    /// that takes, whoever has an exclusive file open keeps it.
+    pub async fn dump(&self, files: &Served, date: u32) -> Result<Dump, Fault> {
+        let _rest = self.locks.rest(&self.reactor);
+        files.dump(date).await
     }
 
     /// Ends connections: the one of a number, or all. How many there were.

@@ -379,7 +379,7 @@ impl Host {
     /// Takes a dump of today.
     pub(crate) async fn dump(&self) -> Result<Dump, Error> {
         let fs = self.files()?;
-        let dump = fs.dump(clock::day(self.wall(), &self.zone)).await;
+        let dump = self.server.dump(&fs, clock::day(self.wall(), &self.zone)).await;
         let dump = dump.map_err(|fault| console::error(&fault))?;
         self.look();
         Ok(dump)

@@ -108,6 +108,13 @@ async fn house(reactor: Reactor, seed: u64, is_image: bool) -> House {
 }
 
 impl House {
+    /// Blocks that no dump has, all that was given up given back.
+    pub async fn used(&self) -> u64 {
+        self.fs.sync().await.unwrap();
+        let facts = self.fs.facts();
+        facts.live + facts.scratch
+    }
+
     /// A client that has agreed on a version.
     pub async fn client(&self, flavour: Flavour) -> Client {
         let c = self.stranger(flavour).await;
@@ -195,11 +202,16 @@ impl Client {
 
     pub async fn post(&self, t: &T<'_>, data: &[u8]) -> u16 {
         let tag = if matches!(t, T::Version { .. }) { NOTAG } else { self.tag() };
+        self.post_as(tag, t, data).await;
+        tag
+    }
+
+    /// The same with a tag of one's choice.
+    pub async fn post_as(&self, tag: u16, t: &T<'_>, data: &[u8]) {
         let mut out = Vec::new();
         t.encode(tag, &mut out);
         out.extend_from_slice(data);
         self.send_raw(&out).await;
-        tag
     }
 
     /// The reply to a tag; those to others are kept.

@@ -1,34 +1,52 @@
 //! Files that are removed while somebody has them open.
 
+use fileserver::files::Served;
 use fileserver::ninep::Flavour;
 use wire::ninep::{Stat, mode, open};
 
-use super::client::in_a_house;
+use super::client::{House, in_a_house};
+
+/// A file that loses its name while it is open is read, written and cut, and closed.
+async fn removed_while_open(h: &House) {
+    let (c, d) = (h.user("ann", Flavour::Linux).await, h.user("ann", Flavour::Linux).await);
+    c.make(1, "f", 0o644, open::RDWR).await;
+    c.write(1, 0, b"first").await.unwrap();
+    d.walk(0, 2, &["f"]).await.unwrap();
+    d.remove(2).await.unwrap();
+    assert_eq!(d.clunk(2).await, Err("fid unknown or out of range".into()));
+    assert_eq!(c.walk(0, 2, &["f"]).await, Err("file not found".into()));
+    for n in 0..160 {
+        assert_eq!(c.write(1, n * 65_536, &[n as u8; 65_536]).await, Ok(65_536));
+    }
+    for n in 0..160 {
+        let read = c.read(1, n * 65_536, 65_536).await.unwrap();
+        assert!(read == [n as u8; 65_536], "piece {n}");
+    }
+    assert_eq!(c.facts(1).await.1, 160 * 65_536);
+    assert!(h.used().await > 500, "it takes room");
+    c.wstat(1, Stat { length: 3 * 65_536, ..Stat::KEEP }).await.unwrap();
+    assert_eq!(c.facts(1).await.1, 3 * 65_536);
+    assert_eq!(c.read(1, 2 * 65_536, 4).await.unwrap(), [2; 4]);
+    // The name is free for another file meanwhile.
+    c.make(4, "f", 0o644, open::RDWR).await;
+    c.write(4, 0, b"second").await.unwrap();
+    assert_eq!(c.read(1, 0, 3).await.unwrap(), [0; 3]);
+    c.clunk(1).await.unwrap();
+    assert_eq!(c.read(4, 0, 100).await.unwrap(), b"second");
+    c.remove(4).await.unwrap();
+    h.reactor.sleep(1_000_000_000).await;
+}
 
 #[test]
 fn exposing_2_a_removed_file_lives_as_long_as_it_is_open() {
     in_a_house(11, |h| async move {
-        let c = h.user("ann", Flavour::Linux).await;
-        c.make(1, "f", 0o644, open::RDWR).await;
-        c.write(1, 0, b"first").await.unwrap();
-        c.walk(0, 2, &["f"]).await.unwrap();
-        c.remove(2).await.unwrap();
-        assert_eq!(c.clunk(2).await, Err("fid unknown or out of range".into()));
-        assert_eq!(c.walk(0, 2, &["f"]).await, Err("file not found".into()));
-        for n in 0..160 {
-            assert_eq!(c.write(1, n * 65_536, &[n as u8; 65_536]).await, Ok(65_536));
-        }
-        assert_eq!(c.read(1, 100 * 65_536, 10).await.unwrap(), [100; 10]);
-        let cut = Stat { length: 3 * 65_536, ..Stat::KEEP };
-        c.wstat(1, cut).await.unwrap();
-        assert_eq!(c.facts(1).await.1, 3 * 65_536);
-        assert_eq!(c.read(1, 2 * 65_536, 4).await.unwrap(), [2; 4]);
-        // The name is free for another file meanwhile.
-        c.make(3, "f", 0o644, open::RDWR).await;
-        c.write(3, 0, b"second").await.unwrap();
-        assert_eq!(c.read(1, 0, 3).await.unwrap(), [0; 3]);
-        c.clunk(1).await.unwrap();
-        assert_eq!(c.read(3, 0, 100).await.unwrap(), b"second");
+        let before = h.used().await;
+        removed_while_open(&h).await;
+        let after = h.used().await;
+        // An image keeps the addresses of what went for what comes.
+        assert!(after == before || matches!(h.fs, Served::Image(_)), "{after}, {before} before");
+        removed_while_open(&h).await;
+        assert_eq!(h.used().await, after, "nothing of it is left");
     });
 }
 
@@ -75,15 +93,33 @@ fn exposing_f_an_exclusive_file_has_one_user_at_a_time_whatever_is_dumped() {
     in_a_house(14, |h| async move {
         let (c, d) = (h.user("ann", Flavour::Plan9).await, h.user("bob", Flavour::Plan9).await);
         c.make(1, "mbox", mode::EXCL | 0o666, open::RDWR).await;
+        c.write(1, 0, b"hello").await.unwrap();
         d.walk(0, 1, &["mbox"]).await.unwrap();
-        assert!(d.open(1, open::READ).await.unwrap_err().contains("locked"));
-        // A dump of any length does not count as disuse.
-        h.fs.dump(20_261_121).await.unwrap();
-        h.reactor.sleep(299_000_000_000).await;
-        assert!(d.open(1, open::READ).await.unwrap_err().contains("locked"));
+        let locked = async || d.open(1, open::READ).await.unwrap_err().contains("locked");
+        assert!(locked().await);
+        // A dump that takes ten minutes, and another one beside it.
+        h.cache.hangs.set(true);
+        for pause in [600_000_000_000, 100_000_000_000] {
+            let (house, cache, r) = (h.clone(), h.cache.clone(), h.reactor.clone());
+            h.reactor.spawn("dump", async move {
+                house.server.dump(&house.fs, 20_261_121).await.unwrap();
+            });
+            h.reactor.spawn("hand", async move {
+                r.sleep(pause).await;
+                cache.hangs.set(pause < 200_000_000_000);
+            });
+        }
+        while h.fs.dumps().len() < 2 {
+            h.reactor.sleep(1_000_000_000).await;
+        }
+        assert!(h.reactor.now() > 600_000_000_000);
+        // It does not count as disuse, neither does the time before nor that after it alone.
+        assert!(locked().await);
+        h.reactor.sleep(290_000_000_000).await;
+        assert!(locked().await);
         c.write(1, 0, b"hello").await.unwrap();
         h.reactor.sleep(299_000_000_000).await;
-        assert!(d.open(1, open::READ).await.is_err());
+        assert!(locked().await);
         h.reactor.sleep(2_000_000_000).await;
         d.open(1, open::READ).await.unwrap();
         assert_eq!(c.write(1, 0, b"late").await, Err("lock is broken".into()));

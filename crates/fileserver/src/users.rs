@@ -137,7 +137,11 @@ impl Users {
 
     /// Belongs to a group, or is it.
     pub fn is_in(&self, user: Id, group: Id) -> bool {
-        user == group || self.by_id.get(&(group as i32)).is_some_and(|g| g.members.contains(&user))
+        user == group || self.has_member(group, user)
+    }
+
+    fn has_member(&self, group: Id, user: Id) -> bool {
+        self.by_id.get(&(group as i32)).is_some_and(|g| g.members.contains(&user))
     }
 
     /// Leads a group.
@@ -209,16 +213,18 @@ impl Users {
         let known = |name: &str| self.id(name).ok_or(format!("no user {name}"));
         match (what.get(..1), what.get(1..)) {
             (Some("+"), Some(m)) => {
-                let m = known(m)?;
-                self.change(id, |u| {
-                    if !u.members.contains(&m) {
-                        u.members.push(m);
-                    }
-                });
+                let member = known(m)?;
+                if self.has_member(id, member) {
+                    return Err(format!("{m} is a member of {} already", self.name(id)));
+                }
+                self.change(id, |u| u.members.push(member));
             }
             (Some("-"), Some(m)) => {
-                let m = known(m)?;
-                self.change(id, |u| u.members.retain(|x| *x != m));
+                let member = known(m)?;
+                if !self.has_member(id, member) {
+                    return Err(format!("{m} is no member of {}", self.name(id)));
+                }
+                self.change(id, |u| u.members.retain(|x| *x != member));
             }
             (Some("="), Some(m)) => {
                 let m = known(m)?;
@@ -261,7 +267,8 @@ pub struct Owned {
 fn legal(name: &str) -> Result<(), String> {
     let bad = |c: char| c.is_control() || " :,#/?+=-".contains(c);
     if name.is_empty() || name.len() > NAME_MAX || name.contains(bad) {
-        return Err(format!("{name:?} is no name of a user"));
+        let what = "up to 143 bytes without blanks and :,#/?+=-";
+        return Err(format!("{name:?} is no name of a user: {what}"));
     }
     Ok(())
 }
@@ -285,7 +292,11 @@ mod tests {
             ("x:rob::", "line 1: \"x\" is no number"),
             ("1:rob::\n1:ken::", "line 2: rob has the number 1 already"),
             ("1:rob::\n2:rob::", "line 2: rob is there twice"),
-            ("1:ro b::", "line 1: \"ro b\" is no name of a user"),
+            (
+                "1:ro b::",
+                "line 1: \"ro b\" is no name of a user: up to 143 bytes without blanks and \
+                 :,#/?+=-",
+            ),
             ("1:rob::pike", "line 1: member \"pike\" is no user"),
         ] {
             assert_eq!(Users::parse(text).unwrap_err(), why);
@@ -315,6 +326,9 @@ mod tests {
         assert_eq!(users.edit("lab", Some("?")), Ok("-1:lab:rob:dmr".into()));
         assert_eq!(users.edit("lab", Some("-dmr")), Ok("-1:lab:rob:".into()));
         assert_eq!(users.edit("lab", Some("=")), Ok("-1:lab::".into()));
+        assert!(users.edit("lab", Some("-dmr")).is_err_and(|e| e == "dmr is no member of lab"));
+        assert_eq!(users.edit("lab", Some("+rob")), Ok("-1:lab::rob".into()));
+        assert!(users.edit("lab", Some("+rob")).is_err_and(|e| e.contains("already")));
         assert!(users.edit("ken", Some("+rob")).is_err() && users.edit("rob", None).is_err());
     }
 }

@@ -371,10 +371,10 @@ pub(super) const RECOVER: Command = Command {
 async fn recover(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     idle(&host)?;
     if !args.flag("force") && host.is_formatted().await {
+        let name = &host.shared.name;
         let what = format!(
-            "its cache device holds a volume; if `ashlar fs start {}` cannot open it, or what it \
-             holds beyond the newest dump may go, --force",
-            host.shared.name
+            "its cache device holds a volume, which `ashlar fs start {name}` opens; to give up \
+             what that holds beyond the newest dump, `ashlar fs recover {name} --force`",
         );
         return Err(Error::new(Errno::Busy, what));
     }

@@ -113,7 +113,13 @@ pub(super) const DUMPCTL: Command = Command {
                 host.look();
             }
             let on = host.dumps_on.get();
-            let what = if on { "dumps are taken by the clock" } else { "no dumps by the clock" };
+            let what = match (on, host.shared.params.dump_at()) {
+                (true, Ok(None)) => {
+                    "no dumps by the clock: `dump_at` of its configuration is never"
+                }
+                (true, _) => "dumps are taken by the clock",
+                (false, _) => "no dumps by the clock",
+            };
             Ok(json!({ "message": what, "on": on }))
         })
     },

@@ -15,8 +15,11 @@ const GONE: &[(&str, &str)] = &[
     ("aoe", "AoE targets are disks of the graph: `ashlar cam list`, `ashlar disk`"),
     ("apc", MACHINE),
     ("arp", MACHINE),
-    ("cec", "`cec` of its configuration opens it; `who` shows who is there"),
-    ("cfs", "a console is of one file system; on the command line the name is the first word"),
+    (
+        "cec",
+        "`console = [\"ether:eth0\"]` of its configuration opens it; `ashlar fs list` shows where",
+    ),
+    ("cfs", ONE),
     ("config", CONFIG),
     ("copydev", COPY),
     ("copyworm", COPY),
@@ -57,7 +60,21 @@ const CONFIG: &str = "its section of `ashlar.toml` says it: `ashlar diff`, `ashl
 const COPY: &str = "each device of the WORM is copied to by itself (`statw`); a mirror is a layer";
 const DISKS: &str = "disks are the graph's: `ashlar list`, `ashlar top`; the WORM's: `statw`";
 const JUKEBOX: &str = "there is no jukebox: any provider of the graph can be the WORM";
+const ONE: &str = "a console is of one file system; on the command line the name is the first word";
 const MACHINE: &str = "it is the machine's own, or `ashlar top`";
+
+/// Options of `check`, each a word, and what they are here.
+const CHECK: &[(&str, &str)] = &[
+    ("bad", "--fix"),
+    ("free", "--fix"),
+    ("pdir", "--pdir"),
+    ("pfile", "--pfile"),
+    ("rdall", "--rdall"),
+    ("rtmp", "--rtmp"),
+    ("tag", "--fix"),
+    ("touch", "--rdall"),
+    ("trim", "--fix"),
+];
 
 /// Subcommands of `cwcmd`, likewise.
 const CW_GONE: &[(&str, &str)] = &[
@@ -75,6 +92,10 @@ const CW_GONE: &[(&str, &str)] = &[
 const CACHE: &str = "the cache device keeps what was read over a restart; `check --rdall` fills it";
 const CHAIN: &str = "superblocks are written with each dump and verified at each start: `dumps`";
 
+fn is_number(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_digit())
+}
+
 fn typed(words: &[&str]) -> Option<Today> {
     Some(Today::Typed(words.iter().map(|w| (*w).to_owned()).collect()))
 }
@@ -91,6 +112,29 @@ pub(super) fn today(words: &[String]) -> Option<Today> {
         ["flag", ..] => Some(Today::Gone(
             "`trace on` for `chat`, `allow`, `attaches off`; other words are the daemon's log",
         )),
+        ["check", "ream"] => Some(Today::Gone(
+            "a block that no device has right is named by `check --rdall`, and `clean` makes it a \
+             hole",
+        )),
+        ["check", words @ ..] => {
+            let known = |w: &&str| CHECK.iter().find(|(n, _)| n == w).map(|(_, now)| *now);
+            words.iter().any(|w| known(w).is_some()).then(|| {
+                let now = words.iter().map(|w| known(w).unwrap_or(w));
+                Today::Typed(["check"].into_iter().chain(now).map(str::to_owned).collect())
+            })
+        }
+        ["clean", _, block] if is_number(block) => Some(Today::Gone(
+            "the address that the block is to have is missing: 0 makes it a hole; `clean PATH` \
+             lists what they have",
+        )),
+        ["clean", path, block, at] if is_number(block) => {
+            typed(&["clean", path, "--block", block, "--address", at])
+        }
+        ["dump", name] if !name.starts_with('-') => Some(Today::Gone(ONE)),
+        ["stats", letters] if letters.chars().all(|c| c == '-' || c.is_alphabetic()) => {
+            typed(&["stats"])
+        }
+        ["time"] => Some(Today::Gone("what is to be timed is missing: `time sync`")),
         ["noattach"] => typed(&["attaches", "off"]),
         ["stata"] => typed(&["stats"]),
         ["statq"] => typed(&["statw"]),

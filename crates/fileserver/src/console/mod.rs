@@ -119,7 +119,19 @@ pub(crate) async fn run(
         return Err(Error::new(Errno::NotSup, format!("no verb {verb}: `help` names them")));
     };
     let args = Args::new(number, params, &command.spec)?;
-    (command.run)(host.clone(), args).await
+    let done = (command.run)(host.clone(), args).await;
+    // Why it failed may be news: a server that was fenced hears of it so.
+    done.inspect_err(|_| host.look()).map_err(|e| fenced(host, e))
+}
+
+/// What a server that another one has put out can do.
+fn fenced(host: &Host, e: Error) -> Error {
+    let refused = host.shared.status().facts.refused;
+    if !refused.is_some_and(|why| e.what.ends_with(&why)) {
+        return e;
+    }
+    let what = format!("{}; `ashlar fs halt {}` lets go of its devices", e.what, host.shared.name);
+    Error::new(e.kind, what)
 }
 
 /// A fault of the volume for whoever typed.

@@ -13,11 +13,14 @@ use super::{Command, NAME, about, dumps};
 use crate::files::{Change, Flags, Kind, New, ROOT, Served};
 use crate::ninep::Presence;
 use crate::service::Host;
-use crate::users::{ADM, NONE, Users};
+use crate::users::{ADM, Id, NONE, Users};
 use crate::volume::View;
 
 /// The users file: directory and name.
 const FILE: (&str, &str) = ("adm", "users");
+const PATH: &str = "/adm/users";
+/// What a new user finds at home: directories, and those in one of them.
+const HOME: &[(&str, &[&str])] = &[("", &["bin", "lib", "tmp"]), ("bin", &["rc"])];
 /// Largest one, bytes.
 const FILE_MAX: u64 = 4 << 20;
 
@@ -25,7 +28,7 @@ const FILE_MAX: u64 = 4 << 20;
 /// Linux clients are, if there is none of that name.
 pub(crate) async fn settle(host: &Rc<Host>) -> Result<(), Error> {
     let fs = host.files()?;
-    let (mut users, is_there) = match read(&fs).await? {
+    let (mut users, is_there) = match read(&fs, PATH).await? {
         Some(users) => (users, true),
         None => (Users::default(), false),
     };
@@ -47,11 +50,10 @@ pub(crate) async fn settle(host: &Rc<Host>) -> Result<(), Error> {
     Ok(())
 }
 
-async fn read(fs: &Served) -> Result<Option<Users>, Error> {
-    let path = format!("/{}/{}", FILE.0, FILE.1);
-    let found = paths::find(fs, View::Live, &path).await.map_err(about(&path))?;
+async fn read(fs: &Served, path: &str) -> Result<Option<Users>, Error> {
+    let found = paths::find(fs, View::Live, path).await.map_err(about(path))?;
     let Some(found) = found else { return Ok(None) };
-    let bytes = paths::bytes(fs, &found, FILE_MAX).await.map_err(about(&path))?;
+    let bytes = paths::bytes(fs, &found, FILE_MAX).await.map_err(about(path))?;
     let text = bytes.and_then(|b| String::from_utf8(b).ok());
     let wrong = |why: &str| Error::new(Errno::Inval, format!("{path}: {why}"));
     let text = text.ok_or_else(|| wrong("it is no text of a users file"))?;
@@ -63,21 +65,40 @@ async fn write(host: &Rc<Host>, fs: &Served, users: &Users) -> Result<(), Error>
     let new = New { kind: Kind::File, flags: Flags(0), mode: 0o664, uid: ADM, gid: ADM };
     let text = users.text();
     let from = Contents::Bytes(text.as_bytes());
-    paths::replace(host, fs, (dir, FILE.1), new, from).await.map_err(about("/adm/users"))
+    paths::replace(host, fs, (dir, FILE.1), new, from).await.map_err(about(PATH))
 }
 
 pub(super) const USERS: Command = Command {
     spec: VerbSpec {
         name: "users",
         doc: "Read /adm/users again, and list who there is",
-        detail: "One line each: number, name, leader, members.",
-        args: &[NAME],
+        detail: "One line each: number, name, leader, members. Another file is read in its place, \
+                 and `default` stands for the users that a new file server has, both until the \
+                 next start or `users`: when /adm/users is spoilt.",
+        args: &[
+            NAME,
+            ArgSpec {
+                name: "from",
+                short: None,
+                kind: ArgKind::Maybe,
+                doc: "Another file, from the root, or `default` [default: /adm/users]",
+            },
+        ],
         example: "fs users main",
         writes: false,
     },
-    run: |host, _| {
+    run: |host, args| {
         Box::pin(async move {
-            let users = read(&host.files()?).await?.unwrap_or_default();
+            let fs = host.files()?;
+            let users = match args.text("from") {
+                None => read(&fs, PATH).await?.unwrap_or_default(),
+                Some("default") => Users::default(),
+                Some(path) => {
+                    let found = read(&fs, path).await?;
+                    let none = || Error::new(Errno::NoEnt, format!("{path}: file not found"));
+                    found.ok_or_else(none)?
+                }
+            };
             host.set_users(users.clone());
             let list: Vec<Value> = users
                 .iter()
@@ -97,10 +118,11 @@ pub(super) const USERS: Command = Command {
 pub(super) const NEWUSER: Command = Command {
     spec: VerbSpec {
         name: "newuser",
-        doc: "Make a user or a group, or change one",
-        detail: "Without WHAT a user with a directory of its own, /usr/NAME. `:` makes a group; \
-                 `+NAME` and `-NAME` take members in and out, `=NAME` says who leads it, `=` that \
-                 all members do, another name renames it.",
+        doc: "Make a user or a group, or change or show one",
+        detail: "Without WHAT a user with directories of its own: /usr/NAME, and bin, bin/rc, lib \
+                 and tmp in it. `:` makes a group; `?` shows its line of /adm/users; `+NAME` and \
+                 `-NAME` take members in and out, `=NAME` says who leads it, `=` that all members \
+                 do, another name renames it.",
         args: &[
             NAME,
             ArgSpec {
@@ -113,7 +135,7 @@ pub(super) const NEWUSER: Command = Command {
                 name: "what",
                 short: None,
                 kind: ArgKind::Names(0),
-                doc: "What to change: `:`, `+NAME`, `-NAME`, `=NAME`, `=`, or its new name",
+                doc: "What to do: `:`, `?`, `+NAME`, `-NAME`, `=NAME`, `=`, or its new name",
             },
         ],
         example: "fs newuser main rob",
@@ -124,7 +146,8 @@ pub(super) const NEWUSER: Command = Command {
 
 async fn newuser(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     let fs = host.files()?;
-    let mut users = read(&fs).await?.unwrap_or_default();
+    let before = read(&fs, PATH).await?.unwrap_or_default();
+    let mut users = before.clone();
     let name = args.need("user");
     let changes = args.words("what");
     let wrong = |why: String| args.wrong(&why);
@@ -135,18 +158,39 @@ async fn newuser(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     for what in &changes {
         line = users.edit(name, Some(what)).map_err(wrong)?;
     }
-    write(&host, &fs, &users).await?;
-    host.set_users(users.clone());
-    if let (true, Some(id)) = (changes.is_empty(), users.id(name)) {
-        let usr = paths::directory(&fs, "usr", 0o775).await?;
-        let home = New { kind: Kind::Dir, mode: 0o775, uid: id, gid: id, ..New::default() };
-        let made = fs.run(|f| match f.lookup(View::Live, usr, name.as_bytes())? {
-            Some(_) => Ok(()),
-            None => f.create(usr, name.as_bytes(), &home).map(drop),
-        });
-        made.await.map_err(about(name))?;
+    if users != before {
+        write(&host, &fs, &users).await?;
     }
-    Ok(json!({ "message": line }))
+    host.set_users(users.clone());
+    let mut out = json!({ "message": line });
+    if let (true, Some(id)) = (changes.is_empty(), users.id(name)) {
+        let home = settle_in(&fs, name, id).await?;
+        out = json!({ "message": format!("{line}\n{home} is there"), "home": home });
+    }
+    Ok(out)
+}
+
+/// A new user's directories; the path of the first. One that is there already stays as it is.
+async fn settle_in(fs: &Served, name: &str, id: Id) -> Result<String, Error> {
+    let usr = paths::directory(fs, "usr", 0o775).await?;
+    let own = New { kind: Kind::Dir, mode: 0o755, uid: id, gid: id, ..New::default() };
+    let home = format!("/usr/{name}");
+    let made = fs.run(|f| {
+        let mut within = |dir, name: &str| match f.lookup(View::Live, dir, name.as_bytes())? {
+            Some(ino) => Ok(ino),
+            None => f.create(dir, name.as_bytes(), &own),
+        };
+        let at = within(usr, name)?;
+        for (above, all) in HOME {
+            let dir = if above.is_empty() { at } else { within(at, above)? };
+            for one in *all {
+                within(dir, one)?;
+            }
+        }
+        Ok(())
+    });
+    made.await.map_err(about(&home))?;
+    Ok(home)
 }
 
 pub(super) const WHO: Command = Command {
@@ -247,7 +291,11 @@ pub(super) const HANGUP: Command = Command {
             let number = args.need("connection").parse();
             let number: u64 = number.map_err(|_| args.wrong("a connection is a number"))?;
             match host.server.hang_up(Some(number)) {
-                0 => Err(Error::new(Errno::NoEnt, format!("no connection {number}: `fs who`"))),
+                0 => {
+                    let name = &host.shared.name;
+                    let what = format!("no connection {number}; `ashlar fs who {name}` lists them");
+                    Err(Error::new(Errno::NoEnt, what))
+                }
                 _ => Ok(json!({ "message": format!("connection {number} is cut off") })),
             }
         })
@@ -313,7 +361,7 @@ pub(super) const DUALLOW: Command = Command {
             let id = id.ok_or_else(|| args.wrong(&format!("there is no user {name}")))?;
             host.server.duallow.set((id != NONE).then_some(id));
             let text = match id {
-                NONE => "nobody reads directories that are not his".to_owned(),
+                NONE => "nobody reads directories without permission".to_owned(),
                 _ => format!("{name} may read and search every directory"),
             };
             Ok(json!({ "message": text }))

@@ -448,6 +448,11 @@ fn lines(shared: &Shared, s: &Status) -> Vec<(&'static str, String)> {
     if f.worm > 0 {
         out.push(("worm", format!("{}% of {} blocks", percent(f.next, f.worm), f.worm)));
         out.push(("dumps", f.dumps.to_string()));
+        let holder = match &f.refused {
+            Some(why) => why.clone(),
+            None => format!("held by this server, epoch {}", f.epoch),
+        };
+        out.push(("fence", holder));
     }
     if let Some((ns, path)) = &s.last {
         out.push(("last", format!("{path} at {}", clock::text(*ns, &zone))));

@@ -370,7 +370,9 @@ fn who_is_on_the_wire_types_on_the_console() {
     let server = SERVER.replace("console = [\"unix:{here}/cons\"]", &console);
     house.configure(&format!("{DISKS}{server}"), "");
     house.start();
-    house.ashlar(&["fs", "list", "main"]).ends(0).says(&[&format!("ether:{}", wire.0)]);
+    house.until("it listens on the wire", SOON, || {
+        house.ashlar(&["fs", "list", "main"]).out.contains(&format!("ether:{}", wire.0))
+    });
     let config = Config { port: PortChoice::Poll, ..Config::default() };
     let reactor = Reactor::start(config).unwrap();
     let link = reactor.link(&wire.1, 0xbcbc).unwrap();

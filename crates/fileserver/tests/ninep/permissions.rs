@@ -114,7 +114,7 @@ fn exposing_11_a_wstat_does_all_or_nothing_whatever_is_in_it() {
             |s| s.mtime = 5,
             |s| s.length = 2,
             |s| s.name = "g",
-            |s| s.gid = "lab",
+            |s| s.gid = "ann",
             |s| s.atime = 9,
         ];
         let bad: [fn(&mut Stat<'static>); 9] = [
@@ -157,6 +157,7 @@ fn exposing_11_a_wstat_does_all_or_nothing_whatever_is_in_it() {
         let a = ann.stat(2).await;
         let R::Stat { stat } = a.r() else { panic!() };
         assert_eq!((stat.mode, stat.mtime, stat.length, stat.name), (0o600, 5, 2, "g"));
+        assert_eq!(stat.gid, "ann");
         assert_ne!(stat.atime, 9, "atime is not for anybody to set");
     });
 }

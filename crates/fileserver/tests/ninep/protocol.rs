@@ -5,7 +5,7 @@ use fileserver::ninep::trace::{Of, Traced};
 use fileserver::ninep::{Flavour, MSIZE_MAX};
 use wire::ninep::{NOTAG, Names, R, T, mode, open};
 
-use super::client::in_a_house;
+use super::client::{Answer, Client, in_a_house};
 
 #[test]
 fn exposing_1_a_walk_that_fails_in_the_middle_leaves_both_fids_as_they_were() {
@@ -58,41 +58,64 @@ fn exposing_b_a_second_version_begins_anew() {
     });
 }
 
+/// The tag of the next message, and what it says.
+async fn next(c: &Client) -> (u16, Answer) {
+    let message = c.receive().await.expect("a message");
+    (u16::from_le_bytes([message[5], message[6]]), Answer(message))
+}
+
 #[test]
 fn exposing_13_a_flush_is_answered_after_what_it_flushes_or_instead_of_it() {
     in_a_house(3, |h| async move {
         let c = h.user("ann", Flavour::Plan9).await;
         c.make(1, "f", 0o644, open::RDWR).await;
         c.write(1, 0, &[7; 20_000]).await.unwrap();
-        h.fs.sync().await.unwrap();
-        // A read that hangs on its disk: no reply to it ever, and its tag is free again.
-        for n in 0..40_000 {
-            // Everything else out of memory.
-            c.write(1, 1 << 20, &[n as u8; 8_000]).await.unwrap();
-            if n == 3 {
-                break;
-            }
+        // Everything of it out of memory.
+        c.make(2, "large", 0o644, open::RDWR).await;
+        for n in 0..150 {
+            c.write(2, n * 65_536, &[n as u8; 65_536]).await.unwrap();
         }
+        h.fs.sync().await.unwrap();
         h.cache.hangs.set(true);
-        let names = Names::new(&["f"]).unwrap();
-        let walk = c.post(&T::Walk { fid: 0, newfid: 9, names }, &[]).await;
-        let flush = c.post(&T::Flush { oldtag: walk }, &[]).await;
-        // It was answered at once, from memory: first the walk, then the flush.
-        let first = c.receive().await.unwrap();
-        let second = c.receive().await.unwrap();
-        assert_eq!(u16::from_le_bytes([first[5], first[6]]), walk);
-        assert_eq!(u16::from_le_bytes([second[5], second[6]]), flush);
-        // A sync waits for the disk; the flush of it, and the flush of the flush, wait with it.
+        let read = c.post(&T::Read { fid: 1, offset: 0, count: 20_000 }, &[]).await;
+        h.reactor.sleep(3_000_000_000).await;
+        // There is no reply to it ever, and its tag is free for another request.
+        let flush = c.post(&T::Flush { oldtag: read }, &[]).await;
+        let (tag, a) = next(&c).await;
+        assert_eq!((tag, a.r()), (flush, R::Flush), "the read hangs");
+        c.post_as(read, &T::Walk { fid: 0, newfid: 7, names: Names::new(&[]).unwrap() }, &[]).await;
+        let (tag, a) = next(&c).await;
+        assert_eq!((tag, a.r()), (read, R::Walk { qids: vec![] }));
+        c.post_as(read, &T::Read { fid: 1, offset: 0, count: 20_000 }, &[]).await;
+        h.cache.hangs.set(false);
+        let (tag, a) = next(&c).await;
+        assert!(tag == read && matches!(a.r(), R::Read { data } if data == [7; 20_000]));
+        h.reactor.sleep(3_000_000_000).await;
+        let tag = c.post(&T::Stat { fid: 1 }, &[]).await;
+        assert_eq!(next(&c).await.0, tag, "no stray reply");
+        // What has an effect is answered before the flush of it: the file is there.
+        let create = T::Create { fid: 7, name: "new", perm: 0o644, mode: open::RDWR };
+        let (mut both, tags) = (Vec::new(), [c.tag(), c.tag()]);
+        create.encode(tags[0], &mut both);
+        T::Flush { oldtag: tags[0] }.encode(tags[1], &mut both);
+        c.send_raw(&both).await;
+        let (first, second) = (next(&c).await, next(&c).await);
+        assert_eq!([first.0, second.0], tags);
+        assert!(matches!(first.1.r(), R::Create { .. }) && second.1.r() == R::Flush);
+        assert_eq!(c.walk(0, 8, &["new"]).await.unwrap().len(), 1);
+        // A sync waits for the disk; the flushes of it wait with it, in their order.
+        h.cache.hangs.set(true);
         c.write(1, 5, b"x").await.unwrap();
         let sync = c.post(&T::Wstat { fid: 1, stat: wire::ninep::Stat::KEEP }, &[]).await;
         let flush = c.post(&T::Flush { oldtag: sync }, &[]).await;
         let again = c.post(&T::Flush { oldtag: sync }, &[]).await;
+        let of_flush = c.rpc(T::Flush { oldtag: flush }).await;
+        assert_eq!(of_flush.r(), R::Flush);
         let unknown = c.rpc(T::Flush { oldtag: 999 }).await;
         assert_eq!(unknown.r(), R::Flush);
         h.cache.hangs.set(false);
         for tag in [sync, flush, again] {
-            let next = c.receive().await.unwrap();
-            assert_eq!(u16::from_le_bytes([next[5], next[6]]), tag, "in this order");
+            assert_eq!(next(&c).await.0, tag, "in this order");
         }
     });
 }

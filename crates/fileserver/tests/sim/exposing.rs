@@ -85,6 +85,51 @@ fn exposing_4_a_write_to_what_a_dump_froze_waits_for_no_leg_and_the_dump_stays()
     s.reactor.shutdown();
 }
 
+/// The fixes of the first servers' flaws, 6 and 7: a dump walks nothing, and clients go on.
+#[test]
+fn fix_7_clients_go_on_while_a_dump_is_made_durable_and_it_holds_what_changed_alone() {
+    let world = World::new(47);
+    let cache = Disk::new("cache", 40 << 20, 4);
+    let legs = [Disk::new("near", 60 << 20, 5)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let (o, reactor, cache) = (s.options.clone(), s.reactor.clone(), cache.clone());
+    run(&world, &s.reactor, async move {
+        let fs = made(&o).await;
+        let ino = file(&fs, "f").await;
+        rewrite(&fs, &reactor, ino, &block(&o, 1)).await;
+        fs.volume().dump(20_261_120).await.unwrap();
+        all_have(&fs, &reactor).await;
+        // One block of a thousand changed since, and the cache device answers nothing.
+        let one = block(&o, 2);
+        fs.run(|f| f.write(ino, 0, std::slice::from_ref(&one), 0)).await.unwrap();
+        let before = model::tree(&fs, View::Live).await.unwrap();
+        cache.hangs.set(true);
+        let (dumping, r) = (fs.clone(), reactor.clone());
+        let done = Rc::new(std::cell::Cell::new(None));
+        let to = done.clone();
+        reactor.spawn("dump", async move {
+            to.set(Some(dumping.volume().dump(20_261_121).await.unwrap()));
+        });
+        r.sleep(10_000_000).await;
+        let began = r.now();
+        for i in 0..BLOCKS / 2 {
+            let at = i * BLOCK as u64;
+            fs.run(|f| f.write(ino, at, std::slice::from_ref(&one), 0)).await.unwrap();
+        }
+        assert_eq!((r.now() - began, done.get()), (0, None), "nobody waits for the dump");
+        cache.hangs.set(false);
+        let dump = loop {
+            match done.get() {
+                Some(dump) => break dump,
+                None => r.sleep(1_000_000).await,
+            }
+        };
+        assert!(dump.next - dump.sb < 12, "{} blocks for one that changed", dump.next - dump.sb);
+        assert!(model::tree(&fs, View::Dump(dump.number)).await.unwrap() == before);
+    });
+    s.reactor.shutdown();
+}
+
 #[test]
 fn exposing_6_recover_does_not_follow_superblocks_of_an_earlier_life() {
     for lives in 0..4_u8 {

@@ -34,6 +34,8 @@ pub enum Wait {
     Fence,
     /// A block of a dump, in an image, that is to be copied to the WORM before it is changed.
     Copy(Addr),
+    /// A tree that is frozen, in an image, has to be looked through first.
+    Thaw,
 }
 
 /// What went wrong, for people and for protocols that have words of their own for it.

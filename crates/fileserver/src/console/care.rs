@@ -24,12 +24,16 @@ pub(super) const CHECK: Command = Command {
         detail: "Each item of the tree, and what it says of others; with --rdall every block of \
                  every file too, its checksum verified. A damaged block is named with its file. \
                  Clients go on meanwhile: what they change may show as a fault that is none, so a \
-                 check of the live tree that finds something is done once more before it is said. \
+                 check of the live tree that finds something is done once more before it is said; \
+                 of an image it is a check of one moment, and the next dump waits for it. \
                  --fix mends what contradicts itself: names of files that are not there go, files \
                  that are nowhere are put into /lost+found, counts are counted, blocks of nobody \
                  are free; contents are never thrown away, dumps never changed. A block of which \
                  no device has what it should hold stays, is told with its file, and `clean` \
-                 makes a hole of it.",
+                 makes a hole of it. In an image a block that says it is another file's becomes \
+                 a hole, found with --rdall, and what it holds a file of /lost+found; where a \
+                 directory cannot be read nothing is freed, for it may be what that leads to: \
+                 `clri` it first. --dry says what --fix would do to an image.",
         args: &[
             NAME,
             ArgSpec {
@@ -49,6 +53,12 @@ pub(super) const CHECK: Command = Command {
                 short: None,
                 kind: ArgKind::Flag,
                 doc: "Mend the live tree first; nobody may be connected",
+            },
+            ArgSpec {
+                name: "dry",
+                short: None,
+                kind: ArgKind::Flag,
+                doc: "With --fix, of an image: say what would be mended, and mend nothing",
             },
             ArgSpec {
                 name: "rtmp",
@@ -77,14 +87,19 @@ pub(super) const CHECK: Command = Command {
 
 async fn check_one(fs: &Served, view: View, rdall: bool) -> Result<Checked, Error> {
     let mut found = fs.check(view, rdall).await.map_err(about("check"))?;
-    if view == View::Live && (!found.faults.is_empty() || found.leaked > 0) {
+    let again = matches!(fs, Served::Volume(_)) && view == View::Live;
+    if again && (!found.faults.is_empty() || found.leaked > 0) {
         found = fs.check(view, rdall).await.map_err(about("check"))?;
     }
     Ok(found)
 }
 
 /// Mends the live tree while nobody can come; a line for each repair.
-async fn mend(host: &Host, fs: &Served) -> Result<Vec<String>, Error> {
+async fn mend(host: &Host, fs: &Served, args: &Args) -> Result<Vec<String>, Error> {
+    let (rdall, dry) = (args.flag("rdall"), args.flag("dry"));
+    if dry {
+        return fs.mend(rdall, true).await.map_err(about("check --fix"));
+    }
     let there = host.server.who().iter().filter(|p| p.fids > 0).count();
     if there > 0 {
         let name = &host.shared.name;
@@ -95,13 +110,7 @@ async fn mend(host: &Host, fs: &Served) -> Result<Vec<String>, Error> {
         return Err(Error::new(Errno::Busy, what));
     }
     let was = host.server.noattach.replace(true);
-    let done = match fs.volume(
-        "an image is checked, not mended: `fs recover` begins again from the newest dump; what a \
-         check without --fix names can be removed (`remove`)",
-    ) {
-        Ok(own) => own.mend().await,
-        Err(fault) => Err(fault),
-    };
+    let done = fs.mend(rdall, false).await;
     host.server.noattach.set(was);
     done.map_err(about("check --fix"))
 }
@@ -129,11 +138,14 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
             mended.push(format!("{path} is removed"));
         }
     }
+    if args.flag("dry") && !args.flag("fix") {
+        return Err(args.wrong("--dry says what --fix would do: both"));
+    }
     if args.flag("fix") {
         if args.text("dump").is_some() {
             return Err(Error::new(Errno::RoFs, "check --fix: a dump is never changed"));
         }
-        mended.extend(mend(&host, &fs).await?);
+        mended.extend(mend(&host, &fs, &args).await?);
     }
     let mut views = Vec::new();
     match args.text("dump") {
@@ -150,8 +162,9 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         }
     }
     let (mut text, mut list, mut faults) = (String::new(), Vec::new(), 0);
+    let word = if args.flag("dry") { "would be mended" } else { "mended" };
     for line in &mended {
-        let _ = writeln!(text, "mended: {line}");
+        let _ = writeln!(text, "{word}: {line}");
     }
     let total = views.len() as u64;
     for (done, (view, what)) in (0..).zip(views) {
@@ -219,7 +232,8 @@ pub(super) const GROW: Command = Command {
         doc: "Use what its devices have grown by",
         detail: "It is noticed within seconds without this too. A cache device can grow to four \
                  times the size that it was made with; the WORM is as large as its smallest \
-                 device.",
+                 device. The cache device of an image keeps the size that its header says: \
+                 `recover` makes a larger one from the WORM.",
         args: &[NAME],
         example: "fs grow main",
         writes: true,
@@ -227,18 +241,18 @@ pub(super) const GROW: Command = Command {
     run: |host, _| {
         Box::pin(async move {
             let fs = host.files()?;
-            let own = fs.volume(
-                "the cache device of an image keeps the size that its header says: `fs recover` \
-                 makes a larger one from the WORM; a larger WORM is used from the next start",
-            );
-            let own = own.map_err(|f| error(&f))?;
-            let came = own.volume().grow().await.map_err(|f| error(&f))?;
+            let came = fs.grow().await.map_err(|f| error(&f))?;
             host.look();
             let f = fs.facts();
-            let text = format!(
-                "the cache device has {} blocks, {came} more than before; the WORM has {}",
-                f.slots, f.worm
-            );
+            let text = match fs {
+                Served::Volume(_) => format!(
+                    "the cache device has {} blocks, {came} more than before; the WORM has {}",
+                    f.slots, f.worm
+                ),
+                Served::Image(_) => {
+                    format!("the WORM has {} blocks, {came} more than before", f.worm)
+                }
+            };
             Ok(json!({ "message": text, "slots": f.slots, "came": came, "worm": f.worm }))
         })
     },

@@ -24,7 +24,7 @@ pub(super) const CLRI: Command = Command {
                  those that no other file names are free after `fs check NAME --fix`. For a \
                  file that `remove` cannot remove because it is damaged. A directory that \
                  has entries leaves them without a place: `check --fix` puts them into \
-                 /lost+found. Dumps keep what they have.",
+                 /lost+found; in an image what it holds goes with it. Dumps keep what they have.",
         args: &[
             NAME,
             ArgSpec {
@@ -46,9 +46,7 @@ async fn clri(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     for path in &all {
         is_live(path)?;
         let (dir, name) = paths::place(&fs, path).await?;
-        let own = fs.volume("in an image a file is removed with its blocks: `remove`");
-        let own = own.map_err(about(path))?;
-        let gone = own.forget(dir, name.as_bytes()).await.map_err(about(path))?;
+        let gone = fs.forget(dir, name.as_bytes()).await.map_err(about(path))?;
         if !gone {
             return Err(Error::new(Errno::NoEnt, format!("{path}: file not found")));
         }
@@ -71,7 +69,8 @@ pub(super) const CLEAN: Command = Command {
         detail: "Without BLOCK a line for each: its number in the file, its address. With \
                  BLOCK and ADDRESS the file has that address there; 0 is a hole, which \
                  reads as zeros: for a damaged block that keeps a file from being read. \
-                 What stood there before is free after `fs check NAME --fix`.",
+                 What stood there before is free after `fs check NAME --fix`. In an image a \
+                 block can become a hole only.",
         args: &[
             NAME,
             ArgSpec {
@@ -106,11 +105,7 @@ async fn clean(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     if let Some(block) = args.number("block") {
         is_live(path)?;
         let addr = args.number("address").unwrap_or(0);
-        let own = fs.volume("blocks of an image are not exchanged by hand");
-        if !own.map_err(about(path))?.volume().was_given(addr) {
-            return Err(args.wrong(&format!("address {addr} was never written")));
-        }
-        let was = fs.run(|f| f.point(found.ino, block, addr)).await.map_err(about(path))?;
+        let was = fs.point(found.ino, block, addr).await.map_err(about(path))?;
         return Ok(json!({
             "message": format!("{path}: block {block} is {addr}, was {was}"), "was": was,
         }));

@@ -1,7 +1,7 @@
 //! A file system as it is served: on a volume, or in an image.
 
-use super::{Checked, FileSystem, Files, Ino};
-use crate::fault::{Fault, Stop};
+use super::{Checked, FileSystem, Files, Ino, Mended};
+use crate::fault::{Addr, Fault, Stop};
 use crate::image::Image;
 use crate::keepers::Held;
 use crate::volume::{Dump, Facts, Report, View};
@@ -134,6 +134,52 @@ impl Served {
         match self {
             Served::Volume(fs) => fs.check(view, contents).await,
             Served::Image(image) => image.check(view, contents).await,
+        }
+    }
+
+    /// Mends what a check of the live tree finds, a line each; nobody may change it meanwhile. With
+    /// `dry`, which an image only can, it says what it would do and does nothing. `contents`: the
+    /// tags of an image's blocks are looked at too.
+    pub async fn mend(&self, contents: bool, dry: bool) -> Result<Mended, Fault> {
+        match self {
+            Served::Volume(_) if dry => {
+                Err(Fault::Invalid("--dry: a check without --fix says what is wrong"))
+            }
+            Served::Volume(fs) => fs.mend().await,
+            Served::Image(image) => image.mend(contents, dry).await,
+        }
+    }
+
+    /// What its devices have grown by is used; how many blocks that are: of a volume's cache
+    /// device, of an image's WORM.
+    pub async fn grow(&self) -> Result<u64, Fault> {
+        match self {
+            Served::Volume(fs) => fs.volume().grow().await,
+            Served::Image(image) => image.grow().await,
+        }
+    }
+
+    /// Has block `block` of a file be at another address; what it was. In an image it can become a
+    /// hole (0) only.
+    pub async fn point(&self, ino: Ino, block: u64, addr: Addr) -> Result<Addr, Fault> {
+        match self {
+            Served::Volume(fs) if !fs.volume().was_given(addr) => {
+                Err(Fault::Invalid("that address was never written"))
+            }
+            Served::Volume(_) => self.run(|f| f.point(ino, block, addr)).await,
+            Served::Image(_) if addr != 0 => {
+                Err(Fault::Invalid("in an image a block becomes a hole, and no other block"))
+            }
+            Served::Image(image) => image.make_hole(ino, block).await,
+        }
+    }
+
+    /// Takes a name and what it says out, and gives nothing back: `mend` does. False: there is no
+    /// such name.
+    pub async fn forget(&self, dir: Ino, name: &[u8]) -> Result<bool, Fault> {
+        match self {
+            Served::Volume(fs) => fs.forget(dir, name).await,
+            Served::Image(image) => image.forget(dir, name).await,
         }
     }
 

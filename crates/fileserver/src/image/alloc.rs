@@ -24,7 +24,7 @@ const GROW: u64 = 100;
 /// Numbers that no file has: they would be told from a directory's by nothing.
 const QID_DIR: u64 = 1 << 31;
 /// Blocks keep the lower half of a number.
-const QID_MAX: u64 = u32::MAX as u64 - 1;
+pub(super) const QID_MAX: u64 = u32::MAX as u64 - 1;
 /// Numbers that a dump's superblock is ahead of those that were given.
 const QIDS: u64 = 1 << 16;
 /// Addresses that go back to the list in one step.
@@ -47,7 +47,7 @@ impl Step<'_> {
     }
 
     /// The superblock, to be changed.
-    fn change_super(&mut self) -> Result<Seg, Stop> {
+    pub(super) fn change_super(&mut self) -> Result<Seg, Stop> {
         let sb = self.sb();
         if self.has_worm() {
             let old = self.block(View::Live, sb, Tag::Super, path::SUPER)?;
@@ -59,10 +59,16 @@ impl Step<'_> {
     /// A new block of zeros with its tag.
     pub(super) fn alloc(&mut self, tag: Tag, of: u64) -> Result<(Addr, Seg), Stop> {
         let addr = match self.take_spare() {
-            Some(addr) => addr,
-            None if self.super_waits()? => self.spare_at_the_end()?,
-            None => self.unlist()?,
+            Some(addr) => Ok(addr),
+            None if self.super_waits()? => self.spare_at_the_end(),
+            None => self.unlist(),
         };
+        // What a frozen tree may have is free when that has been looked through.
+        let more = self.s.since.is_some() && !self.s.left.is_empty();
+        let addr = addr.map_err(|stop| match stop {
+            Stop::Fail(Fault::NoSpace(_)) if more => Stop::Wait(Wait::Thaw),
+            stop => stop,
+        })?;
         self.is_since(addr);
         Ok((addr, self.fresh(addr, tag, of)?))
     }
@@ -170,25 +176,25 @@ impl Step<'_> {
     pub(super) fn free(&mut self, addr: Addr) -> Result<(), Stop> {
         use BlockState as S;
         self.in_range(addr)?;
-        if self.has_worm() {
-            match self.entry(addr)? {
-                // A dump has it: its address is never used again.
-                Some((c, e)) if matches!(e.state, S::Write | S::Read) => {
-                    return self.set_state(addr, c, S::None);
-                }
-                Some((_, e)) if e.state == S::Dirty => {}
-                _ => return Ok(()),
-            }
-            if self.s.since.as_ref().is_some_and(|since| !since.contains(&addr)) {
-                // The frozen tree may have it (I7).
-                self.leave(addr);
-                return Ok(());
-            }
+        if !self.has_worm() {
+            return self.give_back(addr);
         }
-        self.give_back(addr)
+        match self.entry(addr)? {
+            // The frozen tree may have it (I7).
+            Some((_, e)) if matches!(e.state, S::Write | S::Dirty) && self.is_frozen(addr) => {
+                self.leave(addr);
+                Ok(())
+            }
+            // A dump has it: its address is never used again.
+            Some((c, e)) if matches!(e.state, S::Write | S::Read) => {
+                self.set_state(addr, c, S::None)
+            }
+            Some((_, e)) if e.state == S::Dirty => self.give_back(addr),
+            _ => Ok(()),
+        }
     }
 
-    fn give_back(&mut self, addr: Addr) -> Result<(), Stop> {
+    pub(super) fn give_back(&mut self, addr: Addr) -> Result<(), Stop> {
         if self.super_waits()? {
             self.spare(addr);
             return Ok(());
@@ -204,8 +210,8 @@ impl Step<'_> {
             for _ in 0..SETTLED {
                 let Some(addr) = self.take_left() else { break };
                 // Else the dump has it.
-                if self.state(addr)? == BlockState::Dirty {
-                    self.give_back(addr)?;
+                if matches!(self.state(addr)?, BlockState::Dirty | BlockState::Write) {
+                    self.free(addr)?;
                 }
             }
         }

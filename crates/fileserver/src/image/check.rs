@@ -1,16 +1,29 @@
 //! The check: the rules of cwfs' own. Everything that a view's tree names is looked at: tags and
 //! their paths, ranges, addresses and numbers that are there twice; of the live tree the free list
 //! and the buckets too.
+//!
+//! ```text
+//!   live tree:   frozen, and what is on no list noted; the free list read    clients wait
+//!                the tree of that moment walked, the buckets looked through  clients go on
+//! ```
+//! It tells the truth of that one moment, whatever clients change meanwhile: a frozen tree stays as
+//! it is (I5), what it loses is given to nobody (I7), and an address below the end of then becomes
+//! dirty no more. A dump is taken before it or after it. A dump's own tree never changes at all.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::Image;
+use super::alloc::QID_MAX;
 use super::format::{
-    self, BUCKETS, BlockState, Bucket, DENTRIES, DIRECT, Dentry, FIRST, POINTERS, Tag, path, u64_at,
+    self, BUCKETS, BlockState, Bucket, DENTRIES, DIRECT, Dentry, Entry, FIRST, Header, POINTERS,
+    Super, Tag, mode, path, u64_at,
 };
+use super::repair::{Change, Finding, Repair, Way};
+use super::state::Place;
 use super::step::Step;
-use crate::fault::{Addr, Fault, Stop};
-use crate::files::Checked;
+use crate::fault::{Addr, Fault};
+use crate::files::{Checked, Ino};
 use crate::volume::View;
 
 /// Faults that are told; further ones are counted.
@@ -18,13 +31,42 @@ const FAULTS_MAX: usize = 1000;
 /// Levels of directories.
 const DEPTH_MAX: usize = 500;
 
+/// The moment that a check is of.
+struct Moment {
+    /// Where its root is.
+    root: Addr,
+    header: Header,
+    /// Files without a name.
+    gone: Vec<Dentry>,
+    /// Addresses that are free.
+    free: HashSet<Addr>,
+    /// What the free list was found to be.
+    list: Vec<Finding>,
+    /// The superblock's address, and what it says.
+    sb: (Addr, Super),
+}
+
 /// What is known while it runs.
-struct Look {
+pub(super) struct Look {
     view: View,
     rdall: bool,
+    /// Blocks whose tag is looked at, whatever they are: several name them.
+    pub suspects: HashSet<Addr>,
+    /// See `suspects`; found this time.
+    pub twice: HashSet<Addr>,
     seen: HashSet<Addr>,
-    files: HashSet<u64>,
+    free: HashSet<Addr>,
+    /// Where each number stands, and a sum of the addresses there.
+    files: HashMap<Ino, (Place, u64)>,
     qid_max: u64,
+    /// Addresses behind it are none.
+    end: Addr,
+    /// Some of the tree could not be read: what nobody is seen to name may be somebody's.
+    pub blind: bool,
+    /// What nobody names and no list has.
+    pub lost: Vec<Addr>,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
     found: Checked,
 }
 
@@ -32,141 +74,190 @@ struct Look {
 struct Item {
     addr: Addr,
     tag: Tag,
-    of: u64,
+    /// What the leaves below an indirect block are.
+    leaf: Tag,
+    of: Ino,
+    /// The first of the file's blocks that it is, or leads to.
+    n: u64,
     name: String,
     depth: usize,
 }
 
-fn fault(found: &mut Checked, text: String) {
-    if found.faults.len() < FAULTS_MAX {
-        found.faults.push(text);
-    } else {
-        found.more += 1;
+impl Item {
+    fn level(&self) -> usize {
+        self.tag.level()
+    }
+
+    /// The pointer to it goes.
+    fn hole(&self) -> Repair {
+        Repair::Hole { file: self.of, n: self.n, level: self.level() }
+    }
+}
+
+impl Look {
+    fn new(view: View, rdall: bool, end: Addr) -> Look {
+        Look {
+            view,
+            rdall,
+            suspects: HashSet::new(),
+            twice: HashSet::new(),
+            seen: HashSet::new(),
+            free: HashSet::new(),
+            files: HashMap::new(),
+            qid_max: 0,
+            end,
+            blind: false,
+            lost: Vec::new(),
+            findings: Vec::new(),
+            found: Checked::default(),
+        }
+    }
+
+    fn fault(&mut self, text: String, repair: Option<Repair>) {
+        if self.findings.len() >= FAULTS_MAX {
+            self.found.more += 1;
+            return;
+        }
+        let way = match &repair {
+            Some(Repair::Hole { file, .. } | Repair::Rescue { file, .. }) => self.way(*file),
+            Some(Repair::Entry(place, _)) => self.way(place.dir),
+            _ => Way::new(),
+        };
+        self.findings.push(Finding { text, repair, way });
+    }
+
+    /// From the root down to a file.
+    fn way(&self, ino: Ino) -> Way {
+        let (mut out, mut at) = (Way::new(), ino);
+        while let Some((place, _)) = self.files.get(&at).filter(|_| out.len() <= DEPTH_MAX) {
+            out.push((at, *place));
+            at = place.dir;
+        }
+        out.reverse();
+        out
+    }
+
+    /// What was found, for whoever asked for no more.
+    fn checked(self) -> Checked {
+        let faults = self.findings.into_iter().map(|f| f.text).collect();
+        let leaked = if self.blind { 0 } else { self.lost.len() as u64 };
+        Checked { faults, leaked, ..self.found }
+    }
+
+    /// Blocks that an entry names.
+    fn pointers(&mut self, d: &Dentry, name: &str, depth: usize) -> Vec<Item> {
+        let mut out = Vec::new();
+        let (mut n, mut span) = (0, 1);
+        for (index, addr) in d.direct.iter().chain(&d.indirect).enumerate() {
+            let tag = match index.checked_sub(DIRECT) {
+                None => d.tag(),
+                Some(i) => {
+                    span = (POINTERS as u64).saturating_pow(i as u32 + 1);
+                    Tag::indirect(i + 1)
+                }
+            };
+            let (leaf, of, name) = (d.tag(), d.path, name.to_owned());
+            let item = Item { addr: *addr, tag, leaf, of, n, name, depth };
+            out.extend(self.in_range(item));
+            n = n.saturating_add(span);
+        }
+        out
+    }
+
+    /// An address that can be one.
+    fn in_range(&mut self, i: Item) -> Option<Item> {
+        match i.addr {
+            0 => return None,
+            a if a < FIRST || a >= self.end => {
+                let text = format!("{}: address {a} is out of range", i.name);
+                self.fault(text, Some(i.hole()));
+                return None;
+            }
+            _ => {}
+        }
+        Some(i)
     }
 }
 
 impl Image {
     /// Looks at all of a view; `rdall`: at every block of every file too.
     pub async fn check(&self, view: View, rdall: bool) -> Result<Checked, Fault> {
-        let (seen, files) = (HashSet::new(), HashSet::new());
-        let mut l = Look { view, rdall, seen, files, qid_max: 0, found: Checked::default() };
-        let (root, spot) = self.run(|s| s.view_root(view)).await?;
-        if view == View::Live {
-            l.seen.insert(spot);
+        if view != View::Live {
+            let (root, _) = self.step(&mut |s| s.root_entry(view)).await?;
+            let mut l = self.new_look(view, rdall);
+            self.walk_from(&mut l, &root).await?;
+            return Ok(l.checked());
         }
-        l.found.dirs += 1;
-        let mut open = entry_items(&mut l, &root, String::new(), 0);
-        while let Some(item) = open.pop() {
-            self.look_at(&mut l, item, &mut open).await?;
-        }
-        if view == View::Live {
-            self.check_super(&mut l).await?;
-            self.check_buckets(&mut l).await?;
-        }
-        Ok(l.found)
+        let _turn = self.freeze_turn().await;
+        let _looking = self.looking()?;
+        let _frozen = self.freeze();
+        let halt = self.halt();
+        let moment = self.moment().await?;
+        drop(halt);
+        Ok(self.survey(rdall, moment, HashSet::new()).await?.checked())
     }
 
-    async fn look_at(&self, l: &mut Look, i: Item, open: &mut Vec<Item>) -> Result<(), Fault> {
-        if !l.seen.insert(i.addr) {
-            fault(&mut l.found, format!("{}: block {} is there twice", i.name, i.addr));
-            return Ok(());
-        }
-        l.found.blocks += 1;
-        if i.tag == Tag::File && !l.rdall {
-            return Ok(());
-        }
-        let (view, addr, tag, of) = (l.view, i.addr, i.tag, i.of);
-        let block = match self.run(|s| s.block(view, addr, tag, of)).await {
-            Ok(block) => block,
-            Err(e @ (Fault::Corrupt(_) | Fault::Io(..))) => {
-                fault(&mut l.found, format!("{}: {e}", i.name));
-                return Ok(());
+    /// The same with what would mend it; clients wait all along. Of blocks that several name, those
+    /// that are known already, the tag is looked at too.
+    pub(super) async fn survey_at_rest(
+        &self,
+        rdall: bool,
+        suspects: HashSet<Addr>,
+    ) -> Result<Look, Fault> {
+        let _frozen = self.freeze();
+        let moment = self.moment().await?;
+        self.survey(rdall, moment, suspects).await
+    }
+
+    fn new_look(&self, view: View, rdall: bool) -> Look {
+        let shape = self.0.state.borrow().shape;
+        Look::new(view, rdall, shape.worm.unwrap_or(shape.first))
+    }
+
+    /// The moment at which the tree was frozen: what is in memory is noted at once; of the free
+    /// list nobody takes anything while clients wait, and what is put on it is noted twice then.
+    async fn moment(&self) -> Result<Moment, Fault> {
+        let mut moment = {
+            let state = self.0.state.borrow();
+            Moment {
+                root: 0,
+                header: state.header,
+                gone: state.gone.values().cloned().collect(),
+                free: state.spare.iter().chain(&state.left).copied().collect(),
+                list: Vec::new(),
+                sb: Default::default(),
             }
-            Err(e) => return Err(e),
         };
-        match tag {
-            Tag::Dir => {
-                let all: Vec<Dentry> =
-                    block.with(|b| (0..DENTRIES).map(|s| Dentry::read(b, s)).collect());
-                for d in all.into_iter().filter(Dentry::is_used) {
-                    self.look_at_entry(l, &i, &d, open);
-                }
-            }
-            Tag::Ind1 | Tag::Ind2 | Tag::Ind3 | Tag::Ind4 => {
-                l.found.nodes += 1;
-                let leaf = if i.depth & 1 == 1 { Tag::Dir } else { Tag::File };
-                let tag = match tag {
-                    Tag::Ind1 => leaf,
-                    Tag::Ind2 => Tag::Ind1,
-                    Tag::Ind3 => Tag::Ind2,
-                    _ => Tag::Ind3,
-                };
-                let all: Vec<Addr> =
-                    block.with(|b| (0..POINTERS).map(|n| u64_at(b, 8 * n)).collect());
-                for addr in all.into_iter().filter(|a| *a != 0) {
-                    open.push(Item { addr, tag, of, name: i.name.clone(), depth: i.depth });
-                }
-            }
-            _ => {}
-        }
-        Ok(())
+        let (root, sb) = self.step(&mut |s| Ok((s.live_root(), s.sb()))).await?;
+        (moment.root, moment.sb.0) = (root, sb);
+        self.read_list(&mut moment).await?;
+        Ok(moment)
     }
 
-    fn look_at_entry(&self, l: &mut Look, i: &Item, d: &Dentry, open: &mut Vec<Item>) {
-        let name = format!("{}/{}", i.name, String::from_utf8_lossy(&d.name));
-        if let Some(why) = d.wrong() {
-            return fault(&mut l.found, format!("{name}: {why}"));
-        }
-        if l.view != View::Live && d.mode & format::mode::TMP != 0 {
-            return;
-        }
-        if !l.files.insert(d.path) || d.path == path::ROOT {
-            fault(&mut l.found, format!("{name}: number {} is there twice", d.path));
-        }
-        l.qid_max = l.qid_max.max(d.path);
-        if d.is_dir() {
-            l.found.dirs += 1;
-        } else {
-            l.found.files += 1;
-        }
-        if i.depth / 2 >= DEPTH_MAX {
-            return fault(&mut l.found, format!("{name}: directories are nested too deep"));
-        }
-        let more = entry_items(l, d, name, i.depth / 2 + 1);
-        open.extend(more);
-    }
-
-    async fn check_super(&self, l: &mut Look) -> Result<(), Fault> {
-        let has_worm = self.0.worm.is_some();
-        let (sb_at, s, h) = self.run(|s| Ok((s.sb(), s.super_block()?, s.header()))).await?;
-        for (what, addr) in [("the superblock", sb_at), ("the next superblock", s.next)] {
-            if (has_worm || addr == sb_at) && !l.seen.insert(addr) {
-                fault(&mut l.found, format!("{what}: block {addr} is there twice"));
+    /// The free list, node by node.
+    async fn read_list(&self, m: &mut Moment) -> Result<(), Fault> {
+        let fault = |text: String, list: &mut Vec<Finding>| {
+            if list.len() < FAULTS_MAX {
+                list.push(Finding { text, repair: Some(Repair::List), way: Way::new() });
             }
-        }
-        // Roots it hears of when it may be changed; the header's count.
-        if has_worm && s.fsize > h.fsize {
-            let text = format!("superblock says {s:?}, the header {h:?}");
-            fault(&mut l.found, text);
-        }
-        if s.qidgen < l.qid_max {
-            let text = format!("file {} is beyond the last number, {}", l.qid_max, s.qidgen);
-            fault(&mut l.found, text);
-        }
-        let (mut at, tag, of) = (sb_at, [Tag::Super, Tag::Free], [path::SUPER, path::NONE]);
-        let (mut first, mut n) = (true, 0);
+        };
+        let (mut listed, mut nodes) = (HashSet::new(), HashSet::new());
+        let (mut at, mut tag, mut of) = (m.sb.0, Tag::Super, path::SUPER);
+        let mut n = 0;
         loop {
-            let i = usize::from(!first);
-            let block = match self.run(|s| s.block(View::Live, at, tag[i], of[i])).await {
+            let block = match self.step(&mut |s| s.block(View::Live, at, tag, of)).await {
                 Ok(block) => block,
-                Err(e @ Fault::Corrupt(_)) => {
-                    fault(&mut l.found, format!("free list: {e}"));
+                Err(e @ Fault::Corrupt(_)) if tag == Tag::Free => {
+                    fault(format!("free list: {e}"), &mut m.list);
                     break;
                 }
                 Err(e) => return Err(e),
             };
+            if tag == Tag::Super {
+                m.sb.1 = block.with(Super::read);
+            }
             let Some(len) = block.with(format::frees).filter(|n| *n > 0) else {
-                fault(&mut l.found, format!("free list: block {at} has no length"));
+                fault(format!("free list: block {at} has no length"), &mut m.list);
                 break;
             };
             for i in 0..len {
@@ -175,86 +266,265 @@ impl Image {
                     continue;
                 }
                 n += 1;
-                if a < FIRST || a >= s.fsize {
-                    fault(&mut l.found, format!("free list: address {a} is out of range"));
-                } else if !l.seen.insert(a) {
-                    fault(&mut l.found, format!("free list: block {a} is there twice"));
+                if a < FIRST || a >= m.sb.1.fsize.max(m.header.fsize) {
+                    fault(format!("free list: address {a} is out of range"), &mut m.list);
+                } else if !listed.insert(a) {
+                    fault(format!("free list: block {a} is there twice"), &mut m.list);
                 }
             }
-            (at, first) = (block.with(|b| format::free(b, 0)), false);
-            if at == 0 || n > s.fsize {
+            (at, tag, of) = (block.with(|b| format::free(b, 0)), Tag::Free, path::NONE);
+            // One that leads back to itself is there twice.
+            if at == 0 || !nodes.insert(at) {
                 break;
             }
         }
-        if n != s.tfree {
-            let text = format!("free list: {n} blocks, and the superblock says {}", s.tfree);
-            fault(&mut l.found, text);
+        m.free.extend(listed);
+        if n != m.sb.1.tfree {
+            let said = m.sb.1.tfree;
+            fault(format!("free list: {n} blocks, and the superblock says {said}"), &mut m.list);
         }
         Ok(())
     }
 
-    /// No address is cached twice, none is behind the end, and what nothing names is counted.
-    async fn check_buckets(&self, l: &mut Look) -> Result<(), Fault> {
-        if self.0.worm.is_none() {
-            let end = self.run(|s| s.super_block()).await?.fsize;
-            l.found.leaked = (end - FIRST).saturating_sub(l.seen.len() as u64);
+    async fn survey(
+        &self,
+        rdall: bool,
+        mut m: Moment,
+        suspects: HashSet<Addr>,
+    ) -> Result<Look, Fault> {
+        let mut l = self.new_look(View::Live, rdall);
+        l.suspects = suspects;
+        l.findings = std::mem::take(&mut m.list);
+        l.free = std::mem::take(&mut m.free);
+        let has_worm = self.0.worm.is_some();
+        l.seen.extend([m.root, m.sb.0]);
+        if has_worm {
+            l.seen.insert(m.sb.1.next);
+        }
+        let root = self.step(&mut |s| s.dump_entry(m.root, path::ROOT, 0)).await?;
+        let root = Dentry { path: path::ROOT, ..root };
+        self.walk_from(&mut l, &root).await?;
+        for d in &m.gone {
+            let name = format!("(file {} without a name)", d.path);
+            l.found.orphans += 1;
+            let open = l.pointers(d, &name, 1);
+            self.walk_all(&mut l, open).await?;
+        }
+        self.check_super(&mut l, &m);
+        self.check_buckets(&mut l, &m).await?;
+        Ok(l)
+    }
+
+    async fn walk_from(&self, l: &mut Look, root: &Dentry) -> Result<(), Fault> {
+        l.found.dirs += 1;
+        let open = l.pointers(root, "", 0);
+        self.walk_all(l, open).await
+    }
+
+    async fn walk_all(&self, l: &mut Look, mut open: Vec<Item>) -> Result<(), Fault> {
+        while let Some(item) = open.pop() {
+            if self.0.closing.get() {
+                return Err(Fault::Closed);
+            }
+            self.look_at(l, item, &mut open).await?;
+        }
+        Ok(())
+    }
+
+    async fn look_at(&self, l: &mut Look, i: Item, open: &mut Vec<Item>) -> Result<(), Fault> {
+        let (view, addr, tag, of) = (l.view, i.addr, i.tag, i.of);
+        let suspect = l.suspects.contains(&addr);
+        let is_read = suspect || l.rdall || tag != Tag::File;
+        // Nothing is read for a block that is known to be there twice, unless that is to be told.
+        let block = match is_read && (suspect || !l.seen.contains(&addr)) {
+            false => None,
+            true => Some(self.step(&mut |s| s.block(view, addr, tag, of)).await),
+        };
+        if suspect && matches!(block, Some(Err(Fault::Corrupt(_)))) {
+            l.fault(format!("{}: block {addr} is another's", i.name), Some(i.hole()));
             return Ok(());
         }
-        let h = self.run(|s| Ok(s.header())).await?;
-        {
-            let state = self.0.state.borrow();
-            l.seen.extend(state.spare.iter().chain(&state.left));
+        if !l.seen.insert(addr) {
+            l.twice.insert(addr);
+            l.fault(format!("{}: block {addr} is there twice", i.name), None);
+            return Ok(());
         }
-        let mut cached = HashSet::new();
-        for row in (0..h.msize).step_by(BUCKETS as usize) {
-            let at = h.bucket_at(row);
-            let block = self.run(|s| s.look(at)).await?;
-            for row in row..(row + BUCKETS).min(h.msize) {
-                let all: Vec<_> = block.with(|b| Bucket::of(b, row).entries().collect());
-                for (_, e) in all.into_iter().filter(|(_, e)| e.state != BlockState::None) {
-                    if !cached.insert(e.addr) {
-                        fault(&mut l.found, format!("block {} is cached twice", e.addr));
-                    }
-                    if e.addr % h.msize != row || e.addr >= h.fsize {
-                        let text = format!("bucket {row} has block {}", e.addr);
-                        fault(&mut l.found, text);
-                    }
-                    // What was made since the last dump, and nothing names.
-                    if e.state == BlockState::Dirty && !l.seen.contains(&e.addr) {
-                        l.found.leaked += 1;
+        l.found.blocks += 1;
+        if l.free.contains(&addr) {
+            let text = format!("{}: block {addr} is on the free list too", i.name);
+            l.fault(text, Some(Repair::List));
+        }
+        let block = match block {
+            None => return Ok(()),
+            Some(Ok(block)) => block,
+            Some(Err(e @ (Fault::Corrupt(_) | Fault::Io(..)))) => {
+                let leaf = tag == Tag::File && matches!(e, Fault::Corrupt(_));
+                l.blind |= tag != Tag::File;
+                let rescue = Repair::Rescue { file: of, n: i.n, addr };
+                l.fault(format!("{}: {e}", i.name), leaf.then_some(rescue));
+                return Ok(());
+            }
+            Some(Err(e)) => return Err(e),
+        };
+        match tag {
+            Tag::Dir => {
+                let all: Vec<Dentry> =
+                    block.with(|b| (0..DENTRIES).map(|s| Dentry::read(b, s)).collect());
+                for (slot, d) in (i.n * DENTRIES as u64..).zip(all) {
+                    if d.is_used() {
+                        Self::look_at_entry(l, &i, slot, &d, open);
                     }
                 }
+            }
+            Tag::Ind1 | Tag::Ind2 | Tag::Ind3 | Tag::Ind4 => {
+                l.found.nodes += 1;
+                let tag = tag.below(i.leaf);
+                let span = (POINTERS as u64).saturating_pow(i.level() as u32 - 1);
+                let all: Vec<Addr> =
+                    block.with(|b| (0..POINTERS).map(|n| u64_at(b, 8 * n)).collect());
+                for (index, addr) in (0..).zip(all) {
+                    let n = i.n.saturating_add(span.saturating_mul(index));
+                    let next = Item { addr, tag, n, name: i.name.clone(), ..i };
+                    open.extend(l.in_range(next));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn look_at_entry(l: &mut Look, i: &Item, slot: u64, d: &Dentry, open: &mut Vec<Item>) {
+        let name = format!("{}/{}", i.name, String::from_utf8_lossy(&d.name));
+        if l.view != View::Live && d.mode & mode::TMP != 0 {
+            return;
+        }
+        let place = Place { dir: i.of, slot };
+        let is_bare = d.direct.iter().chain(&d.indirect).all(|a| *a == 0);
+        if let Some(why) = d.wrong() {
+            let how = match () {
+                () if d.path == 0 => is_bare.then_some(Change::Number),
+                () if d.size >= format::SIZE_END => Some(Change::Size),
+                () => Some(Change::Name),
+            };
+            l.fault(format!("{name}: {why}"), how.map(|how| Repair::Entry(place, how)));
+        }
+        let mut sum = DefaultHasher::new();
+        (d.direct, d.indirect, d.is_dir()).hash(&mut sum);
+        let sum = sum.finish();
+        let first = l.files.get(&d.path).copied();
+        if d.path == path::ROOT || (d.path != 0 && first.is_some()) {
+            let same = first.is_some_and(|(_, s)| s == sum);
+            let how = match (is_bare, same) {
+                (true, _) => Some(Change::Number),
+                (false, true) => Some(Change::Strike),
+                _ => None,
+            };
+            let text = format!("{name}: number {} is there twice", d.path);
+            l.fault(text, how.map(|how| Repair::Entry(place, how)));
+            if !is_bare {
+                // Whose is what it leads to cannot be told by its number.
+                l.blind |= !same;
+                return;
+            }
+        } else if d.path != 0 {
+            l.files.insert(d.path, (place, sum));
+        }
+        l.qid_max = l.qid_max.max(d.path);
+        if d.is_dir() {
+            l.found.dirs += 1;
+        } else {
+            l.found.files += 1;
+        }
+        if i.depth >= DEPTH_MAX {
+            l.blind = true;
+            return l.fault(format!("{name}: directories are nested too deep"), None);
+        }
+        open.extend(l.pointers(d, &name, i.depth + 1));
+    }
+
+    fn check_super(&self, l: &mut Look, m: &Moment) {
+        let (s, h) = (m.sb.1, m.header);
+        // Roots it hears of when it may be changed; the header's count.
+        if self.0.worm.is_some() && s.fsize > h.fsize {
+            let end = (s.fsize <= l.end).then_some(Repair::End(s.fsize));
+            l.fault(format!("superblock says {s:?}, the header {h:?}"), end);
+        }
+        if s.qidgen < l.qid_max {
+            let text = format!("file {} is beyond the last number, {}", l.qid_max, s.qidgen);
+            let raise = (l.qid_max <= QID_MAX).then_some(Repair::Numbers(l.qid_max));
+            l.fault(text, raise);
+        }
+    }
+
+    /// No address is cached twice, none is behind the end, and what nothing names is counted.
+    async fn check_buckets(&self, l: &mut Look, m: &Moment) -> Result<(), Fault> {
+        if self.0.worm.is_none() {
+            let known = |a: &Addr| l.seen.contains(a) || l.free.contains(a);
+            l.lost = (FIRST..m.sb.1.fsize).filter(|a| !known(a)).collect();
+            return Ok(());
+        }
+        let msize = m.header.msize;
+        for first in (0..msize).step_by(BUCKETS as usize) {
+            let mut look = |s: &mut Step<'_>| {
+                let at = s.header().bucket_at(first);
+                let block = s.look(at)?;
+                let block = s.checked(block, at, Tag::Buckets, at)?;
+                Ok((block, s.header().fsize))
+            };
+            let (block, fsize) = self.step(&mut look).await?;
+            for row in first..(first + BUCKETS).min(msize) {
+                let all: Vec<_> = block.with(|b| Bucket::of(b, row).entries().collect());
+                let mut cached: Vec<(usize, Entry)> = Vec::new();
+                // What the WORM has too may be forgotten.
+                let forget = |(column, e): &(usize, Entry)| {
+                    let (column, copy) = (*column, e.state == BlockState::Read);
+                    copy.then_some(Repair::Forget { row, column })
+                };
+                for (column, e) in all.into_iter().filter(|(_, e)| e.state != BlockState::None) {
+                    let this = (column, e);
+                    if let Some(other) = cached.iter().find(|(_, o)| o.addr == e.addr) {
+                        // Of two such copies nobody knows which is right: both go.
+                        for one in [&this, other] {
+                            l.fault(format!("block {} is cached twice", e.addr), forget(one));
+                        }
+                    } else if e.addr % msize != row || e.addr >= fsize {
+                        l.fault(format!("bucket {row} has block {}", e.addr), forget(&this));
+                    }
+                    cached.push(this);
+                    // What was made since the last dump, and nothing names.
+                    if e.state == BlockState::Dirty
+                        && e.addr < m.header.fsize
+                        && !l.seen.contains(&e.addr)
+                        && !l.free.contains(&e.addr)
+                    {
+                        l.lost.push(e.addr);
+                    }
+                }
+            }
+            if self.0.closing.get() {
+                return Err(Fault::Closed);
             }
         }
         Ok(())
     }
 }
 
-/// Blocks that an entry names. An odd depth says that they are a directory's.
-fn entry_items(l: &mut Look, d: &Dentry, name: String, depth: usize) -> Vec<Item> {
-    let depth = 2 * depth + usize::from(d.is_dir());
-    let mut out = Vec::new();
-    for (index, addr) in d.direct.iter().chain(&d.indirect).enumerate() {
-        if *addr == 0 {
-            continue;
+/// A check of the live tree runs.
+pub(super) struct Looking<'a>(&'a Image);
+
+impl Image {
+    /// Whoever closes it waits for that, which ends soon then.
+    pub(super) fn looking(&self) -> Result<Looking<'_>, Fault> {
+        if self.0.closing.get() {
+            return Err(Fault::Closed);
         }
-        let tag = match index.checked_sub(DIRECT) {
-            None => d.tag(),
-            Some(i) => Tag::indirect(i + 1),
-        };
-        if *addr < FIRST {
-            fault(&mut l.found, format!("{name}: address {addr} is out of range"));
-            continue;
-        }
-        out.push(Item { addr: *addr, tag, of: d.path, name: name.clone(), depth });
+        self.0.looking.set(true);
+        Ok(Looking(self))
     }
-    out
 }
 
-impl Step<'_> {
-    /// The root's entry, and the block that it stands in.
-    fn view_root(&mut self, view: View) -> Result<(Dentry, Addr), Stop> {
-        let (d, spot) = self.dentry(view, path::ROOT)?;
-        Ok((d, spot.map_or(0, |s| s.0)))
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.0.looking.set(false);
     }
 }

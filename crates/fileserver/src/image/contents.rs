@@ -39,7 +39,7 @@ fn way(n: u64) -> Result<Way, Stop> {
 }
 
 /// Blocks below one address of an indirect block of that level.
-fn span(level: usize) -> u64 {
+pub(super) fn span(level: usize) -> u64 {
     (POINTERS as u64).saturating_pow(level as u32 - 1)
 }
 
@@ -118,6 +118,41 @@ impl Step<'_> {
             (at, is_new) = (next, made);
         }
         Ok((self.edit(at, leaf, of)?, is_new))
+    }
+
+    /// The pointer on the way to a file's block that leads to a block of that level (0: to the
+    /// block itself) becomes 0. The entry is to be written back.
+    pub(super) fn make_hole(&mut self, d: &mut Dentry, n: u64, stop: usize) -> Result<(), Stop> {
+        let (mut level, mut left) = match way(n)? {
+            Way::Direct(i) => {
+                d.direct[i] = 0;
+                return Ok(());
+            }
+            Way::Indirect(level, left) => (level, left),
+        };
+        let top = level - 1;
+        if d.indirect[top] == 0 || stop >= level {
+            d.indirect[top] = 0;
+            return Ok(());
+        }
+        let mut at = self.mine(d.indirect[top], Tag::indirect(level), d.path)?;
+        d.indirect[top] = at;
+        loop {
+            let (tag, i) = (Tag::indirect(level), (left / span(level)) as usize);
+            left %= span(level);
+            level -= 1;
+            let was = self.block(View::Live, at, tag, d.path)?.with(|b| u64_at(b, 8 * i));
+            let next = match was {
+                0 => 0,
+                _ if level == stop => 0,
+                was => self.mine(was, Tag::indirect(level), d.path)?,
+            };
+            self.edit(at, tag, d.path)?.with_mut(|b| put_u64(b, 8 * i, next));
+            if next == 0 {
+                return Ok(());
+            }
+            at = next;
+        }
     }
 
     fn own_or_new(&mut self, addr: Addr, tag: Tag, of: u64) -> Result<(Addr, bool), Stop> {

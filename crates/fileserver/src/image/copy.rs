@@ -25,7 +25,7 @@ const LOOK: u64 = 32;
 const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
 /// Whoever copies; one at a time.
-struct Turn<'a>(&'a Image);
+pub(super) struct Turn<'a>(&'a Image);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
@@ -35,7 +35,8 @@ impl Drop for Turn<'_> {
 }
 
 impl Image {
-    async fn turn(&self) -> Turn<'_> {
+    /// Whoever copies waits.
+    pub(super) async fn turn(&self) -> Turn<'_> {
         while self.0.copying.get() {
             let seen = self.0.moved.count();
             self.0.moved.after(seen).await;

@@ -60,7 +60,16 @@ impl Step<'_> {
         column: usize,
         state: BlockState,
     ) -> Result<(), Stop> {
-        let row = self.row(addr);
+        self.set_entry((self.row(addr), column), state, addr)
+    }
+
+    /// The same of a place, whoever has it.
+    pub(super) fn set_entry(
+        &mut self,
+        (row, column): (u64, usize),
+        state: BlockState,
+        addr: Addr,
+    ) -> Result<(), Stop> {
         let at = self.header().bucket_at(row);
         let block = self.own(at)?;
         let was = block.with(|b| Bucket::of(b, row).entry(column)).unwrap_or_default().state;
@@ -112,7 +121,7 @@ impl Step<'_> {
     }
 
     /// Where the newest copy of a block is, as a view sees it.
-    fn at(&mut self, view: View, addr: Addr) -> Result<Addr, Stop> {
+    pub(super) fn at(&mut self, view: View, addr: Addr) -> Result<Addr, Stop> {
         use BlockState as S;
         self.in_range(addr)?;
         if !self.has_worm() {
@@ -163,13 +172,16 @@ impl Step<'_> {
     /// The live tree may change a block where it is: no dump has it, and none is about to (I5).
     fn is_own(&mut self, addr: Addr) -> Result<bool, Stop> {
         use BlockState as S;
-        let state = self.state(addr)?;
-        let since = self.s.since.as_ref();
-        Ok(match state {
-            S::Dirty => since.is_none_or(|since| since.contains(&addr)),
-            S::Write => !self.moving,
+        Ok(match self.state(addr)? {
+            S::Dirty => !self.is_frozen(addr),
+            S::Write => !self.moving && !self.is_frozen(addr),
             _ => false,
         })
+    }
+
+    /// A tree is frozen that may have it.
+    pub(super) fn is_frozen(&self, addr: Addr) -> bool {
+        self.s.since.as_ref().is_some_and(|since| !since.contains(&addr))
     }
 
     /// Where the live tree may change a block: where it is, or at an address of its own that
@@ -181,6 +193,10 @@ impl Step<'_> {
         }
         let old = self.block(View::Live, addr, tag, of)?;
         let (new, seg) = match self.alloc(tag, of) {
+            // It does not change while it is frozen.
+            Err(Stop::Fail(Fault::NoSpace(_))) if self.is_frozen(addr) => {
+                return Err(Stop::Wait(Wait::Thaw));
+            }
             // What is on the WORM for good may change where it is, as it does with cwfs64x.
             Err(Stop::Fail(Fault::NoSpace(_))) if !self.moving => {
                 self.stay(addr, &old)?;

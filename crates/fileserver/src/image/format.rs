@@ -88,6 +88,20 @@ impl Tag {
             _ => Tag::Ind4,
         }
     }
+
+    /// The level of an indirect block; of any other 0.
+    pub fn level(self) -> usize {
+        let all = [Tag::Ind1, Tag::Ind2, Tag::Ind3, Tag::Ind4];
+        all.iter().position(|t| *t == self).map_or(0, |i| i + 1)
+    }
+
+    /// What an indirect block leads to, in a file whose blocks are `leaf`.
+    pub fn below(self, leaf: Tag) -> Tag {
+        match self.level() {
+            0 | 1 => leaf,
+            n => Tag::indirect(n - 1),
+        }
+    }
 }
 
 fn u16_at(b: &[u8], at: usize) -> u16 {
@@ -159,6 +173,9 @@ pub mod mode {
     /// Not in dumps.
     pub const TMP: u16 = 0x0800;
 }
+
+/// No file is as large, bytes.
+pub const SIZE_END: u64 = 1 << 62;
 
 /// Set in the number of a directory in its entry, and nowhere else.
 const DIR_BIT: u64 = 1 << 31;
@@ -267,7 +284,7 @@ impl Dentry {
             () if self.name != b"/" && self.name.iter().any(ctl) => {
                 Some("its name has characters that none has")
             }
-            () if self.size >= 1 << 62 => Some("its size is out of range"),
+            () if self.size >= SIZE_END => Some("its size is out of range"),
             () if self.path == 0 => Some("it has no number"),
             () => None,
         }
@@ -643,6 +660,15 @@ impl Header {
 /// says that it was written.
 pub fn once_size(blocks: u64) -> u64 {
     blocks.saturating_sub(blocks / (PAYLOAD as u64 * 8) + 1)
+}
+
+/// The other way round: on how many blocks a fake WORM of which so many can be used is.
+pub fn once_raw(usable: u64) -> u64 {
+    let mut raw = usable.saturating_add(1);
+    while once_size(raw) < usable {
+        raw += usable - once_size(raw);
+    }
+    raw
 }
 
 /// Where the bit of a block is: block, byte, mask.

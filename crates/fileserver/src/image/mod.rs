@@ -48,8 +48,11 @@ mod copy;
 mod cw;
 mod dump;
 pub mod format;
+mod grow;
+mod mend;
 mod names;
 mod open;
+mod repair;
 mod state;
 mod step;
 mod tidy;
@@ -105,6 +108,10 @@ struct Inner {
     halted: Cell<bool>,
     /// Somebody freezes the tree.
     freezing: Cell<bool>,
+    /// A check of the live tree runs; it is to end.
+    looking: Cell<bool>,
+    /// See `looking`.
+    closing: Cell<bool>,
     /// One of these, or the copier moved on.
     moved: Bell,
     /// Somebody copies to the WORM.
@@ -139,6 +146,17 @@ impl Image {
         op: &mut impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
         self.attempt(false, op).await
+    }
+
+    /// Until no tree is frozen.
+    async fn thawed(&self) {
+        loop {
+            let seen = self.0.moved.count();
+            if self.0.state.borrow().since.is_none() {
+                return;
+            }
+            self.0.moved.after(seen).await;
+        }
     }
 
     /// Until clients are not halted.
@@ -202,6 +220,7 @@ impl Image {
                     }
                 }
                 Err(Stop::Wait(Wait::Copy(addr))) => Box::pin(self.copied_block(addr)).await?,
+                Err(Stop::Wait(Wait::Thaw)) => self.thawed().await,
                 Err(Stop::Wait(_)) => {
                     waits += 1;
                     if waits > 3 {
@@ -363,6 +382,11 @@ impl Image {
 
     /// Everything is durable, and nothing is begun any more.
     pub async fn close(&self) -> Result<(), Fault> {
+        // What the tree lost while it was looked through is given back.
+        self.0.closing.set(true);
+        if self.0.looking.get() {
+            drop(self.freeze_turn().await);
+        }
         self.0.keepers.dismiss();
         for ino in self.gone() {
             while let Ok(false) = self.run(|s| s.reap(ino)).await {}

@@ -115,7 +115,7 @@ impl Step<'_> {
         Ok(out)
     }
 
-    fn root_entry(&mut self, view: View) -> Result<(Dentry, Spot), Stop> {
+    pub(super) fn root_entry(&mut self, view: View) -> Result<(Dentry, Spot), Stop> {
         let spot = self.root(view)?;
         // Roots of dumps stand in the directory of a year, which is no dump's own.
         let block = self.block(View::Live, spot.0, Tag::Dir, path::ROOT)?;
@@ -234,7 +234,7 @@ impl Step<'_> {
     }
 
     /// The entry of a name, and its place; and a place that is free, in `dir` or behind its end.
-    fn seek(
+    pub(super) fn seek(
         &mut self,
         view: View,
         dir: Ino,
@@ -328,7 +328,7 @@ impl Step<'_> {
         self.put(dir, &d)
     }
 
-    fn strike(&mut self, place: Place) -> Result<(), Stop> {
+    pub(super) fn strike(&mut self, place: Place) -> Result<(), Stop> {
         let mut d = self.directory(View::Live, place.dir)?;
         let (block, _) = self.own_block(&mut d, place.slot / DENTRIES as u64)?;
         let slot = (place.slot % DENTRIES as u64) as usize;

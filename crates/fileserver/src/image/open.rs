@@ -11,7 +11,7 @@ use wire::iscsi::crc32c;
 use super::commit::{self, Head, Notes, flush, write_at};
 use super::format::{
     self, BLOCK, BUCKETS, BlockState, Bucket, Dentry, FIRST, HEADER, Header, Layout, Super, Tag,
-    mode, once_bit, once_size, path,
+    mode, once_bit, once_raw, once_size, path,
 };
 use super::state::{Shape, State, WORM};
 use super::{Image, Inner, one};
@@ -116,6 +116,10 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         let slack = header.slack(shape.first);
         notes = take_log(o, &block, slack, setup.read_only).await?;
         header = read(o, &*o.cache, FIRST).await?.with(Header::read);
+        if setup.once && shape.worm.is_some_and(|w| w > header.wsize) {
+            // It has grown: its bits are where they were.
+            (shape.worm, shape.raw) = (Some(header.wsize), once_raw(header.wsize));
+        }
         if shape.worm.is_some_and(|w| w < header.fsize) {
             return Err(Fault::Corrupt("the WORM is smaller than what stands on it".into()));
         }
@@ -168,6 +172,8 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         committed: Bell::default(),
         halted: Cell::new(false),
         freezing: Cell::new(false),
+        looking: Cell::new(false),
+        closing: Cell::new(false),
         moved: Bell::default(),
         copying: Cell::new(false),
         copies: Cell::new(true),
@@ -221,6 +227,8 @@ impl Image {
             self.run(|s| s.take_up(notes.as_ref())).await?;
             if writes {
                 self.settle().await?;
+                // Before a bit is set at the old place: `recover` may find the new one already.
+                self.grow().await?;
             }
         }
         self.run(|s| s.inode(View::Live, path::ROOT)).await?;
@@ -239,6 +247,14 @@ impl Image {
                 if !image.0.committing.get() && !image.0.closed.get() {
                     image.begin_commit();
                 }
+            }
+        });
+        let image = self.clone();
+        self.0.reactor.spawn("image-grow", async move {
+            while !image.0.closed.get() {
+                image.0.reactor.sleep(commit_ns.max(1)).await;
+                // What a device that fails says is heard by whoever needs it next.
+                let _ = image.grow().await;
             }
         });
         self.0.reactor.spawn("image-reap", self.clone().keep_reaping());
@@ -438,11 +454,16 @@ pub async fn ream(o: &Options, setup: Setup) -> Result<(), Fault> {
 
 /// Makes the cache device new from the newest superblock of the WORM.
 pub async fn recover(o: &Options, setup: Setup) -> Result<(), Fault> {
-    let shape = shape_of(o, setup)?;
-    let (Some(worm), Some(usable)) = (o.legs.first(), shape.worm) else {
+    let mut shape = shape_of(o, setup)?;
+    let Some(worm) = o.legs.first() else {
         return Err(Fault::Invalid("an image without a WORM is not recovered from one"));
     };
     let worm = &**worm;
+    if setup.once {
+        shape.raw = bits_end(o, worm, shape.raw).await?;
+        shape.worm = Some(once_size(shape.raw));
+    }
+    let usable = shape.worm.unwrap_or(0);
     let (mut at, mut found) = (FIRST, None);
     for _ in 0..CHAIN_MAX {
         if at >= usable || (setup.once && !has_bit(o, worm, shape.raw, at).await?) {
@@ -501,6 +522,17 @@ pub async fn recover(o: &Options, setup: Setup) -> Result<(), Fault> {
     .await?;
     flush(&*o.cache).await?;
     write_header(o, &header).await
+}
+
+/// Behind the bits of a fake WORM: where its device ends, or ended before that grew.
+async fn bits_end(o: &Options, worm: &dyn Medium, raw: u64) -> Result<u64, Fault> {
+    for at in (FIRST..raw).rev() {
+        let block = read(o, worm, at).await?;
+        if block.with(|b| format::check_tag(b, Tag::Virgin, at)).is_ok() {
+            return Ok(at + 1);
+        }
+    }
+    Err(Fault::Strange(format!("{}: no bits of a fake WORM", worm.name())))
 }
 
 /// Behind the last block of a fake WORM that was written.

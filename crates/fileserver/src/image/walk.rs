@@ -40,17 +40,6 @@ impl Visit {
     }
 }
 
-fn level(tag: Tag) -> usize {
-    [Tag::Ind1, Tag::Ind2, Tag::Ind3, Tag::Ind4].iter().position(|t| *t == tag).map_or(0, |i| i + 1)
-}
-
-fn below(tag: Tag, leaf: Tag) -> Tag {
-    match level(tag) {
-        0 | 1 => leaf,
-        n => Tag::indirect(n - 1),
-    }
-}
-
 impl Step<'_> {
     /// Blocks that a block leads to.
     pub(super) fn children(&mut self, v: &Visit) -> Result<Vec<Visit>, Stop> {
@@ -76,7 +65,7 @@ impl Step<'_> {
         } else {
             for index in 0..POINTERS {
                 let addr = block.with(|b| u64_at(b, 8 * index));
-                out.push(Visit { addr, tag: below(v.tag, v.leaf), ..*v });
+                out.push(Visit { addr, tag: v.tag.below(v.leaf), ..*v });
             }
         }
         out.retain(|v| v.addr != 0);

@@ -5,7 +5,8 @@
 //!                the rest: what the client sends
 //!   blocks       byte 0: recovered (bit 0), or opened
 //!                then 8 bytes each: device, block (2), byte (2), what it becomes (2), sealed again
-//!   image        byte 0: which image of cwfs64x (bits 0, 1), read only (2), recovered (3)
+//!   image        byte 0: which image of cwfs64x (bits 0, 1), read only (2), recovered (3), mended
+//!                (4; 5: what would be done is said)
 //!                then 8 bytes each: device, which of its blocks, byte (2), what it becomes (4)
 //! ```
 
@@ -337,6 +338,9 @@ pub fn cwfs_image(data: &[u8]) {
                 assert!(found.faults.iter().all(|f| !f.is_empty()));
             }
             let _ = fs.run(|f| f.entries(view, ROOT, 0, 100)).await;
+        }
+        if how & 16 == 16 {
+            let _ = fs.mend(true, how & 32 == 32).await;
         }
         for name in [&b"hello"[..], b"new"] {
             let _ = fs

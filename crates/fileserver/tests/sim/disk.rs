@@ -10,6 +10,9 @@ use geom::Local;
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
 use reactor::{Reactor, SeededRandom};
 
+/// Bytes of a block of [`Disk::durable`].
+const WIDE: u64 = 16 << 10;
+
 /// Outlives the servers that use it.
 pub struct Disk {
     name: String,
@@ -31,6 +34,10 @@ pub struct Disk {
     pub shows: Cell<u64>,
     /// Takes so much longer.
     pub slow_ns: Cell<u64>,
+    /// What blocks of 16 KiB were before they were written since the last flush, if that is wanted.
+    older: RefCell<Option<BTreeMap<u64, Vec<u8>>>>,
+    /// Sees every write when it begins: where, and what.
+    pub seen: RefCell<Option<Box<dyn Fn(u64, &[u8])>>>,
     /// Operations until the power of all disks fails; none for never.
     pub fuse: RefCell<Option<Rc<Cell<i64>>>>,
 }
@@ -52,8 +59,41 @@ impl Disk {
             unreadable: Cell::new(false),
             shows: Cell::new(0),
             slow_ns: Cell::new(0),
+            older: RefCell::default(),
+            seen: RefCell::default(),
             fuse: RefCell::default(),
         })
+    }
+
+    /// From now on [`Disk::durable`] can be asked.
+    pub fn remember(&self) {
+        *self.older.borrow_mut() = Some(BTreeMap::new());
+    }
+
+    /// A block of 16 KiB as it would be found if nothing came of what was not flushed.
+    pub fn durable(&self, block: u64) -> Vec<u8> {
+        if let Some(old) = self.older.borrow().as_ref().and_then(|o| o.get(&block)) {
+            return old.clone();
+        }
+        let mut now = vec![0; WIDE as usize];
+        self.model.borrow_mut().read(block * WIDE, &mut now).unwrap();
+        now
+    }
+
+    fn keep_older(&self, at: u64, len: usize) {
+        let blocks = at / WIDE..(at + len as u64).div_ceil(WIDE);
+        for block in blocks.filter(|_| self.older.borrow().is_some()) {
+            let old = self.durable(block);
+            if let Some(older) = &mut *self.older.borrow_mut() {
+                older.entry(block).or_insert(old);
+            }
+        }
+    }
+
+    fn forget_older(&self) {
+        if let Some(older) = &mut *self.older.borrow_mut() {
+            older.clear();
+        }
     }
 
     /// The power goes: what is under way may have arrived in part.
@@ -63,6 +103,7 @@ impl Disk {
             model.tear(at, &data);
         }
         model.power_cut();
+        self.forget_older();
         self.hangs.set(false);
     }
 
@@ -159,6 +200,9 @@ impl Medium for Plugged {
 
     fn write(&self, at: u64, from: Segs) -> Local<'_, Result<(), Errno>> {
         Box::pin(async move {
+            if let Some(seen) = &*self.0.seen.borrow() {
+                seen(at, &from.to_vec());
+            }
             let id = self.0.next.replace(self.0.next.get() + 1);
             self.0.under_way.borrow_mut().insert(id, (at, from.to_vec()));
             let done = self.0.takes(&self.1, DiskOp::Write, at, from.len() as u64).await;
@@ -167,6 +211,7 @@ impl Medium for Plugged {
             let Some((_, sent)) = sent else { return Err(Errno::Io) };
             assert!(sent == from.to_vec(), "memory of a write under way was changed");
             done?;
+            self.0.keep_older(at, sent.len());
             self.0.model.borrow_mut().write(at, &sent, false)
         })
     }
@@ -174,6 +219,7 @@ impl Medium for Plugged {
     fn flush(&self) -> Local<'_, Result<(), Errno>> {
         Box::pin(async move {
             self.0.takes(&self.1, DiskOp::Flush, 0, 0).await?;
+            self.0.forget_older();
             self.0.model.borrow_mut().flush()
         })
     }

@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use fileserver::Fault;
 use fileserver::files::Served;
-use fileserver::image::{self, Setup, format::BLOCK, format::Layout};
+use fileserver::image::format::{BLOCK, BlockState, Bucket, Entry, FIRST, Header, Layout};
+use fileserver::image::{self, Setup};
 use fileserver::volume::{Options, View};
 use reactor::sim::{Actor, Limits, World};
 use reactor::{Reactor, SeededRandom};
@@ -28,6 +29,16 @@ pub struct Tally {
     /// Operations that ended while a dump was taken, and while one was copied.
     pub amid_dumps: u64,
     pub amid_copies: u64,
+    /// Checks of the live tree beside clients, and operations that ended meanwhile.
+    pub checks: u64,
+    pub amid_checks: u64,
+    /// Blocks of dumps that were durable when they were written to the WORM.
+    pub watched: u64,
+    /// WORMs that grew.
+    pub grown: u64,
+    /// Images that were mended, and blocks that belonged to nobody.
+    pub mended: u64,
+    pub leaked: u64,
 }
 
 impl Tally {
@@ -39,6 +50,12 @@ impl Tally {
         self.full += o.full;
         self.amid_dumps += o.amid_dumps;
         self.amid_copies += o.amid_copies;
+        self.checks += o.checks;
+        self.amid_checks += o.amid_checks;
+        self.watched += o.watched;
+        self.grown += o.grown;
+        self.mended += o.mended;
+        self.leaked += o.leaked;
     }
 }
 
@@ -59,6 +76,8 @@ struct Shared {
     asked: Cell<Option<usize>>,
     /// The power has failed since the cache device was made: addresses may be lost.
     was_cut: Cell<bool>,
+    /// A check of the live tree runs.
+    checked: Cell<bool>,
     tally: RefCell<Tally>,
 }
 
@@ -95,6 +114,19 @@ async fn look(w: &Shared, fs: &Served, dumps_lost: bool) -> Tree {
     w.asked.set(None);
     drop(known);
     tree(fs, View::Live).await.unwrap()
+}
+
+/// Addresses that a power cut lost are found again, and nothing else is found to be mended.
+async fn mend(w: &Shared, fs: &Served) {
+    let leaked = fs.check(View::Live, false).await.unwrap().leaked;
+    let would = fs.mend(false, true).await.unwrap();
+    assert_eq!(would.len(), usize::from(leaked > 0), "{would:?}");
+    assert_eq!(fs.mend(false, false).await.unwrap(), would);
+    let found = fs.check(View::Live, true).await.unwrap();
+    assert!(found.faults.is_empty() && found.leaked == 0, "{found:?}");
+    w.was_cut.set(false);
+    w.tally.borrow_mut().mended += 1;
+    w.tally.borrow_mut().leaked += leaked;
 }
 
 /// With `ASHLAR_IMAGES=FOLDER` every image that was closed in order is left there, with what it
@@ -145,9 +177,27 @@ async fn client(w: Rc<Shared>, fs: Served, o: Options, many: u64, busy: Rc<Cell<
         }
         let mut tally = w.tally.borrow_mut();
         tally.amid_dumps += u64::from(w.asked.get().is_some());
+        tally.amid_checks += u64::from(w.checked.get());
         tally.amid_copies += u64::from(fs.legs()[0].behind > 0);
     }
     busy.set(busy.get() - 1);
+}
+
+/// Checks the live tree as long as there are clients: it is in order at every moment.
+async fn checker(w: Rc<Shared>, fs: Served, reactor: Reactor, busy: Rc<Cell<u32>>) {
+    while busy.get() > 1 {
+        reactor.sleep(w.beside.below(30_000_000)).await;
+        w.checked.set(true);
+        let found = match fs.check(View::Live, w.beside.below(2) == 0).await {
+            Ok(found) => found,
+            Err(Fault::Closed) => return,
+            Err(fault) => panic!("{fault:?}"),
+        };
+        w.checked.set(false);
+        assert_eq!(found.faults, Vec::<String>::new(), "amid changes");
+        assert!(found.leaked == 0 || w.was_cut.get(), "{} blocks are nobody's", found.leaked);
+        w.tally.borrow_mut().checks += 1;
+    }
 }
 
 /// Dumps as long as there are clients.
@@ -190,13 +240,48 @@ fn settle(w: &Shared, there: &Tree, recovered: bool) {
     w.beside.goes_on_from(there);
 }
 
-pub fn play(seed: u64) -> Tally {
+/// What comes to the WORM is durable on the cache device as a dump's: an address is written once,
+/// so it must not be another's after a loss of power.
+fn watch(w: &Rc<Shared>, cache: &Rc<Disk>, worm: &Rc<Disk>, (once, layout): (bool, Layout)) {
+    let (w, cache) = (w.clone(), cache.clone());
+    cache.remember();
+    *worm.seen.borrow_mut() = Some(Box::new(move |at, data| {
+        let (h, addr) = (Header::read(&cache.durable(FIRST)), at / BLOCK as u64);
+        // Bits of a fake one stand behind what its header knows, those of a larger one too.
+        if once && addr >= h.wsize {
+            return;
+        }
+        let row = addr % h.msize;
+        let bucket = cache.durable(h.bucket_at(row));
+        let entry = Bucket::of(&bucket, row).find(addr);
+        let is_dump = |(_, e): &(usize, Entry)| e.state == BlockState::Dump;
+        let (column, _) = entry.filter(is_dump).unwrap_or_else(|| panic!("{addr}: {entry:?}"));
+        assert!(cache.durable(h.cached(layout, row, column)) == data, "{addr} is something else");
+        w.tally.borrow_mut().watched += 1;
+    }));
+}
+
+/// The WORM grows while it is used.
+async fn grower(w: Rc<Shared>, fs: Served, reactor: Reactor, worm: Rc<Disk>) {
+    reactor.sleep(w.beside.below(60_000_000)).await;
+    let more = w.beside.below(700) * BLOCK as u64;
+    worm.shows.set(worm.shows.get() + more);
+    match fs.grow().await {
+        Ok(n) => w.tally.borrow_mut().grown += u64::from(n > 0),
+        Err(Fault::Closed) => {}
+        Err(fault) => panic!("{fault:?}"),
+    }
+}
+
+/// One life after the other. `more`: with checks beside clients, repairs, and a WORM that grows.
+pub fn play(seed: u64, more: bool) -> Tally {
     let habits = Habits { names: 9, longest: (30_000, 220_000), part: 30_000 };
     let w = Rc::new(Shared {
         beside: Beside::new(habits, SeededRandom::new(seed)),
         dumps: RefCell::default(),
         asked: Cell::new(None),
         was_cut: Cell::new(false),
+        checked: Cell::new(false),
         tally: RefCell::default(),
     });
     let below = |n| w.beside.below(n);
@@ -205,6 +290,9 @@ pub fn play(seed: u64) -> Tally {
     let worm = Disk::new("worm", blocks(2000 + below(3000)), seed ^ 2);
     // So that dumps are still being copied when the next one is taken.
     worm.slow_ns.set([0, 300_000, 3_000_000][below(3) as usize]);
+    if more {
+        worm.shows.set(blocks(2000));
+    }
     let once = below(2) == 0;
     let made = if below(2) == 0 { Layout::Rows } else { Layout::Columns };
     let fast = below(2) == 0;
@@ -231,6 +319,9 @@ pub fn play(seed: u64) -> Tally {
             let fs = Served::from(image::open(&o, setup).await.unwrap());
             let there = look(&v, &fs, wiped).await;
             settle(&v, &there, wiped);
+            if more && v.was_cut.get() && v.beside.below(2) == 0 {
+                mend(&v, &fs).await;
+            }
             fs
         })
         .unwrap();
@@ -240,6 +331,7 @@ pub fn play(seed: u64) -> Tally {
             *disk.fuse.borrow_mut() = fuse.clone();
         }
         let done = Rc::new(Cell::new(false));
+        w.checked.set(false);
         let clients = 1 + below(3);
         let busy = Rc::new(Cell::new(1 + clients as u32));
         for _ in 0..clients {
@@ -249,6 +341,18 @@ pub fn play(seed: u64) -> Tally {
         }
         let one = dumper(w.clone(), fs.clone(), s.reactor.clone(), busy.clone());
         s.reactor.spawn("dumper", one);
+        if more {
+            watch(&w, &cache, &worm, (once, made));
+        }
+        if more && below(4) == 0 {
+            let one = grower(w.clone(), fs.clone(), s.reactor.clone(), worm.clone());
+            s.reactor.spawn("grower", one);
+        }
+        let checks = more && below(2) == 0;
+        if checks {
+            let one = checker(w.clone(), fs.clone(), s.reactor.clone(), busy.clone());
+            s.reactor.spawn("checker", one);
+        }
         let (v, end, f, clock) = (w.clone(), done.clone(), fs.clone(), s.reactor.clone());
         s.reactor.spawn("closer", async move {
             while busy.get() > 0 {
@@ -262,14 +366,18 @@ pub fn play(seed: u64) -> Tally {
         let burnt = || fuse.as_ref().is_some_and(|f| f.get() <= 0);
         world.run(&mut [Actor::of_tasks(&s.reactor)], limits, &mut || done.get() || burnt());
         assert!(done.get() || burnt(), "nothing ends any more");
+        let waits = fs.legs()[0].behind > 0;
         drop(fs);
         s.reactor.shutdown();
         for disk in [&cache, &worm] {
             *disk.fuse.borrow_mut() = None;
             disk.power_cut();
         }
+        *worm.seen.borrow_mut() = None;
         w.tally.borrow_mut().cuts += u64::from(!done.get());
-        w.was_cut.set(w.was_cut.get() || !done.get());
+        // Behind a superblock that is to be copied more may be free than the log has room to note:
+        // a check leaves what the tree lost meanwhile all at once.
+        w.was_cut.set(w.was_cut.get() || !done.get() || checks && waits);
         if done.get() {
             let how = format!("{} {}\n", u8::from(once), u8::from(made == Layout::Columns));
             leave(&w, &format!("{seed}-{life}"), [&cache, &worm], &how);

@@ -11,6 +11,8 @@ mod exposing;
 mod full;
 mod grow;
 mod image;
+mod image_grow;
+mod image_mend;
 mod legs;
 mod media;
 mod mend;
@@ -104,11 +106,13 @@ fn what_contradicts_itself_is_mended_and_no_contents_are_lost() {
 #[test]
 fn images_keep_what_was_synced_and_every_dump_and_stay_in_order() {
     let mut total = image::Tally::default();
-    play(60, |seed| total.add(&image::play(seed)));
+    play(60, |seed| total.add(&image::play(seed, true)));
     eprintln!("{total:?}");
     let t = &total;
     let enough = t.cuts > 60 && t.dumps > 400 && t.recovered > 20 && t.operations > 10_000;
     let enough = enough && t.amid_dumps > 1000 && t.amid_copies > 5000;
+    let enough = enough && t.checks > 100 && t.amid_checks > 200 && t.mended > 10 && t.leaked > 10;
+    let enough = enough && t.grown > 5 && t.watched > 3000;
     assert!(number("ASHLAR_SEED").is_some() || enough, "{total:?}");
 }
 
@@ -147,6 +151,11 @@ fn seeds_that_failed_once() {
     // for the other one while superblock and roots were on the WORM alone. 4001: a commit found no
     // memory for the header in a block cache full of what it was to write, and nothing went on.
     for seed in [98, 0, 911, 7024, 4001] {
-        image::play(seed);
+        image::play(seed, false);
+    }
+    // 50044: a cut while a fake WORM grew left the tag of its new bits without these. 40082: more
+    // addresses were free behind a waiting superblock than the log notes, and were lost in a close.
+    for seed in [50044, 40082] {
+        image::play(seed, true);
     }
 }

@@ -1,0 +1,83 @@
+//! A WORM that grows while it is in use.
+//!
+//! ```text
+//!   plain WORM:  header: it has so many blocks
+//!   fake WORM:   bits of all blocks, behind those that it has then -> flush -> header
+//! ```
+//! The header says how far the WORM is used, and that is where a fake one has its bits. A device
+//! that is larger has grown and nobody has said so yet, or the power went before that was durable:
+//! then the bits at the old place are those that count.
+
+use super::commit::{flush, write_at};
+use super::format::{self, Tag, once_size};
+use super::state::WORM;
+use super::{BLOCK, Image, one};
+use crate::fault::{Addr, Fault};
+
+impl Image {
+    /// The WORM's addresses reach as far as its device does; how many came. The cache device keeps
+    /// the size that its header says.
+    pub async fn grow(&self) -> Result<u64, Fault> {
+        let Some(worm) = &self.0.worm else {
+            return Err(Fault::Invalid("a file system without a WORM does not grow"));
+        };
+        if let Some(why) = &self.0.state.borrow().refused {
+            return Err(why.clone());
+        }
+        if self.0.closed.get() {
+            return Err(Fault::Closed);
+        }
+        let raw = worm.size() / BLOCK as u64;
+        if self.grown_to(raw).is_none() {
+            return Ok(0);
+        }
+        // Nobody writes bits meanwhile.
+        let _turn = self.turn().await;
+        let Some((old, new)) = self.grown_to(raw) else { return Ok(0) };
+        if self.0.state.borrow().shape.once {
+            self.move_bits(old, raw, new).await?;
+        }
+        self.step(&mut |s| s.set_header(|h| h.wsize = new)).await?;
+        {
+            let mut state = self.0.state.borrow_mut();
+            (state.shape.worm, state.shape.raw) = (Some(new), raw);
+        }
+        self.commit_now().await?;
+        Ok(new - old)
+    }
+
+    /// Blocks that it has and would have, if it may grow to a device of so many.
+    fn grown_to(&self, raw: u64) -> Option<(u64, u64)> {
+        let shape = self.0.state.borrow().shape;
+        let old = shape.worm.filter(|_| shape.log.is_some())?;
+        // Bits never stand over those that count.
+        let (new, least) = if shape.once { (once_size(raw), shape.raw) } else { (raw, old) };
+        (new > old && new >= least).then_some((old, new))
+    }
+
+    /// A fake WORM's bits stand at `new` as they do at `old`, and none is set behind those.
+    async fn move_bits(&self, old: u64, raw: u64, new: u64) -> Result<(), Fault> {
+        let Some(worm) = &self.0.worm else { return Ok(()) };
+        let had = self.0.state.borrow().shape.raw - old;
+        for (i, at) in (new..raw).enumerate() {
+            let (i, seg) = (i as Addr, self.own_memory().await?);
+            if i < had {
+                self.read_device(WORM | (old + i), &seg).await?;
+                seg.with(|b| format::check_tag(b, Tag::Virgin, old + i))
+                    .map_err(|why| Fault::Corrupt(format!("bits of the fake WORM: {why}")))?;
+            } else {
+                seg.with_mut(|b| b.fill(0));
+            }
+            if at + 1 == raw {
+                // Who finds the tag of the last one finds all bits: it comes when they are there.
+                seg.with_mut(|b| format::set_tag(b, Tag::File, 0));
+                write_at(&**worm, at, one(&seg)).await?;
+                flush(&**worm).await?;
+            }
+            seg.with_mut(|b| format::set_tag(b, Tag::Virgin, at));
+            write_at(&**worm, at, one(&seg)).await?;
+            self.0.state.borrow_mut().frames.drop_block(WORM | at);
+        }
+        flush(&**worm).await
+    }
+}

@@ -1,0 +1,94 @@
+//! Mending: a check, and the repairs of what it found, until it finds nothing more that can be
+//! mended. Clients wait meanwhile, and dumps. A dump is never changed.
+//!
+//! In this order, so that a repair never takes an address that may be in use, and no copy that is
+//! another's is taken for what the tree names: a free list that is wrong becomes an empty one, and
+//! copies that nobody can trust are forgotten; what nobody names is put on the list, if all of the
+//! tree can be read; then the rest. With the power gone in between nothing is worse than it was.
+
+use std::collections::HashSet;
+
+use super::Image;
+use super::repair::{Finding, Repair};
+use crate::fault::{Addr, Fault};
+use crate::files::{Ino, Mended};
+use crate::volume::View;
+
+/// Checks until it is given up: each mended something.
+const PASSES: usize = 64;
+/// Addresses that are given back in one step.
+const GIVEN: usize = 64;
+
+impl Image {
+    /// See the module; `rdall`: tags of all blocks are looked at. With `dry` it says what it would
+    /// do first, and does nothing.
+    ///
+    /// # Errors
+    /// A device that fails; the superblock or the root cannot be read.
+    pub async fn mend(&self, rdall: bool, dry: bool) -> Result<Mended, Fault> {
+        let _turn = self.freeze_turn().await;
+        let _looking = self.looking()?;
+        let _halt = self.halt();
+        let (mut done, mut suspects) = (Mended::new(), HashSet::new());
+        for _ in 0..PASSES {
+            if !dry {
+                self.settle().await?;
+            }
+            let l = self.survey_at_rest(rdall, suspects.clone()).await?;
+            if !l.twice.is_subset(&suspects) {
+                suspects.extend(&l.twice);
+                continue;
+            }
+            let (first, rest): (Vec<_>, Vec<_>) =
+                l.findings.into_iter().partition(|f| f.repair.is_some_and(Repair::comes_first));
+            let lost = if l.blind || !first.is_empty() { Vec::new() } else { l.lost };
+            let now = if first.is_empty() { rest } else { first };
+            let given = || format!("{} blocks belonged to nobody: they are free", lost.len());
+            let say = |f: &Finding| f.repair.map(|repair| format!("{}: {repair}", f.text));
+            if dry {
+                done.extend(now.iter().filter_map(say));
+                done.extend((!lost.is_empty()).then(given));
+                return Ok(done);
+            }
+            for some in lost.chunks(GIVEN) {
+                self.step(&mut |s| s.give_lost(some)).await?;
+            }
+            done.extend((!lost.is_empty()).then(given));
+            let before = done.len();
+            for f in &now {
+                match self.step(&mut |s| s.repair(f)).await {
+                    Ok(true) => done.extend(say(f)),
+                    // It stays, and the next check tells it.
+                    Ok(false) | Err(Fault::NotFound | Fault::Corrupt(_) | Fault::Io(..)) => {}
+                    Err(fault) => return Err(fault),
+                }
+            }
+            if done.len() == before {
+                break;
+            }
+        }
+        self.sync().await?;
+        Ok(done)
+    }
+
+    /// Takes a name and what it says out, and gives nothing back: `mend` does. What a directory
+    /// holds goes with it. False: there is no such name.
+    pub async fn forget(&self, dir: Ino, name: &[u8]) -> Result<bool, Fault> {
+        self.run(|s| s.forget(dir, name)).await
+    }
+
+    /// Makes a hole of a block of a file, whatever stands there; its address was that. What it held
+    /// is given back by `mend`.
+    pub async fn make_hole(&self, file: Ino, block: u64) -> Result<Addr, Fault> {
+        self.run(|s| {
+            let (d, _) = s.dentry(View::Live, file)?;
+            if d.is_dir() {
+                return Err(Fault::IsDir.into());
+            }
+            let was = s.map(View::Live, &d, block)?;
+            s.unmap(file, block, 0)?;
+            Ok(was)
+        })
+        .await
+    }
+}

@@ -1,0 +1,205 @@
+//! WORMs of images that grow under a server that serves, with power cuts at every step; and copying
+//! to them that rests.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bio::Seg;
+use fileserver::files::{New, ROOT, Served};
+use fileserver::image::{self, Setup, format::BLOCK};
+use fileserver::volume::{Options, View};
+use reactor::sim::{Actor, Limits, World};
+
+use super::disk::Disk;
+use super::model::{self, Tree};
+use super::server::{Server, run, server};
+
+const SMALL: u64 = 400;
+const LARGE: u64 = 900;
+
+fn setup(once: bool) -> Setup {
+    Setup { once, ..Setup::default() }
+}
+
+fn serve(world: &World, disks: &[Rc<Disk>; 2]) -> Server {
+    let mut s = server(world, "s", 1, &disks[0], &disks[1..]);
+    s.options.memory = 300 * BLOCK;
+    s
+}
+
+fn disks() -> [Rc<Disk>; 2] {
+    let size = |blocks: u64| blocks * BLOCK as u64;
+    let disks = [Disk::new("cache", size(1500), 1), Disk::new("worm", size(LARGE), 2)];
+    disks[1].shows.set(size(SMALL));
+    disks
+}
+
+async fn open(o: &Options, once: bool) -> Served {
+    Served::from(image::open(o, setup(once)).await.unwrap())
+}
+
+/// Files of two blocks until no more fit, at most so many; how many there are.
+async fn fill(fs: &Served, o: &Options, from: u32, most: u32) -> u32 {
+    for n in from..most {
+        let seg: Seg = o.pool.get(30_000).unwrap().seg(0, 30_000).unwrap();
+        seg.with_mut(|b| b.fill(n as u8 | 1));
+        let made = fs.run(|f| {
+            let ino = f.create(ROOT, format!("f{n}").as_bytes(), &New::default())?;
+            f.write(ino, 0, std::slice::from_ref(&seg), 0)
+        });
+        if made.await.is_err() {
+            return n;
+        }
+    }
+    most
+}
+
+async fn dump(fs: &Served) -> Tree {
+    let d = fs.dump(20_261_121).await.unwrap();
+    fs.copied(&d).await.unwrap();
+    model::tree(fs, View::Dump(d.number)).await.unwrap()
+}
+
+async fn is_sound(fs: &Served) {
+    let dumps = fs.dumps().into_iter().map(|d| View::Dump(d.number));
+    for view in std::iter::once(View::Live).chain(dumps) {
+        let found = fs.check(view, true).await.unwrap();
+        assert_eq!(found.faults, Vec::<String>::new(), "{view:?}");
+    }
+}
+
+/// The power fails after so many operations since it began to grow. False: it had grown and been
+/// used by then.
+fn cut_after(operations: i64, once: bool) -> bool {
+    let world = World::new(operations.cast_unsigned());
+    let disks = disks();
+    let s = serve(&world, &disks);
+    let o = s.options.clone();
+    let (fs, full, first) = run(&world, &s.reactor, async move {
+        image::ream(&o, setup(once)).await.unwrap();
+        let fs = open(&o, once).await;
+        fill(&fs, &o, 0, 60).await;
+        let first = dump(&fs).await;
+        let full = fill(&fs, &o, 60, 1000).await;
+        assert!((100..200).contains(&full), "{full} files");
+        fs.sync().await.unwrap();
+        (fs, full, first)
+    })
+    .unwrap();
+    disks[1].shows.set(0);
+    let fuse = Rc::new(Cell::new(operations));
+    disks.iter().for_each(|d| *d.fuse.borrow_mut() = Some(fuse.clone()));
+    let (f, o) = (fs.clone(), s.options.clone());
+    s.reactor.spawn("grow", async move {
+        assert!(f.grow().await.unwrap() > 400);
+        fill(&f, &o, full, full + 9).await;
+        dump(&f).await;
+    });
+    let limits = Limits { ns: 250_000_000, steps: 1_000_000 };
+    world.run(&mut [Actor::of_tasks(&s.reactor)], limits, &mut || fuse.get() <= 0);
+    drop(fs);
+    s.reactor.shutdown();
+    let burnt = fuse.get() <= 0;
+    disks.iter().for_each(|d| *d.fuse.borrow_mut() = None);
+    disks.iter().for_each(|d| d.power_cut());
+    let s = serve(&world, &disks);
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move {
+        let fs = open(&o, once).await;
+        is_sound(&fs).await;
+        assert!(model::tree(&fs, View::Dump(1)).await.unwrap() == first, "{operations}");
+        let n = model::tree(&fs, View::Live).await.unwrap().len() as u32;
+        assert!(n >= full, "{n} of {full} files");
+        fs.grow().await.unwrap();
+        assert_eq!(fill(&fs, &o, n, full + 60).await, full + 60);
+        let last = dump(&fs).await;
+        fs.close().await.unwrap();
+        // The WORM knows it all.
+        image::recover(&o, setup(once)).await.unwrap();
+        let fs = open(&o, once).await;
+        assert!(model::tree(&fs, View::Live).await.unwrap() == last, "{operations}");
+        is_sound(&fs).await;
+    });
+    s.reactor.shutdown();
+    burnt
+}
+
+#[test]
+fn a_worm_of_an_image_grows_while_it_is_used_whenever_the_power_fails() {
+    for once in [false, true] {
+        let mut operations = 1;
+        while cut_after(operations, once) {
+            operations += 1 + operations / 12;
+            assert!(operations < 10_000, "it never ends");
+        }
+        assert!(operations > 30, "{operations} operations");
+    }
+}
+
+#[test]
+fn a_worm_of_an_image_that_grew_while_nobody_served_it_is_used_from_the_next_start() {
+    for once in [false, true] {
+        let (world, disks) = (World::new(3), disks());
+        let s = serve(&world, &disks);
+        let (o, worm) = (s.options.clone(), disks[1].clone());
+        run(&world, &s.reactor, async move {
+            image::ream(&o, setup(once)).await.unwrap();
+            let fs = open(&o, once).await;
+            fill(&fs, &o, 0, 60).await;
+            let first = dump(&fs).await;
+            fs.close().await.unwrap();
+            worm.shows.set(0);
+            // What only the old place of the bits says is found without a cache device too.
+            image::recover(&o, setup(once)).await.unwrap();
+            let only = Setup { read_only: true, ..setup(once) };
+            let fs = Served::from(image::open(&o, only).await.unwrap());
+            assert!(model::tree(&fs, View::Dump(1)).await.unwrap() == first);
+            fs.close().await.unwrap();
+            let fs = open(&o, once).await;
+            // It is noticed within a commit's time.
+            o.reactor.sleep(1_000_000_000).await;
+            assert!(fs.facts().worm > SMALL + 400, "{:?}", fs.facts());
+            assert_eq!(fill(&fs, &o, 60, 250).await, 250);
+            let second = dump(&fs).await;
+            assert!(model::tree(&fs, View::Dump(1)).await.unwrap() == first);
+            fs.close().await.unwrap();
+            image::recover(&o, setup(once)).await.unwrap();
+            let fs = open(&o, once).await;
+            assert!(model::tree(&fs, View::Live).await.unwrap() == second);
+            is_sound(&fs).await;
+        });
+        s.reactor.shutdown();
+    }
+}
+
+#[test]
+fn copying_of_an_image_rests_when_it_is_told() {
+    let (world, disks) = (World::new(4), disks());
+    let s = serve(&world, &disks);
+    let (o, worm) = (s.options.clone(), disks[1].clone());
+    run(&world, &s.reactor, async move {
+        image::ream(&o, setup(false)).await.unwrap();
+        let fs = open(&o, false).await;
+        fill(&fs, &o, 0, 20).await;
+        dump(&fs).await;
+        fs.set_copying(false);
+        assert!(!fs.is_copying());
+        o.reactor.sleep(1_000_000_000).await;
+        let writes = worm.writes();
+        fill(&fs, &o, 20, 40).await;
+        let d = fs.dump(20_261_121).await.unwrap();
+        o.reactor.sleep(100_000_000_000).await;
+        assert_eq!(worm.writes(), writes, "nothing comes to the WORM");
+        assert!(fs.legs()[0].behind > 40, "{:?}", fs.legs());
+        // The dump is one all the same, and clients go on.
+        assert_eq!(model::tree(&fs, View::Dump(d.number)).await.unwrap().len(), 40);
+        fill(&fs, &o, 40, 50).await;
+        fs.set_copying(true);
+        fs.copied(&d).await.unwrap();
+        assert_eq!(fs.legs()[0].behind, 0);
+        assert!(worm.writes() > writes + 40);
+        is_sound(&fs).await;
+        fs.close().await.unwrap();
+    });
+    s.reactor.shutdown();
+}

@@ -11,6 +11,8 @@
 //!  R1  What a client waits for never waits in the queue: it loads that itself.
 //!  R2  The queue is bounded; what does not fit is not read ahead, and counted.
 //!  R3  A block that does not read harms nobody here: whoever needs it hears of the fault.
+//!  R4  No reader is ahead by more than a part of the block cache ([`AHEAD_SHARE`]): what is read
+//!      ahead would put out what its reader waits for, who would ask for it again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,6 +22,9 @@ use crate::fault::Addr;
 
 /// Blocks that may wait.
 const QUEUE: usize = 1000;
+
+/// R4
+pub(super) const AHEAD_SHARE: usize = 8;
 
 /// How much is read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -89,6 +89,11 @@ const FULL: &str = "the cache device is full of blocks that no WORM has yet";
 /// ... but not of these.
 const FULL_OF_TEMPORARY: &str = "the cache device is full of temporary files (mode t), which no \
                                  dump takes away: remove some; `check --rtmp` removes all";
+/// It needs more at once than there is memory for.
+const TOO_SMALL: Fault = Fault::NoSpace("the block cache is too small for the operation");
+/// An operation that was given so many times the blocks that fit, one after the other, puts out what
+/// it needs itself.
+const LOADS: usize = 64;
 /// Blocks evicted from memory at a time.
 const EVICT: usize = 64;
 /// A commit is begun when so many thousandths of the block cache are dirty, or so many blocks: what
@@ -183,6 +188,10 @@ impl Volume {
                 }
                 Err(Stop::Fail(fault)) => return Err(fault),
                 Err(Stop::Missing(addr)) => {
+                    patience.loads += 1;
+                    if patience.loads > self.0.state.borrow().frames.limit() * LOADS {
+                        return Err(TOO_SMALL);
+                    }
                     self.fetch_wanted();
                     self.load(addr).await?;
                 }
@@ -218,7 +227,7 @@ impl Volume {
                 return Ok(());
             }
             if patience.is_at_its_end() {
-                return Err(Fault::NoSpace("the block cache is too small for the operation"));
+                return Err(TOO_SMALL);
             }
             return self.sync().await;
         }
@@ -337,12 +346,14 @@ struct Patience {
     rounds: u32,
     /// The most slots that were seen free.
     most: usize,
+    /// Blocks that were loaded for it.
+    loads: usize,
 }
 
 impl Patience {
     fn saw(&mut self, slots: usize) {
         if slots > self.most {
-            *self = Patience { rounds: 0, most: slots };
+            (self.rounds, self.most) = (0, slots);
         }
     }
 

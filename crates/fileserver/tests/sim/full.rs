@@ -148,3 +148,33 @@ pub fn of_small_temporary_files() {
     });
     s.reactor.shutdown();
 }
+
+/// A step that needs more blocks at once than the block cache has: it ends, and says so.
+pub fn of_the_block_cache() {
+    const BLOCKS: u64 = 300;
+    let world = World::new(9);
+    let cache = Disk::new("cache", 1500 * 4096, 7);
+    let legs = [Disk::new("leg", 15_000 * 4096, 8)];
+    let s = server(&world, "main", 1, &cache, &legs);
+    let o = s.options.clone();
+    assert!(o.memory < BLOCKS as usize * 4096);
+    run(&world, &s.reactor, async move {
+        volume::ream(&o).await.unwrap();
+        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let new = New { mode: 0o644, ..New::default() };
+        let ino = fs.run(|f| f.create(ROOT, b"big", &new)).await.unwrap();
+        let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
+        for n in 0..BLOCKS {
+            seg.with_mut(|b| b.fill(n as u8));
+            fs.run(|f| f.write(ino, n * 4096, &[seg.clone()], 0)).await.unwrap();
+        }
+        let read = async |len: u64| {
+            fs.run(|f| f.read(View::Live, ino, 0, (len * 4096) as usize, &mut Vec::new())).await
+        };
+        let fault = read(BLOCKS).await.expect_err("more than fits");
+        let says = |why: &str| why.contains("block cache is too small");
+        assert!(matches!(fault, Fault::NoSpace(why) if says(why)), "{fault}");
+        assert_eq!(read(40).await.unwrap(), 40 * 4096, "what fits is read as ever");
+    });
+    s.reactor.shutdown();
+}

@@ -89,6 +89,11 @@ fn exposing_8_a_full_cache_device_is_said_and_a_dump_makes_room() {
 }
 
 #[test]
+fn a_step_that_reads_more_than_the_block_cache_holds_ends() {
+    full::of_the_block_cache();
+}
+
+#[test]
 fn a_cache_device_full_of_temporary_files_says_so_and_their_removal_makes_room() {
     full::of_temporary_files();
     full::of_small_temporary_files();

@@ -50,7 +50,7 @@ fn nobody_waits_for_a_bus_that_somebody_else_attaches() {
     let attach = ["cam", "attach", "mute0", "kind=iscsi", &portals, target, own];
     let mut waits = asked(&house, &attach);
     house.until("the bus is there", LIMIT, || has_bus(&house));
-    house.ashlar(&["status"]).ends(3).says(&["bus mute0 (degraded)"]);
+    house.ashlar(&["status"]).ends(3).says(&["bus mute0 (failed)"]);
     house.ok(&["list"]);
     house.ok(&["cam", "attach", "mps0", "disks=1", "size=1MiB"]);
     let mut looks = asked(&house, &["cam", "rescan"]);
@@ -77,7 +77,7 @@ fn bus(name: &str, portal: &str, target: &str) -> String {
 fn troubles(house: &House, name: &str) -> Vec<String> {
     let state = house.state();
     let bus = array(&state["buses"]).iter().find(|bus| text(&bus["name"]) == name);
-    bus.map_or(Vec::new(), |bus| array(&bus["troubles"]).iter().map(text).collect())
+    bus.map_or(Vec::new(), |bus| array(&bus["troubles"]).iter().map(|t| text(&t["why"])).collect())
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn a_start_waits_for_no_portal_and_says_which_is_missing() {
     let why = troubles(&house, "mute0");
     assert!(why.len() == 1 && why[0].contains(LATE), "{why:?}");
     let said = house.ashlar(&["status"]);
-    assert!(said.code == 3 && said.out.contains("bus mute0 (degraded)"), "{said}");
-    assert!(said.out.contains("ashlar cam rescan 0"), "{said}");
+    assert!(said.code == 3 && said.out.contains("bus mute0 (failed)"), "{said}");
+    assert!(said.out.contains("`ashlar cam discover 127.0.0.1:"), "{said}");
     let doctor = house.ashlar(&["doctor"]);
     assert!(doctor.out.contains("mute0: ") && doctor.out.contains("cam rescan 0"), "{doctor}");
     house.ok(&["cam", "detach", "mute0"]);

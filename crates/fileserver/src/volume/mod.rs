@@ -91,8 +91,8 @@ const FULL_OF_TEMPORARY: &str = "the cache device is full of temporary files (mo
                                  dump takes away: remove some; `check --rtmp` removes all";
 /// It needs more at once than there is memory for.
 const TOO_SMALL: Fault = Fault::NoSpace("the block cache is too small for the operation");
-/// An operation that was given so many times the blocks that fit, one after the other, puts out what
-/// it needs itself.
+/// An operation that was given so many times the blocks that fit, one after the other, puts out
+/// what it needs itself.
 const LOADS: usize = 64;
 /// Blocks evicted from memory at a time.
 const EVICT: usize = 64;

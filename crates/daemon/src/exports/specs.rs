@@ -52,12 +52,11 @@ pub fn units_of<'c>(
 
 /// Providers that initiators can write by a configuration.
 pub fn lent(config: &Config) -> BTreeSet<String> {
-    let is_read = |name: &str| {
-        let unit = config.unit.iter().find(|u| u.provider == name);
-        unit.is_some_and(|u| u.read_only || u.handler == UnitHandler::Cdrom)
-    };
+    let is_read = |u: &&UnitConfig| u.read_only || u.handler == UnitHandler::Cdrom;
+    let read: BTreeSet<&str> =
+        config.unit.iter().filter(is_read).map(|u| u.provider.as_str()).collect();
     let names = config.access.iter().flat_map(|a| a.luns.values()).map(|l| l.provider.as_str());
-    names.filter(|name| !is_read(name)).map(str::to_owned).collect()
+    names.filter(|name| !read.contains(name)).map(str::to_owned).collect()
 }
 
 pub(super) fn protection_of(config: UnitProtection) -> ProtectionSpec {

@@ -3,11 +3,17 @@
 
 use fileserver::Fault;
 use fileserver::files::{FileSystem, Flags, New, ROOT};
-use fileserver::volume::{self, View};
+use fileserver::volume::{self, Options, View};
 use reactor::sim::World;
 
 use super::disk::Disk;
 use super::server::{run, server};
+
+/// A new file system.
+async fn reamed(o: &Options) -> FileSystem {
+    volume::ream(o).await.unwrap();
+    FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap()
+}
 
 /// Writes of `len` bytes to a volume of blocks of so many, on a cache device of 1500 of them.
 pub fn is_said_and_a_dump_makes_room(block: u32, len: usize) {
@@ -19,8 +25,7 @@ pub fn is_said_and_a_dump_makes_room(block: u32, len: usize) {
     (s.options.block, s.options.memory) = (block, 160 * block as usize);
     let o = s.options.clone();
     run(&world, &s.reactor, async move {
-        volume::ream(&o).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = reamed(&o).await;
         let new = New { mode: 0o644, ..New::default() };
         let ino = fs.run(|f| f.create(ROOT, b"big", &new)).await.unwrap();
         let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
@@ -61,8 +66,7 @@ pub fn of_temporary_files() {
     let s = server(&world, "main", 1, &cache, &legs);
     let o = s.options.clone();
     run(&world, &s.reactor, async move {
-        volume::ream(&o).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = reamed(&o).await;
         let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
         seg.with_mut(|b| b.fill(9));
         let fill = async |name: &[u8]| -> (u64, Fault) {
@@ -113,8 +117,7 @@ pub fn of_small_temporary_files() {
     let s = server(&world, "main", 1, &cache, &legs);
     let o = s.options.clone();
     run(&world, &s.reactor, async move {
-        volume::ream(&o).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = reamed(&o).await;
         let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
         let new = New { mode: 0o644, flags: Flags::TMP, ..New::default() };
         let fill = async |letter: char| -> u64 {
@@ -159,8 +162,7 @@ pub fn of_the_block_cache() {
     let o = s.options.clone();
     assert!(o.memory < BLOCKS as usize * 4096);
     run(&world, &s.reactor, async move {
-        volume::ream(&o).await.unwrap();
-        let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
+        let fs = reamed(&o).await;
         let new = New { mode: 0o644, ..New::default() };
         let ino = fs.run(|f| f.create(ROOT, b"big", &new)).await.unwrap();
         let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();

@@ -294,7 +294,8 @@ impl Session {
             explain(&unit, &outcome);
             unit.done(id, outcome, core);
         }
-        if self.is_through() {
+        // Nearly always there is none.
+        if !self.resets.borrow().is_empty() && self.is_through() {
             self.resets.take().into_iter().for_each(UnitReset::is_settled);
         }
         let found = self.engine.borrow_mut().take_found();

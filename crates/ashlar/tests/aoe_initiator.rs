@@ -104,6 +104,9 @@ impl Cable {
         ip(&format!("netns add {space}"));
         ip(&format!("link add {here} type veth peer name {x}"));
         ip(&format!("link add {y} type veth peer name {there} netns {space}"));
+        // Without a queue of its own this end says at once that the other has no room, and vblade
+        // ends at an error of a send. On a real wire, where a queue is, such a frame is lost.
+        tool("tc", &["-n", space, "qdisc", "replace", "dev", there, "root", "pfifo"], "");
         cable.mtu(9000);
         let ends = cable.ends.clone();
         cable.relay = Some(std::thread::spawn(move || relay(&ends, &weather, &over)));

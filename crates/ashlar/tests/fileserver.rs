@@ -318,6 +318,8 @@ impl Shelves {
         let space = format!("ashlar-fs-{id}");
         ip(&format!("netns add {space}"));
         ip(&format!("link add {here} type veth peer name {there} netns {space}"));
+        // vblade ends at an error of a send, which a veth without a queue has now and then.
+        tool("tc", &["-n", &space, "qdisc", "replace", "dev", &there, "root", "pfifo"], "");
         ip(&format!("link set {here} up mtu 9000"));
         ip(&format!("-n {space} link set {there} up mtu 9000"));
         Shelves { here, there, space }

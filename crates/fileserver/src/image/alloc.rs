@@ -5,7 +5,7 @@
 //!   superblock is in state dump:    spare ones, beside it; then the WORM's end
 //! ```
 //! A dump's superblock stays as it is until the copier has written it, after all else (I3). Until
-//! then nothing is changed in it (I8): what is given back is kept in memory, new addresses come
+//! then nothing is changed in it (I8): what is given back is kept beside it, new addresses come
 //! from the header, which every dirty address there is stands below, and new numbers from those
 //! that the superblock was given ahead. Whoever opens the image in between, this program or
 //! another, finds addresses that nobody uses, and never one that two use.
@@ -58,7 +58,7 @@ impl Step<'_> {
 
     /// A new block of zeros with its tag.
     pub(super) fn alloc(&mut self, tag: Tag, of: u64) -> Result<(Addr, Seg), Stop> {
-        let addr = match self.take_spare() {
+        let addr = match self.any_spare()? {
             Some(addr) => Ok(addr),
             None if self.super_waits()? => self.spare_at_the_end(),
             None => self.unlist(),
@@ -196,8 +196,7 @@ impl Step<'_> {
 
     pub(super) fn give_back(&mut self, addr: Addr) -> Result<(), Stop> {
         if self.super_waits()? {
-            self.spare(addr);
-            return Ok(());
+            return self.keep_spare(addr);
         }
         let sb = self.change_super()?;
         self.enlist(&sb, addr)
@@ -222,15 +221,20 @@ impl Step<'_> {
         let (h, s) = (self.header(), self.super_block()?);
         let qidgen = self.s.qid;
         let wanted = Super { fsize: h.fsize, root: h.root, dumps: h.dumps, qidgen, ..s };
-        if s != wanted || !self.s.spare.is_empty() {
+        if s != wanted || self.has_spare() {
             let sb = self.change_super()?;
             sb.with_mut(|b| wanted.write(b));
             for _ in 0..SETTLED {
-                let Some(addr) = self.take_spare() else { break };
+                // Whoever reads nodes and then the list finds it in one of them.
+                let addr = match self.take_spare() {
+                    None => self.unfold()?,
+                    some => some,
+                };
+                let Some(addr) = addr else { break };
                 self.enlist(&sb, addr)?;
             }
         }
-        Ok(done && self.s.spare.is_empty())
+        Ok(done && !self.has_spare())
     }
 
     /// Another address is the root of the live tree.
@@ -302,18 +306,23 @@ impl Step<'_> {
     pub(super) fn take_up(&mut self, notes: Option<&Notes>) -> Result<(), Stop> {
         let supers = self.waiting_supers()?;
         let qidgen = self.super_block()?.qidgen;
-        let mut spare = Vec::new();
+        let (mut spare, mut folded) = (Vec::new(), 0);
         for addr in notes.iter().flat_map(|n| &n.spare) {
             if self.state(*addr)? == BlockState::Dirty {
                 spare.push(*addr);
             }
         }
+        let last = notes.map_or(0, |n| n.folded);
+        if last != 0 && self.state(last)? == BlockState::Dirty {
+            folded = last;
+        }
         let s = &mut *self.s;
-        (s.supers, s.spare) = (supers, spare);
+        (s.supers, s.spare, s.folded) = (supers, spare, folded);
         s.qid = notes.map_or(qidgen, |n| n.qid.min(qidgen));
         if notes.is_some_and(|n| n.tidy) {
             s.tidied = s.loose;
         }
+        s.noted = Notes::of(s);
         Ok(())
     }
 

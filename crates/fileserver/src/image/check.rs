@@ -230,8 +230,32 @@ impl Image {
         };
         let (root, sb) = self.step(&mut |s| Ok((s.live_root(), s.sb()))).await?;
         (moment.root, moment.sb.0) = (root, sb);
+        self.read_nodes(&mut moment).await?;
         self.read_list(&mut moment).await?;
         Ok(moment)
+    }
+
+    /// Spare addresses that stand in nodes. Who takes one from there meanwhile puts it on the list.
+    async fn read_nodes(&self, m: &mut Moment) -> Result<(), Fault> {
+        let mut at = self.0.state.borrow().folded;
+        let mut nodes = HashSet::new();
+        // One that leads back to itself ends here.
+        while at != 0 && nodes.insert(at) {
+            m.free.insert(at);
+            match self.step(&mut |s| s.node(at)).await {
+                Ok((block, n)) => {
+                    m.free.extend((1..n).map(|i| block.with(|b| format::free(b, i))));
+                    at = block.with(|b| format::free(b, 0));
+                }
+                Err(e @ Fault::Corrupt(_)) => {
+                    let text = format!("spare addresses: {e}");
+                    m.list.push(Finding { text, repair: Some(Repair::List), way: Way::new() });
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
     }
 
     /// The free list, node by node.

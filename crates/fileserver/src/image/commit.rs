@@ -26,13 +26,18 @@ const LIST: usize = 32 + 2 * HEADER;
 /// Bytes of a block in a head.
 const ITEM: usize = 12;
 /// Spare addresses that a head notes.
-const SPARE: usize = 256;
-/// Where the notes are: the last number of a file, how many spare addresses, and those.
-const NOTES: usize = BLOCK - 4 - 8 * (2 + SPARE);
-/// Bits of the head's fourth word: it has notes; the tree is tidy.
+pub(super) const SPARE: usize = 255;
+/// Where the notes are: the last number of a file, how many spare addresses, those, and where more
+/// of them are. Heads of older programs have one more in its place.
+const NOTES: usize = BLOCK - 4 - 8 * (3 + SPARE);
+/// See [`NOTES`].
+const NODES: usize = NOTES + 8 * (2 + SPARE);
+/// Bits of the head's fourth word: it has notes; the tree is tidy, ...
 const HAS_NOTES: u64 = 1;
 /// See [`HAS_NOTES`].
 const IS_TIDY: u64 = 2;
+/// More spare addresses stand in nodes.
+const HAS_NODES: u64 = 4;
 /// Blocks of a commit that a head can name, and those that one without notes could.
 const BLOCKS_MAX: u64 = ((NOTES - LIST) / ITEM) as u64;
 /// See [`BLOCKS_MAX`].
@@ -50,7 +55,7 @@ pub fn room(slack: u64) -> Option<u64> {
 }
 
 /// What a head says beside its commit; see [`State`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// The tree is tidy.
     pub tidy: bool,
@@ -58,29 +63,39 @@ pub struct Notes {
     pub qid: u64,
     /// Addresses that are free, and on no list.
     pub spare: Vec<Addr>,
+    /// The last node of further ones; 0: there is none.
+    pub folded: Addr,
 }
 
 impl Notes {
-    fn of(state: &State) -> Notes {
+    pub(super) fn of(state: &State) -> Notes {
         let spare = state.spare.iter().copied().take(SPARE).collect();
-        Notes { tidy: state.is_tidy(), qid: state.qid, spare }
+        Notes { tidy: state.is_tidy(), qid: state.qid, spare, folded: state.folded }
     }
 
     fn write(&self, b: &mut [u8]) {
-        put_u64(b, 24, HAS_NOTES | if self.tidy { IS_TIDY } else { 0 });
+        let bit = |is, bit| if is { bit } else { 0 };
+        let nodes = bit(self.folded != 0, HAS_NODES);
+        put_u64(b, 24, HAS_NOTES | bit(self.tidy, IS_TIDY) | nodes);
         put_u64(b, NOTES, self.qid);
         put_u64(b, NOTES + 8, self.spare.len() as u64);
         for (i, addr) in self.spare.iter().enumerate() {
             put_u64(b, NOTES + 16 + 8 * i, *addr);
         }
+        if self.folded != 0 {
+            put_u64(b, NODES, self.folded);
+        }
     }
 
     fn read(b: &[u8]) -> Option<Notes> {
         let (flags, n) = (u64_at(b, 24), u64_at(b, NOTES + 8));
-        (flags & HAS_NOTES != 0 && n <= SPARE as u64).then(|| Notes {
+        let nodes = flags & HAS_NODES != 0;
+        let most = if nodes { SPARE } else { SPARE + 1 };
+        (flags & HAS_NOTES != 0 && n <= most as u64).then(|| Notes {
             tidy: flags & IS_TIDY != 0,
             qid: u64_at(b, NOTES),
             spare: (0..n as usize).map(|i| u64_at(b, NOTES + 16 + 8 * i)).collect(),
+            folded: if nodes { u64_at(b, NODES) } else { 0 },
         })
     }
 }
@@ -173,7 +188,9 @@ impl Image {
     }
 
     async fn commit(&self) -> Result<(), Fault> {
-        let is_due = |state: &State| state.refused.is_none() && state.frames.dirty() > 0;
+        // Addresses become spare without any block that changes.
+        let says_new = |s: &State| s.shape.log.is_some() && Notes::of(s) != s.noted;
+        let is_due = |s: &State| s.refused.is_none() && (s.frames.dirty() > 0 || says_new(s));
         if !is_due(&self.0.state.borrow()) {
             return Ok(());
         }
@@ -210,9 +227,10 @@ impl Image {
             }
             state.seq += 1;
             state.written.copy_from_slice(&after);
-            let notes = Some(Notes::of(&state));
+            let notes = Notes::of(&state);
+            state.noted.clone_from(&notes);
             let blocks = Vec::with_capacity(dirty.len());
-            let head = Head { seq: state.seq, before, after, blocks, notes };
+            let head = Head { seq: state.seq, before, after, blocks, notes: Some(notes) };
             (head, dirty, state.header.slack(shape.first).0)
         };
         // Nobody changes this memory any more: whoever changes a block does so in another.

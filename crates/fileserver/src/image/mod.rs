@@ -53,6 +53,7 @@ mod mend;
 mod names;
 mod open;
 mod repair;
+mod spare;
 mod state;
 mod step;
 mod tidy;

@@ -160,6 +160,8 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
             since: None,
             left: Vec::new(),
             spare: Vec::new(),
+            folded: 0,
+            noted: Notes::default(),
             qid: 0,
             loose: 1,
             tidied: 0,

@@ -218,6 +218,7 @@ impl Step<'_> {
 
     fn empty_list(&mut self) -> Result<(), Stop> {
         while self.take_spare().is_some() || self.take_left().is_some() {}
+        self.s.folded = 0;
         let sb = self.change_super()?;
         sb.with_mut(|b| {
             format::set_frees(b, 1);

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::commit::Notes;
 use super::format::{Dentry, HEADER, Header, Layout};
 use crate::fault::{Addr, Fault};
 use crate::files::Ino;
@@ -83,6 +84,10 @@ pub struct State {
     pub left: Vec<Addr>,
     /// Addresses that are free, and on no list as long as the superblock cannot be changed.
     pub spare: Vec<Addr>,
+    /// The last node of further ones; 0: there is none.
+    pub folded: Addr,
+    /// What the last commit's head says.
+    pub noted: Notes,
     /// The last number that was given to a file.
     pub qid: u64,
     /// How often a block was left in the live tree that a walk may not find, or that is a dump's

@@ -41,6 +41,7 @@ pub struct Step<'s> {
     header: Header,
     counts: [u64; 6],
     qid: u64,
+    folded: Addr,
     /// Nothing stays where a dump has it, whatever that costs: for the dump itself.
     pub(super) moving: bool,
 }
@@ -55,8 +56,8 @@ fn refused(shape: &super::state::Shape) -> Stop {
 
 impl<'s> Step<'s> {
     pub(super) fn new(s: &'s mut State, keepers: &'s Keepers) -> Step<'s> {
-        let (header, counts, qid) = (s.header, s.counts, s.qid);
-        Step { s, keepers, undo: Vec::new(), header, counts, qid, moving: false }
+        let (header, counts, qid, folded) = (s.header, s.counts, s.qid, s.folded);
+        Step { s, keepers, undo: Vec::new(), header, counts, qid, folded, moving: false }
     }
 
     /// It has not happened.
@@ -79,6 +80,7 @@ impl<'s> Step<'s> {
             }
         }
         (s.header, s.counts, s.qid) = (self.header, self.counts, self.qid);
+        s.folded = self.folded;
     }
 
     /// Wall clock, ns since 1970.

@@ -348,8 +348,7 @@ pub fn play(seed: u64, more: bool) -> Tally {
             let one = grower(w.clone(), fs.clone(), s.reactor.clone(), worm.clone());
             s.reactor.spawn("grower", one);
         }
-        let checks = more && below(2) == 0;
-        if checks {
+        if more && below(2) == 0 {
             let one = checker(w.clone(), fs.clone(), s.reactor.clone(), busy.clone());
             s.reactor.spawn("checker", one);
         }
@@ -366,7 +365,6 @@ pub fn play(seed: u64, more: bool) -> Tally {
         let burnt = || fuse.as_ref().is_some_and(|f| f.get() <= 0);
         world.run(&mut [Actor::of_tasks(&s.reactor)], limits, &mut || done.get() || burnt());
         assert!(done.get() || burnt(), "nothing ends any more");
-        let waits = fs.legs()[0].behind > 0;
         drop(fs);
         s.reactor.shutdown();
         for disk in [&cache, &worm] {
@@ -375,9 +373,7 @@ pub fn play(seed: u64, more: bool) -> Tally {
         }
         *worm.seen.borrow_mut() = None;
         w.tally.borrow_mut().cuts += u64::from(!done.get());
-        // Behind a superblock that is to be copied more may be free than the log has room to note:
-        // a check leaves what the tree lost meanwhile all at once.
-        w.was_cut.set(w.was_cut.get() || !done.get() || checks && waits);
+        w.was_cut.set(w.was_cut.get() || !done.get());
         if done.get() {
             let how = format!("{} {}\n", u8::from(once), u8::from(made == Layout::Columns));
             leave(&w, &format!("{seed}-{life}"), [&cache, &worm], &how);

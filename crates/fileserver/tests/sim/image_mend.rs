@@ -25,24 +25,24 @@ const SETUP: Setup = Setup { once: true, layout: Some(Layout::Rows), read_only: 
 pub struct Cache(pub Rc<Disk>);
 
 impl Cache {
-    fn block(&self, at: u64) -> Vec<u8> {
+    pub fn block(&self, at: u64) -> Vec<u8> {
         let mut b = vec![0; BLOCK];
         self.0.with(|m| m.read(at * BLOCK as u64, &mut b)).unwrap();
         b
     }
 
-    fn change(&self, at: u64, change: impl FnOnce(&mut [u8])) {
+    pub fn change(&self, at: u64, change: impl FnOnce(&mut [u8])) {
         let mut b = self.block(at);
         change(&mut b);
         self.0.with(|m| m.write(at * BLOCK as u64, &b, true)).unwrap();
     }
 
-    fn header(&self) -> Header {
+    pub fn header(&self) -> Header {
         Header::read(&self.block(FIRST))
     }
 
     /// Every address with its state and the place of its block.
-    fn all(&self) -> Vec<(u64, BlockState, u64)> {
+    pub fn all(&self) -> Vec<(u64, BlockState, u64)> {
         let (h, mut out) = (self.header(), Vec::new());
         for row in 0..h.msize {
             let block = self.block(h.bucket_at(row));
@@ -55,7 +55,7 @@ impl Cache {
         out
     }
 
-    fn place(&self, addr: u64) -> u64 {
+    pub fn place(&self, addr: u64) -> u64 {
         self.all().into_iter().find(|(a, ..)| *a == addr).expect("it is cached").2
     }
 
@@ -87,7 +87,7 @@ impl Cache {
     }
 }
 
-fn lend(o: &Options, bytes: &[u8]) -> Vec<Seg> {
+pub fn lend(o: &Options, bytes: &[u8]) -> Vec<Seg> {
     let one = |some: &[u8]| {
         let seg = o.pool.get(some.len()).unwrap().seg(0, some.len()).unwrap();
         seg.copy_from(0, some);

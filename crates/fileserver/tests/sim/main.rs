@@ -13,6 +13,7 @@ mod grow;
 mod image;
 mod image_grow;
 mod image_mend;
+mod image_spare;
 mod legs;
 mod media;
 mod mend;
@@ -158,8 +159,8 @@ fn seeds_that_failed_once() {
     for seed in [98, 0, 911, 7024, 4001] {
         image::play(seed, false);
     }
-    // 50044: a cut while a fake WORM grew left the tag of its new bits without these. 40082: more
-    // addresses were free behind a waiting superblock than the log notes, and were lost in a close.
+    // 50044: a cut while a fake WORM grew left the tag of its new bits without these. 40082: what
+    // became free behind a waiting superblock was not noted when no block changed with it.
     for seed in [50044, 40082] {
         image::play(seed, true);
     }

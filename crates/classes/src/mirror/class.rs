@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::geom::MirrorGeom;
 use super::metadata::{Balance, Metadata, mirror_flags};
+use super::outs::{self, Left, Outs};
 use super::state::Mirror;
 use super::{NAME, verbs};
 use crate::members::{Stopped, Waiting, frame, known};
@@ -23,6 +24,7 @@ pub struct MirrorClass {
     pub(super) stopped: Stopped,
     pub(super) tunables: Tunables,
     pub(super) waiting: Arc<Waiting>,
+    outs: Arc<Outs>,
 }
 
 /// What FreeBSD has in `kern.geom.mirror`: how long a mirror waits, and how it rebuilds.
@@ -49,6 +51,15 @@ impl Default for Tunables {
     }
 }
 
+/// What was found on a member.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) record: Metadata,
+    pub(super) bits: Vec<u8>,
+    /// Where its record stayed as its provider grew, bytes; absent: it is at its end.
+    pub(super) left: Option<u64>,
+}
+
 impl MirrorClass {
     /// The class with other times and sizes than the usual ones, and with a list of those that
     /// wait, which the classes of one graph share.
@@ -63,7 +74,36 @@ impl MirrorClass {
         mirror: Mirror,
         why: &str,
     ) -> Result<GeomId, Error> {
-        MirrorGeom::place(t, mirror, why, (self.tunables, self.waiting.clone()))
+        MirrorGeom::place(t, mirror, why, (self.tunables, self.waiting.clone(), self.outs.clone()))
+    }
+
+    /// A record that stayed behind as a provider grew that is not used, and where it is.
+    async fn left_behind(&self, disk: &Taster) -> Option<(Metadata, u64)> {
+        let ended = self.outs.ended(&disk.name, disk.media_bytes)?;
+        let at = frame::last_sector(disk.sector_bytes, ended)?;
+        let sector = disk.read(at, disk.sector_bytes as usize).await.ok()?;
+        let record = Metadata::decode(&sector).ok()?;
+        self.outs.is_left(&disk.name, &record).then_some((record, at))
+    }
+
+    /// A member was found: it is taken in, or refused.
+    fn admit(&self, t: &mut Topology, on: ProviderId, why: &str, seen: Seen) -> Result<(), Error> {
+        // A refusal, so that nothing is found on a half meanwhile: it would pass for the whole's.
+        self.stopped.refuse(NAME, &seen.record.name)?;
+        let known = t.find_geom(NAME, &seen.record.name);
+        let geom = match known {
+            Some(geom) => geom,
+            None => self.place(t, Mirror::of(&seen.record), why)?,
+        };
+        let going = || Err(Error::new(Errno::NxIo, "the mirror is going"));
+        let taken = t
+            .with(geom, |g: &mut MirrorGeom, t| g.take_in(t, geom, on, seen))
+            .unwrap_or_else(going);
+        if taken.is_err() && known.is_none() {
+            self.waiting.over(geom);
+            t.wither_geom(geom, Errno::NxIo);
+        }
+        taken
     }
 }
 
@@ -108,14 +148,18 @@ impl Class for MirrorClass {
 
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
-            let record = match known::tasted(disk, "record", Metadata::decode).await {
-                Ok(record) => record,
-                Err(why) => return Verdict::No(why),
+            let end = frame::last_sector(disk.sector_bytes, disk.media_bytes).unwrap_or(0);
+            let (record, at) = match known::tasted(disk, "record", Metadata::decode).await {
+                Ok(record) => (record, end),
+                Err(why) => match self.left_behind(disk).await {
+                    Some(found) => found,
+                    None => return Verdict::No(why),
+                },
             };
             if !frame::is_at_home(&record.home, &disk.name) {
                 return Verdict::No(format!("its record belongs on {}, by name", record.home));
             }
-            if !frame::is_of_size(record.provider_bytes, disk.media_bytes) {
+            if at == end && !frame::is_of_size(record.provider_bytes, disk.media_bytes) {
                 return Verdict::No(format!(
                     "its record was written for a provider of {} bytes, and this one has {}",
                     record.provider_bytes, disk.media_bytes
@@ -125,8 +169,9 @@ impl Class for MirrorClass {
             let words = format!(
                 "one of {all} members of mirror/{name} (id {id}, genid {genid}, syncid {syncid})"
             );
-            let bits = bits(disk, &record).await;
-            Verdict::Yes(words, Box::new((record, bits)))
+            let bits = bits(disk, &record, at).await;
+            let left = (at != end).then_some(at);
+            Verdict::Yes(words, Box::new(Seen { record, bits, left }))
         })
     }
 
@@ -138,26 +183,33 @@ impl Class for MirrorClass {
         claim: Claim,
     ) -> Result<(), Error> {
         let claim: Box<dyn Any> = claim;
-        let Ok(record) = claim.downcast::<(Metadata, Vec<u8>)>() else {
+        let Ok(seen) = claim.downcast::<Seen>() else {
             return Err(Error::new(Errno::Inval, "the claim is not a record"));
         };
-        let (record, bits) = *record;
-        // A refusal, so that nothing is found on a half meanwhile: it would pass for the whole's.
-        self.stopped.refuse(NAME, &record.name)?;
-        let known = topology.find_geom(NAME, &record.name);
-        let geom = match known {
-            Some(geom) => geom,
-            None => self.place(topology, Mirror::of(&record), why)?,
+        let Seen { record, bits, left } = (*seen).clone();
+        let name = topology.provider_name(on).to_owned();
+        let e = match self.admit(topology, on, why, *seen) {
+            Ok(()) => {
+                self.outs.forget(&name);
+                return Ok(());
+            }
+            Err(e) => e,
         };
-        let going = || Err(Error::new(Errno::NxIo, "the mirror is going"));
-        let taken = topology
-            .with(geom, |g: &mut MirrorGeom, t| g.take_in(t, geom, on, (record, bits)))
-            .unwrap_or_else(going);
-        if taken.is_err() && known.is_none() {
-            self.waiting.over(geom);
-            topology.wither_geom(geom, Errno::NxIo);
-        }
-        taken
+        let Some(at) = left else {
+            let limits = topology.limits(on);
+            limits.iter().for_each(|l| self.outs.note(&name, l.media_bytes, &record));
+            return Err(e);
+        };
+        let was = at + topology.limits(on).map_or(0, |l| u64::from(l.sector_bytes));
+        outs::carry(topology, on, &self.outs, Left { at, record, bits });
+        Err(Error::new(
+            e.kind,
+            format!(
+                "{}. Its record is where the provider ended when it had {was} bytes: `ashlar \
+                 {NAME} follow {name} --was {was}` brings it along",
+                e.what
+            ),
+        ))
     }
 
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
@@ -210,12 +262,10 @@ impl Class for MirrorClass {
     }
 }
 
-/// The bitmap of a member; empty when it has none, or it cannot be read: then all may differ.
-async fn bits(disk: &Taster, record: &Metadata) -> Vec<u8> {
+/// The bitmap of a member, whose record is at that byte; empty when it has none, or it cannot be
+/// read: then all may differ.
+async fn bits(disk: &Taster, record: &Metadata, at: u64) -> Vec<u8> {
     let Some(shape) = record.bitmap else { return Vec::new() };
-    let last = frame::last_sector(disk.sector_bytes, disk.media_bytes);
-    let Some(at) = last.and_then(|last| last.checked_sub(u64::from(shape.bytes))) else {
-        return Vec::new();
-    };
+    let Some(at) = at.checked_sub(u64::from(shape.bytes)) else { return Vec::new() };
     disk.read(at, shape.bytes as usize).await.unwrap_or_default()
 }

@@ -11,6 +11,7 @@ mod geom;
 mod layer;
 mod level;
 mod metadata;
+mod outs;
 mod shared;
 mod state;
 mod tasks;

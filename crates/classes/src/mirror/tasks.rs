@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
-use geom::{Core, Edge};
+use geom::{Core, Edge, GeomId, Switchboard};
 
+use super::outs::Carried;
 use super::shared::{Failed, Halt, Shared, Told};
 use crate::members::pay;
 
@@ -57,6 +58,22 @@ pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool
                     }
                 }
                 shared.tell(Told::Written(failed));
+            });
+        }),
+    );
+}
+
+/// Writes the record of one that is no member to its new end, and says so.
+pub(super) fn bring_along(board: Switchboard, name: String, geom: GeomId, note: Note) {
+    let answers = board.clone();
+    board.call(
+        0,
+        Box::new(move |core| {
+            let (on, core) = (core, core.clone());
+            on.spawn_for("mirror records", &name, async move {
+                // One that fails it is refused as it was, and found at no start: nobody can help.
+                let _ = write_one(&core, &note).await;
+                answers.tell(geom, Box::new(Carried));
             });
         }),
     );

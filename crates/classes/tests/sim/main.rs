@@ -60,6 +60,7 @@ mod named_raid_progress;
 mod orders;
 mod part_growth;
 mod plan;
+mod put_out;
 mod raid_orders;
 mod raids;
 mod rich;

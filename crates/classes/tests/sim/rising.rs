@@ -129,10 +129,8 @@ impl Story<'_> {
         self.people(life, crowd);
         for (name, disk) in self.disks.clone() {
             let most = self.plan.disk_bytes + TIMES * GROWTH;
-            // One that was put out for good keeps a record that is at its end no more when it
-            // grows: then nothing says that what it holds is old (216423).
-            let used = self.plan.made.iter().any(|made| is_used(life, made.class, &name));
-            if used && disk.size() < most && self.plan.may_rise(&name) && self.chance(85) {
+            // One that was put out for good too: what it holds is old (216423).
+            if disk.size() < most && self.plan.may_rise(&name) && self.chance(85) {
                 let bytes = disk.grow(GROWTH);
                 talk(|| format!("{name} has {bytes} bytes now"));
                 life.resized(&name, bytes);

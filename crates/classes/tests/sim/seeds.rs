@@ -28,8 +28,9 @@ const SHRINKING: [u64; 2] = [392, 108886];
 /// Of stacks whose disks grow: 42: of two disks of a DDF array that grew one after the other one
 /// had its record moved, and the other was taken to have; 5056: the same, two lives later; 233699:
 /// a disk came back, and a verb read it while it was tasted: its mirror did not claim it, a table
-/// that was the mirror's did, and what stood on the mirror's partition took the stale one. Of the
-/// story itself: 216423: a disk that a mirror had put out grew, and so its record was not found.
+/// that was the mirror's did, and what stood on the mirror's partition took the stale one;
+/// 216423: a disk that a mirror had put out grew, its record stayed behind (`put_out`), and what
+/// stood on the mirror's partition took the stale one of that disk.
 const RISING: [u64; 4] = [42, 5056, 216423, 233699];
 
 /// Of stacks in which the power goes though an array lacks a member: 35: the record of a disk in a

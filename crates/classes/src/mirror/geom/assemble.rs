@@ -1,5 +1,6 @@
 //! How a mirror comes about: members are found, it starts, there is a provider.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
@@ -9,6 +10,7 @@ use super::{Job, MirrorGeom};
 use crate::members::{REFUSALS_MAX, waiting, zeroes};
 use crate::mirror::NAME;
 use crate::mirror::bitmap::Bits;
+use crate::mirror::class::Seen;
 use crate::mirror::layer::MirrorLayer;
 use crate::mirror::metadata::Metadata;
 use crate::mirror::shared::Told;
@@ -23,7 +25,7 @@ impl MirrorGeom {
         t: &mut Topology,
         me: GeomId,
         on: ProviderId,
-        (record, bits): (Metadata, Vec<u8>),
+        Seen { record, bits, left }: Seen,
     ) -> Result<(), Error> {
         let name = t.provider_name(on).to_owned();
         let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
@@ -41,6 +43,7 @@ impl MirrorGeom {
                     if let Some(Some(member)) = self.mirror.slots.get_mut(slot) {
                         member.bits = bits;
                     }
+                    self.moved.extend(left.map(|at| (slot, at)));
                     self.refused.forget(&name);
                     self.arrived(t, me, slot);
                     Ok(())
@@ -109,6 +112,8 @@ impl MirrorGeom {
             return;
         }
         self.waiting.over(me);
+        let behind = self.moved.keys().filter_map(|s| Some((*s, self.behind(*s)?)));
+        let behind: BTreeMap<usize, (u64, Metadata)> = behind.collect();
         match self.mirror.start() {
             Err(why) => {
                 if self.fault.as_ref() != Some(&why) {
@@ -121,7 +126,11 @@ impl MirrorGeom {
                 for (slot, why) in broken {
                     if let Some(consumer) = self.consumers.remove(&slot) {
                         let name = t.below(consumer).map(|p| t.provider_name(p).to_owned());
-                        self.refuse(t, &name.unwrap_or_default(), &why);
+                        let name = name.unwrap_or_default();
+                        self.refuse(t, &name, &why);
+                        if let Some((bytes, record)) = behind.get(&slot) {
+                            self.outs.note(&name, *bytes, record);
+                        }
                         t.leave(consumer);
                     }
                 }

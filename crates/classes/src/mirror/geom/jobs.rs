@@ -9,6 +9,7 @@ use geom::{ConsumerId, GeomId, Grade, Topology};
 use super::{Doing, Job, MirrorGeom, SICK_NS, bit};
 use crate::members::{Report, frame, zeroes};
 use crate::mirror::bitmap::{Bits, Image, Shape};
+use crate::mirror::metadata::Metadata;
 use crate::mirror::shared::{Path, Table, Told};
 use crate::mirror::state::{Fault, Role};
 use crate::mirror::tasks::{self, Note, Rebuild};
@@ -267,10 +268,14 @@ impl MirrorGeom {
         let note = |slot: usize, consumer: &ConsumerId| {
             let member = self.mirror.member(slot)?;
             let at = frame::last_sector(member.sector_bytes, member.provider_bytes)?;
-            let mut sector = self.mirror.record(slot)?.encode();
-            sector.resize(member.sector_bytes as usize, 0);
             // Where a provider has grown both are to be found, or neither (bitmap B1).
             let before = self.moved.get(&slot).copied();
+            // A stale one's says what it did, for the size that it has now.
+            let moves = member.role == Role::Stale && before.is_some();
+            let was = Metadata { provider_bytes: member.provider_bytes, ..member.record.clone() };
+            let record = self.mirror.record(slot).or_else(|| moves.then_some(was));
+            let mut sector = record?.encode();
+            sector.resize(member.sector_bytes as usize, 0);
             if matches!(job, Job::Mark | Job::Sweep) && before.is_none() {
                 sector.clear();
             }
@@ -283,7 +288,8 @@ impl MirrorGeom {
             self.consumers.iter().filter_map(|(slot, c)| note(*slot, c)).collect();
         // Otherwise after a power cut one that is rebuilt could be the only one that is new.
         notes.sort_by_key(|n| !n.active);
-        self.moved.clear();
+        let is_written = |slot: &usize, _: &mut u64| notes.iter().any(|n| n.slot == *slot);
+        self.moving = self.moved.extract_if(.., is_written).collect();
         notes
     }
 
@@ -312,6 +318,7 @@ impl MirrorGeom {
         gone: bool,
     ) -> bool {
         let last = self.last_record(slot);
+        let behind = self.behind(slot).filter(|_| last.is_none());
         if self.mirror.lose(slot, fault, gone).is_none() {
             return false;
         }
@@ -322,10 +329,14 @@ impl MirrorGeom {
         self.set_table(t);
         if let Some(consumer) = self.consumers.remove(&slot) {
             let name = t.below(consumer).map(|p| t.provider_name(p).to_owned());
+            let name = name.unwrap_or_default();
+            if let Some((bytes, record)) = behind {
+                self.outs.note(&name, bytes, &record);
+            }
             if fault == Fault::Broken {
                 let why =
                     "it failed a request: `ashlar mirror forget` and `insert` take it in anew";
-                self.refuse(t, &name.unwrap_or_default(), why);
+                self.refuse(t, &name, why);
             }
             self.dismiss(t, slot, consumer, last.filter(|_| !gone));
         }
@@ -342,6 +353,10 @@ impl MirrorGeom {
         let Some(Doing::Writing(job)) = self.doing.take() else { return };
         let active = self.mirror.in_role(Role::Active);
         let on_record = self.mirror.manual || active.iter().any(|s| !failed.contains(s));
+        // Those stay where they were that were not written, or not tried for want of one that was.
+        let moving = std::mem::take(&mut self.moving);
+        let stay = moving.into_iter().filter(|(slot, _)| !on_record || failed.contains(slot));
+        self.moved.extend(stay);
         for slot in &failed {
             // The last one stays in any case: to ask again at once would be to ask for ever.
             if active != [*slot] {

@@ -44,6 +44,8 @@ use super::NAME;
 use super::bitmap::{Bits, Shape};
 use super::class::Tunables;
 use super::level::Growth;
+use super::metadata::Metadata;
+use super::outs::Outs;
 use super::shared::{Shared, Told};
 use super::state::{Fault, Mirror, Role};
 use super::verify::Ask;
@@ -125,6 +127,8 @@ pub(super) struct MirrorGeom {
     parted: BTreeMap<usize, Parted>,
     /// Where records were before their providers grew, bytes, by slot.
     moved: BTreeMap<usize, u64>,
+    /// The same, of records that are being written to their new ends.
+    moving: BTreeMap<usize, u64>,
     /// Numbers of rebuilds.
     rounds: u64,
     written: u64,
@@ -140,6 +144,8 @@ pub(super) struct MirrorGeom {
     zeroes: bool,
     /// Mirrors and arrays that wait for members, this one among them until it has started.
     waiting: Arc<Waiting>,
+    /// Who is not used, and may grow.
+    outs: Arc<Outs>,
 }
 
 impl MirrorGeom {
@@ -148,7 +154,7 @@ impl MirrorGeom {
         t: &mut Topology,
         mirror: Mirror,
         why: &str,
-        (tunables, waiting): (Tunables, Arc<Waiting>),
+        (tunables, waiting, outs): (Tunables, Arc<Waiting>, Arc<Outs>),
     ) -> Result<GeomId, Error> {
         let name = mirror.name.clone();
         let board = t.switchboard();
@@ -173,6 +179,7 @@ impl MirrorGeom {
             parting: BTreeMap::new(),
             parted: BTreeMap::new(),
             moved: BTreeMap::new(),
+            moving: BTreeMap::new(),
             rounds: 0,
             written: 0,
             watching: false,
@@ -183,6 +190,7 @@ impl MirrorGeom {
             bits: None,
             granted: Vec::new(),
             waiting,
+            outs,
         };
         t.set_ops(geom, Box::new(born));
         Ok(geom)
@@ -222,6 +230,13 @@ impl MirrorGeom {
     pub(super) fn slot_called(&self, t: &Topology, name: &str) -> Option<usize> {
         let called = |c: &ConsumerId| t.below(*c).is_some_and(|p| t.provider_name(p) == name);
         self.consumers.iter().find(|(_, c)| called(c)).map(|(slot, _)| *slot)
+    }
+
+    /// Where the provider of a member ended when its record was written, bytes, if that is no
+    /// longer at its end.
+    fn behind(&self, slot: usize) -> Option<(u64, Metadata)> {
+        let (at, member) = (self.moved.get(&slot)?, self.mirror.member(slot)?);
+        Some((at + u64::from(member.sector_bytes), member.record.clone()))
     }
 
     /// Records name the providers that they are on from now on, or no longer.

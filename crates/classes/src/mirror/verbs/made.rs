@@ -8,7 +8,7 @@ use super::whole::flags;
 use super::{Request, balance, inval, is_own, shape, slice, write_record};
 use crate::members::{hand, known};
 use crate::mirror::NAME;
-use crate::mirror::class::MirrorClass;
+use crate::mirror::class::{MirrorClass, Seen};
 use crate::mirror::geom::MirrorGeom;
 use crate::mirror::metadata::{Balance, Metadata, disk_flags};
 use crate::mirror::state::{MEMBERS_MAX, Mirror};
@@ -158,7 +158,7 @@ pub(in crate::mirror) fn by_hand(
             let syncid = if number > 0 { 0 } else { 1 };
             let (disk, priority) = (number as u32, number as u8);
             let record = Metadata { disk, priority, syncid, ..record.clone() };
-            if let Err(e) = g.take_in(t, geom, *on, (record, Vec::new())) {
+            if let Err(e) = g.take_in(t, geom, *on, Seen { record, bits: Vec::new(), left: None }) {
                 MirrorGeom::take_apart(t, geom, g);
                 return Err(e);
             }

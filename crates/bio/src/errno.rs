@@ -44,7 +44,7 @@ vocabulary! {
     Io = 5, "EIO", "input/output error";
     /// Provider gone, not configured yet, or without a medium.
     NxIo = 6, "ENXIO", "device is gone or has no medium";
-    /// A wait was cut short; try again.
+    /// A wait was cut short; try again. On the data path: only of what has `Flags::FAIL_FAST`.
     Again = 11, "EAGAIN", "cancelled while waiting, try again";
     /// No memory for the request now. Never reaches the originator: the dispatcher resubmits.
     NoMem = 12, "ENOMEM", "no buffer free";

@@ -85,6 +85,10 @@ impl Flags {
     pub const ORDERED: Flags = Flags(2);
     /// Zeroes must be allocated, not deallocated (WRITE SAME without UNMAP, "no hole").
     pub const NO_HOLE: Flags = Flags(4);
+    /// There is another way to the medium: what this one would make wait, it ends with
+    /// [`Errno::Again`], and whoever set this asks the other for the whole of it. It is about one
+    /// way, so children of a layer (`fork`) do not inherit it; pieces of a cut request do.
+    pub const FAIL_FAST: Flags = Flags(8);
 
     /// True when every flag of `other` is set.
     pub const fn has(self, other: Flags) -> bool {

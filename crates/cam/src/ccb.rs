@@ -56,6 +56,8 @@ impl Flags {
     pub const ORDERED: Flags = Flags(8);
     /// Ends as the device answers: nothing is retried or cured. Probing and pass-through.
     pub const RAW: Flags = Flags(16);
+    /// There is another way to the medium: what would make it wait at this one ends it.
+    pub const FAIL_FAST: Flags = Flags(32);
 
     /// True when all of `other` are set.
     pub const fn has(self, other: Flags) -> bool {

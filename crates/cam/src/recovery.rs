@@ -117,6 +117,18 @@ pub struct Verdict {
     pub attention: bool,
 }
 
+impl Verdict {
+    /// It is this way to the medium that makes the command wait, or is closed: by another one it
+    /// may be done at once.
+    pub fn is_of_the_way(&self) -> bool {
+        match self.step {
+            Step::Busy(_) | Step::Full(_) => true,
+            Step::Cure(_) | Step::Fail => matches!(self.note, Note::Access),
+            _ => false,
+        }
+    }
+}
+
 const fn row(step: Step, error: Errno) -> Verdict {
     Verdict { step, error, note: Note::None, attention: false }
 }

@@ -1,7 +1,7 @@
 //! The matrix of recovery, row by row, written out apart from the tables.
 
 use super::*;
-use wire::scsi::Asc;
+use wire::scsi::{Asc, Status};
 
 const CALM: Policy = Policy { retry_attention: false, retry_busy: false, retry_selection: false };
 
@@ -168,6 +168,30 @@ fn deferred_errors_cost_a_retry_whatever_they_say() {
         let code = Asc::new(Key::from_code(key).unwrap(), asc, 0);
         let outcome = Outcome::check(Sense { deferred: true, ..Sense::new(code) });
         assert_eq!(said(&outcome, CALM), "retry EIO");
+    }
+}
+
+#[test]
+fn another_way_is_asked_about_what_is_of_this_one_and_not_of_the_medium() {
+    let of_the_way = |outcome: &Outcome| judge(outcome, Policy::DISK).is_of_the_way();
+    for status in [Status::Busy, Status::TaskSetFull] {
+        assert!(of_the_way(&Outcome::scsi(status)), "{status:?}");
+    }
+    for status in [Status::Good, Status::ReservationConflict, Status::TaskAborted] {
+        assert!(!of_the_way(&Outcome::scsi(status)), "{status:?}");
+    }
+    for status in CamStatus::ALL.iter().filter(|s| **s != CamStatus::ScsiError) {
+        assert!(!of_the_way(&Outcome::of(*status)), "{status:?}");
+    }
+    for (asc, ascq, _) in CODES {
+        for key in 0..16 {
+            let Some(key) = Key::from_code(key) else { continue };
+            let outcome = Outcome::check(Sense::new(Asc::new(key, *asc, ascq.unwrap_or(0))));
+            // An attention with these codes, which is not heard of, would be tried again.
+            let closed = (*asc, *ascq >= Some(0x0a)) == (0x04, true) && key != Key::UnitAttention;
+            let transition = (*asc, *ascq) == (0x04, Some(0x0a));
+            assert_eq!(of_the_way(&outcome), closed || transition, "{key:?} {asc:x} {ascq:x?}");
+        }
     }
 }
 

@@ -30,6 +30,7 @@ enum What {
 
 struct Asked {
     what: What,
+    hasty: bool,
     ordered: bool,
     sent: u64,
     /// What a read may find; what is gone for good once a write is acknowledged: what others
@@ -114,6 +115,11 @@ impl World {
         if self.chance(10) {
             flags = flags | Flags::NO_FREEZE;
         }
+        // Multipath's, while it has another way.
+        let hasty = self.chance(30);
+        if hasty {
+            flags = flags | Flags::FAIL_FAST;
+        }
         let ccb = Ccb {
             command: Command::scsi(&[op, 0, 0, 0, 0, block as u8, 0, 0, 1, 0]),
             flags,
@@ -140,7 +146,7 @@ impl World {
                 over
             }
         };
-        let asked = Asked { what, ordered, sent: serial, values, began: false };
+        let asked = Asked { what, hasty, ordered, sent: serial, values, began: false };
         self.asked.insert(serial, asked);
         let id = self.device.submit(ccb);
         assert!(self.serials.insert(id, serial).is_none(), "an id is in use once");
@@ -189,6 +195,8 @@ impl World {
         let rows = [
             sense(6, 0x29, 0),
             sense(6, 0x2a, 9),
+            sense(2, 0x04, 0x0a),
+            sense(2, 0x04, 0x0b),
             sense(3, 0x31, 0),
             sense(0xb, 0x47, 5),
             Outcome::scsi(Status::Busy),
@@ -251,6 +259,7 @@ impl World {
                 assert!(asked.began, "seed {seed}: acknowledged and never sent");
                 self.may[block as usize].retain(|v| !asked.values.contains(v));
             }
+            (_, Err(Errno::Again)) => assert!(asked.hasty, "seed {seed}: it waits"),
             (_, Err(Errno::Inval | Errno::RoFs)) => panic!("seed {seed}: {ended:?}"),
             _ => {}
         }

@@ -20,6 +20,10 @@ impl Device {
             let error = slot.raw_error(verdict);
             return self.finish(at, Err(error));
         }
+        if self.hurries(at, verdict) {
+            return;
+        }
+        let slot = &mut self.slots[at as usize];
         let cures = matches!(verdict.step, Step::Cure(_));
         if slot.freeze.is_none() && (cures || !slot.ccb.flags.has(Flags::NO_FREEZE)) {
             slot.freeze = Some(self.freezes.freeze());
@@ -120,10 +124,18 @@ impl Device {
                 false => self.again(at, pause, error, now),
             };
         }
-        let fewer = self.with_sim.max(self.shape.openings_min).max(1);
-        let lowers = fewer < self.openings;
-        self.openings = self.openings.min(fewer);
+        let lowers = self.lowers();
+        self.openings = self.openings.min(self.fewer());
         self.again_free(at, if lowers { Pause::None } else { pause }, now);
+    }
+
+    fn fewer(&self) -> u32 {
+        self.with_sim.max(self.shape.openings_min).max(1)
+    }
+
+    /// QUEUE FULL: it is sent less from now on.
+    pub(super) fn lowers(&self) -> bool {
+        self.fewer() < self.openings
     }
 
     pub(super) fn pause(&mut self, at: u32, pause: Pause, now: u64) {

@@ -47,9 +47,17 @@ impl Device {
     /// TEST UNIT READY or START UNIT came back.
     pub(super) fn cured(&mut self, at: u32, curing: Curing, verdict: Verdict, now: u64) {
         self.tell(verdict);
-        if self.slots[at as usize].ccb.flags.has(Flags::RAW) {
+        let flags = self.slots[at as usize].ccb.flags;
+        if flags.has(Flags::RAW) {
             // Given up meanwhile.
             return self.finish(at, Err(Errno::Canceled));
+        }
+        if verdict.note == Note::Access && verdict.is_of_the_way() {
+            // D10: it was something else that was waited for.
+            match flags.has(Flags::FAIL_FAST) {
+                true => return self.hurry(at),
+                false => self.shut(at),
+            }
         }
         match verdict.step {
             Step::Done => {

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! `queue` says who begins when, `answers` what an answer leads to, `cure` makes a device ready,
-//! `reset` holds everything back while the device is reset.
+//! `hurry` ends what need not wait here, `reset` holds everything back while the device is reset.
 //!
 //! Invariants
 //!  D1  A CCB ends exactly once: every way leads to `Ended`, and only `end` leads out of it.
@@ -34,9 +34,12 @@
 //!      resets together: nothing but a further reset begins, not even a cure or a probe's question.
 //!      It is given back once, when the last one is over, or past its deadline, or the device lost.
 //!      So victims are all back in the queue, in order (D3), before any of them is sent again.
+//!  D10 While a CCB waits for this way to the device to be open again, none waits beside it that
+//!      can go by another way ([`Flags::FAIL_FAST`]): those end with EAGAIN, and cost nothing.
 
 mod answers;
 mod cure;
+mod hurry;
 mod queue;
 mod reset;
 
@@ -138,6 +141,8 @@ struct Slot {
     late: bool,
     /// It goes on when another CCB ends.
     impatient: bool,
+    /// D10: it waits for the way to be open again.
+    shut: bool,
     /// D6: when something is done about it; `u64::MAX` where nothing is.
     due_ns: u64,
     outcome: Outcome,
@@ -166,6 +171,8 @@ pub struct Counts {
     pub requeues: u64,
     /// CCBs that were late.
     pub timeouts: u64,
+    /// CCBs that were sent elsewhere (D10).
+    pub hurried: u64,
     /// QUEUE FULLs.
     pub full: u64,
     /// D2: answers to nobody.
@@ -184,6 +191,8 @@ pub struct Device {
     with_sim: u32,
     pausing: u32,
     impatient: u32,
+    /// D10: how many wait for the way to be open again.
+    shut: u32,
     queue: BinaryHeap<Reverse<Key>>,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -219,6 +228,7 @@ impl Device {
             with_sim: 0,
             pausing: 0,
             impatient: 0,
+            shut: 0,
             queue: BinaryHeap::new(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -268,6 +278,7 @@ impl Device {
             reset: None,
             late: false,
             impatient: false,
+            shut: false,
             due_ns: u64::MAX,
             outcome: Outcome::of(CamStatus::Requeue),
             result: Err(Errno::NxIo),
@@ -286,6 +297,8 @@ impl Device {
         };
         if self.lost {
             self.finish(at, Err(Errno::NxIo));
+        } else if self.shut > 0 && ccb.flags.has(Flags::FAIL_FAST) {
+            self.finish(at, Err(Errno::Again));
         } else {
             self.enqueue(at);
             self.pump();

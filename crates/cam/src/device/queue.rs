@@ -100,6 +100,7 @@ impl Device {
     }
 
     pub(super) fn thaw(&mut self, at: u32) {
+        self.shut -= u32::from(std::mem::take(&mut self.slots[at as usize].shut));
         if let Some(freeze) = self.slots[at as usize].freeze.take() {
             self.freezes.release(freeze);
         }

@@ -37,8 +37,7 @@ impl DiskLayer {
 
     fn send(&self, bio: &mut Bio, asked: &Asked, core: &Core) -> CcbId {
         let owner = Owner::Bio { core: core.id() as usize, ticket: bio.ticket() };
-        let ordered = bio.flags.has(Flags::ORDERED);
-        let ccb = asked.ccb(&*self.language, owner, ordered);
+        let ccb = asked.ccb(&*self.language, owner, bio.flags);
         let id = self.unit.with(core, |device| device.submit(ccb));
         bio.value = Some(Attr::Int(id.to_word()));
         id

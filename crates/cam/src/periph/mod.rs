@@ -172,10 +172,13 @@ fn shape(queueing: Queueing, openings_max: u32) -> Shape {
 }
 
 impl Asked {
-    fn ccb(&self, language: &dyn Language, owner: Owner, ordered: bool) -> Ccb {
+    fn ccb(&self, language: &dyn Language, owner: Owner, how: bio::Flags) -> Ccb {
+        let also = |asked, flag| if how.has(asked) { flag } else { Flags::NONE };
         Ccb {
             command: self.command,
-            flags: if ordered { self.flags | Flags::ORDERED } else { self.flags },
+            flags: self.flags
+                | also(bio::Flags::ORDERED, Flags::ORDERED)
+                | also(bio::Flags::FAIL_FAST, Flags::FAIL_FAST),
             priority: Priority::Normal,
             timeout_ms: language.timeout_ms(),
             retries: DISK_RETRIES,

@@ -241,6 +241,7 @@ impl MultipathGeom {
                 slot: one.slot,
                 edge,
                 good,
+                in_transition: one.state == State::Transition,
                 best: self.paths.is_best(one.slot),
                 round: one.round,
             })
@@ -265,6 +266,10 @@ impl MultipathGeom {
                 self.paths.fail(slot, tried, queues);
                 self.changed(t, me);
             }
+            Told::Left { slot, round } if round_of(self, slot) == Some(round) => {
+                self.paths.leave(slot);
+                self.changed(t, me);
+            }
             Told::Known { slot, round } if round_of(self, slot) == Some(round) => {
                 self.paths.restore(slot);
                 self.changed(t, me);
@@ -278,7 +283,7 @@ impl MultipathGeom {
                 }
             }
             Told::StillBad { slot } => self.looked(slot),
-            Told::Failed { .. } | Told::Known { .. } => {}
+            Told::Failed { .. } | Told::Left { .. } | Told::Known { .. } => {}
             Told::Time(timer, number) => self.time(t, me, timer, number),
             Told::Written(done) => self.written(t, me, done),
         }
@@ -440,10 +445,12 @@ impl Geom for MultipathGeom {
     fn attr_changed(&mut self, t: &mut Topology, me: GeomId, below: ConsumerId, name: &str) {
         if name == ACCESS {
             let slot = self.slot_of(below);
-            let new = slot.is_some_and(|s| self.reranked(t, s));
-            return if new {
-                self.changed(t, me)
-            };
+            let new = slot.filter(|s| self.reranked(t, *s));
+            if let Some(slot) = new {
+                self.paths.arrive(slot);
+                self.changed(t, me);
+            }
+            return;
         }
         self.renew(t, me);
         if name == PHYSPATH

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   start: choose a path --> down --> EIO, ENXIO? --> another path, until each was asked
+//!                |            +--> EAGAIN, in haste? -----+  (L4)
 //!                |                                        |
 //!                +-- none is good, and requests may wait -+--> wait --> a path is back: again
 //!                |                                        |             time is up: ENXIO
@@ -9,24 +10,29 @@
 //! ```
 //!
 //! Invariants
-//!  L1  A request goes by no path twice, but once more after it has waited.
+//!  L1  A request goes by no path twice, but once more after it has waited, and by those that it
+//!      left in haste.
 //!  L2  Only EIO and ENXIO speak of the path; other errors are the request's own.
 //!  L3  What fails everywhere after it has waited ends with its error: it waits again only for
 //!      ENXIO, which no medium answers.
+//!  L4  While another path is good a request goes in haste ([`Flags::FAIL_FAST`]), so often: a path
+//!      that would have it wait has not failed it. When no good one is left it goes with patience
+//!      by one that it, or another request, has left so.
 
 use std::sync::Arc;
 
-use bio::{Bio, Errno, Op};
+use bio::{Bio, Errno, Flags, Op};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::metadata::Mode;
-use super::shared::{LaneState, Path, Shared, Told};
+use super::shared::{HASTY, LaneState, Path, Shared, Told};
 
 /// The layer.
 pub(super) struct MultipathLayer(pub(super) Arc<Shared>);
 
-/// A frame's word: in 0..32 the paths that were tried, a bit a slot; in 32..40 the slot of the one
-/// that has it; in 40..56 that one's round; then flags.
+/// A frame's word: in 0..32 the paths that were tried, a bit a slot; in 32..37 the slot of the one
+/// that has it; in 37..40 how many it left in haste; in 40..56 the round of the one that has it;
+/// then flags.
 #[derive(Clone, Copy)]
 struct Word(u64);
 
@@ -36,6 +42,12 @@ const COUNTED: u64 = 1 << 56;
 const LAST_HOPE: u64 = 1 << 57;
 /// The request has waited for a path.
 const WAITED: u64 = 1 << 58;
+/// L4: one path left, of as many as it is in haste for. Paths that are known to be in transition
+/// are not tried at all, so it will hardly ever meet so many.
+const LEFT: u64 = 1 << 37;
+const LEFT_MOST: u64 = 7 * LEFT;
+/// What stays with the request.
+const KEPT: u64 = WAITED | LEFT_MOST;
 
 impl Word {
     fn new(path: &Path, tried: u32, flags: u64) -> Word {
@@ -47,7 +59,7 @@ impl Word {
     }
 
     fn slot(self) -> usize {
-        usize::from((self.0 >> 32) as u8)
+        ((self.0 >> 32) & 0x1f) as usize
     }
 
     fn round(self) -> u16 {
@@ -59,9 +71,27 @@ impl Word {
     }
 }
 
+/// What a request brings with it when a path is chosen.
+#[derive(Clone, Copy)]
+struct Way {
+    /// Paths it has tried, a bit a slot.
+    tried: u32,
+    /// Of [`KEPT`].
+    kept: u64,
+    /// Whoever is above has it go in haste already.
+    is_hasty: bool,
+}
+
+impl Way {
+    fn new(bio: &Bio, tried: u32, kept: u64) -> Way {
+        Way { tried, kept, is_hasty: bio.flags.has(Flags::FAIL_FAST) }
+    }
+}
+
 /// The path for a request that has not tried it.
-fn choose(lane: &mut LaneState, op: Op, tried: u32, waited: u64) -> Option<(Edge, Word)> {
-    let LaneState { table, bad, loads, choices, .. } = lane;
+fn choose(lane: &mut LaneState, op: Op, way: Way) -> Option<(Edge, Word)> {
+    let LaneState { table, bad, left, loads, choices } = lane;
+    let Way { tried, kept, is_hasty } = way;
     let not = *bad | tried;
     let spreads = match table.mode {
         Mode::Passive => false,
@@ -83,7 +113,10 @@ fn choose(lane: &mut LaneState, op: Op, tried: u32, waited: u64) -> Option<(Edge
         table.straight(not)
     };
     if let Some(path) = chosen {
-        let mut flags = waited;
+        let mut flags = kept;
+        if !is_hasty && kept & LEFT_MOST != LEFT_MOST && table.has_other(path, not) {
+            flags |= HASTY;
+        }
         if spreads && let Some(load) = loads.get_mut(path.slot) {
             *choices += 1;
             *load = super::shared::Load { in_flight: load.in_flight + 1, chosen: *choices };
@@ -91,46 +124,67 @@ fn choose(lane: &mut LaneState, op: Op, tried: u32, waited: u64) -> Option<(Edge
         }
         return Some((path.edge, Word::new(path, tried, flags)));
     }
-    if table.queues && table.checked {
-        return None;
+    // Nothing good is left: one that is in transition (L4), or failed, may serve it all the same.
+    let mut others = table.paths.iter().filter(|p| tried & p.bit() == 0);
+    let soon = |p: &&Path| p.in_transition || *left & p.bit() != 0;
+    let any = !(table.queues && table.checked);
+    let path = others.clone().find(soon).or_else(|| others.next().filter(|_| any))?;
+    Some((path.edge, Word::new(path, tried, kept | LAST_HOPE)))
+}
+
+/// As a path was chosen.
+fn down(bio: &mut Bio, (edge, word): (Edge, Word)) -> Flow {
+    if word.has(HASTY) {
+        bio.flags |= Flags::FAIL_FAST;
     }
-    // Nothing good is left: one that failed may serve it all the same.
-    let path = table.paths.iter().find(|p| tried & p.bit() == 0)?;
-    Some((path.edge, Word::new(path, tried, waited | LAST_HOPE)))
+    Flow::Down(edge, word.0)
 }
 
 impl MultipathLayer {
     /// The way of nearly every request that is not spread, without a call; else [`Self::send`].
     #[inline(always)]
-    fn send_at_once(&self, core: &Core) -> Option<Flow> {
+    fn send_at_once(&self, bio: &mut Bio, core: &Core) -> Option<Flow> {
         let path = self.0.straight(core.id() as usize)?;
-        Some(Flow::Down(path.edge(), path.in_frame()))
+        let word = path.in_frame();
+        if word & HASTY != 0 {
+            if bio.flags.has(Flags::FAIL_FAST) {
+                return None;
+            }
+            bio.flags |= Flags::FAIL_FAST;
+        }
+        Some(Flow::Down(path.edge(), word))
     }
 
     /// Sends it on, has it wait, or gives up with `error`.
     #[inline(never)]
-    fn send(&self, bio: &Bio, core: &Core, tried: u32, waited: u64, error: Errno) -> Flow {
-        let chosen = choose(&mut self.0.lane(core.id() as usize), bio.op, tried, waited);
+    fn send(&self, bio: &mut Bio, core: &Core, tried: u32, kept: u64, error: Errno) -> Flow {
+        let way = Way::new(bio, tried, kept);
+        let chosen = choose(&mut self.0.lane(core.id() as usize), bio.op, way);
         match chosen {
-            Some((edge, word)) => Flow::Down(edge, word.0),
-            None => self.without(bio, core, tried, waited, error),
+            Some(chosen) => down(bio, chosen),
+            None => self.without(bio, core, way, error),
         }
     }
 
     /// There is no path for it.
     #[cold]
-    fn without(&self, bio: &Bio, core: &Core, tried: u32, waited: u64, error: Errno) -> Flow {
+    fn without(&self, bio: &mut Bio, core: &Core, way: Way, error: Errno) -> Flow {
         let at = core.id() as usize;
+        let waited = way.kept & WAITED != 0;
         let table = {
             let mut lane = self.0.lane(at);
-            if !lane.table.queues || (waited != 0 && error != Errno::NxIo) {
+            if !lane.table.queues || (waited && error != Errno::NxIo) {
                 return Flow::Done(Err(error));
             }
             if lane.table.paths.iter().any(|p| p.good && lane.bad & p.bit() == 0) {
+                if waited {
+                    return Flow::Done(Err(error));
+                }
                 // One that it had tried is back already. L1
-                return match (waited, choose(&mut lane, bio.op, 0, WAITED)) {
-                    (0, Some((edge, word))) => Flow::Down(edge, word.0),
-                    _ => Flow::Done(Err(error)),
+                let chosen = choose(&mut lane, bio.op, Way { tried: 0, kept: WAITED, ..way });
+                return match chosen {
+                    Some(chosen) => down(bio, chosen),
+                    None => Flow::Done(Err(error)),
                 };
             }
             lane.table.clone()
@@ -138,25 +192,36 @@ impl MultipathLayer {
         match self.0.wait(at, &table, bio.ticket()) {
             true => Flow::Wait,
             // T2: the paths have changed meanwhile.
-            false => self.send(bio, core, tried, waited, error),
+            false => self.send(bio, core, way.tried, way.kept, error),
         }
     }
 
-    /// A path failed it: the geom hears of it, this core stays clear of the path, and the request
-    /// goes on.
-    fn failed(&self, bio: &Bio, word: Word, core: &Core, error: Errno) -> Back {
+    /// A path failed it, or was left by it: the geom hears of it, this core stays clear of the
+    /// path, and the request goes on.
+    fn failed(&self, bio: &mut Bio, word: Word, core: &Core, error: Errno) -> Back {
         let (slot, round) = (word.slot(), word.round());
+        let (is_left, mut kept) = (error == Errno::Again, word.0 & KEPT);
         self.0.close(core.id() as usize);
         let tried = {
             let mut lane = self.0.lane(core.id() as usize);
             let bit = 1u32.checked_shl(slot as u32).unwrap_or(0);
             if lane.table.paths.iter().any(|p| p.slot == slot && p.round == round) {
                 lane.bad |= bit;
+                lane.left |= if is_left { bit } else { 0 };
             }
-            word.tried() | bit
+            word.tried() | if is_left { 0 } else { bit }
         };
-        self.0.tell(Told::Failed { slot, round, tried });
-        match self.send(bio, core, tried, word.0 & WAITED, error) {
+        let mut error = error;
+        if is_left {
+            kept += LEFT;
+            // Nobody above asked for haste.
+            error = Errno::NxIo;
+            bio.status = Err(error);
+            self.0.tell(Told::Left { slot, round });
+        } else {
+            self.0.tell(Told::Failed { slot, round, tried });
+        }
+        match self.send(bio, core, tried, kept, error) {
             Flow::Done(_) => Back::Up,
             flow => Back::Go(flow),
         }
@@ -173,6 +238,7 @@ impl MultipathLayer {
         }
         match bio.status {
             Err(error @ (Errno::Io | Errno::NxIo)) => self.failed(bio, word, core, error),
+            Err(error @ Errno::Again) if word.has(HASTY) => self.failed(bio, word, core, error),
             _ => {
                 if word.has(LAST_HOPE) {
                     self.0.tell(Told::Works { slot: word.slot(), round: word.round() });
@@ -189,7 +255,7 @@ impl Layer for MultipathLayer {
     }
 
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        match self.send_at_once(core) {
+        match self.send_at_once(bio, core) {
             Some(flow) => flow,
             None => self.send(bio, core, 0, 0, Errno::NxIo),
         }
@@ -201,6 +267,9 @@ impl Layer for MultipathLayer {
     }
 
     fn done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
+        if word & HASTY != 0 {
+            bio.flags = bio.flags.without(Flags::FAIL_FAST);
+        }
         if bio.status.is_ok() && !Word(word).has(COUNTED | LAST_HOPE) {
             return Back::Up;
         }

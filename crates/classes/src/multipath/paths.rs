@@ -5,6 +5,8 @@
 //!                                  ^                            |
 //!                                  +--`restore`, a look at it, a request it served,
 //!                                     or the last good one failed
+//!   good --left in haste--> TRANSITION --a look at it, a request it served, another access
+//!                                        state, no path is good--> good; what FAILs a good one
 //!   any --its provider is gone--> away
 //! ```
 //!
@@ -12,10 +14,12 @@
 //!  P1  `active` is good, or there is no good path. It is one of those with the best access state
 //!      among the good ones, unless another was made active by hand and no access state has
 //!      changed since.
-//!  P2  A report about a path counts only if the path has not changed since: same round.
-//!  P3  When the last good path fails, the failed ones are good again, but for those that failed
-//!      the very request that brought it about. One that is all there is stays good, unless
-//!      requests may wait for it.
+//!  P2  A report about a path counts only if the path has not changed since: same round. One in
+//!      transition that is good because there is no other is the same: it has not answered better.
+//!  P3  When the last good path fails, those in transition are good again, and the failed ones but
+//!      for those that failed the very request that brought it about. One that is all there is
+//!      stays good, unless requests may wait for it.
+//!  P4  A path is in transition only while another one is good.
 
 use super::metadata::Mode;
 
@@ -28,6 +32,8 @@ pub(super) enum State {
     /// The cores do not know it yet.
     New,
     Good,
+    /// It would have had requests wait, and another way was good.
+    Transition,
     Fail,
 }
 
@@ -173,7 +179,7 @@ impl Paths {
         match self.of(slot).map(|p| p.state) {
             None => return false,
             Some(State::Good) => {}
-            Some(State::New | State::Fail) => self.put(slot, State::Good),
+            Some(State::New | State::Transition | State::Fail) => self.put(slot, State::Good),
         }
         self.choose();
         true
@@ -182,11 +188,33 @@ impl Paths {
     /// A path fails. `tried`: all paths that failed the same request, a bit a slot. `queues`:
     /// requests may wait without a path.
     pub(super) fn fail(&mut self, slot: usize, tried: u32, queues: bool) {
-        if self.is_good(slot) {
-            self.put(slot, State::Fail);
-            self.revive(tried | bit(slot), queues);
+        match self.of(slot).map(|p| p.state) {
+            Some(State::Good) => {
+                self.put(slot, State::Fail);
+                self.revive(tried | bit(slot), queues);
+            }
+            Some(State::Transition) => self.put(slot, State::Fail),
+            _ => {}
         }
         self.choose();
+    }
+
+    /// A request went by another path because this one would have had it wait. One that is no more
+    /// than a last resort is what it was: nothing goes that way.
+    pub(super) fn leave(&mut self, slot: usize) {
+        // P4
+        if self.is_good(slot) && self.good() > 1 && self.is_best(slot) {
+            self.put(slot, State::Transition);
+        }
+        self.choose();
+    }
+
+    /// What it says of its access state counts from now on.
+    pub(super) fn arrive(&mut self, slot: usize) {
+        if self.of(slot).is_some_and(|p| p.state == State::Transition) {
+            self.put(slot, State::Good);
+            self.choose();
+        }
     }
 
     /// P3.
@@ -195,10 +223,18 @@ impl Paths {
             return;
         }
         let alone = self.list.len() == 1 && !queues;
-        let failed = |p: &&One| p.state == State::Fail && (alone || tried & bit(p.slot) == 0);
-        let again: Vec<usize> = self.list.iter().filter(failed).map(|p| p.slot).collect();
-        for slot in again {
-            self.put(slot, State::Good);
+        let may = |p: &&One| match p.state {
+            State::Transition => true,
+            State::Fail => alone || tried & bit(p.slot) == 0,
+            State::New | State::Good => false,
+        };
+        let again: Vec<usize> = self.list.iter().filter(may).map(|p| p.slot).collect();
+        for one in self.list.iter_mut().filter(|p| again.contains(&p.slot)) {
+            if one.state == State::Fail {
+                self.rounds = self.rounds.wrapping_add(1);
+                one.round = self.rounds;
+            }
+            one.state = State::Good;
         }
     }
 
@@ -238,6 +274,7 @@ impl Paths {
             None => "LOST",
             Some(State::New) => "NEW",
             Some(State::Fail) => "FAIL",
+            Some(State::Transition) => "TRANSITION",
             Some(State::Good) if self.active == Some(slot) => "ACTIVE",
             Some(State::Good) if mode == Mode::Active && self.is_best(slot) => "ACTIVE",
             Some(State::Good) if mode == Mode::Read && self.is_best(slot) => "READ",
@@ -326,6 +363,39 @@ mod tests {
         assert_eq!(words, ["ACTIVE", "FAIL", "FAIL"], "b failed the same request");
         p.remove(a, false);
         assert_eq!(p.active(), Some(b), "gone, and not failed: the failed ones are all there is");
+    }
+
+    #[test]
+    fn a_path_in_transition_is_used_again_when_there_is_no_other() {
+        let (mut p, [a, b, c]) = three();
+        let words = |p: &Paths| [a, b, c].map(|s| p.word(s, Mode::Passive));
+        p.leave(a);
+        assert_eq!((words(&p), p.state()), (["TRANSITION", "ACTIVE", "PASSIVE"], "DEGRADED"));
+        p.leave(b);
+        p.leave(c);
+        assert_eq!(words(&p), ["TRANSITION", "TRANSITION", "ACTIVE"], "P4");
+        p.fail(a, 0, false);
+        assert_eq!(words(&p), ["FAIL", "TRANSITION", "ACTIVE"], "it fails as a good one does");
+        // The request that failed c had left b: b did not fail it.
+        p.fail(c, bit(a) | bit(b), false);
+        assert_eq!(words(&p), ["FAIL", "ACTIVE", "FAIL"], "P3");
+        p.restore(c);
+        p.leave(b);
+        p.remove(c, true);
+        assert_eq!([a, b].map(|s| p.word(s, Mode::Passive)), ["ACTIVE", "PASSIVE"]);
+    }
+
+    #[test]
+    fn what_a_path_says_of_its_access_ends_its_transition() {
+        let (mut p, [a, b, _]) = three();
+        p.leave(a);
+        p.rerank(a, rank("standby"));
+        p.arrive(a);
+        assert_eq!((p.word(a, Mode::Active), p.active()), ("PASSIVE", Some(b)));
+        p.leave(a);
+        assert_eq!(p.word(a, Mode::Active), "PASSIVE", "nothing goes that way already");
+        p.arrive(b);
+        assert_eq!(p.word(b, Mode::Active), "ACTIVE");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use bio::Ticket;
 use geom::{Edge, GeomId, Switchboard};
 
 use super::metadata::Mode;
+use super::paths::PATHS_MAX;
 use super::timers::Timer;
 use crate::members::{Lanes, Own};
 
@@ -24,6 +25,8 @@ pub(super) struct Path {
     pub(super) good: bool,
     /// No good path has a better access state.
     pub(super) best: bool,
+    /// It is in transition: not good, and not failed either.
+    pub(super) in_transition: bool,
     pub(super) round: u16,
 }
 
@@ -33,14 +36,18 @@ impl Path {
         1u32.checked_shl(self.slot as u32).unwrap_or(0)
     }
 
-    /// What a frame's word says of it: the slot in 32..40, the round in 40..56.
+    /// What a frame's word says of it: the slot in 32..37, the round in 40..56.
     pub(super) fn in_frame(&self) -> u64 {
-        u64::from(self.slot as u8) << 32 | u64::from(self.round) << 40
+        ((self.slot % PATHS_MAX) as u64) << 32 | u64::from(self.round) << 40
     }
 }
 
-/// A path in a word: its edge in 0..32, above it what [`Path::in_frame`] says, and
-/// [`Straight::IS`].
+/// In a frame's word: it was sent with [`bio::Flags::FAIL_FAST`] by this layer, because another
+/// path is good.
+pub(super) const HASTY: u64 = 1 << 59;
+
+/// A path in a word: its edge in 0..32, above it what [`Path::in_frame`] says, [`HASTY`] if another
+/// one is good too, and [`Straight::IS`].
 #[derive(Clone, Copy)]
 pub(super) struct Straight(u64);
 
@@ -49,8 +56,9 @@ impl Straight {
     const IS: u64 = 1 << 63;
     const EDGE: u64 = u32::MAX as u64;
 
-    fn word(path: &Path) -> u64 {
-        Straight::IS | path.in_frame() | u64::from(path.edge.0)
+    fn word(table: &Table, path: &Path) -> u64 {
+        let hasty = if table.has_other(path, 0) { HASTY } else { 0 };
+        Straight::IS | hasty | path.in_frame() | u64::from(path.edge.0)
     }
 
     #[inline(always)]
@@ -86,6 +94,12 @@ impl Table {
         let first = good.clone().find(is_active).or_else(|| good.clone().find(|p| p.best));
         first.or_else(|| good.next())
     }
+
+    /// There is another good path than this one, not of `not`.
+    pub(super) fn has_other(&self, path: &Path, not: u32) -> bool {
+        let not = not | path.bit();
+        self.paths.iter().any(|p| p.good && not & p.bit() == 0)
+    }
 }
 
 /// How busy a path is with requests of this core. A path that has the slot of one that went may
@@ -103,6 +117,8 @@ pub(super) struct LaneState {
     pub(super) table: Arc<Table>,
     /// Paths that failed a request of this core, a bit a slot, until the geom has decided.
     pub(super) bad: u32,
+    /// Those of them that were only left in haste.
+    pub(super) left: u32,
     /// By slot.
     pub(super) loads: Vec<Load>,
     /// Choices made.
@@ -122,9 +138,10 @@ impl Own for LaneState {
         if self.loads.len() < slots {
             self.loads.resize(slots, Load::default());
         }
-        self.bad = 0;
+        (self.bad, self.left) = (0, 0);
         let passive = table.mode == Mode::Passive;
-        let straight = table.straight(0).filter(|_| passive).map_or(0, Straight::word);
+        let straight = table.straight(0).filter(|_| passive);
+        let straight = straight.map_or(0, |path| Straight::word(&table, path));
         self.table = table;
         straight
     }
@@ -135,6 +152,8 @@ impl Own for LaneState {
 pub(super) enum Told {
     /// A path failed a request; `tried`: all that failed it, a bit a slot.
     Failed { slot: usize, round: u16, tried: u32 },
+    /// A path would have had a request wait, which went by another one.
+    Left { slot: usize, round: u16 },
     /// A failed path served a request, or answered the checker.
     Works { slot: usize, round: u16 },
     /// A failed path did not answer the checker.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Check      a path is failed, or has a worse access state   --> look at those
+//!   Again      a path is in transition                         --> look at it
 //!   Failback   another path than the preferred one is active   --> go back
 //!   NoPath     no path is good, and requests wait              --> they end with ENXIO
 //! ```
@@ -16,11 +17,17 @@ use super::paths::{One, State};
 use super::shared::Told;
 use super::tasks;
 
+/// How long a path in transition is left alone, ns: whatever the checker does, for it is not
+/// expected to last.
+const TRANSITION_NS: u64 = 5_000_000_000;
+
 /// What it is time for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timer {
     /// To look at paths that are failed.
     Check,
+    /// To look at paths in transition.
+    Again,
     /// To go back to the preferred path.
     Failback,
     /// Requests have waited long enough for a path.
@@ -31,7 +38,7 @@ pub(super) enum Timer {
 #[derive(Default)]
 pub(super) struct Timers {
     last: u64,
-    running: [Option<u64>; 3],
+    running: [Option<u64>; 4],
 }
 
 impl Timers {
@@ -63,6 +70,10 @@ fn is_ill(one: &One) -> bool {
     one.state == State::Fail || one.rank > 0
 }
 
+fn is_in_transition(one: &One) -> bool {
+    one.state == State::Transition
+}
+
 impl MultipathGeom {
     fn run(&mut self, timer: Timer, ns: u64) {
         if let Some(number) = self.timers.start(timer) {
@@ -83,6 +94,10 @@ impl MultipathGeom {
             true => self.run(Timer::Check, self.options.checker_ns),
             false => self.timers.call_off(Timer::Check),
         }
+        match self.paths.all().iter().any(is_in_transition) {
+            true => self.run(Timer::Again, TRANSITION_NS),
+            false => self.timers.call_off(Timer::Again),
+        }
         let wanted = self.preferred().filter(|slot| self.paths.active() != Some(*slot));
         match (wanted, self.options.failback_ns) {
             (Some(slot), Some(0)) => {
@@ -100,7 +115,8 @@ impl MultipathGeom {
             return;
         }
         match timer {
-            Timer::Check => self.look_at_ill(t),
+            Timer::Check => self.look_at(t, is_ill),
+            Timer::Again => self.look_at(t, is_in_transition),
             Timer::Failback => {
                 let slot = self.preferred();
                 slot.map(|slot| self.paths.go_back(slot));
@@ -124,9 +140,9 @@ impl MultipathGeom {
         one.filter(|p| p.state == State::Good && self.paths.is_best(p.slot)).map(|p| p.slot)
     }
 
-    fn look_at_ill(&mut self, t: &Topology) {
+    fn look_at(&mut self, t: &Topology, which: fn(&One) -> bool) {
         let sector = self.nature.sector_bytes as usize;
-        for one in self.paths.all().iter().filter(|one| is_ill(one)) {
+        for one in self.paths.all().iter().filter(|one| which(one)) {
             let bit = 1u32.checked_shl(one.slot as u32).unwrap_or(0);
             let Some(consumer) = self.consumers.get(&one.slot) else { continue };
             // One that hangs is not asked again before it has answered.

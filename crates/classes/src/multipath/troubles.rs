@@ -51,6 +51,12 @@ impl MultipathGeom {
             };
             out.push(Trouble::degraded(format!("path {path} has failed"), action));
         }
+        for one in self.paths.all().iter().filter(|one| one.state == State::Transition) {
+            out.push(Trouble::degraded(
+                format!("path {} is in transition: it would have requests wait", one.name),
+                "Nothing: they go another way meanwhile, and it is looked at by itself.".to_owned(),
+            ));
+        }
         let bytes = self.nature.provider_bytes;
         for one in self.paths.all().iter().filter(|one| one.rank == OTHER_SIZE) {
             let (path, says) = (&one.name, self.bytes_by(t, one.slot).unwrap_or(0));

@@ -32,7 +32,7 @@ fn live(seed: u64) {
         let name = format!("d{at}");
         let others = ways.iter().enumerate().filter(|(i, w)| *i != at && w.is_some()).count();
         let told = format!("seed {seed}, step {step}");
-        match chance.below(12) {
+        match chance.below(14) {
             0 | 1 => {
                 works[at] = !works[at];
                 let error = [Errno::Io, Errno::NxIo][chance.below(2)];
@@ -53,6 +53,13 @@ fn live(seed: u64) {
                 // A path that has failed is not preferred; the others never refuse.
                 let done = ask(&mut world, verb, &name);
                 assert!(done.is_ok() || verb == "prefer", "{told}: {done:?}");
+            }
+            // It answers all that can go another way so, and the rest well.
+            12 | 13 => {
+                if let Some(way) = &ways[at] {
+                    let mut state = way.state.lock().expect("state");
+                    state.in_transition = !state.in_transition;
+                }
             }
             5 => drop(world.verb("multipath", "rotate", "m", json!({}))),
             6 => {

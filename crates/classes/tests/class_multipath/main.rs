@@ -5,6 +5,7 @@ mod lives;
 mod options;
 mod paths;
 mod record;
+mod transition;
 mod ways;
 #[path = "../world/mod.rs"]
 mod world;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::world::{Disk, Media, Open, World};
-use bio::{Attr, Bio, Errno, Op, Ticket};
+use bio::{Attr, Bio, Errno, Flags, Op, Ticket};
 use geom::{Access, Core, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology};
 use serde_json::{Value, json};
 
@@ -34,6 +34,8 @@ impl Geom for Port {
 pub struct WayState {
     pub error: Option<Errno>,
     pub holds: bool,
+    /// It has requests wait, but for those that can go another way.
+    pub in_transition: bool,
     pub held: Vec<Ticket>,
 }
 
@@ -54,10 +56,15 @@ impl Way {
         self.state.lock().expect("state").holds = true;
     }
 
+    pub fn in_transition(&self, is: bool) {
+        let mut state = self.state.lock().expect("state");
+        (state.holds, state.in_transition) = (is, is);
+    }
+
     pub fn release(&self, world: &World) {
         let held = {
             let mut state = self.state.lock().expect("state");
-            state.holds = false;
+            (state.holds, state.in_transition) = (false, false);
             std::mem::take(&mut state.held)
         };
         let board = world.control.topology.switchboard();
@@ -78,6 +85,9 @@ impl Layer for Way {
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         self.seen[bio.op as usize].fetch_add(1, Relaxed);
         let mut state = self.state.lock().expect("state");
+        if state.in_transition && bio.flags.has(Flags::FAIL_FAST) {
+            return Flow::Done(Err(Errno::Again));
+        }
         if state.holds {
             state.held.push(bio.ticket());
             return Flow::Wait;

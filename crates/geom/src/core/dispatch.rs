@@ -331,6 +331,7 @@ impl Core {
                 let Some((at, n)) = bio.piece(sent, max) else { break };
                 // One beyond the end of the data would end with `Inval` at its edge.
                 self.fork_with(bio, edge, |bio, child| {
+                    child.flags = bio.flags;
                     child.offset = at;
                     child.length = n;
                     if bio.op.has_data() {
@@ -361,7 +362,8 @@ impl Core {
     /// Several ranges of a DELETE as one piece; how many bytes they are.
     #[cold]
     fn send_list(&self, bio: &mut Bio, edge: Edge, list: &[Range<u64>]) -> u64 {
-        self.fork_with(bio, edge, |_, child| {
+        self.fork_with(bio, edge, |bio, child| {
+            child.flags = bio.flags;
             let in_order = child.delete_ranges(list);
             debug_assert!(in_order, "a part of a list in order is in order");
         });

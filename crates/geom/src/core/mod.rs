@@ -18,7 +18,7 @@ use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use bio::{Bio, BioId, End, Errno, Op, Origin, Pool, Segs, Slab, Ticket};
+use bio::{Bio, BioId, End, Errno, Flags, Op, Origin, Pool, Segs, Slab, Ticket};
 use reactor::{File, Mailbox, Mailer, Patience, Reactor, TaskHandle, Token};
 
 use crate::layer::{Edge, Flow, Sink};
@@ -192,7 +192,7 @@ impl Core {
     }
 
     /// A child of `parent` for the layer that holds it; runs after the layer has answered
-    /// [`Flow::Fork`]. Inherits operation, flags and origin.
+    /// [`Flow::Fork`]. Inherits operation, flags (but [`Flags::FAIL_FAST`]) and origin.
     pub fn fork(&self, parent: &mut Bio, edge: Edge, fill: impl FnOnce(&mut Bio)) {
         self.fork_with(parent, edge, |_, child| fill(child));
     }
@@ -202,7 +202,7 @@ impl Core {
     pub fn fork_with(&self, parent: &mut Bio, edge: Edge, fill: impl FnOnce(&Bio, &mut Bio)) {
         let mut bio = self.slab.borrow_mut().alloc();
         bio.op = parent.op;
-        bio.flags = parent.flags;
+        bio.flags = parent.flags.without(Flags::FAIL_FAST);
         bio.origin = parent.origin;
         bio.attr = parent.attr;
         fill(parent, &mut bio);

@@ -133,3 +133,16 @@ fn a_request_at_the_end_of_the_medium_is_cut_before_it_is_split() {
     assert_eq!((ended.status, ended.completed), (Ok(()), 5 * 520));
     assert_eq!(leaf.asked().iter().map(|a| a.length).collect::<Vec<_>>(), [1040, 1040, 520]);
 }
+
+#[test]
+fn pieces_go_in_the_haste_of_the_whole() {
+    for (op, bytes) in [(Op::Write, 4096), (Op::Delete, 64 << 10)] {
+        let mut lab = Lab::new(1);
+        let (leaf, edge) = disk(&mut lab, 512, 1024, 16 << 10);
+        let flags = Flags::FAIL_FAST | Flags::FUA;
+        let tag = lab.send_on(0, edge, op, 0, bytes, flags);
+        assert_eq!(lab.finish(tag).status, Ok(()));
+        let asked = leaf.asked();
+        assert!(asked.len() > 1 && asked.iter().all(|a| a.flags == flags), "{op:?}");
+    }
+}

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bio::{Bio, Errno, Op, Segs, append_range};
+use bio::{Bio, Errno, Flags, Op, Segs, append_range};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::hands::{Manner, bit, is_members_fault};
@@ -292,7 +292,7 @@ impl<const LIE: u8> VolumeLayer<LIE> {
         let work = Work {
             core: core.clone(),
             shared: self.0.clone(),
-            how: Manner { flags: bio.flags, origin: bio.origin },
+            how: Manner { flags: bio.flags.without(Flags::FAIL_FAST), origin: bio.origin },
             op: bio.op,
             offset: bio.offset,
             length: bio.length,

@@ -1,0 +1,55 @@
+//! What can go by another way does not wait at this one: D10 of [`super`].
+
+use bio::Errno;
+
+use super::{Device, State};
+use crate::ccb::Flags;
+use crate::recovery::{Step, Verdict};
+
+impl Device {
+    /// A verdict that has the way to blame. True: the CCB can go by another one, and has ended.
+    pub(super) fn hurries(&mut self, at: u32, verdict: Verdict) -> bool {
+        if !verdict.is_of_the_way() || !self.waits_long(at, verdict.step) {
+            return false;
+        }
+        if self.slots[at as usize].ccb.flags.has(Flags::FAIL_FAST) {
+            self.tell(verdict);
+            self.hurry(at);
+            return true;
+        }
+        self.shut(at);
+        false
+    }
+
+    /// A device that is busy with others says so in passing: it is asked again when one of them has
+    /// ended, and that is soon. It is not soon where there is none, or where that was tried.
+    fn waits_long(&self, at: u32, step: Step) -> bool {
+        let slot = &self.slots[at as usize];
+        let tried = slot.requeues > 0 || slot.retries < slot.ccb.retries;
+        match step {
+            Step::Busy(_) => self.with_sim == 0 || tried,
+            Step::Full(_) => self.with_sim == 0 || (tried && !self.lowers()),
+            _ => true,
+        }
+    }
+
+    /// From now on, until it is thawed or ends, it waits for the way to be open again.
+    pub(super) fn shut(&mut self, at: u32) {
+        self.shut += u32::from(!std::mem::replace(&mut self.slots[at as usize].shut, true));
+        for other in 0..self.slots.len() as u32 {
+            let slot = &self.slots[other as usize];
+            let waits = matches!(slot.state, State::Queued | State::Starting | State::Pausing);
+            // One that is being cured has the device answer for itself.
+            let goes = other != at && slot.ccb.flags.has(Flags::FAIL_FAST);
+            if waits && goes && slot.curing.is_none() {
+                self.drop_from(other);
+                self.hurry(other);
+            }
+        }
+    }
+
+    pub(super) fn hurry(&mut self, at: u32) {
+        self.counts.hurried += 1;
+        self.finish(at, Err(Errno::Again));
+    }
+}

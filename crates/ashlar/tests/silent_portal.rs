@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
-use house::{House, array, text};
+use house::{House, array, text, tool};
 use rig::proc::Proc;
 
 /// A target that is not there yet.
@@ -106,6 +106,64 @@ fn a_start_waits_for_no_portal_and_says_which_is_missing() {
     house.stop();
 }
 
+/// A daemon whose target has a disk of 1 MiB.
+fn late_target(portal: &str) -> String {
+    format!(
+        "[[disk]]\nname = \"m\"\nkind = \"memory\"\nsize = \"1MiB\"\n\n\
+         [[target]]\nname = \"{LATE}\"\ndriver = \"iscsi\"\nlisten = [\"{portal}\"]\n\n\
+         [[access]]\ntarget = \"{LATE}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"m\" }}\n"
+    )
+}
+
+#[test]
+fn what_is_exported_of_a_portal_that_comes_later_keeps_nobody_from_the_rest() {
+    let mut front = House::new("awaited");
+    front.image("d0.img", 1 << 20);
+    front.image("d1.img", 1 << 20);
+    let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
+    let layer = "[[geom]]\nclass = \"nop\"\nname = \"n\"\nprovider = \"da0\"\n\n";
+    let disks = ["d0", "d1"].map(|d| house::file_disk(d, &format!("{d}.img"))).concat();
+    let below = [&bus("late0", &portal, LATE), &disks, layer].concat();
+    front.configure(&below, "0 = \"d0\", 1 = \"n\"");
+    front.start();
+    // What is there is served; what is not is said.
+    let shown = || tool("iscsi-ls", &["-s", &format!("iscsi://{}", front.portal())], "");
+    let luns = shown();
+    assert!(luns.contains("Lun:0 ") && !luns.contains("Lun:1 "), "{luns}");
+    let said = front.ashlar(&["status"]).ends(3);
+    let said = said.says(&["LUN 1 (n) is not there yet", "nop n", "bus late0 (failed)"]);
+    assert!(!said.out.contains("left out"), "{said}");
+    front.ashlar(&["list", "luns"]).ends(0).says(&["awaited: there is no n yet"]);
+    // Meanwhile others change what they like; a name that nobody has is a mistake still.
+    let luns = "0 = \"d0\", 1 = \"n\", 2 = \"d1\"";
+    front.configure(&below.replace(layer, ""), luns);
+    let file = front.path("ashlar.toml").display().to_string();
+    front.ashlar(&["apply", &file]).ends(0);
+    assert!(shown().contains("Lun:2 "), "{}", shown());
+    front.configure(&below.replace(layer, ""), &luns.replace("2 = \"d1\"", "2 = \"d9\""));
+    front.ashlar(&["apply", &file]).complains(&["d9", "no such provider"]);
+    assert!(shown().contains("Lun:2 "), "{}", shown());
+    front.ashlar(&["list", "luns"]).ends(0).says(&["awaited: there is no n yet"]);
+    front.stop();
+    // With the layer again: it and its LUN come by themselves, and initiators hear of it.
+    front.configure(&below, luns);
+    front.start();
+    let mut back = front.sibling("late", &late_target(&portal));
+    front.until("its LUN is there", LIMIT, || {
+        tool("iscsi-ls", &["-s", &format!("iscsi://{}", front.portal())], "").contains("Lun:1 ")
+    });
+    front.until("nothing is wrong any more", LIMIT, || front.ashlar(&["status"]).code == 0);
+    front.ashlar(&["journal"]).ends(0).says(&["it has come; its LUNs are exported"]);
+    let source = front.image("source.img", 1 << 20);
+    std::fs::write(&source, [0xA5; 1 << 20]).unwrap();
+    let (from, url) = (source.to_str().unwrap(), front.url(1));
+    tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
+    tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
+    back.stop();
+    front.stop();
+}
+
 #[test]
 fn disks_of_a_portal_that_comes_later_come_by_themselves() {
     let mut front = House::new("early");
@@ -115,13 +173,7 @@ fn disks_of_a_portal_that_comes_later_come_by_themselves() {
     front.start();
     front.until("it is said why", LIMIT, || !troubles(&front, "late0").is_empty());
     assert!(front.provider("da0").is_none());
-    let target = format!(
-        "[[disk]]\nname = \"m\"\nkind = \"memory\"\nsize = \"1MiB\"\n\n\
-         [[target]]\nname = \"{LATE}\"\ndriver = \"iscsi\"\nlisten = [\"{portal}\"]\n\n\
-         [[access]]\ntarget = \"{LATE}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
-         luns = {{ 0 = \"m\" }}\n"
-    );
-    let mut back = front.sibling("late", &target);
+    let mut back = front.sibling("late", &late_target(&portal));
     front.until("its disk is there", LIMIT, || front.provider("da0").is_some());
     front.until("nothing is wrong any more", LIMIT, || troubles(&front, "late0").is_empty());
     back.stop();

@@ -305,6 +305,7 @@ fn group_state(access: &crate::config::AccessConfig) -> GroupState {
         portals: access.portals.clone(),
         addressing: String::new(),
         luns: access.luns.iter().map(lun).collect(),
+        awaited: Vec::new(),
     }
 }
 

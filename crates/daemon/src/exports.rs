@@ -6,6 +6,7 @@
 //!  E3  What fails leaves groups, devices and portals as they were.
 //!  E4  What the operator has set by hand is there before an initiator sees the thing.
 
+mod awaited;
 mod specs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,8 @@ use crate::by_hand::{ByHand, Tray};
 use crate::errors::{from_geom, named};
 use crate::identity;
 use crate::loops::Loops;
-use specs::{access_state, group_spec, lun_spec, port_group, target_spec};
+use awaited::Awaited;
+use specs::{access_state, port_group, target_spec};
 pub use specs::{lent, units_of};
 
 /// How often an address that is in use is tried again; then the portal is refused.
@@ -80,6 +82,7 @@ pub struct Exports {
     attachments: Attachments,
     by_hand: ByHand,
     loops: Loops,
+    awaited: Awaited,
 }
 
 impl Exports {
@@ -91,7 +94,8 @@ impl Exports {
         by_hand: ByHand,
         loops: Loops,
     ) -> Exports {
-        Exports { registry, drivers, portals: BTreeMap::new(), attachments, by_hand, loops }
+        let (portals, awaited) = (BTreeMap::new(), Awaited::default());
+        Exports { registry, drivers, portals, attachments, by_hand, loops, awaited }
     }
 
     /// What was set by hand of the group that is there without a configuration.
@@ -261,6 +265,7 @@ impl Exports {
             self.close(control, &at, &config.name);
         }
         driver.remove_target(&config.name);
+        self.awaited.set(&config.name, BTreeSet::new());
         self.detach_all(control, &config.name);
         match self.registry.remove_target(&config.driver, &config.name) {
             Ok(()) => Ok(()),
@@ -342,7 +347,7 @@ impl Exports {
         let mut opened = Vec::new();
         let opens = self.open_devices(control, &wanted, &[target], &mut opened);
         let result = opens.and_then(|()| {
-            let specs: Vec<GroupSpec> = all.iter().map(|a| group_spec(a)).collect();
+            let specs: Vec<GroupSpec> = all.iter().map(|a| self.shown(a)).collect();
             let set = self.registry.set_groups(&target.driver, &target.name, &specs);
             set.map_err(|e| from_geom("set access group", &target.name, e))
         });
@@ -352,6 +357,7 @@ impl Exports {
             }
             return result;
         }
+        self.awaited.set(&target.name, self.unborn(wanted.keys()));
         self.attachments.look();
         for name in self.registry.unmapped() {
             self.close_device(control, &name)?;
@@ -374,10 +380,7 @@ impl Exports {
         let mut opened = Vec::new();
         let opens = self.open_devices(control, wanted, &[target], &mut opened);
         let result = opens.and_then(|()| {
-            let change = |(lun, to): &(u64, Option<LunConfig>)| match to {
-                Some(to) => LunChange::Set(lun_spec(*lun, to)),
-                None => LunChange::Remove(*lun),
-            };
+            let change = |(lun, to): &(u64, Option<LunConfig>)| self.shown_change(*lun, to);
             let all: Vec<LunChange> = changes.iter().map(change).collect();
             let set = self.registry.change_luns(driver, name, &to.group, &all);
             set.map_err(|e| from_geom("set access group", name, e))
@@ -388,6 +391,7 @@ impl Exports {
             }
             return result;
         }
+        self.awaited.add(name, self.unborn(wanted.keys()));
         self.attachments.look();
         let before = changes.iter().filter_map(|(lun, _)| was.as_ref()?.get(*lun).cloned());
         let free = before.map(|e| e.device.clone()).filter(|d| d.ports().is_empty());
@@ -406,11 +410,6 @@ impl Exports {
     /// Whether some unit's disk says how full it is.
     pub fn has_thin(&self) -> bool {
         self.registry.has_thin()
-    }
-
-    /// Whether some unit has lost its provider.
-    pub fn has_lost(&self) -> bool {
-        !self.registry.lost().is_empty()
     }
 
     /// Makes these the groups of target ports, and brings those whose first state changes there.
@@ -449,27 +448,6 @@ impl Exports {
         let registry = &self.registry;
         let act = || change_state(registry, control, group, state);
         self.by_hand.set_state(group, (configured, state), act)
-    }
-
-    /// Opens anew what was lost and has come back: answers the names, or why one stays lost.
-    pub fn revive(&self, control: &mut Control, config: &Config) -> Vec<(String, Result<()>)> {
-        let lost: BTreeSet<String> = self.registry.lost().into_iter().collect();
-        if lost.is_empty() {
-            return Vec::new();
-        }
-        let mut wanted = units_of(config.access.iter(), &config.unit, None);
-        wanted.retain(|name, _| lost.contains(name) && control.topology.find(name).is_some());
-        let one = |(name, unit): (String, OpenSpec)| {
-            let only = BTreeMap::from([(name.clone(), unit)]);
-            let maps = |a: &&AccessConfig| a.luns.values().any(|lun| lun.provider == name);
-            let at: BTreeSet<&str> =
-                config.access.iter().filter(maps).map(|a| a.target.as_str()).collect();
-            let targets: Vec<&TargetConfig> =
-                config.target.iter().filter(|t| at.contains(t.name.as_str())).collect();
-            let done = self.open_devices(control, &only, &targets, &mut Vec::new());
-            (name, done)
-        };
-        wanted.into_iter().map(one).collect()
     }
 
     /// Ends the reservations of a unit.
@@ -551,6 +529,9 @@ impl Exports {
                 continue;
             }
             let op = "export";
+            if control.topology.find(name).is_none() && self.may_wait(name) {
+                continue;
+            }
             let provider = named(&control.topology, op, name)?;
             let derived = || identity::serial_of(&control.topology, provider);
             let serial = unit.serial.clone().unwrap_or_else(derived);

@@ -53,7 +53,7 @@ pub struct Returns {
     known: BTreeMap<String, Known>,
     /// Disks that are configured and have no medium, and of which that was said.
     gone: BTreeSet<String>,
-    /// Geoms of the configuration that went with their disks.
+    /// Geoms of the configuration that went with their disks, or came before them.
     geoms: BTreeSet<String>,
     searches: BTreeMap<String, Search>,
     /// Losses that were looked at.
@@ -227,6 +227,11 @@ impl Returns {
     /// Something stands again: what was said of it is old.
     pub fn well(&mut self, about: &str) {
         self.said.remove(about);
+    }
+
+    /// A geom whose disks were not there when the daemon started stands when they are.
+    pub fn expect(&mut self, geom: &str) {
+        self.geoms.insert(geom.to_owned());
     }
 
     /// Geoms that went with a disk and could stand again, those below first as far as the

@@ -172,6 +172,19 @@ impl Room {
                 }
             }
         }
+        for (target, names, done) in self.exports.fulfil(&mut self.control, &config) {
+            match done {
+                Ok(()) => {
+                    self.returns.well(&target.name);
+                    self.note(Level::Info, &names, "it has come; its LUNs are exported".to_owned());
+                    buses::look_at_target(self, &target);
+                }
+                Err(e) => {
+                    let said = self.returns.news(&target.name, &format!("{names}: {}", e.source));
+                    said.into_iter().for_each(|why| self.note(Level::Error, &target.name, why));
+                }
+            }
+        }
     }
 
     fn carry(&mut self, change: Change) {
@@ -295,7 +308,13 @@ impl Room {
     fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
         let mut members = Vec::new();
         for name in geom.below() {
-            arrival::provider(&mut self.control, &self.cam, name);
+            let found = arrival::provider(&mut self.control, &self.cam, name);
+            if found.is_none() && self.exports.is_starting() {
+                let text = format!("it stands on {name}, which is not there yet; it waits for it");
+                self.note(Level::Warn, &geom.name, text);
+                self.returns.expect(&geom.name);
+                return Ok(());
+            }
             members.push(self.provider(name, "create geom")?);
         }
         self.create(&geom.class, &geom.name, &members, &Value::Object(geom.params.clone()))
@@ -635,12 +654,13 @@ fn is_free(
 /// Would `step` succeed? Looks at names only: what a disk or a socket says shows when it is carried
 /// out, and is taken back then. `comes`: steps ahead of it make disks or geoms, and what tasting
 /// will find on them (a partition, a label) has any name. `going`: class and name of geoms that
-/// steps ahead of it remove.
+/// steps ahead of it remove. `may_wait`: units that may do without their provider.
 pub fn check(
     topology: &geom::Topology,
     step: &Step,
     comes: bool,
     going: &[(String, String)],
+    may_wait: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
     let need = |name: &str, op: &str| match topology.find(name) {
         None if comes => Ok(()),
@@ -664,7 +684,8 @@ pub fn check(
         Action::RemoveGeom { geom } => is_free(topology, &geom.class, &geom.name, going),
         Action::CreateGeom { geom } => geom.below().try_for_each(|name| need(name, "create geom")),
         Action::CreateAccess { access } | Action::ModifyAccess { to: access, .. } => {
-            access.luns.values().try_for_each(|l| need(&l.provider, "export"))
+            let names = access.luns.values().map(|lun| lun.provider.as_str());
+            names.filter(|name| !may_wait(name)).try_for_each(|name| need(name, "export"))
         }
         _ => Ok(()),
     }

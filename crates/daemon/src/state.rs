@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bio::{Attr, Op};
 use control::api::{
-    Bucket, BusState, ConsumerState, Daemon, Denied, DeviceState, Digests, DiskMode, DiskState,
-    GeomState, GroupState, Health, Histogram, LunState, Memory, OpStats, PortGroupState,
+    AwaitedState, Bucket, BusState, ConsumerState, Daemon, Denied, DeviceState, Digests, DiskMode,
+    DiskState, GeomState, GroupState, Health, Histogram, LunState, Memory, OpStats, PortGroupState,
     ProviderState, RegistrantState, ReservationState, SCHEMA_VERSION, SessionState, State, Stats,
     TargetHealth, TargetState, TroubleState, WhyNot,
 };
-use control::config::Config;
 use control::config::units::short;
+use control::config::{AccessConfig, Config};
 use geom::{GeomView, Grade, ProviderView, Reading, Topology, Trouble, bucket_top_ns};
 use serde_json::{Map, Value};
 use target::CommandState;
@@ -298,7 +298,18 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
         let d = device(from.registry, &l.1)?;
         d.lost.map(|e| format!("LUN {} ({}) is gone: {e}", l.0, l.1))
     });
-    let (health, health_why) = match (listening, lost) {
+    let groups = view.map(|v| groups(from, v)).unwrap_or_default();
+    let awaited = || {
+        let mut awaited = groups.iter().flat_map(|g| &g.awaited);
+        let AwaitedState { lun, provider } = awaited.next()?;
+        let more = match awaited.count() {
+            0 => String::new(),
+            n => format!(" and {n} more are"),
+        };
+        let is = if more.is_empty() { " is" } else { &more };
+        Some(format!("LUN {lun} ({provider}){is} not there yet; what comes is exported by itself"))
+    };
+    let (health, health_why) = match (listening, lost.or_else(awaited)) {
         (false, _) => (Health::Failed, "no portal listens".to_owned()),
         (true, Some(why)) => (Health::Degraded, why),
         (true, None) => (Health::Ok, String::new()),
@@ -312,7 +323,7 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
         state: if listening { TargetHealth::Listening } else { TargetHealth::Down },
         health,
         health_why,
-        groups: view.map(|v| groups(from, v)).unwrap_or_default(),
+        groups,
         sessions: sessions.map(|s| session(from, s)).collect(),
     }
 }
@@ -354,12 +365,21 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
             reservation: device.and_then(|d| reservation(from, &d.reservations)),
         }
     };
+    let awaited = |g: &GroupView| {
+        let own = |a: &&AccessConfig| a.target == view.name && a.group == g.name;
+        let all = from.config.access.iter().find(own).map(|a| &a.luns);
+        // Nearly always they are as many.
+        let all = all.filter(|all| all.len() != g.luns.len()).into_iter().flatten();
+        let none = all.filter(|(_, lun)| device(from.registry, &lun.provider).is_none());
+        none.map(|(n, lun)| AwaitedState { lun: *n, provider: lun.provider.clone() }).collect()
+    };
     let group = |g: &GroupView| GroupState {
         name: g.name.clone(),
         initiators: g.initiators.clone(),
         portals: g.portals.clone(),
         addressing: g.addressing.name().into(),
         luns: g.luns.iter().map(lun).collect(),
+        awaited: awaited(g),
     };
     view.groups.iter().map(group).collect()
 }

@@ -5,7 +5,9 @@
 //! what the others do is seen in how long answers take, not in shared counters.
 //!
 //! If the member that was read last is where a read begins, and no average is less than its own,
-//! nobody can be preferred to it, and where the others are need not be looked at.
+//! nobody can be preferred to it, and where the others are need not be looked at. One that has
+//! nothing to do and had nothing lately has the least average that there is: then the others are
+//! not looked at at all, and their averages rest meanwhile.
 //!
 //! Invariants
 //!  B1  Of what is here one core is the only writer: a plain load and a plain store change it, and
@@ -21,8 +23,10 @@ use geom::Edge;
 const NEAR_BYTES: u64 = 1 << 20;
 /// Slots that a word of bits names: more members than any class has.
 const SLOTS: usize = u64::BITS as usize;
-/// A read in flight, in the unit of averages.
-const READ: u32 = 256;
+/// A read in flight, in a word of [`Load::busy`].
+const READ: u64 = 1 << 32;
+/// An eighth of the 256 that a read in flight is worth in averages, as a power of two.
+const EIGHTH_SHIFT: u32 = 5;
 /// What being exactly there is worth, and being near.
 const THERE: u32 = 512;
 const NEAR: u32 = 256;
@@ -32,8 +36,9 @@ const NEAR: u32 = 256;
 #[repr(align(32))]
 struct Load {
     last_end: AtomicU64,
-    queue: AtomicU32,
-    average: AtomicU32,
+    /// Reads in flight, and below them the average, of which a read in flight is worth 256: one
+    /// word, because every read looks at both.
+    busy: AtomicU64,
     /// Where its part of the disk begins, bytes.
     offset: AtomicU64,
     edge: AtomicU32,
@@ -47,20 +52,22 @@ impl Load {
         let far = self.last_end.load(Relaxed).wrapping_sub(at);
         let elsewhere = u32::from(far != 0) * (THERE - NEAR);
         let far = u32::from(far.wrapping_add(NEAR_BYTES) > 2 * NEAR_BYTES) * NEAR;
-        self.average.load(Relaxed) + elsewhere + far
+        self.busy.load(Relaxed) as u32 + elsewhere + far
     }
 
     /// A read looks at it: its average.
     #[inline(always)]
     fn step(&self) -> u32 {
-        let average = (self.queue.load(Relaxed) * READ + 7 * self.average.load(Relaxed)) / 8;
-        self.average.store(average, Relaxed);
+        let busy = self.busy.load(Relaxed);
+        let (queue, average) = ((busy / READ) as u32, busy as u32);
+        let average = (queue << EIGHTH_SHIFT) + (7 * average) / 8;
+        self.busy.store(busy & !(READ - 1) | u64::from(average), Relaxed);
         average
     }
 
     #[inline(always)]
     fn begun(&self, end: u64) {
-        self.queue.store(self.queue.load(Relaxed) + 1, Relaxed);
+        self.busy.store(self.busy.load(Relaxed) + READ, Relaxed);
         self.last_end.store(end, Relaxed);
     }
 }
@@ -121,10 +128,10 @@ impl Loads {
     /// One has ended (B2).
     #[inline(always)]
     pub(crate) fn ended(&self, slot: usize) {
-        let queue = &self.slots[slot % SLOTS].queue;
-        let was = queue.load(Relaxed);
-        debug_assert!(was > 0, "B2: a read has ended that nobody began");
-        queue.store(was.wrapping_sub(1), Relaxed);
+        let busy = &self.slots[slot % SLOTS].busy;
+        let was = busy.load(Relaxed);
+        debug_assert!(was >= READ, "B2: a read has ended that nobody began");
+        busy.store(was.wrapping_sub(READ), Relaxed);
     }
 
     /// The least busy of some slots (a bit a slot, one at least), whose members have the byte at
@@ -132,17 +139,24 @@ impl Loads {
     /// `end`.
     #[inline(always)]
     pub(crate) fn take(&self, among: u64, at: u64, end: u64) -> usize {
-        let least = slots(among).fold(u32::MAX, |least, slot| least.min(self.slots[slot].step()));
         let last = self.last.load(Relaxed) as usize % SLOTS;
         let here = &self.slots[last];
-        if among >> last & 1 == 1
-            && here.last_end.load(Relaxed) == at
-            && here.average.load(Relaxed) == least
-        {
-            here.begun(end);
-            return last;
+        if among >> last & 1 == 1 && here.last_end.load(Relaxed) == at {
+            let idle = here.busy.load(Relaxed) == 0;
+            if idle || self.step(among) == here.busy.load(Relaxed) as u32 {
+                here.begun(end);
+                return last;
+            }
+        } else {
+            self.step(among);
         }
         self.look(among, at, end)
+    }
+
+    /// A read looks at some slots: the least of their averages.
+    #[inline(always)]
+    fn step(&self, among: u64) -> u32 {
+        slots(among).fold(u32::MAX, |least, slot| least.min(self.slots[slot].step()))
     }
 
     /// The rest of [`Loads::take`]: ties go to the later one.
@@ -179,6 +193,7 @@ impl Loads {
     #[cfg(test)]
     pub(super) fn peek(&self, slot: usize) -> (u32, u32, u64) {
         let load = &self.slots[slot];
-        (load.queue.load(Relaxed), load.average.load(Relaxed), load.last_end.load(Relaxed))
+        let busy = load.busy.load(Relaxed);
+        ((busy / READ) as u32, busy as u32, load.last_end.load(Relaxed))
     }
 }

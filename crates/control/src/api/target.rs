@@ -102,6 +102,18 @@ pub struct GroupState {
     pub addressing: String,
     /// What its members see.
     pub luns: Vec<LunState>,
+    /// What they will see when it is there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub awaited: Vec<AwaitedState>,
+}
+
+/// A LUN whose provider was not there when the daemon started, and is not yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AwaitedState {
+    /// Its number.
+    pub lun: u64,
+    /// The provider that it waits for.
+    pub provider: String,
 }
 
 /// One logical unit of a group.

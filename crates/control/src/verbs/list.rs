@@ -212,11 +212,19 @@ fn luns(state: &State) -> Listing {
                     group.name.clone(),
                     text::dash(&l.serial),
                     text::dash(&l.naa),
+                    "configured".to_owned(),
                 ]
+            }));
+            rows.extend(group.awaited.iter().map(|l| {
+                let (lun, provider) = (l.lun.to_string(), l.provider.clone());
+                let (target, group) = (target.name.clone(), group.name.clone());
+                let why = format!("awaited: there is no {provider} yet");
+                let none = || "-".to_owned();
+                vec![lun, provider, none(), target, group, none(), none(), why]
             }));
         }
     }
-    let columns = [">lun", "provider", "mode", "target", "group", "serial", "naa"];
+    let columns = [">lun", "provider", "mode", "target", "group", "serial", "naa", "why"];
     listing("luns", &columns, rows)
 }
 

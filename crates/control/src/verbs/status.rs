@@ -139,7 +139,7 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
     }
     let missing = missing(state, config);
     for (at, see) in &missing {
-        let why = "it is configured and was there, and is gone";
+        let why = "it is configured and is not there: what it stands on is gone, or never came";
         add(Health::Failed, at.clone(), why, "Run `ashlar apply` to bring it back.", see);
     }
     if let Some(last) = state.denied.last() {

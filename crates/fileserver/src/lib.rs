@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod bell;
 pub mod config;
 mod console;

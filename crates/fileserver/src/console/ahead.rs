@@ -6,7 +6,7 @@ use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::{Command, NAME, error};
+use super::{Command, NAME};
 use crate::service::Host;
 use crate::volume::ReadAhead;
 
@@ -40,8 +40,7 @@ pub(super) const AHEAD: Command = Command {
 
 fn ahead(host: &Rc<Host>, args: &Args) -> Result<Value, Error> {
     let files = host.files()?;
-    let fs = files.volume("in an image nothing is read ahead").map_err(|f| error(&f))?;
-    let mut set = fs.volume().read_ahead();
+    let mut set = files.read_ahead();
     if let Some(n) = args.number("workers") {
         let n = u32::try_from(n).ok().filter(|n| *n <= ReadAhead::WORKERS_MAX);
         set.workers = n.ok_or_else(|| args.wrong("workers are at most 1000"))?;
@@ -52,7 +51,7 @@ fn ahead(host: &Rc<Host>, args: &Args) -> Result<Value, Error> {
         }
         set.bytes = n;
     }
-    fs.volume().set_read_ahead(set);
+    files.set_read_ahead(set);
     let ReadAhead { workers, bytes } = set;
     let message = match workers {
         0 => "nothing is read ahead".to_owned(),

@@ -160,7 +160,7 @@ impl<'a, 's> Files<'a, 's> {
     ) -> Result<usize, Stop> {
         match &mut self.0 {
             On::Volume(f) => f.read_on(view, ino, range, reader, out),
-            On::Image(s) => s.read(view, ino, range, out),
+            On::Image(s) => s.read_on(view, ino, range, reader, out),
         }
     }
 

@@ -51,6 +51,26 @@ pub struct Reader {
     asked: u64,
 }
 
+impl Reader {
+    /// It reads on at `offset`, up to `end`, and is to be `far` ahead: what is to be asked for.
+    pub(crate) fn wants(&self, offset: u64, end: u64, far: u64) -> Option<(u64, u64)> {
+        let to = end.saturating_add(far);
+        let from = if (offset..=to).contains(&self.asked) { self.asked } else { offset };
+        let reads_on = offset > 0 && offset == self.next;
+        (reads_on && far > 0 && to - from > far / AHEAD_PART).then_some((from, to))
+    }
+
+    /// What is ahead was asked for up to here.
+    pub(crate) fn asked_to(&mut self, to: u64) {
+        self.asked = to;
+    }
+
+    /// It has read up to here.
+    pub(crate) fn was_read_to(&mut self, end: u64) {
+        self.next = end;
+    }
+}
+
 impl Native<'_, '_> {
     fn wide(&self) -> u64 {
         self.step.block() as u64
@@ -135,25 +155,19 @@ impl Native<'_, '_> {
         out: &mut Vec<Seg>,
     ) -> Result<usize, Stop> {
         let end = offset.saturating_add(len as u64);
-        if offset > 0 && offset == reader.next {
-            self.ahead(view, ino, offset, end, reader);
-        }
+        self.ahead(view, ino, (offset, end), reader);
         let n = self.read(view, ino, offset, len, out)?;
-        reader.next = offset + n as u64;
+        reader.was_read_to(offset + n as u64);
         Ok(n)
     }
 
     /// Asks for what is ahead of a read from `offset` to `end`. Nobody waits for it: where the tree
     /// is not in memory, that comes first and the rest with the next read.
-    fn ahead(&mut self, view: View, ino: Ino, offset: u64, end: u64, reader: &mut Reader) {
+    fn ahead(&mut self, view: View, ino: Ino, (offset, end): (u64, u64), reader: &mut Reader) {
         let far = self.step.ahead_bytes();
-        let to = end.saturating_add(far);
-        let from = if (offset..=to).contains(&reader.asked) { reader.asked } else { offset };
-        if far == 0 || to - from <= far / AHEAD_PART {
-            return;
-        }
+        let Some((from, to)) = reader.wants(offset, end, far) else { return };
         match self.want_range(view, ino, from, to) {
-            Ok(()) => reader.asked = to,
+            Ok(()) => reader.asked_to(to),
             Err(Stop::Missing(addr)) => self.step.want_later(addr),
             // The read says what is wrong.
             Err(_) => {}

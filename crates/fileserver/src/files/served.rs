@@ -4,7 +4,7 @@ use super::{Checked, FileSystem, Files, Ino, Mended};
 use crate::fault::{Addr, Fault, Stop};
 use crate::image::Image;
 use crate::keepers::Held;
-use crate::volume::{Dump, Facts, Report, View};
+use crate::volume::{Dump, Facts, ReadAhead, Report, View};
 
 /// See the module. Clones share it; it never leaves its core.
 #[derive(Clone)]
@@ -54,6 +54,22 @@ impl Served {
                     return done;
                 }
             }
+        }
+    }
+
+    /// How much is read ahead.
+    pub fn read_ahead(&self) -> ReadAhead {
+        match self {
+            Served::Volume(fs) => fs.volume().read_ahead(),
+            Served::Image(image) => image.read_ahead(),
+        }
+    }
+
+    /// Changes that; what is under way goes on.
+    pub fn set_read_ahead(&self, set: ReadAhead) {
+        match self {
+            Served::Volume(fs) => fs.volume().set_read_ahead(set),
+            Served::Image(image) => image.set_read_ahead(set),
         }
     }
 

@@ -5,7 +5,7 @@ use bio::Seg;
 use super::format::{DIRECT, Dentry, LEVELS, PAYLOAD, POINTERS, Tag, put_u64, u64_at};
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop};
-use crate::files::Ino;
+use crate::files::{Ino, Reader};
 use crate::volume::View;
 
 /// Bytes of a file in a block.
@@ -209,6 +209,58 @@ impl Step<'_> {
             }
             None => Ok((end - offset) as usize),
         }
+    }
+
+    /// The same for one who reads on, who finds in memory what comes next.
+    pub fn read_on(
+        &mut self,
+        view: View,
+        ino: Ino,
+        (offset, len): (u64, usize),
+        reader: &mut Reader,
+        out: &mut Vec<Seg>,
+    ) -> Result<usize, Stop> {
+        let end = offset.saturating_add(len as u64);
+        if let Some((from, to)) = reader.wants(offset, end, self.far)
+            && let Ok((d, _)) = self.dentry(view, ino)
+        {
+            // A change that fails half done would not be undone here.
+            self.peeks = true;
+            let asked = self.want_range(view, &d, from, to);
+            self.peeks = false;
+            reader.asked_to(asked);
+        }
+        let n = self.read(view, ino, (offset, len), out)?;
+        reader.was_read_to(offset + n as u64);
+        Ok(n)
+    }
+
+    /// Asks for a range of a file; how far it came. Where what leads to a block is not in memory,
+    /// that comes first, and the block with a later read.
+    fn want_range(&mut self, view: View, d: &Dentry, from: u64, to: u64) -> u64 {
+        let mut asked = None;
+        for n in from / WIDE..blocks(to.min(d.size)) {
+            let at = match self.map(view, d, n) {
+                Ok(0) => continue,
+                Ok(addr) => self.at(view, addr),
+                // Further blocks want the same.
+                Err(Stop::Missing(at)) => {
+                    self.want_later(at);
+                    return asked.unwrap_or(n * WIDE).max(from);
+                }
+                Err(stop) => Err(stop),
+            };
+            match at {
+                Ok(at) => self.want_later(at),
+                Err(Stop::Missing(at)) => {
+                    self.want_later(at);
+                    asked = asked.or(Some(n * WIDE));
+                }
+                // Whoever reads it is told.
+                Err(_) => {}
+            }
+        }
+        asked.unwrap_or(to).max(from)
     }
 
     /// Writes `data` at `offset`, or at the end; where that was, and how much. All of it or

@@ -145,7 +145,7 @@ impl Step<'_> {
             _ => self.worm(addr)?,
         };
         let seg = self.checked(seg, addr, tag, of)?;
-        if at & WORM != 0 && view == View::Live && !self.s.shape.fastworm {
+        if at & WORM != 0 && view == View::Live && !self.s.shape.fastworm && !self.peeks {
             self.keep(addr, &seg)?;
         }
         Ok(seg)

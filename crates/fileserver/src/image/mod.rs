@@ -67,12 +67,13 @@ use std::rc::Rc;
 use bio::{Pool, Seg, Segs};
 use reactor::Reactor;
 
+use crate::ahead::{self, Ahead, Loader};
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::files::Ino;
 use crate::keepers::Keepers;
 use crate::medium::Medium;
-use crate::volume::{Dump, Facts, Report};
+use crate::volume::{Dump, Facts, ReadAhead, Report};
 use format::{BLOCK, Layout};
 use state::{State, WORM};
 
@@ -100,6 +101,7 @@ struct Inner {
     /// Who keeps files although they have no name any more.
     keepers: Keepers,
     loading: RefCell<HashMap<Addr, Rc<Bell>>>,
+    ahead: Ahead,
     /// Commits begun and ended.
     begun: Cell<u64>,
     ended: Cell<u64>,
@@ -189,7 +191,7 @@ impl Image {
             let stopped = {
                 let mut state = self.0.state.borrow_mut();
                 state.now_ns = (self.0.clock)();
-                let mut step = Step::new(&mut state, &self.0.keepers);
+                let mut step = Step::new(&mut state, &self.0.keepers, self.read_ahead());
                 let done = op(&mut step);
                 if done.is_err() {
                     step.undo();
@@ -273,11 +275,28 @@ impl Image {
 
     /// Loads what operations said that they will want.
     fn fetch_wanted(&self) {
-        for at in std::mem::take(&mut self.0.state.borrow_mut().wanted) {
+        let (wanted, later) = {
+            let mut state = self.0.state.borrow_mut();
+            (std::mem::take(&mut state.wanted), std::mem::take(&mut state.later))
+        };
+        if !later.is_empty() {
+            ahead::load(self, later);
+        }
+        for at in wanted {
             let image = self.clone();
             // Whoever needs it hears of the fault when it asks.
             self.0.reactor.spawn("image-load", async move { drop(image.load(at).await) });
         }
+    }
+
+    /// How much is read ahead.
+    pub fn read_ahead(&self) -> ReadAhead {
+        self.0.ahead.set.get()
+    }
+
+    /// Changes that; what is under way goes on.
+    pub fn set_read_ahead(&self, set: ReadAhead) {
+        self.0.ahead.set.set(set);
     }
 
     /// Memory for a block.
@@ -414,8 +433,13 @@ impl Image {
         let n = |state: S| s.counts[state as usize];
         let pinned = n(S::Dirty) + n(S::Write) + n(S::Dump) + n(S::Dump1);
         let cached = s.shape.worm.is_some();
+        let ahead = self.read_ahead();
         Facts {
             block: BLOCK as u64,
+            ahead_workers: ahead.workers.into(),
+            ahead_bytes: ahead.bytes,
+            ahead_loaded: self.0.ahead.loaded.get(),
+            ahead_dropped: self.0.ahead.dropped.get(),
             memory: s.frames.limit() as u64,
             dirty: s.frames.dirty() as u64,
             hits: s.frames.hits,
@@ -466,6 +490,28 @@ fn one(seg: &Seg) -> Segs {
     let mut segs = Segs::default();
     segs.push(seg.clone());
     segs
+}
+
+impl Loader for Image {
+    fn ahead(&self) -> &Ahead {
+        &self.0.ahead
+    }
+
+    fn reactor(&self) -> &Reactor {
+        &self.0.reactor
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.closed.get()
+    }
+
+    fn has(&self, at: Addr) -> bool {
+        self.0.state.borrow().frames.has(at) || self.0.loading.borrow().contains_key(&at)
+    }
+
+    async fn load(&self, at: Addr) -> Result<(), Fault> {
+        self.load(at).await
+    }
 }
 
 /// Ends a load whatever happens to the task.

@@ -1,7 +1,6 @@
 //! Making, opening and recovering images.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use bio::{Pool, Seg};
@@ -15,11 +14,11 @@ use super::format::{
 };
 use super::state::{Shape, State, WORM};
 use super::{Image, Inner, one};
+use crate::ahead::Ahead;
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
 use crate::keepers::Keepers;
 use crate::medium::Medium;
-use crate::volume::frames::Frames;
 use crate::volume::{Options, View};
 
 /// Addresses that a recovered image leaves out: given since the dump, for all that is known.
@@ -140,33 +139,9 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         first: o.cache.clone(),
         worm,
         clock: o.clock.clone(),
-        state: RefCell::new(State {
-            frames: Frames::new(o.memory, BLOCK),
-            shape,
-            header,
-            counts: [0; 6],
-            places: HashMap::new(),
-            gone: HashMap::new(),
-            dumps: Vec::new(),
-            roots: Vec::new(),
-            now_ns: (o.clock)(),
-            wanted: Vec::new(),
-            cutting: HashMap::new(),
-            refused: None,
-            seq: 0,
-            written,
-            stuck: Vec::new(),
-            supers: Vec::new(),
-            since: None,
-            left: Vec::new(),
-            spare: Vec::new(),
-            folded: 0,
-            noted: Notes::default(),
-            qid: 0,
-            loose: 1,
-            tidied: 0,
-        }),
+        state: RefCell::new(State::new(o, shape, header, written)),
         keepers: Keepers::default(),
+        ahead: Ahead::starting(o.ahead),
         loading: RefCell::default(),
         begun: Cell::new(0),
         ended: Cell::new(0),

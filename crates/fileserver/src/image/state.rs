@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::commit::Notes;
-use super::format::{Dentry, HEADER, Header, Layout};
+use super::format::{BLOCK, Dentry, HEADER, Header, Layout};
 use crate::fault::{Addr, Fault};
 use crate::files::Ino;
 use crate::volume::frames::Frames;
-use crate::volume::{Dump, View};
+use crate::volume::{Dump, Options, View};
 
 /// Set in the place of a block of the WORM; without it a place is on the first device.
 pub const WORM: Addr = 1 << 62;
@@ -65,6 +65,8 @@ pub struct State {
     pub now_ns: u64,
     /// Blocks that an operation will want.
     pub wanted: Vec<Addr>,
+    /// Blocks that somebody who reads in order will ask for.
+    pub later: Vec<Addr>,
     /// Sizes that files are being cut to.
     pub cutting: HashMap<Ino, u64>,
     /// Why nothing may be changed any more.
@@ -98,6 +100,37 @@ pub struct State {
 }
 
 impl State {
+    /// Of what stands on the devices so.
+    pub fn new(o: &Options, shape: Shape, header: Header, written: [u8; HEADER]) -> State {
+        State {
+            frames: Frames::new(o.memory, BLOCK),
+            shape,
+            header,
+            counts: [0; 6],
+            places: HashMap::new(),
+            gone: HashMap::new(),
+            dumps: Vec::new(),
+            roots: Vec::new(),
+            now_ns: (o.clock)(),
+            wanted: Vec::new(),
+            later: Vec::new(),
+            cutting: HashMap::new(),
+            refused: None,
+            seq: 0,
+            written,
+            stuck: Vec::new(),
+            supers: Vec::new(),
+            since: None,
+            left: Vec::new(),
+            spare: Vec::new(),
+            folded: 0,
+            noted: Notes::default(),
+            qid: 0,
+            loose: 1,
+            tidied: 0,
+        }
+    }
+
     /// What a dump has not got is dirty, and so is all that leads to it (I6).
     pub fn is_tidy(&self) -> bool {
         self.loose == self.tidied

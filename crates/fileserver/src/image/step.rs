@@ -2,12 +2,12 @@
 
 use bio::Seg;
 
-use super::format::{self, Dentry, FIRST, Header, Tag, path};
+use super::format::{self, BLOCK, Dentry, FIRST, Header, Tag, path};
 use super::state::{Place, State, WORM};
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::files::Ino;
 use crate::keepers::Keepers;
-use crate::volume::{Dump, View};
+use crate::volume::{Dump, ReadAhead, View};
 
 /// How to take a change back.
 enum Undo {
@@ -37,6 +37,8 @@ enum Undo {
 pub struct Step<'s> {
     pub(super) s: &'s mut State,
     keepers: &'s Keepers,
+    /// How far ahead of whoever reads in order blocks are loaded, bytes.
+    pub(super) far: u64,
     undo: Vec<Undo>,
     header: Header,
     counts: [u64; 6],
@@ -44,6 +46,8 @@ pub struct Step<'s> {
     folded: Addr,
     /// Nothing stays where a dump has it, whatever that costs: for the dump itself.
     pub(super) moving: bool,
+    /// Nothing is changed: what comes from the WORM is not kept.
+    pub(super) peeks: bool,
 }
 
 fn refused(shape: &super::state::Shape) -> Stop {
@@ -55,9 +59,21 @@ fn refused(shape: &super::state::Shape) -> Stop {
 }
 
 impl<'s> Step<'s> {
-    pub(super) fn new(s: &'s mut State, keepers: &'s Keepers) -> Step<'s> {
+    pub(super) fn new(s: &'s mut State, keepers: &'s Keepers, ahead: ReadAhead) -> Step<'s> {
+        let far = ahead.far(s.frames.limit() * BLOCK);
         let (header, counts, qid, folded) = (s.header, s.counts, s.qid, s.folded);
-        Step { s, keepers, undo: Vec::new(), header, counts, qid, folded, moving: false }
+        Step {
+            s,
+            keepers,
+            far,
+            undo: Vec::new(),
+            header,
+            counts,
+            qid,
+            folded,
+            moving: false,
+            peeks: false,
+        }
     }
 
     /// It has not happened.
@@ -117,6 +133,13 @@ impl<'s> Step<'s> {
     pub(super) fn want(&mut self, at: Addr) {
         if !self.s.frames.has(at) && !self.s.wanted.contains(&at) {
             self.s.wanted.push(at);
+        }
+    }
+
+    /// Somebody who reads in order will ask for it.
+    pub(super) fn want_later(&mut self, at: Addr) {
+        if !self.s.frames.has(at) {
+            self.s.later.push(at);
         }
     }
 

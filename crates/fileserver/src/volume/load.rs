@@ -3,11 +3,13 @@
 use std::rc::Rc;
 
 use bio::{Seg, Segs};
+use reactor::Reactor;
 use wire::iscsi::crc32c;
 
 use super::point::Dump;
 use super::table::Slot;
 use super::{Inner, Volume, worm};
+use crate::ahead::{Ahead, Loader};
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
 
@@ -58,6 +60,28 @@ pub(super) fn one(seg: &Seg) -> Segs {
     let mut segs = Segs::default();
     segs.push(seg.clone());
     segs
+}
+
+impl Loader for Volume {
+    fn ahead(&self) -> &Ahead {
+        &self.0.ahead
+    }
+
+    fn reactor(&self) -> &Reactor {
+        &self.0.reactor
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.closed.get()
+    }
+
+    fn has(&self, addr: Addr) -> bool {
+        self.0.state.borrow().frames.has(addr) || self.0.loading.borrow().contains_key(&addr)
+    }
+
+    async fn load(&self, addr: Addr) -> Result<(), Fault> {
+        self.load(addr).await
+    }
 }
 
 impl Volume {

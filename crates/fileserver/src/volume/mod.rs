@@ -35,7 +35,6 @@
 //!  V4  A block leaves the cache device only when a leg has it for good.
 //!  V5  Nothing is acknowledged after another server took the WORM.
 
-mod ahead;
 mod commit;
 mod compare;
 mod copy;
@@ -64,6 +63,7 @@ use std::rc::Rc;
 
 use reactor::Reactor;
 
+use crate::ahead::{self, Ahead};
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::keepers::Keepers;
@@ -71,7 +71,7 @@ use crate::medium::Medium;
 use state::State;
 use table::AddrMap;
 
-pub use ahead::ReadAhead;
+pub use crate::ahead::ReadAhead;
 pub use compare::Copy;
 pub use copy::Report;
 pub use facts::{Facts, percent};
@@ -110,7 +110,7 @@ struct Inner {
     legs: Vec<Rc<dyn Medium>>,
     state: RefCell<State>,
     clock: Rc<dyn Fn() -> u64>,
-    ahead: ahead::Ahead,
+    ahead: Ahead,
     /// Dumps are copied to the legs.
     copying: Cell<bool>,
     /// The cache device is being made larger.
@@ -276,6 +276,16 @@ impl Volume {
         self.0.closed.get()
     }
 
+    /// How much is read ahead.
+    pub fn read_ahead(&self) -> ReadAhead {
+        self.0.ahead.set.get()
+    }
+
+    /// Changes that; what is under way goes on.
+    pub fn set_read_ahead(&self, set: ReadAhead) {
+        self.0.ahead.set.set(set);
+    }
+
     /// Runs a task on the volume's core.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + 'static) {
         self.0.reactor.spawn(name, task);
@@ -288,7 +298,7 @@ impl Volume {
             (std::mem::take(&mut state.wanted), std::mem::take(&mut state.later))
         };
         if !later.is_empty() {
-            self.load_ahead(later);
+            ahead::load(self, later);
         }
         for addr in wanted {
             let volume = self.clone();

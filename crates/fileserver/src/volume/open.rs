@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bio::{Pool, Seg, Segs};
 use reactor::Reactor;
 
-use super::ahead::{Ahead, ReadAhead};
+use super::ReadAhead;
 use super::copy::Report;
 use super::fence::{self, Owner, Seat};
 use super::frames::Frames;
@@ -18,6 +18,7 @@ use super::state::{Leg, State, WORM_FIRST};
 use super::table::Table;
 use super::worm::{self, Label};
 use super::{Inner, Volume, legs, load};
+use crate::ahead::Ahead;
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
 use crate::keepers::Keepers;

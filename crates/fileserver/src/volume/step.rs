@@ -2,7 +2,7 @@
 
 use bio::Seg;
 
-use super::ahead::{AHEAD_SHARE, ReadAhead};
+use super::ReadAhead;
 use super::frames::Frames;
 use super::point::Dump;
 use super::space::Given;
@@ -43,9 +43,7 @@ pub struct Step<'s> {
 impl<'s> Step<'s> {
     pub(super) fn new(s: &'s mut State, keepers: &'s Keepers, ahead: ReadAhead) -> Step<'s> {
         let before = (s.root, s.ino, s.change);
-        // R4
-        let most = (s.frames.limit() / AHEAD_SHARE * s.block()) as u64;
-        let ahead_bytes = if ahead.workers > 0 { ahead.bytes.min(most) } else { 0 };
+        let ahead_bytes = ahead.far(s.frames.limit() * s.block());
         let (undo, freed, reap, settle, gives_back) = Default::default();
         Step { s, keepers, ahead_bytes, undo, freed, reap, settle, gives_back, before }
     }

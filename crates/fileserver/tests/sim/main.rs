@@ -11,6 +11,7 @@ mod exposing;
 mod full;
 mod grow;
 mod image;
+mod image_ahead;
 mod image_grow;
 mod image_mend;
 mod image_spare;

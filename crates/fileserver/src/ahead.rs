@@ -17,14 +17,15 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use super::Volume;
-use crate::fault::Addr;
+use reactor::Reactor;
+
+use crate::fault::{Addr, Fault};
 
 /// Blocks that may wait.
 const QUEUE: usize = 1000;
 
 /// R4
-pub(super) const AHEAD_SHARE: usize = 8;
+const AHEAD_SHARE: usize = 8;
 
 /// How much is read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,11 @@ impl ReadAhead {
     pub const WORKERS_MAX: u32 = QUEUE as u32;
     /// Furthest that anybody may ask for, bytes.
     pub const BYTES_MAX: u64 = 64 << 20;
+
+    /// How far ahead anybody is who reads through a block cache of so many bytes (R4).
+    pub(crate) fn far(self, cache: usize) -> u64 {
+        if self.workers > 0 { self.bytes.min((cache / AHEAD_SHARE) as u64) } else { 0 }
+    }
 }
 
 impl Default for ReadAhead {
@@ -51,7 +57,7 @@ impl Default for ReadAhead {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(crate) struct Ahead {
     pub set: Cell<ReadAhead>,
     queue: RefCell<VecDeque<Addr>>,
     busy: Cell<u32>,
@@ -67,50 +73,45 @@ impl Ahead {
     }
 }
 
-impl Volume {
-    /// How much is read ahead.
-    pub fn read_ahead(&self) -> ReadAhead {
-        self.0.ahead.set.get()
-    }
+/// Whoever has a block cache to load into.
+pub(crate) trait Loader: Clone + 'static {
+    fn ahead(&self) -> &Ahead;
+    fn reactor(&self) -> &Reactor;
+    /// Nothing is to be loaded any more.
+    fn is_closed(&self) -> bool;
+    /// It is in memory, or on its way.
+    fn has(&self, at: Addr) -> bool;
+    async fn load(&self, at: Addr) -> Result<(), Fault>;
+}
 
-    /// Changes that; what is under way goes on.
-    pub fn set_read_ahead(&self, set: ReadAhead) {
-        self.0.ahead.set.set(set);
-    }
-
-    /// Blocks for the workers, in the order in which they will be wanted.
-    pub(super) fn load_ahead(&self, blocks: Vec<Addr>) {
-        let ahead = &self.0.ahead;
-        {
-            let mut queue = ahead.queue.borrow_mut();
-            for addr in blocks {
-                if queue.len() < QUEUE {
-                    queue.push_back(addr);
-                } else {
-                    ahead.dropped.set(ahead.dropped.get() + 1);
-                }
+/// Blocks for the workers, in the order in which they will be wanted.
+pub(crate) fn load<L: Loader>(loader: &L, blocks: Vec<Addr>) {
+    let ahead = loader.ahead();
+    {
+        let mut queue = ahead.queue.borrow_mut();
+        for addr in blocks {
+            if queue.len() < QUEUE {
+                queue.push_back(addr);
+            } else {
+                ahead.dropped.set(ahead.dropped.get() + 1);
             }
         }
-        // Those that are there have something else to do; one too many finds the queue empty.
-        let more = ahead.set.get().workers.saturating_sub(ahead.busy.get());
-        for _ in 0..(more as usize).min(ahead.queue.borrow().len()) {
-            ahead.busy.set(ahead.busy.get() + 1);
-            self.0.reactor.spawn("fs-ahead", self.clone().work_ahead());
-        }
     }
+    // Those that are there have something else to do; one too many finds the queue empty.
+    let more = ahead.set.get().workers.saturating_sub(ahead.busy.get());
+    for _ in 0..(more as usize).min(ahead.queue.borrow().len()) {
+        ahead.busy.set(ahead.busy.get() + 1);
+        loader.reactor().spawn("fs-ahead", work(loader.clone()));
+    }
+}
 
-    async fn work_ahead(self) {
-        let ahead = &self.0.ahead;
-        while ahead.busy.get() <= ahead.set.get().workers && !self.is_closed() {
-            let Some(addr) = ahead.queue.borrow_mut().pop_front() else { break };
-            if self.0.state.borrow().frames.has(addr) || self.0.loading.borrow().contains_key(&addr)
-            {
-                continue;
-            }
-            if self.load(addr).await.is_ok() {
-                ahead.loaded.set(ahead.loaded.get() + 1);
-            }
+async fn work<L: Loader>(loader: L) {
+    let ahead = loader.ahead();
+    while ahead.busy.get() <= ahead.set.get().workers && !loader.is_closed() {
+        let Some(addr) = ahead.queue.borrow_mut().pop_front() else { break };
+        if !loader.has(addr) && loader.load(addr).await.is_ok() {
+            ahead.loaded.set(ahead.loaded.get() + 1);
         }
-        ahead.busy.set(ahead.busy.get() - 1);
     }
+    ahead.busy.set(ahead.busy.get() - 1);
 }

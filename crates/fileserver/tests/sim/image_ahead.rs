@@ -1,0 +1,118 @@
+//! Reading ahead in images: what a client will ask for is in memory before it does, counted.
+
+use std::rc::Rc;
+
+use fileserver::files::{New, ROOT, Reader, Served};
+use fileserver::image::format::{BLOCK, Layout, PAYLOAD};
+use fileserver::image::{self, Setup};
+use fileserver::volume::{Options, ReadAhead, View};
+use reactor::sim::World;
+
+use super::disk::Disk;
+use super::image_mend::lend;
+use super::server::{run, server};
+
+const BLOCKS: u64 = 300;
+/// Blocks of the block cache.
+const CACHE: u64 = 640;
+
+fn setup(layout: Layout) -> Setup {
+    Setup { once: false, layout: Some(layout), read_only: false }
+}
+
+/// A file that is not in memory, read ahead as is said.
+async fn cold(o: &Options, layout: Layout, ahead: ReadAhead) -> Served {
+    let fs = Served::from(image::open(o, setup(layout)).await.unwrap());
+    fs.set_read_ahead(ahead);
+    fs
+}
+
+async fn read(fs: &Served, view: View, reader: &mut Reader, order: impl Iterator<Item = u64>) {
+    let mut segs = Vec::new();
+    let ino = fs.run(|f| f.lookup(view, ROOT, b"f")).await.unwrap().unwrap();
+    for n in order {
+        let range = (n * PAYLOAD as u64, PAYLOAD);
+        fs.run(|f| {
+            segs.clear();
+            f.read_on(view, ino, range, reader, &mut segs)
+        })
+        .await
+        .unwrap();
+        assert!(segs.iter().all(|s| s.with(|b| b.iter().all(|b| *b == n as u8))), "block {n}");
+    }
+}
+
+/// Of what is read on in a view nothing is asked from the devices but what was asked before.
+async fn is_there_before(o: &Options, disks: &[Rc<Disk>; 2], layout: Layout, view: View) {
+    let ahead = ReadAhead { workers: 8, bytes: 64 * BLOCK as u64 };
+    let rest = || o.reactor.sleep(1_000_000_000);
+    let asked = || disks.iter().map(|d| d.reads()).sum::<u64>();
+    let fs = cold(o, layout, ahead).await;
+    let mut reader = Reader::default();
+    // What leads to blocks is asked for first, then the blocks.
+    for n in 0..10 {
+        read(&fs, view, &mut reader, n..n + 1).await;
+        rest().await;
+    }
+    let loaded = fs.facts().ahead_loaded;
+    assert!((64..90).contains(&loaded), "{loaded} blocks for 64");
+    let before = asked();
+    fs.set_read_ahead(ReadAhead { workers: 0, ..ahead });
+    read(&fs, view, &mut reader, 10..73).await;
+    assert_eq!(asked(), before, "the client asked for what was there");
+    read(&fs, view, &mut reader, 73..90).await;
+    assert!(asked() >= before + 12, "and behind it for what was not");
+    assert_eq!(fs.facts().ahead_loaded, loaded);
+    fs.close().await.unwrap();
+    // Nobody reads in order.
+    let fs = cold(o, layout, ahead).await;
+    read(&fs, view, &mut Reader::default(), (0..BLOCKS).map(|n| n * 77 % BLOCKS)).await;
+    rest().await;
+    assert_eq!(fs.facts().ahead_loaded, 0);
+    fs.close().await.unwrap();
+    // However far it is to be: no more than its share.
+    let fs = cold(o, layout, ReadAhead { bytes: 64 << 20, ..ahead }).await;
+    let mut reader = Reader::default();
+    for n in 0..10 {
+        read(&fs, view, &mut reader, n..n + 1).await;
+        rest().await;
+    }
+    let loaded = fs.facts().ahead_loaded;
+    assert!((CACHE / 8..CACHE / 8 + 30).contains(&loaded), "{loaded} blocks of {CACHE}");
+    fs.close().await.unwrap();
+}
+
+#[test]
+fn what_is_read_in_order_is_in_memory_before_it_is_asked_for() {
+    for layout in [Layout::Rows, Layout::Columns] {
+        let world = World::new(12);
+        let size = |blocks: u64| blocks * BLOCK as u64;
+        let disks = [Disk::new("cache", size(1500), 1), Disk::new("worm", size(2000), 2)];
+        let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
+        s.options.memory = CACHE as usize * BLOCK;
+        let o = s.options.clone();
+        run(&world, &s.reactor, async move {
+            image::ream(&o, setup(layout)).await.unwrap();
+            let fs = cold(&o, layout, ReadAhead::default()).await;
+            let new = New { mode: 0o644, ..New::default() };
+            let ino = fs.run(|f| f.create(ROOT, b"f", &new)).await.unwrap();
+            for n in 0..BLOCKS {
+                let data = lend(&o, &vec![n as u8; PAYLOAD]);
+                let at = n * PAYLOAD as u64;
+                fs.run(|f| f.write(ino, at, &data, 0)).await.unwrap();
+            }
+            fs.close().await.unwrap();
+            is_there_before(&o, &disks, layout, View::Live).await;
+            let fs = cold(&o, layout, ReadAhead::default()).await;
+            let d = fs.dump(20_261_121).await.unwrap();
+            fs.copied(&d).await.unwrap();
+            fs.close().await.unwrap();
+            is_there_before(&o, &disks, layout, View::Dump(d.number)).await;
+            // From the WORM, which a new cache device knows alone.
+            image::recover(&o, setup(layout)).await.unwrap();
+            is_there_before(&o, &disks, layout, View::Dump(d.number)).await;
+        })
+        .unwrap();
+        s.reactor.shutdown();
+    }
+}

@@ -243,6 +243,12 @@ pub(super) const GROW: Command = Command {
             let fs = host.files()?;
             let came = fs.grow().await.map_err(|f| error(&f))?;
             host.look();
+            let kept = fs.cache_keeps_its_size();
+            if came == 0
+                && let Some(why) = &kept
+            {
+                return Err(error(why));
+            }
             let f = fs.facts();
             let text = match fs {
                 Served::Volume(_) => format!(
@@ -250,7 +256,8 @@ pub(super) const GROW: Command = Command {
                     f.slots, f.worm
                 ),
                 Served::Image(_) => {
-                    format!("the WORM has {} blocks, {came} more than before", f.worm)
+                    let kept = kept.map(|why| format!("; {why}")).unwrap_or_default();
+                    format!("the WORM has {} blocks, {came} more than before{kept}", f.worm)
                 }
             };
             Ok(json!({ "message": text, "slots": f.slots, "came": came, "worm": f.worm }))

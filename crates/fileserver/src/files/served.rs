@@ -166,6 +166,14 @@ impl Served {
         }
     }
 
+    /// Why what a cache device has grown by cannot be used.
+    pub fn cache_keeps_its_size(&self) -> Option<Fault> {
+        match self {
+            Served::Volume(_) => None,
+            Served::Image(image) => image.cache_keeps_its_size(),
+        }
+    }
+
     /// What its devices have grown by is used; how many blocks that are: of a volume's cache
     /// device, of an image's WORM.
     pub async fn grow(&self) -> Result<u64, Fault> {

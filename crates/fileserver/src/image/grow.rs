@@ -7,14 +7,35 @@
 //! The header says how far the WORM is used, and that is where a fake one has its bits. A device
 //! that is larger has grown and nobody has said so yet, or the power went before that was durable:
 //! then the bits at the old place are those that count.
+//!
+//! A cache device cannot: the bucket of an address is its remainder by their number, which the
+//! header says, and the place of a block follows from bucket and number. With more buckets nearly
+//! every block stands elsewhere, those that no WORM has among them, and the format has no second
+//! table to move them by: a loss of power amid that would leave places that no header tells.
+//! Buckets have a fixed number of entries, and behind the cached blocks no program looks. A larger
+//! one is made new from the WORM, with the last dump (`recover`).
 
 use super::commit::{flush, write_at};
-use super::format::{self, Tag, once_size};
+use super::format::{self, Header, Tag, once_size};
 use super::state::WORM;
 use super::{BLOCK, Image, one};
 use crate::fault::{Addr, Fault};
 
+/// See the module.
+pub(super) const KEEPS_ITS_SIZE: Fault = Fault::Invalid(
+    "the cache device has grown, but in an image its buckets are as many as its header says, and \
+     every block's place follows from that: `fs dump`, `fs halt` and `fs recover --force` make a \
+     larger one from the WORM",
+);
+
 impl Image {
+    /// Why a cache device that would hold more if it were made now does not.
+    pub fn cache_keeps_its_size(&self) -> Option<Fault> {
+        let header = self.0.state.borrow().header;
+        let new = Header::plan(self.0.first.size() / BLOCK as u64, header.wsize)?;
+        (self.0.worm.is_some() && new.csize > header.csize).then_some(KEEPS_ITS_SIZE)
+    }
+
     /// The WORM's addresses reach as far as its device does; how many came. The cache device keeps
     /// the size that its header says.
     pub async fn grow(&self) -> Result<u64, Fault> {

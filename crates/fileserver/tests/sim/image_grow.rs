@@ -203,3 +203,40 @@ fn copying_of_an_image_rests_when_it_is_told() {
     });
     s.reactor.shutdown();
 }
+
+#[test]
+fn a_cache_device_of_an_image_that_grew_says_that_it_keeps_its_size_and_works_on() {
+    let (world, disks) = (World::new(5), disks());
+    disks[0].shows.set(1100 * BLOCK as u64);
+    let s = serve(&world, &disks);
+    let (o, cache, worm) = (s.options.clone(), disks[0].clone(), disks[1].clone());
+    run(&world, &s.reactor, async move {
+        image::ream(&o, setup(false)).await.unwrap();
+        let fs = open(&o, false).await;
+        fill(&fs, &o, 0, 20).await;
+        assert!(fs.cache_keeps_its_size().is_none());
+        let slots = fs.facts().slots;
+        cache.shows.set(0);
+        // Of a WORM that grows with it, all is used.
+        worm.shows.set(0);
+        assert_eq!(fs.grow().await.unwrap(), LARGE - SMALL);
+        let why = fs.cache_keeps_its_size().expect("a reason").to_string();
+        assert!(why.contains("its buckets") && why.contains("fs recover --force"), "{why}");
+        assert_eq!((fs.grow().await.unwrap(), fs.facts().slots), (0, slots));
+        fill(&fs, &o, 20, 40).await;
+        let last = dump(&fs).await;
+        fs.close().await.unwrap();
+        let fs = open(&o, false).await;
+        assert!(fs.cache_keeps_its_size().is_some(), "after a restart too");
+        assert!(model::tree(&fs, View::Live).await.unwrap() == last);
+        is_sound(&fs).await;
+        fs.close().await.unwrap();
+        image::recover(&o, setup(false)).await.unwrap();
+        let fs = open(&o, false).await;
+        assert!(fs.cache_keeps_its_size().is_none() && fs.facts().slots > slots + 300);
+        assert!(model::tree(&fs, View::Live).await.unwrap() == last);
+        fs.close().await.unwrap();
+    })
+    .unwrap();
+    s.reactor.shutdown();
+}

@@ -4,6 +4,7 @@
 //!
 //! `ASHLAR_CAM_SEEDS=N` runs so many worlds from `ASHLAR_SEED`; a failing one names its seed.
 
+mod killers;
 mod peer;
 #[path = "../world/mod.rs"]
 mod world;

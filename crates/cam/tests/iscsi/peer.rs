@@ -76,6 +76,9 @@ pub struct Peer {
     pub sent_on: Cell<u64>,
     /// What is said before the next requests are looked at.
     pub raw: RefCell<Vec<Raw>>,
+    /// A READ or WRITE of this sector ends the connection it came by; how often that was.
+    pub falls_over: Cell<Option<u8>>,
+    pub fell_over: Cell<u64>,
     /// Somebody speaks in its name: what comes need not make sense.
     pub doubts: Cell<bool>,
     /// WRITEs that were carried out after their connection had failed.
@@ -129,6 +132,8 @@ impl Peer {
             moved: Cell::default(),
             sent_on: Cell::default(),
             raw: RefCell::default(),
+            falls_over: Cell::default(),
+            fell_over: Cell::default(),
             doubts: Cell::default(),
             orphans: Cell::default(),
             reinstated: Cell::default(),
@@ -460,6 +465,11 @@ impl Conn {
     }
 
     fn command(self: &Rc<Conn>, command: ScsiCommand, data: &[u8]) {
+        let moves = matches!(command.cdb[0], 0x28 | 0x2a);
+        if moves && self.peer.falls_over.get() == Some(command.cdb[5]) {
+            self.peer.fell_over.set(self.peer.fell_over.get() + 1);
+            return self.peer.cut();
+        }
         let nexus = self.nexus.borrow().clone().unwrap();
         nexus.open.borrow_mut().insert(command.task_tag, false);
         if !command.write {

@@ -15,7 +15,8 @@
 //!      power when the target says so (29/01) and not because a connection failed.
 //!  N2  A command goes again by CAM, on its own core: so by the same ISID as before (engine I2).
 //!  N3  A session that is gone is a reset of its units, until there is another one, or the path is
-//!      lost: what it had comes back as victims, which lose no retry, and goes again first.
+//!      lost: what it had comes back as victims, which lose no retry, and goes again first. A
+//!      command that ended it is no victim (engine I7).
 //!
 //! What a lost path hands back may be sent another way (class multipath) while the old target still
 //! has it: what had not left was thrown away with the connection, half a deadline earlier at the
@@ -157,7 +158,7 @@ fn lun_of(unit: &Unit) -> Option<[u8; 8]> {
     Lun::new(number).map(Lun::encode)
 }
 
-fn task_of(lun: [u8; 8], ccb: &Ccb, tag: Tag) -> Task {
+fn task_of(lun: [u8; 8], id: CcbId, ccb: &Ccb, tag: Tag) -> Task {
     let mut cdb = [0; 16];
     cdb.iter_mut().zip(ccb.command.cdb()).for_each(|(to, from)| *to = *from);
     let attribute = match tag {
@@ -167,7 +168,8 @@ fn task_of(lun: [u8; 8], ccb: &Ccb, tag: Tag) -> Task {
     };
     let (read, write) = (ccb.flags.has(Flags::IN), ccb.flags.has(Flags::OUT));
     let length = if read || write { ccb.length } else { 0 };
-    Task { lun, cdb, attribute, read: read && length > 0, write: write && length > 0, length }
+    let (read, write, serial) = (read && length > 0, write && length > 0, id.to_word());
+    Task { lun, cdb, attribute, read, write, length, serial }
 }
 
 impl Sim for Iscsi {
@@ -228,6 +230,7 @@ impl Sim for Iscsi {
             sum.lies += counts.lies;
             sum.pings += counts.pings;
             sum.lost += counts.lost;
+            sum.culprits += counts.culprits;
         }
         vec![
             ("logins", sum.logins),
@@ -237,6 +240,7 @@ impl Sim for Iscsi {
             ("answers-of-other-lengths", sum.lies),
             ("pings", sum.pings),
             ("paths-lost", sum.lost),
+            ("sessions-ended-by-a-command", sum.culprits),
         ]
     }
 
@@ -284,7 +288,7 @@ impl Sim for Iscsi {
             return Begun::Ended(Outcome::of(CamStatus::NoHba));
         };
         let refused = match ccb.command {
-            Command::Scsi { tag, .. } => session.begin(unit, id, &task_of(lun, ccb, tag), data),
+            Command::Scsi { tag, .. } => session.begin(unit, id, &task_of(lun, id, ccb, tag), data),
             Command::Reset => session.reset(unit, Some(id), lun),
             _ => return Begun::Ended(Outcome::of(CamStatus::CannotProvide)),
         };

@@ -433,17 +433,20 @@ async fn run(session: Rc<Session>) {
     loop {
         let Some(core) = session.core.upgrade() else { return };
         let done = session.converse(&core).await;
+        let was_up = session.engine.borrow_mut().dropped(core.reactor().fresh_now());
         if let Err(why) = done
             && !session.closing.get()
         {
             let key = (core.id(), session.portal);
-            let why = why.to_string();
+            let why = match session.engine.borrow().culprit().filter(|_| was_up) {
+                Some(command) => format!("{why}; {command}"),
+                None => why.to_string(),
+            };
             let before = super::lock(&session.inner.troubles).insert(key, why.clone());
             if before != Some(why) {
                 session.inner.say();
             }
         }
-        let was_up = session.engine.borrow_mut().dropped(core.reactor().fresh_now());
         if was_up && !session.closing.get() {
             session.reset_begins(&core);
         }

@@ -22,11 +22,14 @@
 //!      deadline, and then nothing waits.
 //!  I6  Of a command that CAM gave up no memory is read or written: CAM may have given it back
 //!      before the target knows.
+//!  I7  A command that ends its session again and again fails, named, and no other one with it:
+//!      see `suspects`.
 
 mod due;
 mod hear;
 mod op;
 mod send;
+mod suspects;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +46,7 @@ use wire::iscsi::{
 use self::op::{Burst, Kind, Op, tag_of};
 pub(super) use self::op::{Task, place_of};
 pub(super) use self::send::over;
+use self::suspects::Suspects;
 use crate::ccb::{CamStatus, Outcome};
 
 /// Commands that a session holds at a time.
@@ -143,6 +147,8 @@ pub(super) struct Counts {
     pub pings: u64,
     /// How often the path was lost.
     pub lost: u64,
+    /// I7: sessions that one command ended.
+    pub culprits: u64,
 }
 
 enum Stage {
@@ -177,6 +183,11 @@ pub(super) struct Engine {
     /// Pings of the target that were not answered: LUN and tag.
     pongs: VecDeque<([u8; 8], u32)>,
     ended: VecDeque<(u32, Outcome)>,
+    /// I7
+    suspects: Suspects,
+    /// How many commands of a session are suspects.
+    wary: usize,
+    culprit: Option<String>,
     /// When the target was last heard, or a connection began.
     heard_ns: u64,
     pinged: bool,
@@ -216,6 +227,9 @@ impl Engine {
             senders: VecDeque::new(),
             pongs: VecDeque::new(),
             ended: VecDeque::new(),
+            suspects: Suspects::default(),
+            wary: 0,
+            culprit: None,
             heard_ns: now,
             pinged: false,
             down_ns: now,
@@ -315,6 +329,7 @@ impl Engine {
             // Who was silent is away since then.
             self.down_ns = if self.pinged { self.heard_ns } else { now };
             self.counts.drops += 1;
+            self.suspect();
         }
         self.tried = true;
         self.stage = Stage::Down;
@@ -353,7 +368,13 @@ impl Engine {
     fn is_new(&mut self) {
         for at in 0..self.ops.len() {
             let Some(op) = self.ops.get(at).filter(|op| op.busy && op.sent) else { continue };
-            let status = if op.aborting { CamStatus::Aborted } else { CamStatus::BusReset };
+            let status = match op {
+                op if op.aborting => CamStatus::Aborted,
+                // I7: it costs a retry.
+                op if op.guilty => CamStatus::NexusLost,
+                _ => CamStatus::BusReset,
+            };
+            self.remember(at);
             self.end(at, Outcome::of(status));
         }
     }
@@ -379,7 +400,9 @@ impl Engine {
             return Err(Outcome::of(CamStatus::Invalid));
         }
         let tag = self.enter(Kind::Command, task).ok_or(Outcome::of(CamStatus::Busy))?;
+        let ends = self.ends_of(task);
         if let Some(op) = self.op(tag) {
+            op.ends = ends;
             data.iter().for_each(|seg| op.data.push(seg.clone()));
         }
         self.line.push_back(tag);
@@ -465,6 +488,7 @@ impl Engine {
         let Some(op) = self.ops.get_mut(at).filter(|op| op.busy) else { return };
         self.ended.push_back((tag_of(at, op.uses), outcome));
         self.tasks -= usize::from(op.kind != Kind::Command);
+        self.wary -= usize::from(op.is_suspect());
         op.busy = false;
         op.uses = op.uses.wrapping_add(1);
         op.data.clear();

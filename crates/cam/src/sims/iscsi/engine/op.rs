@@ -29,6 +29,8 @@ pub(in crate::sims::iscsi) struct Task {
     pub write: bool,
     /// Bytes.
     pub length: u32,
+    /// The number that CAM knows it by, the same when it comes again.
+    pub serial: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +62,9 @@ pub(super) struct Op {
     pub data: Segs,
     pub sent: bool,
     pub aborting: bool,
+    /// I7: sessions that ended with it under way, and whether it ended the last one.
+    pub ends: u8,
+    pub guilty: bool,
     pub cmd_sn: u32,
     /// When task management has to be answered, ns.
     pub due_ns: u64,

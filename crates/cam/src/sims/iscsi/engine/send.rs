@@ -5,7 +5,7 @@ use wire::iscsi::{
     TaskRequest, crc32c,
 };
 
-use super::op::{LOGOUT, PING};
+use super::op::{LOGOUT, PING, place_of};
 use super::{Burst, Engine, Kind, SEND_MAX, Stage, Wire, task_function};
 
 /// Header and its digest.
@@ -118,6 +118,11 @@ impl Engine {
             return true;
         };
         let task = op.task;
+        // I7
+        if self.wary > 0 && !self.ops.get(place_of(tag)).is_some_and(|op| self.may_go(op)) {
+            return false;
+        }
+        let Some(op) = self.op(tag) else { return false };
         let write_len = if task.write { task.length } else { 0 };
         let first = write_len.min(params.first_burst);
         let now = first.min(params.send_data_len_max).min(SEND_MAX);
@@ -214,7 +219,7 @@ impl Engine {
         let head_len = if self.framer.header_digest { HEAD_MAX } else { BHS_LEN };
         let head = head.get(..head_len).unwrap_or(&head);
         let found = data.filter(|(.., len)| *len > 0).and_then(|(tag, from, len)| {
-            let op = self.ops.get(super::op::place_of(tag))?;
+            let op = self.ops.get(place_of(tag))?;
             Some((&op.data, from as usize, len as usize))
         });
         let Some((segs, from, len)) = found else { return wire.send(head, None, &[]) };

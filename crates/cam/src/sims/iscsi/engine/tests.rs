@@ -362,3 +362,49 @@ fn pings_and_requests_to_leave_are_answered() {
     assert!(out.iter().any(|(bhs, _)| LogoutRequest::decode(bhs).is_ok()), "{out:?}");
     assert!(s.pump(4 * S).is_err(), "nobody answers");
 }
+
+/// I7
+#[test]
+fn one_that_was_there_when_two_sessions_ended_is_sent_alone() {
+    let mut s = Stage::new();
+    s.login(true, 0);
+    let data = Segs::alloc(&s.pool, 512).unwrap();
+    let send = |s: &mut Stage, serial| {
+        let task = Task { read: true, length: 512, serial, ..Task::default() };
+        s.engine.begin(&task, &data).unwrap()
+    };
+    let out = |s: &mut Stage, now| {
+        s.pump(now).unwrap();
+        let out = s.line.take();
+        out.iter().map(|(bhs, _)| ScsiCommand::decode(bhs).unwrap().task_tag).collect::<Vec<_>>()
+    };
+    for round in 0..2 {
+        let tags = [send(&mut s, 1), send(&mut s, 2)];
+        assert_eq!(out(&mut s, round * S), tags, "beside one another");
+        s.engine.dropped(round * S);
+        assert_eq!(s.engine.culprit(), None);
+        s.login(true, round * S + 1);
+        let mut ended = s.ended();
+        ended.sort_by_key(|(tag, _)| tags.iter().position(|t| t == tag));
+        assert_eq!(ended, tags.map(|tag| (tag, CamStatus::BusReset)));
+        s.line.take();
+    }
+    // Another one is none, and waits for them all the same: nothing is beside them.
+    let tags = [send(&mut s, 1), send(&mut s, 2), send(&mut s, 3)];
+    assert_eq!(out(&mut s, 3 * S), tags[..1]);
+    s.engine.dropped(3 * S);
+    assert!(s.engine.culprit().is_some_and(|words| words.starts_with("3 sessions")));
+    s.login(true, 3 * S + 1);
+    assert_eq!(s.ended(), [(tags[0], CamStatus::NexusLost)], "it is to blame");
+    s.line.take();
+    assert_eq!(out(&mut s, 4 * S), tags[1..2], "it has not been sent, and is one of them still");
+    s.engine.abort(tags[1]);
+    s.engine.dropped(4 * S);
+    s.login(true, 4 * S + 1);
+    assert!(s.ended().contains(&(tags[1], CamStatus::Aborted)));
+    s.line.take();
+    // The rest are none: beside one another again.
+    let more = send(&mut s, 4);
+    assert_eq!(out(&mut s, 5 * S), [tags[2], more]);
+    assert_eq!((s.engine.counts().culprits, s.engine.wary), (2, 0));
+}

@@ -1,0 +1,101 @@
+//! Commands that end their session: I7 of [`super`].
+//!
+//! A target, or something on the way to it, may fail at one command and take the connection along,
+//! each time it comes again; what else was under way is no more than a witness. Who was under way
+//! in [`WARY_AFTER`] sessions that ended is sent with nothing beside it from then on. A session
+//! that ends all the same was ended by that command: it costs one of its tries, as everything does
+//! that a command is to blame for. So it fails after [`WARY_AFTER`] sessions and its tries, and
+//! the others go on.
+//!
+//! Linux counts every session that ends against all commands that were under way, five of them;
+//! FreeBSD against none, and tries for ever.
+
+use std::collections::BTreeMap;
+
+use wire::scsi::Lun;
+
+use super::op::{Kind, Op, Task};
+use super::{Engine, OPS_MAX};
+
+/// Sessions that may end with a command under way before it is sent alone.
+pub(super) const WARY_AFTER: u8 = 2;
+
+/// Whose a command is when it comes again: its unit, and the number that it has with CAM.
+type Name = ([u8; 8], u64);
+
+/// Those that come again, and how many sessions ended while they were under way.
+#[derive(Default)]
+pub(super) struct Suspects(BTreeMap<Name, u8>);
+
+impl Op {
+    pub(super) fn is_suspect(&self) -> bool {
+        self.busy && self.ends >= WARY_AFTER
+    }
+
+    fn is_out(&self) -> bool {
+        self.busy && self.sent && self.kind == Kind::Command
+    }
+}
+
+impl Engine {
+    /// How many sessions ended with a command that comes (again).
+    pub(super) fn ends_of(&mut self, task: &Task) -> u8 {
+        let ends = self.suspects.0.remove(&(task.lun, task.serial)).unwrap_or(0);
+        self.wary += usize::from(ends >= WARY_AFTER);
+        ends
+    }
+
+    /// A session has ended: who was there.
+    pub(super) fn suspect(&mut self) {
+        self.culprit = None;
+        let mut culprit = None;
+        for op in self.ops.iter_mut().filter(|op| op.is_out()) {
+            let was_suspect = op.is_suspect();
+            op.ends = op.ends.saturating_add(1);
+            // It was sent alone.
+            op.guilty = was_suspect;
+            self.wary += usize::from(!was_suspect && op.ends >= WARY_AFTER);
+            if op.guilty {
+                culprit = Some(words(&op.task, op.ends));
+            }
+        }
+        self.counts.culprits += u64::from(culprit.is_some());
+        self.culprit = culprit;
+    }
+
+    /// One that was out comes again.
+    pub(super) fn remember(&mut self, at: usize) {
+        let Some(op) = self.ops.get(at) else { return };
+        // Of those that CAM gave up nobody asks again.
+        if self.suspects.0.len() >= OPS_MAX {
+            self.suspects.0.clear();
+        }
+        self.suspects.0.insert((op.task.lun, op.task.serial), op.ends);
+    }
+
+    /// Whether a command may go, with what is under way.
+    pub(super) fn may_go(&self, op: &Op) -> bool {
+        // There is none nearly always.
+        if self.wary == 0 {
+            return true;
+        }
+        match op.is_suspect() {
+            true => !self.ops.iter().any(Op::is_out),
+            false => !self.ops.iter().any(|other| other.is_out() && other.is_suspect()),
+        }
+    }
+
+    /// Which command ended the last session, and how many it was there for.
+    pub(in crate::sims::iscsi) fn culprit(&self) -> Option<&str> {
+        self.culprit.as_deref()
+    }
+}
+
+fn words(task: &Task, ends: u8) -> String {
+    let lun = Lun::decode(task.lun).map_or(0, Lun::number);
+    let cdb: Vec<String> = task.cdb.iter().map(|b| format!("{b:02x}")).collect();
+    let cdb = cdb.join(" ");
+    format!(
+        "{ends} sessions have ended with this command under way, the last alone: {cdb} of LUN {lun}"
+    )
+}

@@ -463,9 +463,10 @@ fn resize_makes_what_is_added_the_same_before_anybody_has_it() {
 #[test]
 fn refusals_say_why() {
     let (mut world, disks) = mirror(2, json!({}));
-    let copy = world.disk("copy", disks[0].bytes(), 512);
+    let as_it_was = disks[0].bytes();
+    let copy = world.disk("copy", as_it_was.clone(), 512);
     assert!(world.verdict("copy", "mirror").contains("there already"));
-    assert!(copy.bytes() == disks[0].bytes());
+    assert!(copy.bytes() == as_it_was, "nothing is written to it");
     world.disk("d5", vec![0; MIB / 2], 512);
     let error = world.verb("mirror", "insert", "m", json!({ "members": ["d5"] }));
     assert!(error.expect_err("small").what.contains("it needs 1048576"));

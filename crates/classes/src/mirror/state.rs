@@ -31,6 +31,10 @@
 //!      comes who is rebuilt and perhaps not counted, for another one may be in his place who was
 //!      not seen yet. Otherwise one that was forgotten, or never seen, and one that failed later
 //!      would look like a whole mirror, and start without the newest.
+//!  M11 Of two that bear one number, and are not one disk, the one that is used is the newer from
+//!      then on: the syncid grows when a copy is seen, and when another disk comes with the number
+//!      of one that was here. So a copy is rebuilt before it is used. Of two that look alike when
+//!      nothing runs yet the first is taken: no record tells which of them it was.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -98,6 +102,8 @@ pub(super) enum Arrival {
     Refused(String),
     /// A member of this number is there: a copy, or the same disk come back before it was missed.
     Twin,
+    /// A member of this number is in this slot, and is the older of the two (M11).
+    Instead(usize),
 }
 
 /// See the module.
@@ -230,8 +236,11 @@ impl Mirror {
                 self.name, self.id, record.id
             ));
         }
-        if self.members().any(|(_, m)| m.record.disk == record.disk) {
-            return Arrival::Twin;
+        let twin = self.members().find(|(_, m)| m.record.disk == record.disk);
+        if let Some((slot, twin)) = twin {
+            let age = |r: &Metadata| (r.genid, r.syncid);
+            let instead = !self.running && age(&record) > age(&twin.record);
+            return if instead { Arrival::Instead(slot) } else { Arrival::Twin };
         }
         if record.has(disk_flags::INACTIVE) {
             return refused(format!(
@@ -353,6 +362,12 @@ impl Mirror {
             self.count_those_here();
         }
         self.counted.insert(disk);
+    }
+
+    /// M11
+    pub(super) fn outdate_copies(&mut self) {
+        self.renew();
+        self.count_those_here();
     }
 
     fn count_those_here(&mut self) {

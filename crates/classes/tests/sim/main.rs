@@ -70,6 +70,7 @@ mod scene;
 mod seeds;
 mod stacked;
 mod trouble;
+mod twins;
 mod users;
 
 use std::sync::Arc;

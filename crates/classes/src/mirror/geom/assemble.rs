@@ -17,6 +17,9 @@ use crate::mirror::shared::Told;
 use crate::mirror::state::{Arrival, Role};
 use crate::mirror::tasks;
 
+/// Serial numbers that are remembered.
+const IDENTS_MAX: usize = 256;
+
 impl MirrorGeom {
     /// Takes a provider in whose record was read. It is opened alone, so that nobody else claims
     /// what is on it.
@@ -25,26 +28,28 @@ impl MirrorGeom {
         t: &mut Topology,
         me: GeomId,
         on: ProviderId,
-        Seen { record, bits, left }: Seen,
+        seen: Seen,
     ) -> Result<(), Error> {
         let name = t.provider_name(on).to_owned();
         let gone = || Error::new(Errno::NxIo, format!("{name} is gone"));
         let limits = t.limits(on).ok_or_else(gone)?;
-        if self.shunned.contains(&record.disk) {
+        if self.shunned.contains(&seen.record.disk) {
             let why = "its rebuild found no member that could be read: `ashlar mirror forget` and \
                        `insert` take it in anew";
             self.refuse(t, &name, why);
             return Err(Error::new(Errno::Inval, why));
         }
+        let record = seen.record.clone();
         match self.mirror.arrive(record, limits.media_bytes, limits.sector_bytes) {
             Arrival::In(slot) => match attach(t, me, on, &name) {
                 Ok(consumer) => {
                     self.consumers.insert(slot, consumer);
                     if let Some(Some(member)) = self.mirror.slots.get_mut(slot) {
-                        member.bits = bits;
+                        member.bits = seen.bits;
                     }
-                    self.moved.extend(left.map(|at| (slot, at)));
+                    self.moved.extend(seen.left.map(|at| (slot, at)));
                     self.refused.forget(&name);
+                    self.is_the_same(t, on, slot);
                     self.arrived(t, me, slot);
                     Ok(())
                 }
@@ -53,9 +58,20 @@ impl MirrorGeom {
                     Err(e)
                 }
             },
+            Arrival::Instead(slot) => {
+                let consumer = self.consumers.remove(&slot);
+                self.mirror.vacate(slot);
+                // It is looked at again, and refused, when this one has been taken in.
+                consumer.into_iter().for_each(|c| t.leave(c));
+                self.take_in(t, me, on, seen)
+            }
             Arrival::Twin => {
                 if self.twins.len() < REFUSALS_MAX && !self.twins.contains(&on) {
                     self.twins.push(on);
+                    if self.mirror.running {
+                        self.mirror.outdate_copies();
+                        self.push(t, me, Job::Rewrite);
+                    }
                 }
                 let why = "this member is there already: the same disk by another name, or a copy";
                 self.refuse(t, &name, why);
@@ -70,6 +86,22 @@ impl MirrorGeom {
 
     pub(super) fn refuse(&mut self, t: &mut Topology, name: &str, why: &str) {
         self.refused.note(t, self.shared.geom, name, why);
+    }
+
+    /// M11: another disk than the one that had its number may be a copy of that one.
+    fn is_the_same(&mut self, t: &Topology, on: ProviderId, slot: usize) {
+        let Some(Attr::Text(ident)) = t.attr(on, "GEOM::ident") else { return };
+        let Some(disk) = self.mirror.member(slot).map(|m| m.record.disk) else { return };
+        if ident.is_empty() {
+            return;
+        }
+        if self.idents.len() >= IDENTS_MAX {
+            self.idents.clear();
+        }
+        let was = self.idents.insert(disk, ident.clone());
+        if self.mirror.running && was.is_some_and(|was| was != ident) {
+            self.mirror.outdate_copies();
+        }
     }
 
     fn arrived(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
@@ -135,6 +167,9 @@ impl MirrorGeom {
                     }
                 }
                 self.fault = None;
+                if !self.twins.is_empty() {
+                    self.mirror.outdate_copies();
+                }
                 let mut members = self.consumers.values().filter_map(|c| t.below(*c));
                 self.zeroes = members.all(|p| zeroes(t, p));
                 self.bits = self.mirror.shape().map(|shape| Arc::new(Bits::new(shape)));

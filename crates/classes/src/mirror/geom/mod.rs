@@ -117,6 +117,8 @@ pub(super) struct MirrorGeom {
     over: bool,
     /// Refused because their number was taken: looked at again when that member has gone.
     twins: Vec<ProviderId>,
+    /// The serial numbers of the disks that were here last, by the members' numbers.
+    idents: BTreeMap<u32, String>,
     /// Numbers of members that could not be rebuilt, for nobody could be read: not taken in again.
     shunned: BTreeSet<u32>,
     /// Slots whose loss has not been dealt with (a bit a slot).
@@ -174,6 +176,7 @@ impl MirrorGeom {
             stuck: false,
             over: false,
             twins: Vec::new(),
+            idents: BTreeMap::new(),
             shunned: BTreeSet::new(),
             suspects: 0,
             parting: BTreeMap::new(),

@@ -1,0 +1,147 @@
+//! Two disks of one number: a member, and a copy of it. What the copy holds may be old, and its
+//! record looks as good as the member's.
+
+use serde_json::json;
+
+use super::disk::{Disk, SECTOR};
+use super::life::MS;
+use super::named::{Bench, DISK};
+
+/// A whole and clean mirror, filled with 1, and a copy of `d0` of that time that is not plugged in.
+fn with_a_copy(extra: serde_json::Value) -> Bench {
+    let mut bench = Bench::with(2, extra);
+    bench.fill(1, true);
+    let copy = Disk::new(DISK, 9);
+    copy.put(0, &bench.disks["d0"].bytes(0, DISK as usize));
+    bench.disks.insert("copy".into(), copy);
+    bench
+}
+
+/// What the copy alone holds of the mirror.
+fn on_the_copy(bench: &Bench) -> u8 {
+    let bytes = bench.disks["copy"].bytes(0, 100 * SECTOR as usize);
+    assert!(bytes.iter().all(|b| *b == bytes[0]), "of one time");
+    bytes[0]
+}
+
+#[test]
+fn a_copy_that_was_refused_is_rebuilt_when_the_member_has_gone() {
+    for (extra, before) in [
+        (json!({}), true),
+        (json!({}), false),
+        (json!({ "region": 4096 }), true),
+        (json!({ "region": 4096 }), false),
+    ] {
+        let mut bench = with_a_copy(extra);
+        if before {
+            bench.plug("copy");
+            assert!(bench.life.story().contains("or a copy"), "{}", bench.life.story());
+        }
+        bench.fill(2, true);
+        if !before {
+            bench.plug("copy");
+        }
+        assert_eq!(bench.state("copy"), "-", "{}", bench.life.story());
+        bench.pull("d0");
+        bench.life.pass(500 * MS);
+        assert_eq!(bench.state("copy"), "ACTIVE", "{}", bench.life.story());
+        assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.story());
+        bench.holds(2);
+    }
+}
+
+/// Nobody has seen the copy before.
+#[test]
+fn a_copy_that_comes_when_the_member_has_gone_is_rebuilt() {
+    let mut bench = with_a_copy(json!({}));
+    bench.fill(2, true);
+    bench.pull("d0");
+    bench.plug("copy");
+    bench.life.pass(500 * MS);
+    assert_eq!(bench.state("copy"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.story());
+    // The member itself, that missed nothing, is believed.
+    let mut bench = with_a_copy(json!({}));
+    bench.fill(2, true);
+    bench.pull("d0");
+    let before = bench.disks["d0"].lock().writes;
+    bench.plug("d0");
+    bench.life.pass(500 * MS);
+    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+    assert!(bench.disks["d0"].lock().writes < before + 5, "it was not copied to");
+}
+
+/// The copy was seen while the mirror ran: from then on its record is the older one.
+#[test]
+fn a_copy_that_was_refused_once_is_told_from_the_member_at_the_next_start() {
+    let orders: [&[&str]; 5] = [
+        &["copy", "d0", "d1"],
+        &["copy", "d1", "d0"],
+        &["d1", "copy", "d0"],
+        &["d0", "copy", "d1"],
+        &["copy", "d0"],
+    ];
+    for order in orders {
+        let mut bench = with_a_copy(json!({}));
+        bench.plug("copy");
+        bench.fill(2, true);
+        bench.reboot(order);
+        bench.up();
+        bench.life.pass(500 * MS);
+        assert_eq!(bench.state("d0"), "ACTIVE", "{order:?}\n{}", bench.life.story());
+        assert_eq!(bench.state("copy"), "-", "{order:?}\n{}", bench.life.story());
+        bench.holds(2);
+    }
+    // Without the member it is one that is old.
+    for order in [["copy", "d1"], ["d1", "copy"]] {
+        let mut bench = with_a_copy(json!({}));
+        bench.plug("copy");
+        bench.fill(2, true);
+        bench.reboot(&order);
+        bench.up();
+        bench.life.pass(500 * MS);
+        bench.holds(2);
+        assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.story());
+    }
+}
+
+/// Which of two that look alike is the member a start cannot know; the other is the older one from
+/// then on, and it is said which was refused.
+#[test]
+fn of_two_that_look_alike_at_a_start_one_is_refused_and_is_rebuilt_before_it_is_used() {
+    let mut bench = with_a_copy(json!({}));
+    bench.reboot(&["d0", "copy", "d1"]);
+    bench.up();
+    assert!(bench.life.story().contains("or a copy"), "{}", bench.life.story());
+    bench.fill(2, true);
+    bench.pull("d0");
+    bench.life.pass(500 * MS);
+    assert_eq!(bench.state("copy"), "ACTIVE", "{}", bench.life.story());
+    assert_eq!(on_the_copy(&bench), 2, "{}", bench.life.story());
+    // It is the older one at the next start too.
+    let mut bench = with_a_copy(json!({}));
+    bench.reboot(&["d0", "copy", "d1"]);
+    bench.up();
+    bench.fill(2, true);
+    bench.reboot(&["copy", "d0", "d1"]);
+    bench.up();
+    assert_eq!(bench.state("d0"), "ACTIVE", "{}", bench.life.story());
+    bench.holds(2);
+}
+
+/// It is not asked for in vain: the same disk by another name is no copy.
+#[test]
+fn the_same_disk_by_another_name_takes_over_without_a_rebuild() {
+    let mut bench = Bench::of(2);
+    bench.fill(1, true);
+    let same = bench.disks["d0"].clone();
+    bench.life.plug("path", &same);
+    bench.life.pass(50 * MS);
+    bench.fill(2, true);
+    let before = same.lock().writes;
+    bench.life.pull_path("d0");
+    bench.life.pass(500 * MS);
+    assert_eq!(bench.state("path"), "ACTIVE", "{}", bench.life.story());
+    assert!(same.lock().writes < before + 5, "it was not copied to");
+    bench.holds(2);
+}

@@ -4,13 +4,19 @@
 mod compiler;
 mod plant;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use plant::Plant;
+use plant::{On, Plant};
 use rig::guest::{Boot, HOST, Image, Kit, Script, boot};
 use rig::proc::Scratch;
 
 const HASH: &str = "find . -type f | sort | xargs sha1sum | sha1sum";
+
+/// What git has to know.
+const GIT: &str = "export HOME=/tmp; git config --global user.email a@b
+    git config --global user.name a; git config --global gc.auto 0
+    git config --global --add safe.directory '*'";
 
 /// Steps that change the files; the server takes a dump after each.
 const WORK: &[(&str, &str)] = &[
@@ -51,6 +57,9 @@ const WORK: &[(&str, &str)] = &[
     ),
 ];
 
+/// One guest at a time: the machine may have few cores.
+static ONE: Mutex<()> = Mutex::new(());
+
 fn mount(port: u16, place: &str, aname: &str) -> String {
     format!(
         "mkdir -p {place}; mount -t 9p -o trans=tcp,port={port},version=9p2000 \
@@ -60,19 +69,17 @@ fn mount(port: u16, place: &str, aname: &str) -> String {
 
 #[test]
 fn linux_works_on_it_and_every_dump_stays_what_it_was() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let scratch = Scratch::new("files").unwrap();
     let programs = compiler::programs();
     let programs: Vec<_> = programs.iter().map(|(file, place)| (file.as_path(), *place)).collect();
     let image = Image::with_programs(&[Kit::Ninep], &programs).unwrap();
-    let plant = Plant::start(scratch.path(), true);
+    let plant = Plant::start(scratch.path(), On::Volume, true);
     let port = plant.at.port();
     let mut script = Script::new();
     compiler::furnish(&mut script, scratch.path());
-    let git = "export HOME=/tmp; git config --global user.email a@b
-        git config --global user.name a; git config --global gc.auto 0
-        git config --global --add safe.directory '*'";
     let mounts = mount(port, "/n/main", "") + &mount(port, "/n/dump", "dump");
-    script.step("mount", format!("{mounts}{git}"));
+    script.step("mount", format!("{mounts}{GIT}"));
     for (name, shell) in WORK {
         script.step(
             name,
@@ -113,7 +120,7 @@ fn linux_works_on_it_and_every_dump_stays_what_it_was() {
     let before = hashes(&run).expect("the hashes");
     plant.close();
     // Another server on the same devices, and a guest that looks at nothing but the dumps.
-    let plant = Plant::start(scratch.path(), false);
+    let plant = Plant::start(scratch.path(), On::Volume, false);
     let mut script = Script::new();
     script.step(
         "dumps",
@@ -127,5 +134,56 @@ fn linux_works_on_it_and_every_dump_stays_what_it_was() {
     let again = boot(&image, &script, how, &mut |_, _| Ok(())).unwrap();
     again.expect_ok().unwrap();
     assert_eq!(hashes(&again), Some(before));
+    plant.close();
+}
+
+/// The same on an image, with few files: a dump, further changes, and the dump is what it was.
+#[test]
+fn linux_works_on_an_image_and_yesterdays_dump_stays_what_it_was() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let scratch = Scratch::new("image").unwrap();
+    let image = Image::with_programs(&[Kit::Ninep], &[]).unwrap();
+    let plant = Plant::start(scratch.path(), On::Image, true);
+    let port = plant.at.port();
+    let mounts = mount(port, "/n/main", "") + &mount(port, "/n/dump", "dump");
+    let mut script = Script::new();
+    script.step("mount", format!("{mounts}{GIT}"));
+    script.step(
+        "an archive is unpacked",
+        format!(
+            "mkdir /tmp/of; cd /tmp/of
+            for n in $(seq 12); do mkdir d$n
+                dd if=/dev/urandom of=d$n/data bs=5k count=$n 2>/dev/null; done
+            tar cf ../of.tar .; cd /n/main; tar xf /tmp/of.tar; diff -r /tmp/of /n/main
+            {HASH} > /tmp/yesterday; sync
+            echo TAKE-A-DUMP; read -r day; echo $day > /tmp/day
+            cd /n/dump/$day; {HASH} | cmp - /tmp/yesterday"
+        ),
+    );
+    script.step(
+        "a repository",
+        "export HOME=/tmp; cd /n/main; git init -q .; git add .; git commit -qm first
+        rm d1/data; mv d2 moved; echo more >> d3/data; git add -A; git commit -qm second
+        git fsck --full; git status --short; git log --oneline | wc -l | grep -qx 2; sync",
+    );
+    script.step(
+        "yesterday again",
+        format!(
+            "cd /n/dump/$(cat /tmp/day); {HASH} | cmp - /tmp/yesterday; [ ! -e .git ]
+            cd /n/main; {HASH} > /tmp/today; cmp /tmp/today /tmp/yesterday && exit 1
+            echo HASHES $(cut -c1-40 /tmp/yesterday /tmp/today)
+            cd /; umount /n/main; umount /n/dump"
+        ),
+    );
+    let how = Boot { deadline: Duration::from_secs(600), core: None };
+    let run = boot(&image, &script, how, &mut |line, console| {
+        if line.contains("TAKE-A-DUMP") {
+            console.send(&plant.dump(20_261_121))?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    eprintln!("{}", run.summary());
+    run.expect_ok().unwrap();
     plant.close();
 }

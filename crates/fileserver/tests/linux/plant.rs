@@ -12,13 +12,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bio::{Errno, Pool, PoolConfig};
 use disks::DiskClass;
-use fileserver::files::FileSystem;
+use fileserver::files::{Change, FileSystem, ROOT, Served};
+use fileserver::image::{self, Setup};
 use fileserver::medium::{Medium, Provider};
 use fileserver::ninep::{Door, Flavour, Server};
 use fileserver::volume::{self, Options};
 use geom::{Access, Class, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Topology};
 use reactor::{Config, Patience, Reactor};
 use serde_json::json;
+
+/// The number of bootes.
+const BOOTES: u32 = 10_005;
 
 struct User;
 
@@ -50,6 +54,15 @@ impl Class for Users {
     }
 }
 
+/// What the files stand on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// A volume on two devices of the WORM.
+    Volume,
+    /// An image of cwfs64x.
+    Image,
+}
+
 /// What the test tells the server.
 enum Order {
     /// Takes a dump of that day, waits until the WORM has it, and answers.
@@ -66,12 +79,12 @@ pub struct Plant {
 }
 
 impl Plant {
-    /// Over files in `folder`; makes a new volume when `ream` says so.
-    pub fn start(folder: &Path, ream: bool) -> Plant {
+    /// Over files in `folder`; makes all new when `ream` says so.
+    pub fn start(folder: &Path, on: On, ream: bool) -> Plant {
         let (orders, inbox) = mpsc::channel();
         let (ready, started) = mpsc::channel();
         let folder = folder.to_path_buf();
-        let thread = std::thread::spawn(move || serve(&folder, ream, &ready, &inbox));
+        let thread = std::thread::spawn(move || serve(&folder, (on, ream), &ready, &inbox));
         let at = started.recv().expect("the server starts");
         Plant { at, orders, thread: Some(thread) }
     }
@@ -107,7 +120,32 @@ fn open(control: &mut Control, disks: &Arc<DiskClass>, name: &str, path: &Path, 
     opened.expect("a file as a disk")
 }
 
-fn serve(folder: &Path, ream: bool, ready: &Sender<SocketAddr>, orders: &Receiver<Order>) {
+/// The files, and bootes owns their root.
+async fn files(options: &Options, on: On, ream: bool) -> Served {
+    if on == On::Volume {
+        if ream {
+            volume::ream(options).await.unwrap();
+        }
+        let fs = FileSystem::mount(volume::open(options).await.unwrap(), BOOTES, 10_000);
+        return fs.await.unwrap().into();
+    }
+    if ream {
+        image::ream(options, Setup::default()).await.unwrap();
+    }
+    let fs = Served::from(image::open(options, Setup::default()).await.unwrap());
+    if ream {
+        let owner = Change { uid: Some(BOOTES), gid: Some(BOOTES), ..Change::default() };
+        fs.run(|f| f.set(ROOT, &owner)).await.unwrap();
+    }
+    fs
+}
+
+fn serve(
+    folder: &Path,
+    (on, ream): (On, bool),
+    ready: &Sender<SocketAddr>,
+    orders: &Receiver<Order>,
+) {
     let reactor = Reactor::start(Config { name: "files".into(), ..Config::default() }).unwrap();
     let inbox = Arc::new(Inbox::default());
     let pool = Pool::new(PoolConfig { limit_bytes: 128 << 20 });
@@ -130,7 +168,10 @@ fn serve(folder: &Path, ream: bool, ready: &Sender<SocketAddr>, orders: &Receive
         reactor: reactor.clone(),
         pool: pool.clone(),
         cache: medium("cache", 256 << 20),
-        legs: vec![medium("near", 512 << 20), medium("far", 512 << 20)],
+        legs: match on {
+            On::Volume => vec![medium("near", 512 << 20), medium("far", 512 << 20)],
+            On::Image => vec![medium("worm", 512 << 20)],
+        },
         memory: 32 << 20,
         block: 16 << 10,
         owner: [1; 16],
@@ -142,17 +183,13 @@ fn serve(folder: &Path, ream: bool, ready: &Sender<SocketAddr>, orders: &Receive
         ahead: volume::ReadAhead::default(),
         commit_ns: 2_000_000_000,
     };
-    let files: Rc<Cell<Option<FileSystem>>> = Rc::default();
-    let (out, tell, r) = (files.clone(), ready.clone(), reactor.clone());
+    let served: Rc<Cell<Option<(Served, Rc<Server>)>>> = Rc::default();
+    let (out, tell, r) = (served.clone(), ready.clone(), reactor.clone());
     reactor.spawn("start", async move {
-        if ream {
-            volume::ream(&options).await.unwrap();
-        }
-        let fs = FileSystem::mount(volume::open(&options).await.unwrap(), 10_005, 10_000);
-        let fs = fs.await.unwrap();
+        let fs = files(&options, on, ream).await;
         let server = Server::new(r.clone(), pool);
         server.export("main", fs.clone());
-        out.set(Some(fs));
+        out.set(Some((fs, server.clone())));
         let listener = r.listen("127.0.0.1:0".parse().unwrap()).unwrap();
         tell.send(listener.local_addr()).unwrap();
         let bootes = server.users().id("bootes");
@@ -167,19 +204,21 @@ fn serve(folder: &Path, ream: bool, ready: &Sender<SocketAddr>, orders: &Receive
         // Wakes often enough to hear orders.
         reactor.after(5_000_000, reactor::Token::default());
         core.turn(Patience::Forever);
-        fs = fs.or_else(|| files.take());
-        if let (Some(fs), Ok(order)) = (&fs, orders.try_recv()) {
-            let (fs, over): (FileSystem, _) = (fs.clone(), over.clone());
+        fs = fs.or_else(|| served.take());
+        if let (Some((fs, server)), Ok(order)) = (&fs, orders.try_recv()) {
+            let requests: u64 = server.who().iter().map(|p| p.requests).sum();
+            eprintln!("{requests} requests, {} commits", fs.facts().commits);
+            let (fs, over) = (fs.clone(), over.clone());
             reactor.spawn("order", async move {
                 match order {
                     Order::Dump(date, answer) => {
-                        let dump = fs.volume().dump(date).await.unwrap();
-                        fs.volume().copied(&dump).await.unwrap();
+                        let dump = fs.dump(date).await.unwrap();
+                        fs.copied(&dump).await.unwrap();
                         let (year, day) = dump.path();
                         answer.send(format!("{year}/{day}")).unwrap();
                     }
                     Order::Close(answer) => {
-                        fs.volume().close().await.unwrap();
+                        fs.close().await.unwrap();
                         over.set(true);
                         answer.send("closed".into()).unwrap();
                     }

@@ -1,0 +1,118 @@
+//! What a check of an image, and the next start, take for free: scenes that the story comes by too
+//! seldom.
+
+use std::rc::Rc;
+
+use fileserver::files::{Ino, New, ROOT, Served};
+use fileserver::image::format::{self, BLOCK, Layout, PAYLOAD};
+use fileserver::image::{self, Setup};
+use fileserver::volume::{Options, View};
+use reactor::sim::World;
+
+use super::disk::Disk;
+use super::image_mend::lend;
+use super::server::{run, server};
+
+const SETUP: Setup = Setup { once: false, layout: Some(Layout::Rows), read_only: false };
+
+/// Runs a task on the devices as they are.
+fn on<F: Future<Output = ()> + 'static>(
+    disks: &[Rc<Disk>; 2],
+    task: impl FnOnce(Options) -> F + 'static,
+) {
+    let world = World::new(8);
+    let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
+    s.options.memory = 400 * BLOCK;
+    run(&world, &s.reactor, task(s.options.clone())).unwrap();
+    s.reactor.shutdown();
+}
+
+async fn open(o: &Options) -> Served {
+    Served::from(image::open(o, SETUP).await.unwrap())
+}
+
+/// A new image on devices of so many blocks.
+fn made(cache: u64, worm: u64) -> [Rc<Disk>; 2] {
+    let size = |blocks: u64| blocks * BLOCK as u64;
+    let disks = [Disk::new("cache", size(cache), 1), Disk::new("worm", size(worm), 2)];
+    on(&disks, |o| async move { image::ream(&o, SETUP).await.unwrap() });
+    disks
+}
+
+async fn create(fs: &Served, name: &str) -> Ino {
+    let new = New { mode: 0o644, ..New::default() };
+    fs.run(|f| f.create(ROOT, name.as_bytes(), &new)).await.unwrap()
+}
+
+/// So many blocks are put to a file from `from` on.
+async fn write(fs: &Served, o: &Options, ino: Ino, from: u64, many: u64) {
+    for n in (from..from + many).step_by(50) {
+        let some = 50.min(from + many - n) as usize;
+        let data = lend(o, &vec![7; some * PAYLOAD]);
+        fs.run(|f| f.write(ino, n * PAYLOAD as u64, &data, 0)).await.unwrap();
+    }
+}
+
+/// A file goes, and its blocks with it.
+async fn remove(fs: &Served, o: &Options, name: &str) {
+    let ino = fs.run(|f| f.remove(ROOT, name.as_bytes(), 0)).await.unwrap();
+    while fs.run(|f| f.inode(View::Live, ino)).await.is_ok() {
+        o.reactor.sleep(1_000_000).await;
+    }
+}
+
+#[test]
+fn a_file_that_somebody_holds_without_a_name_is_known_to_a_check() {
+    on(&made(1100, 2000), |o| async move {
+        let fs = open(&o).await;
+        let ino = create(&fs, "held").await;
+        write(&fs, &o, ino, 0, 20).await;
+        let held = fs.hold(ino);
+        fs.run(|f| f.remove(ROOT, b"held", 0)).await.unwrap();
+        let found = fs.check(View::Live, true).await.unwrap();
+        assert!(found.faults.is_empty() && found.leaked == 0, "{found:?}");
+        assert_eq!(found.orphans, 1);
+        drop(held);
+        fs.close().await.unwrap();
+    });
+}
+
+#[test]
+fn what_a_commit_notes_that_was_not_done_is_not_believed() {
+    let disks = made(1100, 2000);
+    let (cache, worm) = (disks[0].clone(), disks[1].clone());
+    let all = move || {
+        let mut bytes = vec![0; cache.with(|m| m.size()) as usize];
+        cache.with(|m| m.read(0, &mut bytes)).unwrap();
+        bytes
+    };
+    let cache = disks[0].clone();
+    on(&disks, move |o| async move {
+        let fs = open(&o).await;
+        // The superblock waits: what becomes free is noted.
+        worm.failing.set(1000);
+        fs.dump(20_261_121).await.unwrap();
+        let ino = create(&fs, "f").await;
+        write(&fs, &o, ino, 0, 20).await;
+        fs.sync().await.unwrap();
+        let (before, commits) = (all(), fs.facts().commits);
+        remove(&fs, &o, "f").await;
+        fs.sync().await.unwrap();
+        assert_eq!(fs.facts().commits, commits + 1);
+        // Of that commit the head alone came to the device.
+        let h = format::Header::read(&before[2 * BLOCK..]);
+        let head = h.slack((before.len() / BLOCK) as u64).0 as usize * BLOCK;
+        let now = all();
+        assert!(now[head..head + BLOCK] != before[head..head + BLOCK]);
+        fs.close().await.unwrap();
+        cache.with(|m| m.write(0, &before, true)).unwrap();
+        cache.with(|m| m.write(head as u64, &now[head..head + BLOCK], true)).unwrap();
+    });
+    on(&disks, |o| async move {
+        let fs = open(&o).await;
+        assert!(fs.run(|f| f.lookup(View::Live, ROOT, b"f")).await.unwrap().is_some());
+        let found = fs.check(View::Live, true).await.unwrap();
+        assert_eq!(found.faults, Vec::<String>::new());
+        fs.close().await.unwrap();
+    });
+}

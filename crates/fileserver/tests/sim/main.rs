@@ -163,8 +163,8 @@ fn seeds_that_failed_once() {
     }
     // 50044: a cut while a fake WORM grew left the tag of its new bits without these. 40082: what
     // became free behind a waiting superblock was not noted when no block changed with it.
-    // Never failed: 62 notices a check that does not freeze the tree, 255 a close that does not wait
-    // for a check.
+    // Never failed: 62 notices a check that does not freeze the tree, 255 a close that does not
+    // wait for a check.
     for seed in [50044, 40082, 62, 255] {
         image::play(seed, true);
     }

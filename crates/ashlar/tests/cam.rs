@@ -49,7 +49,7 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
     says("cam identify ada0", &["serial number         ahcich0-0"]);
     says("cam readcap da0", &["Last Block: 131071, Block Length: 512 bytes"]);
     says("cam reportluns da0", &["1 LUN found"]);
-    says("cam tags da0 -N 8", &["(da0:mps0:0:0:0): maxtags       8"]);
+    says("cam tags da0 -N 8", &["(pass0:mps0:0:0:0): device openings: 8"]);
     says("cam modepage da0 -m 8", &["WCE:  1 "]);
     says("cam modepage da0 -l", &["0x08,0x00\tCaching Page"]);
     says("cam modepage da0 WCE=0 -m 8 -S", &["WCE:  0 "]);
@@ -65,7 +65,8 @@ fn disks_of_a_virtual_hba_are_used_like_any_others() {
         .ashlar(&["cam", "cmd", "da1", "-c", "fe 0 0 0 0 0"])
         .complains(&["cam cmd: da1: INVALID COMMAND"]);
     house.ashlar(&words("cam modepage ada0 -m 8")).complains(&["cam identify ada0"]);
-    says("cam rescan", &["nothing is new"]);
+    says("cam tags da0 -v", &["(pass0:mps0:0:0:0): maxtags       8"]);
+    says("cam rescan 0", &["Re-scan of bus 0 was successful"]);
     let list = house.ashlar(&words("--json cam devlist")).ends(0).json();
     assert_eq!(list["answer"]["buses"][0]["devices"][1]["periph"], "da1");
     says("mirror label m da0 da1", &[]);

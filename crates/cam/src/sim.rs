@@ -57,6 +57,11 @@ pub trait Sim: Send + Sync {
     /// PATH_INQ.
     fn facts(&self) -> SimFacts;
 
+    /// What its links move in a second at most, kB, as lists of CAM have it; 0: it is not known.
+    fn transfer_kb(&self) -> u32 {
+        0
+    }
+
     /// Where a device is, for people and for whoever keeps it: what is behind the `@` of its
     /// `GEOM::physpath`.
     fn place(&self, path: Path) -> String {

@@ -65,7 +65,12 @@ pub(crate) const VERBS: &[VerbSpec] = &[
         ..verb(
             "tags",
             "Show or set how many commands a disk gets at a time",
-            &[DISK, option("number", 'N', ArgKind::Number, "From now on at most so many")],
+            &[
+                DISK,
+                option("number", 'N', ArgKind::Number, "From now on at most so many"),
+                option("quiet", 'q', ArgKind::Flag, "The number alone"),
+                option("verbose", 'v', ArgKind::Flag, "What is in use, queued and held back too"),
+            ],
             "tags da0 -N 32",
         )
     },
@@ -204,8 +209,32 @@ struct Found {
 }
 
 impl Found {
+    /// Whom camcontrol names, which opens a disk by its pass device.
+    fn pass(&self) -> String {
+        let periphs = self.bus.periphs(self.unit.path());
+        let pass = periphs.into_iter().find(|name| name.starts_with("pass"));
+        pass.unwrap_or_else(|| self.name.clone())
+    }
+
+    /// What its link moves in a second at most, and whether it takes several commands at a time.
+    fn transfers(&self, name: &str, queues: bool) -> String {
+        let kb = self.unit.sim().transfer_kb();
+        let rate = format!("{}.{:03}MB/s transfers", kb / 1000, kb % 1000);
+        let queueing = "Command Queueing Enabled";
+        match (kb, queues) {
+            (0, false) => String::new(),
+            (0, true) => format!("{name}: {queueing}\n"),
+            (_, false) => format!("{name}: {rate}\n"),
+            (_, true) => format!("{name}: {rate}, {queueing}\n"),
+        }
+    }
+
     fn inquiry(&self) -> Value {
         let (name, label) = (&self.name, self.facts.label());
+        let shown = match &self.facts {
+            Facts::Multiplier(_) => name.clone(),
+            _ => self.pass(),
+        };
         let (serial, standard, queues) = match &self.facts {
             Facts::Scsi(f) => {
                 (f.serial.clone(), format!("SPC-{}", version(f.inquiry.version)), f.inquiry.queues)
@@ -222,15 +251,14 @@ impl Found {
             Facts::Scsi(_) | Facts::Ata(_) => "Fixed Direct Access",
         };
         let device = if matches!(self.facts, Facts::Scsi(_)) { "SCSI device" } else { "device" };
-        let mut text = format!("{name}: {label} {kind} {standard} {device}\n");
+        let mut text = format!("{shown}: {label} {kind} {standard} {device}\n");
         if !serial.is_empty() {
-            let _ = writeln!(text, "{name}: Serial Number {serial}");
+            let _ = writeln!(text, "{shown}: Serial Number {serial}");
         }
-        if queues {
-            let _ = writeln!(text, "{name}: Command Queueing Enabled");
-        }
+        text += &self.transfers(&shown, queues);
         let mut value = json!({
             "text": text, "name": name, "device": label, "serial": serial, "queueing": queues,
+            "transfer_kb": self.unit.sim().transfer_kb(),
         });
         if let Facts::Multiplier(f) = &self.facts {
             text = format!("{text}{name}: {} fan-out ports\n", f.ports.len());
@@ -263,7 +291,10 @@ impl Found {
             turns => turns.to_string(),
         };
         let sector = said.sector_bytes;
-        let mut text = format!("{name}: {} ATA device\n\n", self.facts.label());
+        let pass = self.pass();
+        let mut text = format!("{pass}: {} ATA device\n", self.facts.label());
+        text += &self.transfers(&pass, said.queue_depth > 1);
+        text.push('\n');
         let lines = [
             ("device model", said.model.clone()),
             ("firmware revision", said.firmware.clone()),
@@ -348,24 +379,39 @@ impl Found {
             let openings_min = shape.openings_min.min(openings_max);
             self.unit.limit(Shape { openings_min, openings_max, ..shape });
         }
-        let (name, path) = (&self.name, self.unit.path());
-        let ((openings, active), live, shape) =
-            self.unit.look(|d| (d.openings(), d.live(), d.shape()));
+        let (path, is) = (self.unit.path(), |key| params[key].as_bool().unwrap_or(false));
+        let ((openings, active), live, shape, held) =
+            self.unit.look(|d| (d.openings(), d.live(), d.shape(), d.held()));
+        let queued = live.saturating_sub(active as usize + held as usize);
         let sim = self.unit.sim().facts().name;
-        let place = format!("({name}:{sim}:0:{}:{})", path.target, path.lun);
-        let text = format!(
-            "{place}: dev_openings  {}\n{place}: dev_active    {active}\n\
-             {place}: allocated     {live}\n{place}: queued        {}\n{place}: mintags       {}\n\
-             {place}: maxtags       {}\n",
-            openings.saturating_sub(active),
-            live.saturating_sub(active as usize),
-            shape.openings_min,
-            shape.openings_max,
-        );
+        let place = match is("quiet") {
+            true => String::new(),
+            false => format!("({}:{sim}:0:{}:{}): ", self.pass(), path.target, path.lun),
+        };
+        let mut text = String::new();
+        if !params["number"].is_null() && !is("quiet") {
+            let _ = writeln!(text, "{place}tagged openings now {openings}");
+        }
+        if is("verbose") {
+            let lines = [
+                ("dev_openings", u64::from(openings.saturating_sub(active))),
+                ("dev_active", u64::from(active)),
+                ("allocated", live as u64),
+                ("queued", queued as u64),
+                ("held", u64::from(held)),
+                ("mintags", u64::from(shape.openings_min)),
+                ("maxtags", u64::from(shape.openings_max)),
+            ];
+            for (key, value) in lines {
+                let _ = writeln!(text, "{place}{key:<13} {value}");
+            }
+        } else {
+            let words = if is("quiet") { "" } else { "device openings: " };
+            let _ = writeln!(text, "{place}{words}{openings}");
+        }
         Ok(json!({
             "text": text, "openings": openings, "active": active, "allocated": live,
-            "queued": live.saturating_sub(active as usize),
-            "min": shape.openings_min, "max": shape.openings_max,
+            "queued": queued, "held": held, "min": shape.openings_min, "max": shape.openings_max,
         }))
     }
 }

@@ -73,6 +73,7 @@ fn it_is_shown_with_its_ports() {
     let text = w.verb("inquiry", "pmp0", &json!({})).unwrap()["text"].as_str().unwrap().to_owned();
     let want = "\
 pmp0: <Port Multiplier 37261095 1706> Port Multiplier SATA device
+pmp0: 300.000MB/s transfers
 pmp0: 4 fan-out ports
 pmp0: port 0: 3.0 Gb/s
 pmp0: port 1: 3.0 Gb/s

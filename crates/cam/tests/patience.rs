@@ -109,7 +109,7 @@ fn a_bus_that_is_attached_or_looked_through_is_detached_at_once() {
     assert_eq!(done["message"], "mps0 is gone");
     assert!(w.control.topology.find("da1").is_none());
     let done = follow(&mut w, "rescan", "", said).unwrap();
-    assert_eq!(done["message"], "nothing is new");
+    assert_eq!(done["message"], "bus 0 was detached meanwhile");
     let list = ask(&mut w, "devlist", "", &json!({})).unwrap();
     assert_eq!(list["buses"], json!([]));
     // The name and the number are free again, and the disks of the new one are its own.
@@ -126,7 +126,10 @@ fn what_a_scan_finds_on_a_bus_that_was_detached_is_let_go() {
     let mut w = World::new(5, std::slice::from_ref(&hba));
     let said = ask(&mut w, "rescan", "", &json!({})).unwrap();
     ask(&mut w, "detach", "mps0", &json!({})).unwrap();
-    assert_eq!(follow(&mut w, "rescan", "", said).unwrap()["message"], "nothing is new");
+    assert_eq!(
+        follow(&mut w, "rescan", "", said).unwrap()["message"],
+        "bus 0 was detached meanwhile"
+    );
     assert!(w.buses[0].devices().is_empty());
 }
 

@@ -6,8 +6,8 @@ mod bench;
 use bench::{Bench, RESET, SHAPE, bench, write};
 use bio::Errno;
 use cam::{
-    CamStatus, Ccb, CcbId, Command, Device, Event, Flags, Outcome, Priority, ResetId, SETTLE_NS,
-    Shape,
+    CamStatus, Ccb, CcbId, Command, Device, Effect, Event, Flags, Outcome, Priority, ResetId,
+    SETTLE_NS, Shape,
 };
 use reactor::SeededRandom;
 use wire::scsi::{Asc, Key, Sense, Status};
@@ -253,6 +253,36 @@ fn cures_and_questions_wait_for_a_reset_as_well() {
     b.run();
     assert_eq!(b.sent, [0x2a, 0x12, 0x1b, 0x2a]);
     assert!(b.ended.iter().all(|(_, e)| e.result.is_ok()));
+}
+
+/// Its turn had come, and it was not with the SIM yet: a question of a probe, and a cure.
+#[test]
+fn what_is_about_to_begin_when_a_reset_comes_waits_for_it_too() {
+    let stopped = Outcome::check(Sense::new(Asc::new(Key::NotReady, 0x04, 0x02)));
+    for is_cure in [false, true] {
+        let mut b = bench(&[]);
+        let question =
+            Ccb { priority: Priority::Xpt, command: Command::scsi(&[0x12; 6]), ..write() };
+        if is_cure {
+            b.script = vec![None];
+            let id = b.device.submit(write());
+            b.settle();
+            b.held.clear();
+            assert!(b.device.done(id, stopped, b.now));
+        } else {
+            b.device.submit(question);
+        }
+        let Some(Effect::Start(id, owner)) = b.device.take() else { panic!("its turn") };
+        b.sent.clear();
+        let reset = b.device.reset_begins(60 * S, b.now);
+        assert!(b.device.begin(id, owner, b.now).is_none(), "D9");
+        b.pass(S);
+        assert!(b.sent.is_empty());
+        b.device.reset_ends(reset, 0);
+        b.run();
+        let want: &[u8] = if is_cure { &[0x1b, 0x2a] } else { &[0x12] };
+        assert_eq!(b.sent, want);
+    }
 }
 
 #[test]

@@ -50,9 +50,9 @@ scbus1 on ahcich0 bus 0:
     assert_eq!(list["buses"][1]["devices"][0]["periph"], "ada0");
     assert_eq!(text(&mut w, "devlist", "").lines().count(), 3);
     let want = "\
-da0: <ASHLAR virtual disk 1> Fixed Direct Access SPC-4 SCSI device
-da0: Serial Number mps0-0
-da0: Command Queueing Enabled
+pass0: <ASHLAR virtual disk 1> Fixed Direct Access SPC-4 SCSI device
+pass0: Serial Number mps0-0
+pass0: 600.000MB/s transfers, Command Queueing Enabled
 ";
     assert_eq!(text(&mut w, "inquiry", "da0"), want);
     assert_eq!(text(&mut w, "readcap", "da0"), "Last Block: 2047, Block Length: 512 bytes\n");
@@ -60,7 +60,8 @@ da0: Command Queueing Enabled
     assert_eq!(text(&mut w, "reportluns", "da1"), "1 LUN found\n0\n");
     let said = text(&mut w, "identify", "ada0");
     for line in [
-        "ada0: <virtual disk 1> ATA device",
+        "pass2: <virtual disk 1> ATA device",
+        "pass2: 300.000MB/s transfers, Command Queueing Enabled",
         "device model          virtual disk",
         "LBA48 supported       4096 sectors",
         "media RPM             non-rotating",
@@ -77,17 +78,29 @@ fn buses_alone_are_listed_and_all_are_looked_through() {
     let list = verb(&mut w, "devlist", "", json!({ "buses": true })).unwrap();
     assert_eq!(list["text"], "scbus0 on mps0 bus 0\nscbus1 on ahcich0 bus 0\n");
     let done = verb(&mut w, "rescan", "", json!({ "buses": ["all"] })).unwrap();
-    assert_eq!(done["message"], "nothing is new");
+    let both = "Re-scan of bus 0 was successful\nRe-scan of bus 1 was successful";
+    assert_eq!(done["message"], both);
+    let one = verb(&mut w, "rescan", "", json!({ "buses": ["1"] })).unwrap();
+    assert_eq!(one["message"], "Re-scan of bus 1 was successful");
     let e = verb(&mut w, "rescan", "", json!({ "buses": ["7"] })).unwrap_err();
     assert!(e.kind == Errno::NoEnt && e.what.contains("devlist -b"), "{e}");
-    let tags = text(&mut w, "tags", "da0");
-    let place = "(da0:mps0:0:0:0): ";
+    let mut tags = |params: Value| {
+        let said = verb(&mut w, "tags", "da0", params).unwrap();
+        said["text"].as_str().unwrap().to_owned()
+    };
+    let place = "(pass0:mps0:0:0:0): ";
+    assert_eq!(tags(json!({})), format!("{place}device openings: 64\n"));
+    assert_eq!(tags(json!({ "quiet": true })), "64\n");
+    let set = format!("{place}tagged openings now 9\n{place}device openings: 9\n");
+    assert_eq!(tags(json!({ "number": 9 })), set);
+    let tags = tags(json!({ "verbose": true }));
+    assert!(tags.starts_with("(pass0:mps0:0:0:0): dev_openings  9\n"), "{tags}");
     let names: Vec<&str> = tags
         .lines()
         .map(|line| line.strip_prefix(place).and_then(|l| l.split_whitespace().next()).unwrap())
         .collect();
-    let want = ["dev_openings", "dev_active", "allocated", "queued", "mintags", "maxtags"];
-    assert_eq!(names, want);
+    let want = ["dev_openings", "dev_active", "allocated", "queued"];
+    assert_eq!((&names[..4], &names[4..]), (&want[..], &["held", "mintags", "maxtags"][..]));
 }
 
 #[test]
@@ -122,7 +135,6 @@ fn a_reset_says_in_camcontrols_words_what_was_reset() {
 #[test]
 fn tags_are_set_and_a_reset_costs_nothing() {
     let mut w = attached();
-    assert!(text(&mut w, "tags", "da0").starts_with("(da0:mps0:0:0:0): dev_openings  64\n"));
     let set = verb(&mut w, "tags", "da0", json!({ "number": 3 })).unwrap();
     assert_eq!((&set["openings"], &set["max"]), (&json!(3), &json!(3)));
     let edge = w.open("da0").1;
@@ -260,7 +272,10 @@ fn an_hba_goes_when_nobody_uses_its_disks() {
         verb(&mut w, "devlist", "", json!({})).unwrap()["buses"].as_array().unwrap().len(),
         1
     );
-    assert_eq!(verb(&mut w, "rescan", "", json!({})).unwrap()["message"], "nothing is new");
+    assert_eq!(
+        verb(&mut w, "rescan", "", json!({})).unwrap()["message"],
+        "Re-scan of bus 1 was successful"
+    );
     let done = verb(&mut w, "attach", "mps0", asked(json!({}))).unwrap();
     assert_eq!(done["message"], "scbus0: da0", "number and name are free again");
 }

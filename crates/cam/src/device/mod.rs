@@ -552,6 +552,11 @@ impl Device {
         (self.openings, self.active)
     }
 
+    /// CCBs that recovery holds back for a while.
+    pub fn held(&self) -> u32 {
+        self.pausing
+    }
+
     /// The shape it has.
     pub fn shape(&self) -> Shape {
         self.shape

@@ -149,22 +149,29 @@ impl CamClass {
             let targets = bus.silent().into_iter();
             silent.extend(targets.map(|target| format!("scbus{} target {target}", bus.number())));
         }
-        let mut message = match found.as_slice() {
-            [] => "nothing is new".to_string(),
-            names => format!("found {}", names.join(", ")),
-        };
+        let mut lines: Vec<String> = buses
+            .iter()
+            .filter(|bus| bus.silent().is_empty())
+            .map(|bus| match bus.is_gone() {
+                true => format!("bus {} was detached meanwhile", bus.number()),
+                false => format!("Re-scan of bus {} was successful", bus.number()),
+            })
+            .collect();
+        if buses.is_empty() {
+            lines.push("there is no bus".to_owned());
+        }
+        if !found.is_empty() {
+            lines.push(format!("found {}", found.join(", ")));
+        }
         if !silent.is_empty() {
-            let _ = write!(
-                message,
-                "; no answer yet from {}: they are asked on, what comes is taken in",
-                silent.join(", ")
-            );
+            let silent = silent.join(", ");
+            lines.push(format!(
+                "no answer yet from {silent}: they are asked on, what comes is taken in"
+            ));
         }
-        for why in &troubles {
-            let _ = write!(message, "; {why}");
-        }
+        lines.extend(troubles.iter().cloned());
         Ok(json!({
-            "message": message, "found": found, "silent": silent, "troubles": troubles,
+            "message": lines.join("\n"), "found": found, "silent": silent, "troubles": troubles,
         }))
     }
 

@@ -375,6 +375,11 @@ impl Sim for VirtualHba {
         self.facts.clone()
     }
 
+    /// SAS of 6 Gb/s, SATA of 3 Gb/s.
+    fn transfer_kb(&self) -> u32 {
+        if self.facts.is_ata { 300_000 } else { 600_000 }
+    }
+
     fn hba(&self) -> Option<&VirtualHba> {
         Some(self)
     }

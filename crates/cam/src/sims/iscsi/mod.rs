@@ -16,7 +16,10 @@
 //!  N2  A command goes again by CAM, on its own core: so by the same ISID as before (engine I2).
 //!  N3  A session that is gone is a reset of its units, until there is another one, or the path is
 //!      lost: what it had comes back as victims, which lose no retry, and goes again first. A
-//!      command that ended it is no victim (engine I7).
+//!      command that ended it is no victim (engine I7). All cores wait with the one whose session
+//!      it was, though theirs live: a unit has one queue, and what was sent before keeps its place
+//!      there (D3, D5), so nothing of another core may pass what that one's session lost. They wait
+//!      no longer than the path has until it is lost; mostly all sessions of a portal go together.
 //!
 //! What a lost path hands back may be sent another way (class multipath) while the old target still
 //! has it: what had not left was thrown away with the connection, half a deadline earlier at the
@@ -183,6 +186,11 @@ impl Sim for Iscsi {
             whole_max_bytes: IO_MAX_BYTES,
             is_ata: false,
         }
+    }
+
+    /// What FreeBSD's initiator says, whatever the network is.
+    fn transfer_kb(&self) -> u32 {
+        150_000
     }
 
     fn place(&self, path: Path) -> String {

@@ -184,6 +184,9 @@ impl RaidGeom {
         };
         let (found, key, media) = (disk.found.clone(), disk.key.clone(), disk.media_bytes);
         let outdated = disk.holds != Some(set.array.generation);
+        // A copy that was made before: the disk that left had a newer record.
+        let newer = |(left, held): &(String, u32)| *left == key && found.generation() < *held;
+        let copy = !found.is_torn() && self.left.iter().any(newer);
         book.enter(&found);
         self.above = self.above.max(if found.is_spare() { 0 } else { found.generation() });
         let mut grew = false;
@@ -191,7 +194,7 @@ impl RaidGeom {
             Some(index) => {
                 grew = other_size(set, index, media).is_some();
                 book.name(&mut set.array, index, &key);
-                set.arrive(index, tag, found.is_spare())
+                set.arrive(index, tag, found.is_spare() || copy)
             }
             None => {
                 // It was struck from the list while it came: it is who it was.

@@ -4,8 +4,8 @@
 //! Invariants
 //!  A1  A member is read only if it has everything; one that is being filled is written.
 //!  A2  A disk that comes back is taken as it is only if the records on the other disks still call
-//!      it a member in order, its own does not call it a spare, and the volume is not dirty:
-//!      nothing was written without it.
+//!      it a member in order, its own does not call it a spare and is as new as when it left (one
+//!      that is older is a copy), and the volume is not dirty: nothing was written without it.
 //!  A3  A volume with parity that lacks a member and may have been written when it was left does
 //!      not start unless it is forced: what the missing member held cannot be told from parity
 //!      that may be old.
@@ -358,8 +358,8 @@ impl Set {
         up.filter(|at| without.state(*at) == VolumeState::Broken).collect()
     }
 
-    /// A disk of the array has come while it runs; `spare` when its own record calls it one. True
-    /// when it was taken as it is.
+    /// A disk of the array has come while it runs; `spare` when its own record calls it one, or
+    /// is an older copy. True when it was taken as it is.
     pub(crate) fn arrive(&mut self, index: usize, tag: Tag, spare: bool) -> bool {
         if let Some(place) = self.here.get_mut(index) {
             *place = Some(tag);

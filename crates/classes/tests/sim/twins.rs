@@ -6,6 +6,7 @@ use serde_json::json;
 use super::disk::{Disk, SECTOR};
 use super::life::MS;
 use super::named::{Bench, DISK};
+use super::named_raid::{NEW, Rig, SECONDS};
 
 /// A whole and clean mirror, filled with 1, and a copy of `d0` of that time that is not plugged in.
 fn with_a_copy(extra: serde_json::Value) -> Bench {
@@ -144,4 +145,36 @@ fn the_same_disk_by_another_name_takes_over_without_a_rebuild() {
     assert_eq!(bench.state("path"), "ACTIVE", "{}", bench.life.story());
     assert!(same.lock().writes < before + 5, "it was not copied to");
     bench.holds(2);
+}
+
+/// An array's record grows with each loss, so what was copied before is the older one.
+#[test]
+fn a_copy_of_an_arrays_disk_is_filled_before_it_is_used() {
+    for before in [true, false] {
+        let mut rig = Rig::of("DDF", "RAID1", 2);
+        rig.life.pass(SECONDS);
+        let bytes = rig.disks["d0"].size();
+        let copy = Disk::new(bytes, 9);
+        copy.put(0, &rig.disks["d0"].bytes(0, bytes as usize));
+        if before {
+            rig.life.plug("copy", &copy);
+            rig.life.pass(50 * MS);
+            assert!(rig.life.story().contains("or a copy"), "{}", rig.life.story());
+        }
+        for at in (0..rig.bytes).step_by(SECTOR as usize) {
+            rig.life.write(rig.edge, at, vec![NEW; SECTOR as usize]).expect("written");
+        }
+        rig.life.flush(rig.edge).expect("flushed");
+        rig.life.pass(SECONDS);
+        rig.pull("d0");
+        if !before {
+            rig.life.plug("copy", &copy);
+        }
+        rig.life.pass(SECONDS);
+        rig.in_order();
+        rig.pull("d1");
+        rig.holds(0..rig.bytes, NEW, false);
+        let all = rig.sectors();
+        assert!(all.iter().all(|found| *found == Ok(Some(NEW))), "{}", rig.life.story());
+    }
 }

@@ -161,8 +161,9 @@ impl Verb for Serve {
     const DOC: &'static str = "Run the daemon until it is stopped";
     const DETAIL: &'static str = "Reads the configuration, carries it out, and serves. SIGTERM and \
         SIGINT stop it in order: no new logins, sessions closed, disks flushed. A daemon that \
-        answers on the socket is never replaced; a stale socket is. LUNs and layers whose disks are \
-        not there yet are awaited: they come by themselves, and `ashlar status` names them.";
+        answers on the socket is never replaced; a stale socket is. LUNs and layers whose \
+        disks are not there yet are awaited: they come by themselves, and `ashlar status` names \
+        them.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar serve", "ashlar serve ./ashlar.toml --socket ./ashlar.sock"];
     const POSITIONAL: &'static [&'static str] = &["file"];

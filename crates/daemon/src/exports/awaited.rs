@@ -57,7 +57,7 @@ impl Exports {
         self.registry.doors().are_shut()
     }
 
-    /// Whether a unit may do without its provider for now (W1, W3).
+    /// Whether it is no mistake that a unit's provider is not there (W1, W3).
     pub(super) fn may_wait(&self, provider: &str) -> bool {
         self.is_starting() || self.awaited.has(provider) || self.registry.device(provider).is_some()
     }

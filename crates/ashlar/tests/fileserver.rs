@@ -455,10 +455,11 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
     let _cache = start("565", "0");
     let _near = start("565", "1");
     let mut far = start("545", "1");
-    let _other = start("545", "0");
     main.configure(&on_shelves(&shelves, "main", "e565.0", true), "");
     main.start();
-    main.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING"]);
+    main.until("all shelves have answered", SOON, || {
+        main.ashlar(&["fs", "status"]).out.contains("main  SERVING")
+    });
     main.ashlar(&["fs", "list", "main"]).ends(0).says(&["ce565.0{e565.1e545.1}"]);
     main.ashlar(&["fs", "newuser", "main", "rob"]).ends(0);
     let first = dump(&main, "main");
@@ -480,7 +481,14 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
     // Another daemon with another cache device takes the WORM.
     let text = on_shelves(&shelves, "standby", "e545.0", false);
     let mut standby = main.sibling("standby", &text);
-    standby.ashlar(&["status"]).ends(3).says(&["blank", "fs recover standby"]);
+    // A shelf that comes later than the daemon is awaited.
+    standby.ashlar(&["status"]).ends(3).says(&["fs standby"]);
+    standby.ashlar(&["journal"]).ends(0).says(&["it stands on e545.0, which is not there yet"]);
+    let _other = shelves.shelf(&main, "545", "0");
+    standby.until("it looks at its cache device", SOON, || {
+        let said = standby.ashlar(&["status"]).out;
+        said.contains("blank") && said.contains("fs recover standby")
+    });
     standby.ashlar(&["fs", "recover", "standby"]).ends(0).says(&[&second]);
     standby.ashlar(&["fs", "ls", "standby", "/usr"]).ends(0).says(&["rob", "ken"]);
     // The main server is there still, and changes nothing more.

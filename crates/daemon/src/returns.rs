@@ -242,7 +242,13 @@ impl Returns {
         };
         let lost: Vec<_> = config.geom.iter().filter(lost).cloned().collect();
         self.geoms = lost.iter().map(|g| g.name.clone()).collect();
-        let stands = |g: &GeomConfig| g.below().all(|b| topology.find(b).is_some());
+        let stands = |g: &GeomConfig| {
+            let names = topology.class(&g.class).and_then(|class| {
+                let params = Value::Object(g.params.clone());
+                class.missing(topology, &params)
+            });
+            names.is_none() && g.below().all(|b| topology.find(b).is_some())
+        };
         lost.into_iter().filter(stands).collect()
     }
 }

@@ -310,14 +310,26 @@ impl Room {
         for name in geom.below() {
             let found = arrival::provider(&mut self.control, &self.cam, name);
             if found.is_none() && self.exports.is_starting() {
-                let text = format!("it stands on {name}, which is not there yet; it waits for it");
-                self.note(Level::Warn, &geom.name, text);
-                self.returns.expect(&geom.name);
+                self.expect(geom, name);
                 return Ok(());
             }
             members.push(self.provider(name, "create geom")?);
         }
-        self.create(&geom.class, &geom.name, &members, &Value::Object(geom.params.clone()))
+        let params = Value::Object(geom.params.clone());
+        let class = self.class(&geom.class, "create geom")?;
+        let lacks = arrival::missing(&mut self.control, &self.cam, class.as_ref(), &params);
+        if let Some(disk) = lacks.filter(|_| self.exports.is_starting()) {
+            self.expect(geom, &disk);
+            return Ok(());
+        }
+        self.create(&geom.class, &geom.name, &members, &params)
+    }
+
+    /// It is made when what it stands on has come.
+    fn expect(&mut self, geom: &GeomConfig, on: &str) {
+        let text = format!("it stands on {on}, which is not there yet; it waits for it");
+        self.note(Level::Warn, &geom.name, text);
+        self.returns.expect(&geom.name);
     }
 
     fn create(

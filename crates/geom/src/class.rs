@@ -133,6 +133,13 @@ pub trait Class: Send + Sync {
         Err(Error::new(Errno::NotSup, format!("class {} makes nothing by tasting", self.name())))
     }
 
+    /// What `create` would miss below: the first disk that its parameters name, beside its members,
+    /// and that is not in the graph; as they name it. Bad parameters miss nothing.
+    fn missing(&self, topology: &Topology, params: &serde_json::Value) -> Option<String> {
+        let _ = (topology, params);
+        None
+    }
+
     /// Makes a geom by hand.
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         let _ = (topology, request);

@@ -10,8 +10,10 @@ use geom::{
 use serde_json::{Value, json};
 
 use super::geom::FsGeom;
+use super::leaves::{leaves, provider};
 use super::params::FsParams;
 use super::shared::Progress;
+use crate::config::Device;
 use crate::console;
 use crate::volume::Label;
 
@@ -113,6 +115,13 @@ impl Class for FsClass {
             }
         }
         Err(Error::new(Errno::NoEnt, "no file server here lacks it"))
+    }
+
+    /// A disk of the config string.
+    fn missing(&self, t: &Topology, params: &Value) -> Option<String> {
+        let device = FsParams::read(params).and_then(|p| p.device()).ok().flatten()?;
+        let is_missing = |disk: &&&Device| provider(t, disk).is_err_and(|e| e.kind == Errno::NoEnt);
+        leaves(&device).iter().find(is_missing).map(ToString::to_string)
     }
 
     fn create(&self, t: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {

@@ -32,6 +32,20 @@ impl Path {
         Path::new(bus, ANY, ANY)
     }
 
+    /// As it is typed: `0` is a bus, `0:3` a target of it, `0:3:0` a device, `all` everything.
+    pub fn typed(text: &str) -> Option<Path> {
+        if text == "all" {
+            return Some(Path::bus(ANY));
+        }
+        let numbers: Option<Vec<u64>> = text.split(':').map(|word| word.parse().ok()).collect();
+        match numbers?.as_slice() {
+            [bus] => Some(Path::bus(*bus)),
+            [bus, target] => Some(Path::target(*bus, *target)),
+            [bus, target, lun] => Some(Path::new(*bus, *target, *lun)),
+            _ => None,
+        }
+    }
+
     /// Both may mean the same device: [`ANY`] counts on either side.
     pub const fn meets(self, other: Path) -> bool {
         const fn same(a: u64, b: u64) -> bool {
@@ -55,6 +69,23 @@ impl fmt::Display for Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_typed_is_a_place_or_none() {
+        for (text, want) in [
+            ("all", Some(Path::bus(ANY))),
+            ("1", Some(Path::bus(1))),
+            ("1:15", Some(Path::target(1, 15))),
+            ("1:15:2", Some(Path::new(1, 15, 2))),
+            ("1:2:3:4", None),
+            ("1:", None),
+            ("-1:0", None),
+            ("", None),
+            ("da0", None),
+        ] {
+            assert_eq!(Path::typed(text), want, "{text}");
+        }
+    }
 
     #[test]
     fn wildcards_count_on_both_sides() {

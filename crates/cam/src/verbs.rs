@@ -3,6 +3,7 @@
 mod aoe;
 mod buses;
 mod discover;
+mod facts;
 mod fault;
 mod format;
 pub(crate) mod orders;
@@ -18,6 +19,7 @@ use bio::Errno;
 use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
 use serde_json::{Value, json};
 
+use crate::address::{ANY, Path};
 use crate::bus::Bus;
 use crate::class::CamClass;
 use crate::device::Shape;
@@ -26,7 +28,7 @@ use crate::unit::Unit;
 use orders::Say;
 
 const DISK: ArgSpec =
-    ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "A disk: da0, ada0" };
+    ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "A disk: da0, ada0, or 0:3:0" };
 
 const DEVICE: ArgSpec = raw::ANY_DEVICE;
 
@@ -55,10 +57,10 @@ pub(crate) const VERBS: &[VerbSpec] = &[
         "devlist -v",
     ),
     buses::RESCAN,
-    verb("inquiry", "Show what a disk says of itself (INQUIRY)", &[DISK], "inquiry da0"),
-    verb("identify", "Show what an ATA disk says of itself", &[DISK], "identify ada0"),
-    verb("readcap", "Show a disk's last block and the length of a block", &[DISK], "readcap da0"),
-    verb("reportluns", "Show the logical units of a disk's target", &[DISK], "reportluns da0"),
+    facts::INQUIRY,
+    facts::IDENTIFY,
+    facts::READCAP,
+    facts::REPORTLUNS,
     VerbSpec {
         detail: "QUEUE FULL lowers the openings, and 256 commands that end well with all in \
                  use raise them by one again, up to the number set here.",
@@ -109,10 +111,12 @@ impl CamClass {
                 Ok(self.devlist(is("verbose"), is("buses")))
             }
             "rescan" => self.rescan(control, params),
-            "inquiry" => self.disk(on).map(|d| d.inquiry()),
+            "inquiry" => self.disk(on).map(|d| d.inquiry(params)),
             "identify" => self.disk(on)?.identify(),
-            "readcap" => self.disk(on)?.readcap(),
-            "reportluns" => self.disk(on)?.reportluns(),
+            "readcap" => self.disk(on)?.readcap(params),
+            "reportluns" => {
+                talk("reportluns", |talk, p| Box::pin(async move { talk.reportluns(p).await }))
+            }
             "tags" => self.disk(on)?.tags(params),
             "reset" => self.reset(control, on, params),
             "modepage" => {
@@ -120,7 +124,7 @@ impl CamClass {
             }
             "defects" => talk("defects", |talk, p| Box::pin(async move { talk.defects(p).await })),
             "cmd" => talk("cmd", |talk, p| Box::pin(async move { talk.cmd(p).await })),
-            "smpphylist" => self.smpphylist(control, on),
+            "smpphylist" => self.smpphylist(control, on, params),
             "enclosure" => self.enclosure(control, on),
             "locate" => self.locate(control, on, params),
             "discover" => self.discover(control, on, params),
@@ -187,13 +191,27 @@ impl CamClass {
         json!({ "text": text, "buses": buses })
     }
 
+    fn by_name(&self, name: &str) -> Option<Found> {
+        self.found(name, |bus, path| bus.periphs(path).iter().any(|periph| periph == name))
+    }
+
+    fn found(&self, name: &str, is: impl Fn(&Bus, Path) -> bool) -> Option<Found> {
+        let of = |bus: Arc<Bus>| bus.devices().into_iter().map(move |known| (bus.clone(), known));
+        let mut all = self.buses().into_iter().flat_map(of);
+        let (bus, (unit, facts, _)) = all.find(|(bus, (unit, ..))| is(bus, unit.path()))?;
+        Some(Found { name: name.to_owned(), bus, unit, facts })
+    }
+
+    /// By one of its names, or by where it is: BUS:TARGET, which is its unit 0, or BUS:TARGET:LUN.
+    /// A name goes first: a disk may be called whatever its bus says.
     fn disk(&self, name: &str) -> Result<Found, Error> {
-        for bus in self.buses() {
-            for (unit, facts, _) in bus.devices() {
-                if bus.periphs(unit.path()).iter().any(|periph| periph == name) {
-                    return Ok(Found { name: name.to_owned(), bus, unit, facts });
-                }
-            }
+        let place = || {
+            let typed = Path::typed(name).filter(|path| path.target != ANY)?;
+            let lun = if typed.lun == ANY { 0 } else { typed.lun };
+            self.found(name, |_, path| path == Path { lun, ..typed })
+        };
+        if let Some(found) = self.by_name(name).or_else(place) {
+            return Ok(found);
         }
         let what = format!("no device {name} on any bus; `ashlar cam devlist` lists them");
         Err(Error::new(Errno::NoEnt, what))
@@ -227,145 +245,6 @@ impl Found {
             (_, false) => format!("{name}: {rate}\n"),
             (_, true) => format!("{name}: {rate}, {queueing}\n"),
         }
-    }
-
-    fn inquiry(&self) -> Value {
-        let (name, label) = (&self.name, self.facts.label());
-        let shown = match &self.facts {
-            Facts::Multiplier(_) => name.clone(),
-            _ => self.pass(),
-        };
-        let (serial, standard, queues) = match &self.facts {
-            Facts::Scsi(f) => {
-                (f.serial.clone(), format!("SPC-{}", version(f.inquiry.version)), f.inquiry.queues)
-            }
-            Facts::Ata(f) => {
-                (f.identify.serial.clone(), "ATA".to_string(), f.identify.queue_depth > 1)
-            }
-            Facts::Multiplier(_) | Facts::Bridge(_) => (String::new(), "SATA".to_string(), false),
-        };
-        let kind = match &self.facts {
-            Facts::Scsi(f) if f.inquiry.kind == 0x0d => "Fixed Enclosure Services",
-            Facts::Bridge(_) => "Fixed Enclosure Services",
-            Facts::Multiplier(_) => "Port Multiplier",
-            Facts::Scsi(_) | Facts::Ata(_) => "Fixed Direct Access",
-        };
-        let device = if matches!(self.facts, Facts::Scsi(_)) { "SCSI device" } else { "device" };
-        let mut text = format!("{shown}: {label} {kind} {standard} {device}\n");
-        if !serial.is_empty() {
-            let _ = writeln!(text, "{shown}: Serial Number {serial}");
-        }
-        text += &self.transfers(&shown, queues);
-        let mut value = json!({
-            "text": text, "name": name, "device": label, "serial": serial, "queueing": queues,
-            "transfer_kb": self.unit.sim().transfer_kb(),
-        });
-        if let Facts::Multiplier(f) = &self.facts {
-            text = format!("{text}{name}: {} fan-out ports\n", f.ports.len());
-            for (n, port) in f.ports.iter().enumerate() {
-                let _ = writeln!(text, "{name}: port {n}: {}", port.text());
-            }
-            let ports = f.ports.iter().map(|port| json!({ "up": port.is_up(), "is": port.text() }));
-            value["ports"] = ports.collect();
-            value["text"] = text.into();
-        }
-        if let Facts::Scsi(f) = &self.facts {
-            value["lunid"] = json!(f.names.id);
-            value["rotation_rate"] = json!(f.rotation);
-            value["unmap"] = json!(f.limits.unmap);
-        }
-        value
-    }
-
-    fn identify(&self) -> Result<Value, Error> {
-        let Facts::Ata(facts) = &self.facts else {
-            let what = format!("{0} speaks SCSI; `ashlar cam inquiry {0}` asks it", self.name);
-            return Err(Error::new(Errno::NotSup, what));
-        };
-        let (name, said) = (&self.name, &facts.identify);
-        let yes = |on: bool| if on { "yes" } else { "no" };
-        let cache = said.write_cache.unwrap_or(false);
-        let rate = match said.rotation {
-            0 => "not reported".to_string(),
-            1 => "non-rotating".to_string(),
-            turns => turns.to_string(),
-        };
-        let sector = said.sector_bytes;
-        let pass = self.pass();
-        let mut text = format!("{pass}: {} ATA device\n", self.facts.label());
-        text += &self.transfers(&pass, said.queue_depth > 1);
-        text.push('\n');
-        let lines = [
-            ("device model", said.model.clone()),
-            ("firmware revision", said.firmware.clone()),
-            ("serial number", said.serial.clone()),
-            ("WWN", format!("{:016x}", said.wwn)),
-            (
-                "sector size",
-                format!("logical {sector}, physical {}", sector << said.physical_exponent),
-            ),
-            ("LBA supported", format!("{} sectors", said.sectors.min(0x0fff_ffff))),
-            (
-                "LBA48 supported",
-                format!("{} sectors", if said.extended { said.sectors } else { 0 }),
-            ),
-            ("media RPM", rate),
-        ];
-        for (key, value) in &lines {
-            let _ = writeln!(text, "{key:<22}{value}");
-        }
-        let _ = writeln!(text, "\n{:<29}{:<8} {:<9} Value", "Feature", "Support", "Enabled");
-        let features = [
-            ("write cache", said.write_cache.is_some(), cache, String::new()),
-            (
-                "flush cache",
-                said.flush || said.flush_ext,
-                said.flush || said.flush_ext,
-                String::new(),
-            ),
-            (
-                "Native Command Queuing (NCQ)",
-                said.queue_depth > 1,
-                said.queue_depth > 1,
-                format!("{} tags", said.queue_depth),
-            ),
-            ("Data Set Management (TRIM)", said.trim.is_some(), said.trim.is_some(), String::new()),
-        ];
-        for (feature, has, on, value) in &features {
-            let line = format!("{feature:<29}{:<8} {:<9} {value}", yes(*has), yes(*on));
-            let _ = writeln!(text, "{}", line.trim_end());
-        }
-        Ok(json!({
-            "text": text, "name": name, "model": said.model, "firmware": said.firmware,
-            "serial": said.serial, "wwn": format!("{:016x}", said.wwn), "sectors": said.sectors,
-            "sector_bytes": sector, "rotation_rate": said.rotation, "write_cache": said.write_cache,
-            "queue_depth": said.queue_depth, "trim": said.trim.is_some(),
-        }))
-    }
-
-    fn readcap(&self) -> Result<Value, Error> {
-        let medium = match &self.facts {
-            Facts::Scsi(f) => f.capacity.map(|c| (c.blocks, c.block_len)),
-            Facts::Ata(f) => Some((f.identify.sectors, f.identify.sector_bytes)),
-            Facts::Multiplier(_) | Facts::Bridge(_) => None,
-        };
-        let none = || Error::new(Errno::NotSup, format!("{} has no medium", self.name));
-        let (blocks, block_len) = medium.ok_or_else(none)?;
-        let last = blocks.saturating_sub(1);
-        let text = format!("Last Block: {last}, Block Length: {block_len} bytes\n");
-        Ok(json!({ "text": text, "last_block": last, "block_length": block_len }))
-    }
-
-    fn reportluns(&self) -> Result<Value, Error> {
-        let Facts::Scsi(facts) = &self.facts else {
-            let what = format!("{} speaks ATA, which has no logical units", self.name);
-            return Err(Error::new(Errno::NotSup, what));
-        };
-        let luns: Vec<u32> = facts.luns.iter().map(|lun| lun.number()).collect();
-        let plural = if luns.len() == 1 { "" } else { "s" };
-        let mut text = format!("{} LUN{plural} found\n", luns.len());
-        luns.iter().for_each(|lun| text.push_str(&format!("{lun}\n")));
-        Ok(json!({ "text": text, "luns": luns }))
     }
 
     fn tags(&self, params: &Value) -> Result<Value, Error> {

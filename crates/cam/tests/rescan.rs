@@ -9,6 +9,7 @@ use bio::{Errno, Segs};
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
 use cam::{Begun, CamStatus, Ccb, CcbId, Outcome, Path, Sim, SimFacts, Unit};
 use geom::Core;
+use serde_json::json;
 use wire::ata::Identify;
 use wire::scsi::{
     Capacity, Command, Identity, Lun, Sense, asc, inquiry_data, no_lun_inquiry, read_capacity10,
@@ -76,6 +77,21 @@ fn a_scan_ends_and_goes_on_asking_those_that_have_not_answered() {
     assert_eq!(w.scan(0), [""; 0]);
     assert!(w.buses[0].silent().contains(&100));
     assert!(w.read(edge, 0, 512).is_ok(), "C2");
+}
+
+#[test]
+fn a_place_is_looked_at_without_asking_the_others() {
+    let hba = hba(3);
+    (1..3).for_each(|bay| hba.set_present(bay, false));
+    let mut w = World::new(5, std::slice::from_ref(&hba));
+    assert_eq!(w.scan(0), ["da0"]);
+    (1..3).for_each(|bay| hba.set_present(bay, true));
+    hang(&hba, 0..1);
+    let start = w.now();
+    let done = w.verb("rescan", "", &json!({ "buses": ["0:2:0"] })).unwrap();
+    assert_eq!(done["message"], "Re-scan of 0:2:0 was successful\nfound da1");
+    assert!(w.now() - start < 1_000_000_000, "target 0 hangs, and nobody asked for it");
+    assert_eq!(place(&w, "da1"), Some(Path::new(0, 2, 0)), "and target 1 was not looked at");
 }
 
 #[test]

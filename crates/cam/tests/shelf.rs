@@ -121,6 +121,10 @@ fn phys_are_listed_as_by_camcontrol() {
         "{list}"
     );
     assert_eq!(text(&mut w, "smpphylist", "da3"), list, "its expander is the same");
+    let known = verb(&mut w, "smpphylist", "ses0", json!({ "quiet": true })).unwrap();
+    let known = known["text"].as_str().unwrap();
+    assert!(known.lines().skip(2).all(|line| line.ends_with(')')), "{known}");
+    assert_eq!(known.lines().count(), lines.len() - 1);
     assert!(refused(&mut w, "smpphylist", "ada0", json!({})).contains("not behind a SAS expander"));
 }
 

@@ -42,6 +42,8 @@ fn mode_pages_are_shown_and_changed() {
     let page = text(&mut w, "modepage", json!({ "page": "8" }));
     assert!(page.starts_with("IC:  0 \nABPF:  0 \nCAP:  0 \n"), "{page}");
     assert!(page.contains("\nWCE:  1 \n"), "{page}");
+    let bytes = text(&mut w, "modepage", json!({ "page": "8", "bytes": true, "values": "2" }));
+    assert!(bytes.starts_with("00000000  88 12 "), "{bytes}");
     let all = text(&mut w, "modepage", json!({ "list": true }));
     assert!(all.contains("0x08,0x00\tCaching Page\n"), "{all}");
     assert!(all.contains("0x0a,0x00\tControl Mode Page\n"), "{all}");
@@ -80,6 +82,16 @@ fn defects_are_listed_in_every_format() {
     assert_eq!(text(&mut w, "defects", json!({ "grown": true })), "Got 1 defect:\n8589934592\n");
     let places = text(&mut w, "defects", json!({ "primary": true, "format": "phys" }));
     assert_eq!(places, "Got 2 defects:\n0:0:7\n2:0:2\n");
+    for (params, want) in [
+        (json!({ "summary": true }), "Got 3 defects.\n"),
+        (json!({ "summary": true, "quiet": true }), "3\n"),
+        (json!({ "hex": true }), "Got 3 defects:\n0x7\n0x82\n0x200000000\n"),
+        (json!({ "offset": 1 }), "Got 2 defects:\n130\n8589934592\n"),
+        (json!({ "offset": 3 }), "Got 0 defects.\n"),
+    ] {
+        assert_eq!(text(&mut w, "defects", params.clone()), want, "{params}");
+    }
+    assert!(refused(&mut w, "defects", json!({ "offset": 1u64 << 32 })).contains("2^32"));
     let (mut w, _) = disk(Transport::Sas, DiskSpec::default());
     assert_eq!(text(&mut w, "defects", json!({})), "Got 0 defects.\n");
 }
@@ -182,7 +194,7 @@ fn answers_that_make_no_sense_are_named() {
     // More than comes: what came is shown, and how much is left.
     hba.forge(0, 0xb7, None, &[0, 3, 0, 0, 0xff, 0xff, 0xff, 0xf8, 0, 0, 0, 0, 0, 0, 0, 9]);
     let said = text(&mut w, "defects", json!({}));
-    assert_eq!(said, "Got 536870911 defects:\n9\n... and 536870910 more\n");
+    assert_eq!(said, "Got 536870911 defects:\n9\n... and 536870910 more, from -S 1 on\n");
     let (mut w, _) = disk(Transport::Sata, DiskSpec::default());
     assert!(refused(&mut w, "modepage", json!({ "page": "8" })).contains("identify"));
     assert!(refused(&mut w, "defects", json!({})).contains("identify"));

@@ -58,6 +58,43 @@ pass0: 600.000MB/s transfers, Command Queueing Enabled
     assert_eq!(text(&mut w, "readcap", "da0"), "Last Block: 2047, Block Length: 512 bytes\n");
     assert_eq!(text(&mut w, "readcap", "ada0"), "Last Block: 4095, Block Length: 512 bytes\n");
     assert_eq!(text(&mut w, "reportluns", "da1"), "1 LUN found\n0\n");
+    for (name, on, params, want) in [
+        ("inquiry", "0:0", json!({ "serial": true }), "mps0-0\n"),
+        (
+            "inquiry",
+            "0:1:0",
+            json!({ "rate": true }),
+            "pass1: 600.000MB/s transfers, Command Queueing Enabled\n",
+        ),
+        (
+            "inquiry",
+            "da0",
+            json!({ "serial": true, "standard": true }),
+            "pass0: <ASHLAR virtual disk 1> Fixed Direct Access SPC-4 SCSI device\n\
+             pass0: Serial Number mps0-0\n",
+        ),
+        (
+            "readcap",
+            "1:0",
+            json!({ "human": true }),
+            "Device Size: 2.0 M, Block Length: 512 bytes\n",
+        ),
+        ("reportluns", "da1", json!({ "count": true }), "1 LUN found\n"),
+        ("reportluns", "da1", json!({ "luns": true, "report": "all" }), "0\n"),
+        ("reportluns", "da1", json!({ "report": "wellknown" }), "0 LUN found\n"),
+    ] {
+        assert_eq!(verb(&mut w, name, on, params).unwrap()["text"], want, "{name} {on}");
+    }
+    for (name, on, params, word) in [
+        ("inquiry", "0:7:0", json!({}), "no device 0:7:0"),
+        ("inquiry", "0", json!({}), "no device 0 "),
+        ("readcap", "da0", json!({ "block": true, "size": true }), "-b and -s"),
+        ("reportluns", "da0", json!({ "count": true, "luns": true }), "-c and -l"),
+        ("reportluns", "ada0", json!({}), "speaks ATA"),
+    ] {
+        let what = verb(&mut w, name, on, params).unwrap_err().what;
+        assert!(what.contains(word), "{what}");
+    }
     let said = text(&mut w, "identify", "ada0");
     for line in [
         "pass2: <virtual disk 1> ATA device",
@@ -82,6 +119,12 @@ fn buses_alone_are_listed_and_all_are_looked_through() {
     assert_eq!(done["message"], both);
     let one = verb(&mut w, "rescan", "", json!({ "buses": ["1"] })).unwrap();
     assert_eq!(one["message"], "Re-scan of bus 1 was successful");
+    let places = json!({ "buses": ["0:1:0", "1:0"] });
+    let places = verb(&mut w, "rescan", "", places).unwrap();
+    let both = "Re-scan of 0:1:0 was successful\nRe-scan of 1:0 was successful";
+    assert_eq!(places["message"], both);
+    let e = verb(&mut w, "rescan", "", json!({ "buses": ["0:1:0:0"] })).unwrap_err();
+    assert!(e.what.contains("no bus 0:1:0:0"), "{e}");
     let e = verb(&mut w, "rescan", "", json!({ "buses": ["7"] })).unwrap_err();
     assert!(e.kind == Errno::NoEnt && e.what.contains("devlist -b"), "{e}");
     let mut tags = |params: Value| {

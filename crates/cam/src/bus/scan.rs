@@ -125,6 +125,21 @@ impl Bus {
         changes
     }
 
+    /// Asks one target alone.
+    pub async fn scan_target(self: &Arc<Bus>, target: u64, core: &Rc<Core>) -> Vec<Change> {
+        let Some(_turn) = deadline(core, TURN_NS, self.turn(core)).await else {
+            self.wish(target);
+            return Vec::new();
+        };
+        self.sim.ready(core).await;
+        let (changes, silent) = self.ask(BTreeSet::from([target]), SCAN_DEADLINE_NS, core).await;
+        self.look_at_places(core).await;
+        lock(&self.silent).retain(|other| *other != target);
+        lock(&self.silent).extend(&silent);
+        silent.into_iter().for_each(|target| self.wish(target));
+        changes
+    }
+
     async fn scan_wished(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
         let _turn = self.turn(core).await;
         let wished = std::mem::take(&mut *lock(&self.wished));

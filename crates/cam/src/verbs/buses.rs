@@ -14,6 +14,7 @@ use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
 use serde_json::{Value, json};
 
 use super::{verb, whys};
+use crate::address::{ANY, Path};
 use crate::bus::{Bus, Names, all};
 use crate::class::CamClass;
 
@@ -24,7 +25,7 @@ pub(super) const RESCAN: VerbSpec = verb(
         name: "buses",
         short: None,
         kind: ArgKind::Names(0),
-        doc: "Numbers of buses, or all; absent: all",
+        doc: "BUS, BUS:TARGET:LUN, or all; absent: all",
     }],
     "rescan 0",
 );
@@ -64,29 +65,47 @@ pub(super) const DETACH: VerbSpec = VerbSpec {
     )
 };
 
+/// A bus that is looked through: what is behind one target of it, or all of it.
+type Look = (Arc<Bus>, Path);
+
+fn whole(bus: Arc<Bus>) -> Look {
+    let all = Path::bus(bus.number());
+    (bus, all)
+}
+
 /// Names of the disks that buses have in the graph, by where they are.
-fn disks(buses: &[Arc<Bus>]) -> impl Iterator<Item = String> {
-    let names = buses.iter().flat_map(|bus| bus.devices()).map(|(.., name)| name);
+fn disks(looks: &[Look]) -> impl Iterator<Item = String> {
+    let names = looks.iter().flat_map(|(bus, _)| bus.devices()).map(|(.., name)| name);
     names.filter(|name| !name.is_empty())
+}
+
+/// A place in camcontrol's words: `bus 0`, `0:3:0`.
+fn told(at: Path) -> String {
+    match (at.target, at.lun) {
+        (ANY, _) => format!("bus {}", at.bus),
+        (target, ANY) => format!("{}:{target}", at.bus),
+        (target, lun) => format!("{}:{target}:{lun}", at.bus),
+    }
 }
 
 impl CamClass {
     pub(super) fn rescan(&self, control: &mut Control, params: &Value) -> Result<Value, Error> {
         let mut wanted = Vec::new();
-        let words = params["buses"].as_array().into_iter().flatten();
+        let words = params["buses"].as_array().into_iter().flatten().filter_map(Value::as_str);
         for word in words.filter(|word| *word != "all") {
-            let number = word.as_str().and_then(|text| text.parse::<u64>().ok());
-            let bus = number.and_then(|n| self.buses().into_iter().find(|b| b.number() == n));
-            wanted.push(bus.ok_or_else(|| {
+            let meant = Path::typed(word);
+            let bus = meant.and_then(|m| self.buses().into_iter().find(|b| b.number() == m.bus));
+            let (Some(meant), Some(bus)) = (meant, bus) else {
                 let what = format!("there is no bus {word}; `ashlar cam devlist -b` lists them");
-                Error::new(Errno::NoEnt, what)
-            })?);
+                return Err(Error::new(Errno::NoEnt, what));
+            };
+            wanted.push((bus, meant));
         }
         if wanted.is_empty() {
-            wanted = self.buses();
+            wanted = self.buses().into_iter().map(whole).collect();
         }
-        self.scan(control, ("rescan", ""), wanted, |class, control, buses, before| {
-            class.rescanned(control, buses, before)
+        self.scan(control, ("rescan", ""), wanted, |class, control, looks, before| {
+            class.rescanned(control, looks, before)
         })
     }
 
@@ -95,23 +114,26 @@ impl CamClass {
         &self,
         control: &mut Control,
         order: (&'static str, &str),
-        buses: Vec<Arc<Bus>>,
-        then: fn(&CamClass, &mut Control, &[Arc<Bus>], &BTreeSet<String>) -> Result<Value, Error>,
+        looks: Vec<Look>,
+        then: fn(&CamClass, &mut Control, &[Look], &BTreeSet<String>) -> Result<Value, Error>,
     ) -> Result<Value, Error> {
-        let (before, scanned) = (disks(&buses).collect(), buses.clone());
-        buses.iter().for_each(|bus| drop(bus.take_failure()));
+        let (before, scanned) = (disks(&looks).collect(), looks.clone());
+        looks.iter().for_each(|(bus, _)| drop(bus.take_failure()));
         self.order_then(
             control,
             order,
             move |core| {
                 Box::pin(async move {
-                    let scan = |bus: Arc<Bus>| -> Pin<Box<dyn Future<Output = ()> + '_>> {
+                    let scan = |(bus, at): Look| -> Pin<Box<dyn Future<Output = ()> + '_>> {
                         Box::pin(async move {
-                            let changes = bus.scan(core).await;
+                            let changes = match at.target {
+                                ANY => bus.scan(core).await,
+                                target => bus.scan_target(target, core).await,
+                            };
                             bus.keep(changes);
                         })
                     };
-                    all(buses.into_iter().map(scan).collect()).await;
+                    all(looks.into_iter().map(scan).collect()).await;
                     Ok(Value::Null)
                 })
             },
@@ -123,41 +145,42 @@ impl CamClass {
     fn take_in(
         &self,
         control: &mut Control,
-        buses: &[Arc<Bus>],
+        looks: &[Look],
         before: &BTreeSet<String>,
     ) -> Result<Vec<String>, Error> {
-        for bus in buses {
+        for (bus, _) in looks {
             // Its failure is told below, also when others have looked before.
             drop(self.look_at(control, bus));
         }
-        match buses.iter().find_map(|bus| bus.take_failure()) {
+        match looks.iter().find_map(|(bus, _)| bus.take_failure()) {
             Some(why) => Err(why),
-            None => Ok(disks(buses).filter(|name| !before.contains(name)).collect()),
+            None => Ok(disks(looks).filter(|name| !before.contains(name)).collect()),
         }
     }
 
     fn rescanned(
         &self,
         control: &mut Control,
-        buses: &[Arc<Bus>],
+        looks: &[Look],
         before: &BTreeSet<String>,
     ) -> Result<Value, Error> {
-        let found = self.take_in(control, buses, before)?;
+        let found = self.take_in(control, looks, before)?;
         let (mut silent, mut troubles) = (Vec::new(), Vec::new());
-        for bus in buses {
+        let mut lines = Vec::new();
+        for (bus, at) in looks {
             troubles.extend(whys(bus));
-            let targets = bus.silent().into_iter();
-            silent.extend(targets.map(|target| format!("scbus{} target {target}", bus.number())));
+            let number = bus.number();
+            let mut not_yet = bus.silent();
+            not_yet.retain(|target| Path::target(number, *target).meets(*at));
+            if bus.is_gone() {
+                lines.push(format!("bus {number} was detached meanwhile"));
+            } else if not_yet.is_empty() {
+                lines.push(format!("Re-scan of {} was successful", told(*at)));
+            }
+            let places = not_yet.into_iter().map(|target| format!("scbus{number} target {target}"));
+            silent.extend(places);
         }
-        let mut lines: Vec<String> = buses
-            .iter()
-            .filter(|bus| bus.silent().is_empty())
-            .map(|bus| match bus.is_gone() {
-                true => format!("bus {} was detached meanwhile", bus.number()),
-                false => format!("Re-scan of bus {} was successful", bus.number()),
-            })
-            .collect();
-        if buses.is_empty() {
+        if looks.is_empty() {
             lines.push("there is no bus".to_owned());
         }
         if !found.is_empty() {
@@ -193,7 +216,7 @@ impl CamClass {
         let sim = self.driver(name, kind.unwrap_or(""), &p["params"], switchboard.clone())?;
         self.orders.make_room()?;
         let bus = self.add_bus(sim, names, switchboard);
-        self.scan(control, ("attach", name), vec![bus], CamClass::attached)
+        self.scan(control, ("attach", name), vec![whole(bus)], CamClass::attached)
     }
 
     /// Takes a bus out that could not be attached as a whole; whoever has opened what it found
@@ -208,13 +231,13 @@ impl CamClass {
     fn attached(
         &self,
         control: &mut Control,
-        buses: &[Arc<Bus>],
+        looks: &[Look],
         before: &BTreeSet<String>,
     ) -> Result<Value, Error> {
-        let Some(bus) = buses.iter().find(|bus| !bus.is_gone()) else {
+        let Some((bus, _)) = looks.iter().find(|(bus, _)| !bus.is_gone()) else {
             return Err(Error::new(Errno::Canceled, "it was detached before it was attached"));
         };
-        let found = match self.take_in(control, buses, before) {
+        let found = match self.take_in(control, looks, before) {
             Ok(found) => found,
             Err(why) => {
                 self.give_up(control, bus);

@@ -47,20 +47,6 @@ pub(super) const RESET: VerbSpec = VerbSpec {
     )
 };
 
-/// `0`, `0:3`, `0:3:0`, `all`: what is meant on which buses.
-fn meant(text: &str) -> Option<Path> {
-    if text == "all" {
-        return Some(Path::bus(ANY));
-    }
-    let mut numbers = text.split(':').map(|word| word.parse::<u64>().ok());
-    let bus = numbers.next()??;
-    let (target, lun) = (numbers.next(), numbers.next());
-    if numbers.next().is_some() {
-        return None;
-    }
-    Some(Path::new(bus, target.map_or(Some(ANY), |n| n)?, lun.map_or(Some(ANY), |n| n)?))
-}
-
 /// A device as camcontrol has it in what it says of resets.
 fn place(path: Path) -> String {
     format!("{}:{}:{}", path.bus, path.target, path.lun)
@@ -114,7 +100,7 @@ impl CamClass {
         params: &Value,
     ) -> Result<Value, Error> {
         // A disk may be called whatever its bus says.
-        let Some(meant) = meant(on).filter(|_| self.disk(on).is_err()) else {
+        let Some(meant) = Path::typed(on).filter(|_| self.by_name(on).is_none()) else {
             return self.talk(control, ("reset", on), params, |talk, p| {
                 Box::pin(async move { talk.reset(p).await })
             });

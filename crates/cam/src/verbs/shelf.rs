@@ -25,7 +25,7 @@ const SHELF: ArgSpec =
 pub(super) const SMPPHYLIST: VerbSpec = verb(
     "smpphylist",
     "List the phys of a SAS expander, and who is attached to them",
-    &[DEVICE],
+    &[DEVICE, option("quiet", 'q', ArgKind::Flag, "Those to whom a known device is attached")],
     "smpphylist ses0",
 );
 
@@ -74,11 +74,17 @@ impl CamClass {
         bus.devices().into_iter().filter_map(device).collect()
     }
 
-    pub(super) fn smpphylist(&self, control: &mut Control, on: &str) -> Result<Value, Error> {
+    pub(super) fn smpphylist(
+        &self,
+        control: &mut Control,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value, Error> {
+        let quiet = params["quiet"].as_bool().unwrap_or(false);
         let found = self.disk(on)?;
         let known = self.by_address(&found);
         self.order(control, ("smpphylist", on), move |core| {
-            Box::pin(async move { Talk { found: &found, core }.phys(&known).await })
+            Box::pin(async move { Talk { found: &found, core }.phys(&known, quiet).await })
         })
     }
 
@@ -179,7 +185,7 @@ impl Talk<'_> {
         }
     }
 
-    async fn phys(&self, known: &Known) -> Result<Value, Error> {
+    async fn phys(&self, known: &Known, quiet: bool) -> Result<Value, Error> {
         let on = self.name();
         let said = |e| Error::new(Errno::Io, format!("the expander of {on}: {e}"));
         let refused = |code: u8| {
@@ -198,8 +204,11 @@ impl Talk<'_> {
                     Err(result::VACANT) => continue,
                     Err(code) => return Err(refused(code)),
                 };
-            let _ = write!(text, "{number:3}  0x{:016x}", phy.other);
             let device = known.get(&phy.other);
+            if quiet && device.is_none() {
+                continue;
+            }
+            let _ = write!(text, "{number:3}  0x{:016x}", phy.other);
             if let Some((label, periphs)) = device {
                 let _ = write!(text, "   {label} ({})", periphs.join(","));
             }

@@ -37,9 +37,10 @@ pub(super) const MODEPAGE: VerbSpec = VerbSpec {
             option(
                 "values",
                 'P',
-                ArgKind::Choice(&["current", "changeable", "default", "saved"]),
-                "Which values; default: current",
+                ArgKind::Choice(&["current", "changeable", "default", "saved", "0", "1", "2", "3"]),
+                "Which values, by name or number; default: current",
             ),
+            option("bytes", 'b', ArgKind::Flag, "Its bytes, not its fields"),
             option("save", 'S', ArgKind::Flag, "A change holds after a reset too"),
         ],
         "modepage da0 -m 8",
@@ -62,6 +63,10 @@ pub(super) const DEFECTS: VerbSpec = VerbSpec {
             ),
             option("primary", 'P', ArgKind::Flag, "Those of the factory"),
             option("grown", 'G', ArgKind::Flag, "Those that came later; both without -P and -G"),
+            option("summary", 's', ArgKind::Flag, "How many, and not which"),
+            option("quiet", 'q', ArgKind::Flag, "With -s: the number alone"),
+            option("offset", 'S', ArgKind::Number, "From this one of the list on"),
+            option("hex", 'X', ArgKind::Flag, "In hexadecimal"),
         ],
         "defects da0 -G",
     )
@@ -133,9 +138,9 @@ impl Talk<'_> {
         let fields: Vec<&str> =
             p["fields"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let values = match p["values"].as_str() {
-            Some("changeable") => 1,
-            Some("default") => 2,
-            Some("saved") => 3,
+            Some("changeable" | "1") => 1,
+            Some("default" | "2") => 2,
+            Some("saved" | "3") => 3,
             _ => 0,
         };
         match p["page"].as_str() {
@@ -153,7 +158,7 @@ impl Talk<'_> {
             }
             Some(text) if fields.is_empty() => {
                 let page = self.page(page_of(text)?, values).await?;
-                Ok(show(&page))
+                Ok(show(&page, p["bytes"].as_bool().unwrap_or(false)))
             }
             Some(text) if values == 0 => {
                 let save = p["save"].as_bool().unwrap_or(false);
@@ -222,7 +227,7 @@ impl Talk<'_> {
                 return Err(Error::new(Errno::Io, what));
             }
         }
-        Ok(show(&now))
+        Ok(show(&now, false))
     }
 
     pub(super) async fn defects(&self, p: &Value) -> Result<Value, Error> {
@@ -236,14 +241,22 @@ impl Talk<'_> {
         let [primary, grown] = ["primary", "grown"].map(|k| p[k].as_bool().unwrap_or(false));
         let (primary, grown) = (primary || !grown, grown || !primary);
         let wanted = u8::from(primary) << 4 | u8::from(grown) << 3 | format as u8;
-        let [a, b, c, d] = DEFECT_LEN.to_be_bytes();
-        let cdb = [0xb7, wanted, 0, 0, 0, 0, a, b, c, d, 0, 0];
+        let offset = match p["offset"].as_u64().map(u32::try_from) {
+            None => 0,
+            Some(Ok(offset)) => offset,
+            Some(Err(_)) => {
+                let what = format!("offset={}: a list has fewer than 2^32 defects", p["offset"]);
+                return Err(Error::new(Errno::Inval, what));
+            }
+        };
+        let [[a, b, c, d], [e, f, g, h]] = [DEFECT_LEN, offset].map(u32::to_be_bytes);
+        let cdb = [0xb7, wanted, e, f, g, h, a, b, c, d, 0, 0];
         let asked = Request::helped(Command::scsi(&cdb), Data::In(DEFECT_LEN));
         let asking = format!("{}: READ DEFECT DATA", self.name());
         let answer = self.send(asked).await?;
         let (twelve, data) = match answer.ended.result {
-            Err(Errno::Inval) => {
-                // The short command is older.
+            // The short command is older, and begins at the first.
+            Err(Errno::Inval) if offset == 0 => {
                 let cdb = [0x37, 0, wanted, 0, 0, 0, 0, 0xff, 0xfc, 0];
                 let asked = Request::helped(Command::scsi(&cdb), Data::In(0xfffc));
                 (false, self.send(asked).await?.good(&asking)?)
@@ -252,28 +265,37 @@ impl Talk<'_> {
         };
         let said = Defects::decode(twelve, &data)
             .map_err(|e| Error::new(Errno::Io, format!("{asking}: the answer's {e}")))?;
-        Ok(defect_list(&said))
+        Ok(defect_list(&said, p))
     }
 }
 
-fn defect_list(said: &Defects) -> Value {
+fn defect_list(said: &Defects, p: &Value) -> Value {
+    let [summary, quiet, hex] =
+        ["summary", "quiet", "hex"].map(|k| p[k].as_bool().unwrap_or(false));
+    let offset = p["offset"].as_u64().unwrap_or(0);
+    let number = |n: u64| if hex { format!("{n:#x}") } else { n.to_string() };
+    let one = |defect: &Defect| match *defect {
+        Defect::Block(lba) => number(lba),
+        Defect::Place(cylinder, head, at) => {
+            // All ones: the whole track.
+            let at = if at == u32::MAX { "-1".to_owned() } else { number(u64::from(at)) };
+            format!("{}:{}:{at}", number(u64::from(cylinder)), number(u64::from(head)))
+        }
+    };
+    let list: Vec<String> = said.list.iter().map(one).collect();
     let plural = if said.count == 1 { "" } else { "s" };
-    let end = if said.count == 0 { "." } else { ":" };
-    let mut text = format!("Got {} defect{plural}{end}\n", said.count);
-    let mut list = Vec::new();
-    for one in &said.list {
-        let line = match one {
-            Defect::Block(lba) => lba.to_string(),
-            // The whole track.
-            Defect::Place(cylinder, head, u32::MAX) => format!("{cylinder}:{head}:-1"),
-            Defect::Place(cylinder, head, at) => format!("{cylinder}:{head}:{at}"),
-        };
-        let _ = writeln!(text, "{line}");
-        list.push(line);
-    }
-    let left = said.count - said.list.len();
-    if left > 0 {
-        let _ = writeln!(text, "... and {left} more");
+    let end = if summary || said.count == 0 { "." } else { ":" };
+    let mut text = match summary && quiet {
+        true => format!("{}\n", said.count),
+        false => format!("Got {} defect{plural}{end}\n", said.count),
+    };
+    if !summary {
+        list.iter().for_each(|line| text.extend([line, "\n"]));
+        let left = said.count - said.list.len();
+        if left > 0 {
+            let _ =
+                writeln!(text, "... and {left} more, from -S {} on", offset + list.len() as u64);
+        }
     }
     json!({
         "text": text, "count": said.count, "primary": said.primary, "grown": said.grown,
@@ -293,7 +315,7 @@ fn list(pages: &[ModePage]) -> Value {
     json!({ "text": text, "pages": all })
 }
 
-fn show(page: &ModePage) -> Value {
+fn show(page: &ModePage, bytes: bool) -> Value {
     let (_, fields) = mode_fields(page.page, page.subpage);
     let mut values = serde_json::Map::new();
     let mut text = String::new();
@@ -303,7 +325,7 @@ fn show(page: &ModePage) -> Value {
             values.insert(field.name.into(), json!(value));
         }
     }
-    if fields.is_empty() {
+    if bytes || fields.is_empty() {
         text = dump(&page.bytes);
     }
     let hex: String = page.bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -188,7 +188,10 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
             let unix = address.strip_prefix("unix:").is_some_and(|path| path.starts_with('/'));
             let other = unix || interface(address).is_some();
             if !other && address.parse::<SocketAddr>().is_err() {
-                let text = format!("`{address}` is not an address with a port (127.0.0.1:3260)");
+                let text = format!(
+                    "`{address}` is no address with a port (127.0.0.1:3260), unix:PATH or \
+                     ether:INTERFACE"
+                );
                 let p = problem("target", i, "listen", Kind::ConfigValue, text);
                 out.push(Problem { element: Some(k), ..p });
             }

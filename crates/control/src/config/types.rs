@@ -102,7 +102,7 @@ pub struct BusConfig {
     /// Its name.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
-    /// Which kind: `virtual`.
+    /// Which kind; `ashlar schema` lists them.
     pub kind: String,
     /// Names of disks that shall not depend on the order in which disks are found, by name:
     /// `TARGET:LUN`, or what the disk says it is: its serial number or its NAA name.
@@ -119,7 +119,7 @@ pub struct DiskConfig {
     /// Its name, and the name of its provider.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
-    /// Which kind: `file`, `blockdev`, `memory`, `null`, `model`.
+    /// Which kind; `ashlar schema` lists them.
     pub kind: String,
     /// What that kind wants to know.
     #[serde(flatten)]
@@ -179,12 +179,13 @@ pub enum DigestPolicy {
 /// `[[target]]`: a target port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetConfig {
-    /// Which driver: `iscsi`.
+    /// Which driver; `ashlar schema` lists them.
     pub driver: String,
-    /// Its name on the wire (iSCSI: `iqn.`, `eui.` or `naa.`).
+    /// Its name on the wire (iSCSI: `iqn.`, `eui.` or `naa.`; NVMe: `nqn.`).
     #[schemars(length(min = 1, max = 223))]
     pub name: String,
-    /// Addresses with ports; a `local` target has none.
+    /// Addresses with ports, `unix:PATH` (NBD) or `ether:INTERFACE` (AoE); a `local` target has
+    /// none.
     #[serde(default)]
     pub listen: Vec<String>,
     /// Initiators must know this secret; absent: no proof is asked for.

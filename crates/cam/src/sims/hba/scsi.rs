@@ -1,9 +1,10 @@
 //! The SCSI commands of a virtual SAS disk.
 
 use wire::scsi::{
-    Capacity, Command, Defect, DefectFormat, Defects, Extent, Identity, Limits, Lun, ModeBlock,
-    ModeState, PeripheralType, Provisioning, Sense, UnmapList, Vpd, asc, inquiry_data, mode_sense,
-    parse_mode_select, read_capacity10, read_capacity16, read_toc, report_luns, vpd_page,
+    Capacity, Command, Defect, DefectFormat, Defects, Extent, Identity, Limits, Lun, LunSelect,
+    ModeBlock, ModeState, PeripheralType, Provisioning, Sense, UnmapList, Vpd, asc, inquiry_data,
+    mode_sense, parse_mode_select, read_capacity10, read_capacity16, read_toc, report_luns,
+    vpd_page,
 };
 
 use super::target::{Target, Work};
@@ -42,6 +43,9 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
             let page = vpd_page(page, vpd).ok_or(refused(Sense::cdb_field(2, None)))?;
             say(page, alloc)
         }
+        Command::ReportLuns { select: LunSelect::WellKnown, alloc } => {
+            say(report_luns(None), alloc)
+        }
         Command::ReportLuns { alloc, .. } => say(report_luns(Lun::new(0)), alloc),
         Command::ModeSense { ten, long_lba, no_blocks, control, page, subpage, alloc } => {
             let which = (page, subpage);
@@ -49,8 +53,8 @@ pub(super) fn parse(target: &Target, cdb: &[u8]) -> Result<Work, Outcome> {
             say(said.map_err(refused)?, alloc)
         }
         Command::ModeSelect { ten, page_format: true, save, .. } => Ok(Work::Modes(ten, save)),
-        Command::ReadDefects { twelve, primary, grown, format, index: 0, alloc } => {
-            let said = defects(target, primary, grown, format);
+        Command::ReadDefects { twelve, primary, grown, format, index, alloc } => {
+            let said = defects(target, primary, grown, format, index as usize);
             say(said.ok_or(refused(Sense::cdb_field(1, None)))?.encode(twelve), alloc)
         }
         Command::ReadCapacity10 => say(read_capacity10(&capacity(target)).to_vec(), 8),
@@ -109,11 +113,19 @@ pub(super) fn select(target: &Target, ten: bool, list: &[u8]) -> Result<bool, Se
     parse_mode_select(ten, list, &modes(target)).map(|wanted| wanted.state.write_cache)
 }
 
-fn defects(target: &Target, primary: bool, grown: bool, format: u8) -> Option<Defects> {
+/// Those from `index` on.
+fn defects(
+    target: &Target,
+    primary: bool,
+    grown: bool,
+    format: u8,
+    index: usize,
+) -> Option<Defects> {
     let format = DefectFormat::from_code(format)?;
     let (factory, later) = &target.spec.defects;
     let lists = [(primary, factory), (grown, later)];
     let blocks = lists.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, list)| list.iter());
+    let blocks = blocks.skip(index);
     let list: Vec<Defect> = match format {
         DefectFormat::Block | DefectFormat::LongBlock => {
             blocks.map(|lba| Defect::Block(*lba)).collect()

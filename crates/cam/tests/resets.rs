@@ -127,8 +127,8 @@ fn a_device_that_is_lost_while_it_is_reset_lets_everything_go() {
     assert!(b.device.done(id, Outcome::good(0), b.now));
     b.device.reset_ends(beside, SETTLE_NS);
     let after = b.device.reset_begins(S, b.now);
+    assert!(!b.device.is_reset(), "what is gone is not reset");
     b.run();
-    assert!(!b.device.is_reset());
     b.device.reset_ends(after, 0);
     let gone = b.ended.iter().filter(|(_, e)| e.result == Err(Errno::NxIo)).count();
     assert_eq!(gone, 8);
@@ -151,6 +151,36 @@ fn of_two_resets_that_overlap_the_later_end_counts() {
         assert_eq!((b.began.len(), freezes_of(&b.device)), (4, 0));
         b.all_well(8);
     }
+}
+
+/// One of two takes its time, whichever ends first, and whenever it is looked at.
+#[test]
+fn of_two_resets_the_longer_settling_counts() {
+    for (first, second) in [(SETTLE_NS, 0), (0, SETTLE_NS)] {
+        let mut b = busy(4);
+        let [one, two] = [(); 2].map(|()| b.device.reset_begins(60 * S, b.now));
+        b.strike(CamStatus::BusReset);
+        b.device.reset_ends(one, first);
+        b.device.reset_ends(two, second);
+        b.pass(SETTLE_NS - 1);
+        assert!(b.began.is_empty(), "{first} and {second}");
+        b.pass(1);
+        assert_eq!(b.began.len(), 4);
+        b.all_well(8);
+    }
+    // The first one still settles when another comes and goes.
+    let mut b = busy(4);
+    let one = b.device.reset_begins(60 * S, b.now);
+    b.strike(CamStatus::BusReset);
+    b.device.reset_ends(one, SETTLE_NS);
+    b.pass(SETTLE_NS / 2);
+    let two = b.device.reset_begins(60 * S, b.now);
+    b.device.reset_ends(two, 0);
+    b.pass(SETTLE_NS / 2 - 1);
+    assert!(b.began.is_empty());
+    b.pass(1);
+    assert_eq!((b.began.len(), freezes_of(&b.device)), (4, 0));
+    b.all_well(8);
 }
 
 #[test]
@@ -292,8 +322,10 @@ fn what_recovery_resets_is_left_alone_as_well() {
     // All four are late, their aborts are not heard, each asks for a reset.
     b.pass(65 * S);
     assert_eq!((b.resets, freezes_of(&b.device)), (4, 1));
-    b.pass(S);
-    assert!(b.began.is_empty());
+    // All openings are theirs: that nothing begins says nothing, the freeze does.
+    b.pass(9 * S);
+    assert!(b.began.is_empty() && b.device.is_reset());
+    assert_eq!(freezes_of(&b.device), 1);
     b.strike(CamStatus::ResetSent);
     b.pass(SETTLE_NS);
     assert!(!b.device.is_reset());

@@ -244,6 +244,14 @@ fn a_controller_that_is_reset_under_a_deep_queue_costs_no_retry() {
             assert_eq!((failed, hba.intruders()), (0, 0), "{transport:?}, round {round}");
         }
         w.turn(1_000_000_000);
+        // Who has nothing under way has no victim that would tell of it, and waits as well; longer
+        // than a disk settles.
+        for edge in edges {
+            hba.reset_bus(500_000_000, &w.core);
+            assert_eq!(w.write(edge, 0, &[20; 4096], Flags::NONE), Ok(()));
+            assert_eq!(hba.intruders(), 0, "{transport:?}");
+            w.turn(1_000_000_000);
+        }
         for (unit, ..) in w.buses[0].devices() {
             let (counts, freezes) = unit.look(|device| (device.counts(), device.freezes()));
             assert_eq!((counts.retries, counts.timeouts), (0, 0), "{transport:?}");

@@ -179,3 +179,38 @@ fn disks_of_a_portal_that_comes_later_come_by_themselves() {
     back.stop();
     front.stop();
 }
+
+/// Nor a disk 0: which ones there are is asked where it would be.
+#[test]
+fn a_target_may_lack_its_first_disk_and_names_can_be_kept_for_the_others() {
+    let mut front = House::new("lacks-first");
+    let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
+    let second = "[[disk]]\nname = \"m2\"\nkind = \"memory\"\nsize = \"2MiB\"\n\n";
+    let both =
+        second.to_owned() + &late_target(&portal).replace("0 = \"m\"", "0 = \"m\", 1 = \"m2\"");
+    let one = second.to_owned() + &late_target(&portal).replace("0 = \"m\"", "1 = \"m2\"");
+    let mut back = front.sibling("late", &both);
+    front.configure(&bus("late0", &portal, LATE), "0 = \"da1\"");
+    front.start();
+    front.until("both are there", LIMIT, || front.provider("da1").is_some());
+    let file = front.path("ashlar.toml").display().to_string();
+    let said = front.ashlar(&["doctor", "names", "--file", &file]).ends(3);
+    said.says(&["da1 ", "order of discovery", "names = { da1 = \"SERIAL\" }"]);
+    let serial = front.ok(&["cam", "inquiry", "da1", "-S"]);
+    front.stop();
+    // With its name kept it has it when the first one is away.
+    let kept = bus("late0", &portal, LATE);
+    let kept = format!("{}\nnames = {{ da1 = \"{}\" }}\n\n", kept.trim_end(), serial.trim());
+    back.stop();
+    back.configure(&one, "");
+    back.start();
+    front.configure(&kept, "0 = \"da1\"");
+    front.start();
+    front.until("its LUN is there", LIMIT, || front.ashlar(&["status"]).code == 0);
+    front.ashlar(&["cam", "readcap", "0:0:1"]).ends(0).says(&["Last Block: 4095,"]);
+    let list = front.ok(&["cam", "devlist"]);
+    assert!(list.contains("da1)") && !list.contains("da0)"), "{list}");
+    front.ashlar(&["doctor", "names", "--file", &file]).ends(0);
+    back.stop();
+    front.stop();
+}

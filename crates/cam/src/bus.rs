@@ -487,7 +487,7 @@ impl Bus {
                 let Some(before) = bus.upgrade().and_then(|bus| bus.facts(path)) else { return };
                 let asked = scan::probe(&unit, Some(before.clone()), &core, &|_| {}).await;
                 let Some(bus) = bus.upgrade() else { return };
-                let facts = match asked {
+                let facts = match asked.0 {
                     Ok(facts) => facts,
                     Err(why) if why.is_nonsense() => return bus.doubt(path, Some(why)),
                     Err(_) => return,

@@ -122,9 +122,12 @@ fn a_disk_that_is_plugged_in_comes_by_itself() {
     assert!(w.control.topology.find("da1").is_some(), "the other is not touched");
 }
 
-/// One target with so many logical units.
+/// One target with some logical units.
 struct Shelf {
+    /// A bit each.
     luns: AtomicU32,
+    /// REPORT LUNS fails.
+    mute: AtomicBool,
     changed: AtomicBool,
     asked: Mutex<Vec<u64>>,
 }
@@ -135,14 +138,18 @@ impl Shelf {
         let identity = Identity { serial: format!("L{lun}"), ..Identity::default() };
         let capacity = Capacity { blocks: 2048, block_len: 512, ..Capacity::default() };
         match Command::parse(cdb).map_err(|e| e.sense())? {
-            Command::Inquiry { page: None, .. } if lun >= u64::from(luns) => Ok(no_lun_inquiry()),
+            Command::Inquiry { page: None, .. } if luns >> lun & 1 == 0 => Ok(no_lun_inquiry()),
             Command::Inquiry { page: None, .. } => {
                 self.asked.lock().unwrap().push(lun);
                 Ok(inquiry_data(&identity))
             }
+            Command::ReportLuns { .. } if self.mute.load(Ordering::Relaxed) => {
+                Err(Sense::new(asc::INTERNAL_FAILURE))
+            }
             Command::ReportLuns { .. } => {
+                let there = (0..32).filter(|n| luns >> n & 1 == 1);
                 let list: Vec<u8> =
-                    (0..luns).flat_map(|n| report_luns(Lun::new(n)).split_off(8)).collect();
+                    there.flat_map(|n| report_luns(Lun::new(n)).split_off(8)).collect();
                 let len = (list.len() as u32).to_be_bytes();
                 Ok([&len[..], &[0; 4], &list].concat())
             }
@@ -185,17 +192,45 @@ impl Sim for Shelf {
     fn reset(&self, _: &Unit, _: &Core) {}
 }
 
-#[test]
-fn a_target_whose_logical_units_changed_is_looked_at_again() {
-    let shelf = Arc::new(Shelf {
-        luns: AtomicU32::new(1),
+fn shelf(luns: u32) -> Arc<Shelf> {
+    Arc::new(Shelf {
+        luns: AtomicU32::new(luns),
+        mute: AtomicBool::new(false),
         changed: AtomicBool::new(false),
         asked: Mutex::default(),
-    });
+    })
+}
+
+#[test]
+fn a_target_need_not_have_a_unit_0() {
+    let shelf = shelf(0b1010);
+    let mut w = World::with(6, &[shelf.clone()]);
+    assert_eq!(w.scan(0), ["da0", "da1"]);
+    assert_eq!(place(&w, "da0"), Some(Path::new(0, 0, 1)));
+    let edge = w.open("da1").1;
+    assert_eq!(w.read(edge, 0, 512), Ok(vec![3; 512]));
+    // Whether there is one or not: a list that does not come takes nobody away.
+    for luns in [0b1010, 0b1011] {
+        shelf.luns.store(luns, Ordering::Relaxed);
+        shelf.mute.store(true, Ordering::Relaxed);
+        w.scan(0);
+        assert_eq!(w.read(edge, 0, 512), Ok(vec![3; 512]), "{luns:b}");
+    }
+    assert_eq!(place(&w, "da2"), Some(Path::new(0, 0, 0)));
+    // Who is gone says so himself.
+    shelf.luns.store(0b0001, Ordering::Relaxed);
+    w.scan(0);
+    assert!(w.read(edge, 0, 512).is_err());
+    assert_eq!((place(&w, "da0"), place(&w, "da2")), (None, Some(Path::new(0, 0, 0))));
+}
+
+#[test]
+fn a_target_whose_logical_units_changed_is_looked_at_again() {
+    let shelf = shelf(0b1);
     let mut w = World::with(5, &[shelf.clone()]);
     assert_eq!(w.scan(0), ["da0"]);
     let edge = w.open("da0").1;
-    shelf.luns.store(3, Ordering::Relaxed);
+    shelf.luns.store(0b111, Ordering::Relaxed);
     assert!(w.read(edge, 0, 512).is_ok());
     w.turn(1_000_000_000);
     assert!(w.control.topology.find("da1").is_none(), "nobody has said anything");
@@ -206,7 +241,7 @@ fn a_target_whose_logical_units_changed_is_looked_at_again() {
     let third = w.open("da2").1;
     assert_eq!(w.read(third, 0, 512), Ok(vec![2; 512]));
     // Fewer of them: the disk is gone, its neighbours are not.
-    shelf.luns.store(2, Ordering::Relaxed);
+    shelf.luns.store(0b11, Ordering::Relaxed);
     shelf.changed.store(true, Ordering::Relaxed);
     assert!(w.read(edge, 0, 512).is_ok());
     let end = w.now() + 10_000_000_000;

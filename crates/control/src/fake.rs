@@ -38,7 +38,10 @@ struct NoParams {}
 pub fn catalog() -> Catalog {
     let example = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize_bytes = \"64MiB\"\n";
     Catalog {
-        buses: vec![Entry::of::<SizeParams>("virtual", "Disks of a bus.").volatile()],
+        buses: vec![
+            Entry::of::<SizeParams>("virtual", "Disks of a bus.").volatile(),
+            Entry::of::<SizeParams>("far", "Disks elsewhere."),
+        ],
         disks: vec![
             Entry::of::<FileParams>("file", "An image file."),
             Entry::of::<SizeParams>("memory", "Memory.").volatile().example(example),

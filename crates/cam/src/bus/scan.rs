@@ -233,6 +233,13 @@ impl Bus {
             .copied()
             .filter(|path| path.target == target && path.lun != 0)
             .collect();
+        let Some(luns) = luns else {
+            // Who was known before is asked himself.
+            for path in known {
+                self.look_at(path, core, &tell).await;
+            }
+            return;
+        };
         for lun in &luns {
             let path = Path::new(self.number, target, u64::from(lun.number()));
             if path != first {
@@ -263,13 +270,13 @@ impl Bus {
         }
     }
 
-    /// Asks one logical unit; answers the target's others.
+    /// Asks one logical unit; answers which the target has, if it told.
     async fn look_at(
         self: &Arc<Bus>,
         path: Path,
         core: &Rc<Core>,
         tell: &dyn Fn(Vec<Change>),
-    ) -> Vec<Lun> {
+    ) -> Option<Vec<Lun>> {
         let old = lock(&self.known).get(&path).map(|k| (k.unit.clone(), k.facts.clone()));
         let lost = old.as_ref().is_some_and(|(unit, _)| unit.look(|device| device.is_lost()));
         let unit = match &old {
@@ -278,17 +285,16 @@ impl Bus {
         };
         let asked = Asked { bus: self, unit: unit.clone() };
         let before = old.as_ref().filter(|_| !lost).map(|(_, facts)| facts.clone());
-        let said = probe(&unit, before, core, &|port| {
+        let (said, luns) = probe(&unit, before, core, &|port| {
             if let Some(unit) = self.unit(Path::new(self.number, port, 0)) {
                 unit.lost_power();
             }
         })
         .await;
         let luns = match (&said, &old) {
-            (Ok(Facts::Scsi(facts)), _) => facts.luns.clone(),
             // C5
             (Err(why), Some((_, Facts::Scsi(facts)))) if why.is_nonsense() => facts.luns.clone(),
-            _ => Vec::new(),
+            _ => luns,
         };
         match (said, old) {
             (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
@@ -353,17 +359,19 @@ pub(crate) async fn all(mut list: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
 
 /// Asks a device what it is, which may have said something `before`. `exchanged` is told of the
 /// ports of a multiplier whose devices may have lost what was in their caches, before these are
-/// reached again.
+/// reached again. The second answer is which units its target has, if it was asked and told.
 pub(super) async fn probe(
     unit: &Arc<Unit>,
     before: Option<Facts>,
     core: &Rc<Core>,
     exchanged: &dyn Fn(u64),
-) -> Result<Facts, Refusal> {
+) -> (Result<Facts, Refusal>, Option<Vec<Lun>>) {
+    // What speaks ATA is alone behind its target.
+    let alone = |said| (said, Some(Vec::new()));
     let signature = unit.sim().signature(unit.path().target);
     if signature == Signature::Bridge {
         let (ended, data) = question(unit, core, &bridge_question()).await;
-        return bridge_answer(&ended, &data).map(|facts| Facts::Bridge(Box::new(facts)));
+        return alone(bridge_answer(&ended, &data).map(|facts| Facts::Bridge(Box::new(facts))));
     }
     if signature == Signature::Multiplier {
         let mut probe = MultiplierProbe::default();
@@ -373,7 +381,7 @@ pub(super) async fn probe(
             }
             probe.hear(&question(unit, core, &ask).await.0).into_iter().for_each(exchanged);
         }
-        return probe.finish().map(|facts| Facts::Multiplier(Box::new(facts)));
+        return alone(probe.finish().map(|facts| Facts::Multiplier(Box::new(facts))));
     }
     if signature == Signature::Ata {
         let before = match &before {
@@ -385,7 +393,7 @@ pub(super) async fn probe(
             let (ended, data) = question(unit, core, &ask).await;
             probe.hear(&ended, &data);
         }
-        return probe.finish().map(|facts| Facts::Ata(Box::new(facts)));
+        return alone(probe.finish().map(|facts| Facts::Ata(Box::new(facts))));
     }
     let before = match before {
         Some(Facts::Scsi(facts)) => Some(*facts),
@@ -396,7 +404,8 @@ pub(super) async fn probe(
         let (ended, data) = question(unit, core, &ask).await;
         probe.hear(&ended, &data);
     }
-    probe.finish().map(|facts| Facts::Scsi(Box::new(facts)))
+    let luns = probe.luns();
+    (probe.finish().map(|facts| Facts::Scsi(Box::new(facts))), luns)
 }
 
 /// Asks a disk how it can be accessed this way; none when it does not say, or has nothing to say.

@@ -56,8 +56,8 @@ pub struct ScsiFacts {
     pub capacity: Option<Capacity>,
     /// CD: tracks of the disc that is in.
     pub tracks: u8,
-    /// The target's logical units, when this is the first.
-    pub luns: Vec<Lun>,
+    /// The target's logical units, when this is the first and they were told.
+    pub luns: Option<Vec<Lun>>,
 }
 
 impl ScsiFacts {
@@ -197,7 +197,13 @@ impl ScsiProbe {
                     return self.refuse(Refusal::Malformed { question: "INQUIRY", error });
                 }
                 Ok(said) if said.qualifier != 0 || said.kind == 0x1f => {
-                    return self.refuse(Refusal::NoUnit);
+                    // A target need not have a unit 0, and tells there which ones it has all the
+                    // same (SPC-4 section 6.33).
+                    self.refuse(Refusal::NoUnit);
+                    if self.first_lun {
+                        self.state = State::ReportLuns;
+                    }
+                    return;
                 }
                 Ok(said) => self.facts.inquiry = said,
             },
@@ -218,10 +224,12 @@ impl ScsiProbe {
                 }
             }
             State::ReportLuns => {
-                facts.luns = parse_luns(data).map(|(luns, _)| luns).unwrap_or_default();
-                facts.luns.truncate(LUNS_MAX);
-                facts.luns.sort_unstable();
-                facts.luns.dedup();
+                facts.luns = parse_luns(data).ok().map(|(mut luns, _)| {
+                    luns.truncate(LUNS_MAX);
+                    luns.sort_unstable();
+                    luns.dedup();
+                    luns
+                });
             }
             State::VpdList => self.pages = vpd_body(0, data).unwrap_or_default().to_vec(),
             State::Names => facts.names = parse_vpd_names(data).unwrap_or_default(),
@@ -301,6 +309,7 @@ impl ScsiProbe {
         let lists = self.first_lun && newer;
         let has = |page: u8| self.pages.contains(&page);
         let next = match state {
+            _ if self.refusal.is_some() => State::Done,
             State::Tur => State::Inquiry,
             State::Inquiry if self.facts.inquiry.whole > INQUIRY_SHORT => State::FullInquiry,
             State::Inquiry | State::FullInquiry if lists => State::ReportLuns,
@@ -328,6 +337,14 @@ impl ScsiProbe {
             _ => return next,
         };
         if has(page) { next } else { self.after(next) }
+    }
+
+    /// The target's logical units, as far as it told.
+    pub fn luns(&self) -> Option<Vec<Lun>> {
+        match self.refusal {
+            Some(Refusal::NobodyThere) => Some(Vec::new()),
+            _ => self.facts.luns.clone(),
+        }
     }
 
     /// What came of it all, once there is nothing left to ask.

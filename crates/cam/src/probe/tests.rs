@@ -106,7 +106,7 @@ fn a_disk_by_the_book() {
     assert_eq!(facts.names.id, "6000c50005060708090a0b0c0d0e0f10");
     assert_eq!((facts.limits, facts.capacity), (limits(), Some(capacity())));
     assert_eq!((facts.mode.write_cache, facts.mode.fua), (Some(true), true));
-    assert_eq!(facts.luns, [0, 5].map(|n| Lun::new(n).unwrap()));
+    assert_eq!(facts.luns, Some([0, 5].map(|n| Lun::new(n).unwrap()).to_vec()));
     assert!(facts.is_same(&facts.clone()));
     assert!(!facts.is_same(&ScsiFacts { serial: "3QK0A63Q".into(), ..facts.clone() }));
     let (_, asked) = scsi(false, &mut disk);

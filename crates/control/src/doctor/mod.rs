@@ -5,6 +5,7 @@ mod buses;
 mod config;
 mod fds;
 mod io_uring;
+mod names;
 mod ports;
 mod secrets;
 mod socket;
@@ -112,6 +113,7 @@ pub const CHECKS: &[Check] = &[
     secrets::CHECK,
     backing::CHECK,
     buses::CHECK,
+    names::CHECK,
     ports::CHECK,
     socket::CHECK,
     version::CHECK,

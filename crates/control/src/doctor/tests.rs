@@ -213,3 +213,35 @@ fn buses() {
     assert_eq!(said.finding, "iscsi0: iqn.x at 10.0.0.1:3260: connection refused");
     assert!(said.fix.contains("ashlar cam rescan 7"), "{said:?}");
 }
+
+#[test]
+fn names() {
+    let machine = Machine::new("names");
+    let document = |names: &str, provider: &str| {
+        format!(
+            "[[bus]]\nname='iscsi0'\nkind='far'\n{names}\n\
+             [[target]]\nname='iqn.2026-11.a:b'\ndriver='iscsi'\nlisten=['127.0.0.1:3260']\n\
+             [[access]]\ntarget='iqn.2026-11.a:b'\ngroup='g'\ninitiators=['*']\n\
+             luns={{ 0 = '{provider}' }}\n"
+        )
+    };
+    let disk = |name: &str| DeviceState { name: name.into(), ..DeviceState::default() };
+    let facts = |text: &str, names: &[&str]| {
+        let devices = names.iter().map(|name| disk(name)).collect();
+        let bus = BusState { name: "iscsi0".into(), devices, ..BusState::default() };
+        let mut facts = machine.facts(Some(text));
+        assert!(matches!(facts.config, Some(Ok(_))), "{text}");
+        facts.daemon = Ok(State { buses: vec![bus], ..State::default() });
+        facts
+    };
+    let by_order = document("", "da1");
+    assert_eq!(grades("names", &facts(&by_order, &["da0", "da1"])), [Grade::Warn]);
+    assert_eq!(grades("names", &facts(&by_order, &["ada0", "da1"])), [Grade::Ok], "alone");
+    let pinned = document("names = { da1 = 'S1' }", "da1");
+    assert_eq!(grades("names", &facts(&pinned, &["da0", "da1"])), [Grade::Ok]);
+    let label = document("", "gpt/store");
+    assert_eq!(grades("names", &facts(&label, &["da0", "da1"])), [Grade::Ok], "nobody uses it");
+    let check = CHECKS.iter().find(|c| c.id == "names").expect("a check");
+    let said = &check.run(&facts(&by_order, &["da0", "da1"]))[0];
+    assert!(said.fix.contains("names = { da1 = \"SERIAL\" }"), "{said:?}");
+}

@@ -1,0 +1,58 @@
+//! Whether what is exported is called by the order in which disks are found: `da0` is then another
+//! disk when the first one is away at a start.
+
+use super::{Check, Facts, Finding, Grade, bad, ok};
+use crate::api::{BusState, DeviceState};
+use crate::config::Config;
+
+/// See the module.
+pub const CHECK: Check =
+    Check { id: "names", doc: "whether names of disks depend on who answers first", look };
+
+fn look(facts: &Facts) -> Vec<Finding> {
+    let Ok(state) = &facts.daemon else { return ok("no daemon runs: no disk has a name") };
+    let Some(config) = facts.good() else { return ok("no configuration calls a disk by a name") };
+    let all = || state.buses.iter().flat_map(|bus| bus.devices.iter().map(move |d| (bus, d)));
+    let out: Vec<Finding> = all()
+        .filter(|(bus, disk)| goes_by_order(bus, disk, config))
+        .filter(|(_, disk)| {
+            all().filter(|(_, d)| prefix(&d.name) == prefix(&disk.name)).count() > 1
+        })
+        .filter(|(_, disk)| used(&disk.name, config))
+        .map(|(bus, disk)| told(bus, disk))
+        .collect();
+    if out.is_empty() { ok("no disk that is used goes by the order of discovery") } else { out }
+}
+
+/// The letters of a name.
+fn prefix(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit())
+}
+
+/// Nobody has said which disk has this name.
+fn goes_by_order(bus: &BusState, disk: &DeviceState, config: &Config) -> bool {
+    let section = config.bus.iter().find(|b| b.name == bus.name);
+    // A virtual bus finds all of its disks every time.
+    let ordered = section.is_some_and(|b| b.kind != "virtual" && !b.names.contains_key(&disk.name));
+    ordered && !disk.name.is_empty() && !disk.lost
+}
+
+/// A LUN or a layer of the configuration is called so.
+fn used(name: &str, config: &Config) -> bool {
+    let luns = config.access.iter().flat_map(|a| a.luns.values()).map(|l| l.provider.as_str());
+    luns.chain(config.geom.iter().flat_map(|g| g.below())).any(|p| p == name)
+}
+
+fn told(bus: &BusState, disk: &DeviceState) -> Finding {
+    let name = &disk.name;
+    bad(
+        Grade::Warn,
+        format!("{name} {} of {} has its name by the order of discovery", disk.device, bus.name),
+        format!("when a disk before it is away at a start, {name} is another disk"),
+        format!(
+            "put names = {{ {name} = \"SERIAL\" }} into the section [[bus]] of {}; `ashlar cam \
+             inquiry {name} -S` prints the serial number",
+            bus.name
+        ),
+    )
+}

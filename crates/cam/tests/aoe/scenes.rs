@@ -75,6 +75,28 @@ fn e2_nothing_is_written_while_frames_of_an_earlier_start_may_arrive() {
     assert!(s.w.ended().iter().any(|end| end.tag == 1 && end.status.is_ok()));
 }
 
+/// It says nothing by itself, and what was asked before it came is lost: so it is asked again soon,
+/// and not a minute later.
+#[test]
+fn a_shelf_that_comes_a_little_later_is_found_soon() {
+    let mut w = World::with(1, &[]);
+    let net = network(&w, &[(SegmentShape::default(), 9000)]);
+    let params = json!({ "interfaces": ["eth0"], "ask_s": 60 });
+    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site }).unwrap();
+    let bus = w.add(sim);
+    assert_eq!(w.scan(bus), [""; 0]);
+    let came = w.now();
+    let _shelf = Shelf::start(&w.core, &["shelf0"], SECTORS as usize, 1, Ways::default());
+    while w.control.topology.find("ada0").is_none() {
+        assert!(w.now() < came + 10 * S, "it is not found");
+        w.turn(10 * MS);
+        let cam = w.cam.clone();
+        cam.look(&mut w.control).into_iter().for_each(|(_, done)| drop(done.unwrap()));
+    }
+    drop(net);
+}
+
 #[test]
 fn e5_no_more_frames_wait_than_the_target_holds() {
     let mut s = Scene::new(Ways { buffers: 3, slow_ns: 10 * MS, ..Ways::default() });
@@ -258,7 +280,9 @@ fn a_command_that_is_given_up_is_not_one_of_another_disk() {
 fn no_old_order_comes_over_a_newer_one() {
     let ways = Ways { buffers: 24, twice: 50, wrong: 50, ..Ways::default() };
     let mut s = Scene::on(gigabit(0), 4096, ways);
-    // The way is thought to be fast.
+    // The way is thought to be fast; answers to questions who is there, which come often at first,
+    // would tell that it is not any more.
+    s.w.turn(32 * S);
     s.reads(100);
     s.net.segments[0].set_shape(SegmentShape {
         delay_ns_min: 10_000,

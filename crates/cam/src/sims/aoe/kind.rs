@@ -42,7 +42,8 @@ struct Params {
     #[serde(default = "life")]
     #[schemars(range(min = 100, max = 20000))]
     frame_life_ms: u64,
-    /// Seconds between questions who is there.
+    /// Most seconds between questions who is there: at first, and when an interface has come up, it
+    /// is asked more often.
     #[serde(default = "ask")]
     #[schemars(range(min = 1, max = 3600))]
     ask_s: u64,

@@ -24,6 +24,9 @@ use crate::ccb::CamStatus;
 const FRAMES_A_TURN: usize = 64;
 /// How often interfaces are looked at, ns.
 const LOOK_NS: u64 = 1_000_000_000;
+/// How soon it is asked a second time who is there, ns: a question may be lost, as is all that is
+/// sent while a link comes up or a switch learns.
+const SOON_NS: u64 = 1_000_000_000;
 /// How soon what an interface did not take is tried again, ns.
 const FULL_NS: u64 = 50_000;
 
@@ -266,12 +269,19 @@ async fn read(port: Rc<Port>, at: usize) {
     }
 }
 
-/// Looks at the interfaces, and asks now and then who is there.
+/// Looks at the interfaces, and asks now and then who is there: soon again at first and when an
+/// interface has come up, then ever more seldom, until `ask_ns` are between two questions.
 async fn look(port: Rc<Port>, ask_ns: u64) {
-    let mut asked = 0;
+    let soon_ns = SOON_NS.min(ask_ns);
+    let (mut next_ns, mut pause_ns, mut up) = (0, soon_ns, 0);
     loop {
         let Some(core) = port.core.upgrade() else { return };
         port.sides.all.iter().for_each(|side| side.look(&core));
+        let before = up;
+        up = port.sides.all.iter().filter(|side| side.sectors.get() > 0).count();
+        if up > before {
+            (next_ns, pause_ns) = (0, soon_ns);
+        }
         if let Some(inner) = port.inner.upgrade() {
             inner.shared.count(port.number, port.engine.borrow().counts());
             let ill = port.engine.borrow().ill(&&port.sides);
@@ -280,8 +290,9 @@ async fn look(port: Rc<Port>, ask_ns: u64) {
             }
         }
         let now = core.now();
-        if port.number == 0 && (asked == 0 || now >= asked + ask_ns) {
-            asked = now.max(1);
+        if port.number == 0 && now >= next_ns {
+            next_ns = now.saturating_add(pause_ns);
+            pause_ns = pause_ns.saturating_mul(2).min(ask_ns);
             port.with(|engine, wire| {
                 engine.ask_all(wire);
                 engine.ask_sizes(wire, now);

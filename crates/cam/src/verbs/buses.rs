@@ -68,6 +68,9 @@ pub(super) const DETACH: VerbSpec = VerbSpec {
 /// A bus that is looked through: what is behind one target of it, or all of it.
 type Look = (Arc<Bus>, Path);
 
+/// Says what came of it: what was looked at, and the disks that there were before.
+type Told = fn(&CamClass, &mut Control, &[Look], &BTreeSet<String>) -> Result<Value, Error>;
+
 fn whole(bus: Arc<Bus>) -> Look {
     let all = Path::bus(bus.number());
     (bus, all)
@@ -115,7 +118,7 @@ impl CamClass {
         control: &mut Control,
         order: (&'static str, &str),
         looks: Vec<Look>,
-        then: fn(&CamClass, &mut Control, &[Look], &BTreeSet<String>) -> Result<Value, Error>,
+        then: Told,
     ) -> Result<Value, Error> {
         let (before, scanned) = (disks(&looks).collect(), looks.clone());
         looks.iter().for_each(|(bus, _)| drop(bus.take_failure()));

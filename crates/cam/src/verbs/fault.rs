@@ -115,7 +115,7 @@ fn bad_blocks(hba: &VirtualHba, bay: u64, text: &str) -> Result<Extent, Error> {
     let bytes = |blocks: u64| blocks.checked_mul(block);
     let range = number(first).and_then(bytes).zip(number(count).and_then(bytes));
     let range = range.and_then(|(at, len)| Extent::new(at, len));
-    range.filter(|r| r.len() > 0 && r.end() <= size).ok_or_else(|| {
+    range.filter(|r| !r.is_empty() && r.end() <= size).ok_or_else(|| {
         let blocks = size.checked_div(block).unwrap_or(0);
         let what = format!("bad={text}: FIRST or FIRST+NUMBER, of the disk's {blocks} blocks");
         Error::new(Errno::Inval, what)

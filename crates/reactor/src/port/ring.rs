@@ -62,7 +62,7 @@ impl Ring {
         }
         let place_bytes = (BEFORE + room).next_multiple_of(16);
         let in_block = BLOCK_BYTES / place_bytes;
-        let blocks = (PLACES_MAX / in_block).min(RING_BYTES / BLOCK_BYTES).max(1);
+        let blocks = (PLACES_MAX / in_block).clamp(1, RING_BYTES / BLOCK_BYTES);
         let places = blocks * in_block;
         set(fd, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
         let shape = Shape {

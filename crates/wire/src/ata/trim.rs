@@ -18,7 +18,7 @@ const LBA_END: u64 = 1 << LBA_BITS;
 /// First sector and number of sectors of every range, in their order.
 pub fn trim_ranges(bytes: &[u8]) -> Result<impl Iterator<Item = (u64, u64)>, WireError> {
     let (entries, rest) = bytes.as_chunks();
-    if !rest.is_empty() || bytes.len() % TRIM_BLOCK != 0 {
+    if !rest.is_empty() || !bytes.len().is_multiple_of(TRIM_BLOCK) {
         return Err(WireError::short("TRIM ranges", u32::try_from(bytes.len()).unwrap_or(0)));
     }
     let entries = entries.iter().map(|entry| u64::from_le_bytes(*entry));

@@ -189,13 +189,11 @@ impl Target {
                     Err(outcome) => return Begun::Ended(outcome),
                 }
             }
-            Work::Control => {
-                if !enclosure::control(self, &data.to_vec()) {
-                    return match self.is_ata {
-                        true => Begun::Ended(ata::refused(error::ABORT)),
-                        false => answer(Sense::list_field(0, None)),
-                    };
-                }
+            Work::Control if !enclosure::control(self, &data.to_vec()) => {
+                return match self.is_ata {
+                    true => Begun::Ended(ata::refused(error::ABORT)),
+                    false => answer(Sense::list_field(0, None)),
+                };
             }
             Work::Modes(ten, save) => match scsi::select(self, *ten, &data.to_vec()) {
                 Ok(cache) => {

@@ -64,7 +64,8 @@ pub(super) const CHECK: Command = Command {
                 name: "rtmp",
                 short: None,
                 kind: ArgKind::Flag,
-                doc: "Remove files with the letter t, as after `recover`: what they held is old",
+                doc: "Remove files with the letter t, which no dump has; in an image, all that \
+                      stands in a directory with it",
             },
             ArgSpec {
                 name: "pfile",
@@ -119,32 +120,31 @@ async fn mend(host: &Host, fs: &Served, args: &Args) -> Result<Vec<String>, Erro
 async fn names(fs: &Served, view: View, args: &Args) -> Result<Vec<String>, Error> {
     let (files, dirs) = (args.flag("pfile"), args.flag("pdir"));
     let wanted = |i: &Inode| if i.kind == Kind::Dir { dirs } else { files };
-    let own = fs.volume("names in an image are not listed: `ls`").map_err(about("check"))?;
-    let mut out = own.paths_of(view, wanted, NAMED_MAX).await.map_err(about("check"))?;
+    let mut out = fs.paths_of(view, wanted, NAMED_MAX).await.map_err(about("check"))?;
     out.sort_unstable();
     Ok(out)
 }
 
 async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     let fs = host.files()?;
+    let (rtmp, fix, dry) = (args.flag("rtmp"), args.flag("fix"), args.flag("dry"));
+    if dry && !fix {
+        return Err(args.wrong("--dry says what --fix would do: both"));
+    }
+    if dry && rtmp {
+        return Err(args.wrong("--rtmp removes, and --dry changes nothing: one of them"));
+    }
+    if args.text("dump").is_some() && (rtmp || fix) {
+        let flag = if rtmp { "--rtmp" } else { "--fix" };
+        return Err(Error::new(Errno::RoFs, format!("check {flag}: a dump is never changed")));
+    }
     let mut mended = Vec::new();
-    if args.flag("rtmp") {
-        if args.text("dump").is_some() {
-            return Err(Error::new(Errno::RoFs, "check --rtmp: a dump is never changed"));
-        }
-        let own = fs.volume("in an image files are removed by name: `remove`");
-        let own = own.map_err(about("check --rtmp"))?;
-        for path in own.remove_temporary(ADM).await.map_err(about("check --rtmp"))? {
+    if rtmp {
+        for path in fs.remove_temporary(ADM).await.map_err(about("check --rtmp"))? {
             mended.push(format!("{path} is removed"));
         }
     }
-    if args.flag("dry") && !args.flag("fix") {
-        return Err(args.wrong("--dry says what --fix would do: both"));
-    }
-    if args.flag("fix") {
-        if args.text("dump").is_some() {
-            return Err(Error::new(Errno::RoFs, "check --fix: a dump is never changed"));
-        }
+    if fix {
         mended.extend(mend(&host, &fs, &args).await?);
     }
     let mut views = Vec::new();
@@ -162,7 +162,7 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         }
     }
     let (mut text, mut list, mut faults) = (String::new(), Vec::new(), 0);
-    let word = if args.flag("dry") { "would be mended" } else { "mended" };
+    let word = if dry { "would be mended" } else { "mended" };
     for line in &mended {
         let _ = writeln!(text, "{word}: {line}");
     }
@@ -411,7 +411,16 @@ async fn recover(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     };
     let from = host.recover(from.as_ref()).await.map_err(about("recover"))?;
     host.open(false).await;
-    outcome(&host, &format!("it goes on from {from}; it serves its files"))
+    let name = &host.shared.name;
+    let temporary = match host.files() {
+        // Of a volume they go by themselves.
+        Ok(Served::Image(_)) => format!(
+            "; temporary files are there by name only, and `ashlar fs check {name} --rtmp` \
+             removes them"
+        ),
+        _ => String::new(),
+    };
+    outcome(&host, &format!("it goes on from {from}; it serves its files{temporary}"))
 }
 
 /// Why a dump cannot be recovered, and which can.

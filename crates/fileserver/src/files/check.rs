@@ -225,48 +225,6 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Paths of what `wanted` likes, at most so many.
-    pub async fn paths_of(
-        &self,
-        view: View,
-        wanted: impl Fn(&Inode) -> bool,
-        most: usize,
-    ) -> Result<Vec<String>, Fault> {
-        let mut out = Vec::new();
-        let mut from = Some(Key { ino: 0, kind: 0, offset: 0 });
-        while let Some(start) = from.filter(|_| out.len() < most) {
-            let items = self.native(|f| f.items(view, start)).await?;
-            let last = items.last().filter(|_| items.len() == ITEMS);
-            from = last.and_then(|(k, _)| k.next());
-            for (key, value) in items.iter().filter(|(k, _)| k.kind == Item::Inode as u8) {
-                let named = Inode::decode(value).filter(|i| i.links > 0 && wanted(i));
-                if named.is_some() && out.len() < most {
-                    out.push(self.path(view, key.ino).await?);
-                }
-            }
-        }
-        Ok(out)
-    }
-
-    /// Removes the files that dumps do not show; their paths.
-    pub async fn remove_temporary(&self, by: u32) -> Result<Vec<String>, Fault> {
-        let is = |i: &Inode| i.kind == Kind::File && i.flags.has(Flags::TMP);
-        let paths = self.paths_of(View::Live, is, usize::MAX).await?;
-        for path in &paths {
-            self.native(|f| {
-                let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
-                let mut at = ROOT;
-                for part in dir.split('/').filter(|p| !p.is_empty()) {
-                    let next = f.lookup(View::Live, at, part.as_bytes())?;
-                    at = next.ok_or(Stop::Fail(Fault::NotFound))?;
-                }
-                f.remove(at, name.as_bytes(), by).map(drop)
-            })
-            .await?;
-        }
-        Ok(paths)
-    }
-
     /// Where a file is, from the root.
     pub async fn path(&self, view: View, ino: Ino) -> Result<String, Fault> {
         self.native(|f| {

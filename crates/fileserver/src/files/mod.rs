@@ -14,6 +14,7 @@ mod contents;
 mod inode;
 mod mend;
 mod names;
+mod paths;
 mod reap;
 mod served;
 mod temporary;

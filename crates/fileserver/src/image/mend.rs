@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 
 use super::Image;
+use super::format::Dentry;
 use super::repair::{Finding, Repair};
 use crate::fault::{Addr, Fault};
 use crate::files::{Ino, Mended};
@@ -75,6 +76,19 @@ impl Image {
     /// holds goes with it. False: there is no such name.
     pub async fn forget(&self, dir: Ino, name: &[u8]) -> Result<bool, Fault> {
         self.run(|s| s.forget(dir, name)).await
+    }
+
+    /// Makes a directory empty, whatever it leads to; nothing of that is given back: `mend` does.
+    pub async fn make_bare(&self, dir: Ino) -> Result<(), Fault> {
+        self.run(|s| {
+            let (d, _) = s.dentry(View::Live, dir)?;
+            if !d.is_dir() {
+                return Err(Fault::NotDir.into());
+            }
+            let (direct, indirect) = Default::default();
+            s.put(dir, &Dentry { direct, indirect, size: 0, ..d })
+        })
+        .await
     }
 
     /// Makes a hole of a block of a file, whatever stands there; its address was that. What it held

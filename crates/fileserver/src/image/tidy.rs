@@ -7,7 +7,7 @@
 
 use super::Image;
 use super::contents::blocks;
-use super::format::{BlockState, Dentry, Tag, path};
+use super::format::{BlockState, Dentry, Tag, mode, path};
 use super::names::BLOCKS_MAX;
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop};
@@ -80,6 +80,14 @@ impl Step<'_> {
     }
 }
 
+/// What no dump shows may lead to blocks that no WORM has: after a recovery from one.
+fn readable(hidden: bool, done: Result<(), Fault>) -> Result<(), Fault> {
+    match done {
+        Err(Fault::Corrupt(_)) if hidden => Ok(()),
+        done => done,
+    }
+}
+
 impl Image {
     /// Until the live tree can be frozen.
     pub(super) async fn tidy(&self) -> Result<(), Fault> {
@@ -103,31 +111,47 @@ impl Image {
 
     async fn tidy_tree(&self) -> Result<(), Fault> {
         self.step(&mut |s| s.tidy_root()).await?;
-        let mut dirs = vec![ROOT];
-        while let Some(dir) = dirs.pop() {
-            self.tidy_file(dir).await?;
-            let mut after = 0;
-            loop {
-                let some = self
-                    .step(&mut |s| match s.entries(View::Live, dir, after, ENTRIES) {
-                        // It was removed.
-                        Err(Stop::Fail(Fault::NotFound)) => Ok(Vec::new()),
-                        some => some,
-                    })
-                    .await?;
-                let Some(last) = some.last() else { break };
-                after = last.cookie;
-                for e in some {
-                    match self.step(&mut |s| s.dentry(View::Live, e.ino)).await {
-                        Ok((d, _)) if d.is_dir() => dirs.push(e.ino),
-                        Ok(_) => self.tidy_file(e.ino).await?,
-                        Err(Fault::NotFound) => {}
-                        Err(fault) => return Err(fault),
+        let mut dirs = vec![(ROOT, false)];
+        while let Some((dir, hidden)) = dirs.pop() {
+            readable(hidden, self.tidy_dir((dir, hidden), &mut dirs).await)?;
+        }
+        Ok(())
+    }
+
+    /// Files of a directory; the directories in it are to be looked at too. `hidden`: no dump shows
+    /// it.
+    async fn tidy_dir(
+        &self,
+        (dir, hidden): (Ino, bool),
+        dirs: &mut Vec<(Ino, bool)>,
+    ) -> Result<(), Fault> {
+        self.tidy_file(dir).await?;
+        let mut after = 0;
+        loop {
+            let some = self
+                .step(&mut |s| match s.entries(View::Live, dir, after, ENTRIES) {
+                    // It was removed.
+                    Err(Stop::Fail(Fault::NotFound)) => Ok(Vec::new()),
+                    some => some,
+                })
+                .await?;
+            let Some(last) = some.last() else { return Ok(()) };
+            after = last.cookie;
+            for e in some {
+                match self.step(&mut |s| s.dentry(View::Live, e.ino)).await {
+                    Ok((d, _)) => {
+                        let hidden = hidden || d.mode & mode::TMP != 0;
+                        if d.is_dir() {
+                            dirs.push((e.ino, hidden));
+                        } else {
+                            readable(hidden, self.tidy_file(e.ino).await)?;
+                        }
                     }
+                    Err(Fault::NotFound) => {}
+                    Err(fault) => return Err(fault),
                 }
             }
         }
-        Ok(())
     }
 
     async fn tidy_file(&self, ino: Ino) -> Result<(), Fault> {

@@ -2,7 +2,7 @@
 //! and a dump makes room. Writes of several blocks meet the last few slots, which are too few.
 
 use fileserver::Fault;
-use fileserver::files::{FileSystem, Flags, New, ROOT};
+use fileserver::files::{FileSystem, Flags, New, ROOT, Served};
 use fileserver::volume::{self, Options, View};
 use reactor::sim::World;
 
@@ -101,7 +101,7 @@ pub fn of_temporary_files() {
         let (third, fault) = fill(b"v").await;
         assert!(third > 1000 && told(&fault), "{third} blocks after the removal of one");
         fs.volume().dump(20_261_122).await.unwrap();
-        fs.remove_temporary(0).await.unwrap();
+        Served::from(fs.clone()).remove_temporary(0).await.unwrap();
         let (fourth, _) = fill(b"w").await;
         assert!(fourth > 1000, "{fourth} blocks after the removal of all");
     });
@@ -142,7 +142,7 @@ pub fn of_small_temporary_files() {
             fs.volume().copied(&dump).await.unwrap();
             fill(letter).await;
         }
-        let gone = fs.remove_temporary(0).await.unwrap().len() as u64;
+        let gone = Served::from(fs.clone()).remove_temporary(0).await.unwrap().len() as u64;
         assert!(gone >= first);
         let again = fill('w').await;
         assert!(again * 10 > first * 9, "{again} files, {first} before");

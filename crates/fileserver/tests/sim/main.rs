@@ -16,6 +16,7 @@ mod image_grow;
 mod image_mend;
 mod image_moment;
 mod image_spare;
+mod image_temporary;
 mod legs;
 mod media;
 mod mend;

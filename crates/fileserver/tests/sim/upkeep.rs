@@ -1,6 +1,6 @@
 //! What an operator does now and then: the copier rests, what dumps do not show goes.
 
-use fileserver::files::{FileSystem, Flags, Kind, New, ROOT};
+use fileserver::files::{FileSystem, Flags, Inode, Kind, New, ROOT, Served};
 use fileserver::volume::{self, View};
 use reactor::sim::World;
 
@@ -169,18 +169,24 @@ fn what_dumps_do_not_show_is_removed_by_its_letter_and_names_are_told() {
         .await
         .unwrap();
         let names = async |dirs: bool| {
-            let wanted = move |i: &fileserver::files::Inode| (i.kind == Kind::Dir) == dirs;
-            let mut all = fs.paths_of(View::Live, wanted, 100).await.unwrap();
+            let wanted = move |i: &Inode| (i.kind == Kind::Dir) == dirs;
+            let mut all = Served::from(fs.clone()).paths_of(View::Live, wanted, 100).await.unwrap();
             all.sort();
             all
         };
         assert_eq!(names(true).await, ["/", "/d"]);
         assert_eq!(names(false).await, ["/d/gone", "/d/kept", "/gone too"]);
-        let mut gone = fs.remove_temporary(0).await.unwrap();
+        let view = View::Dump(fs.volume().dump(20_261_121).await.unwrap().number);
+        let all = Served::from(fs.clone()).paths_of(view, |_: &Inode| true, 100).await.unwrap();
+        assert_eq!(all, ["/", "/d", "/d/kept"], "those that a dump shows");
+        let mut gone = Served::from(fs.clone()).remove_temporary(0).await.unwrap();
         gone.sort();
         assert_eq!(gone, ["/d/gone", "/gone too"]);
         assert_eq!(names(false).await, ["/d/kept"]);
-        assert_eq!(fs.remove_temporary(0).await.unwrap(), Vec::<String>::new());
+        assert_eq!(
+            Served::from(fs.clone()).remove_temporary(0).await.unwrap(),
+            Vec::<String>::new()
+        );
         let found = fs.check(View::Live, true).await.unwrap();
         assert!(found.faults.is_empty() && found.highest > 0, "{found:?}");
     });

@@ -339,8 +339,7 @@ impl Volume {
         let mut state = self.0.state.borrow_mut();
         let copied = state.copied();
         let wanted = (state.table.len() / 16).clamp(1, EMPTY_AHEAD);
-        let kept = state::SPARE + state.kept_to_give_back();
-        if state.table.free() < state.frames.dirty() + wanted + kept {
+        if state.table.free() < state.frames.dirty() + wanted + state.kept() {
             // Rather those that every leg has.
             let safe = state.legs.iter().map(|l| l.done).min().unwrap_or(0);
             let mut gone = state.table.evict(wanted, |addr| addr < safe);

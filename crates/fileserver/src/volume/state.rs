@@ -116,19 +116,29 @@ impl State {
 
     /// Slots that further dirty blocks may have: free, less those that are spoken for.
     pub fn slots_left(&self) -> usize {
-        self.slots_to_give_back().saturating_sub(self.kept_to_give_back())
+        self.slots_for_dump().saturating_sub(self.kept())
     }
 
     /// The same for an operation that gives blocks back. After a dump it needs slots itself, for
     /// what it changes is copied first; and a cache device that is full of temporary files is
     /// emptied by their removal and by nothing else.
     pub fn slots_to_give_back(&self) -> usize {
-        self.slots_for_dump().saturating_sub(self.dump_to_come() + SPARE)
+        self.slots_for_dump().saturating_sub(self.kept_for_dump())
     }
 
     /// Slots kept free for such operations.
-    pub fn kept_to_give_back(&self) -> usize {
+    fn kept_to_give_back(&self) -> usize {
         (self.table.len() / 16).min(REMOVAL)
+    }
+
+    /// Slots kept free for a dump.
+    fn kept_for_dump(&self) -> usize {
+        self.dump_to_come() + SPARE
+    }
+
+    /// Slots that are free and that nobody may write to but who they are kept for.
+    pub fn kept(&self) -> usize {
+        self.kept_for_dump() + self.kept_to_give_back()
     }
 
     /// Slots that a dump to be taken may have for its superblock and checksums.
@@ -171,4 +181,4 @@ impl State {
 /// Most slots that one removal takes: the way to each of some items, down a tree of four levels.
 const REMOVAL: usize = 32;
 /// Slots kept free so that a dump's superblock and checksums find room.
-pub const SPARE: usize = 8;
+const SPARE: usize = 8;

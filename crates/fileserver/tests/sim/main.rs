@@ -88,8 +88,12 @@ fn exposing_5_power_fails_after_every_operation_of_a_leg_and_a_whole_dump_is_rec
 fn exposing_8_a_full_cache_device_is_said_and_a_dump_makes_room() {
     let lengths = |block| [4096, 12_288, 65_536, 131_048].map(|len| (block, len));
     for (block, len) in lengths(4096).into_iter().chain(lengths(16_384)) {
-        full::is_said_and_a_dump_makes_room(block, len);
+        full::is_said_and_a_dump_makes_room(1500, block, len);
     }
+    // As many slots are emptied ahead as are kept, and more.
+    full::is_said_and_a_dump_makes_room(400, 4096, 4096);
+    // More blocks of checksums than are free whatever is kept for them.
+    full::is_said_and_a_dump_makes_room(64_000, 4096, 16_384);
 }
 
 #[test]

@@ -241,9 +241,14 @@ fn settle(w: &Shared, there: &Tree, recovered: bool) {
 }
 
 /// What comes to the WORM is durable on the cache device as a dump's: an address is written once,
-/// so it must not be another's after a loss of power.
-fn watch(w: &Rc<Shared>, cache: &Rc<Disk>, worm: &Rc<Disk>, (once, layout): (bool, Layout)) {
-    let (w, cache) = (w.clone(), cache.clone());
+/// so it must not be another's after a loss of power. `saw`: each of them.
+pub fn watch(
+    cache: &Rc<Disk>,
+    worm: &Rc<Disk>,
+    (once, layout): (bool, Layout),
+    saw: impl Fn() + 'static,
+) {
+    let cache = cache.clone();
     cache.remember();
     *worm.seen.borrow_mut() = Some(Box::new(move |at, data| {
         let (h, addr) = (Header::read(&cache.durable(FIRST)), at / BLOCK as u64);
@@ -257,7 +262,7 @@ fn watch(w: &Rc<Shared>, cache: &Rc<Disk>, worm: &Rc<Disk>, (once, layout): (boo
         let is_dump = |(_, e): &(usize, Entry)| e.state == BlockState::Dump;
         let (column, _) = entry.filter(is_dump).unwrap_or_else(|| panic!("{addr}: {entry:?}"));
         assert!(cache.durable(h.cached(layout, row, column)) == data, "{addr} is something else");
-        w.tally.borrow_mut().watched += 1;
+        saw();
     }));
 }
 
@@ -342,7 +347,8 @@ pub fn play(seed: u64, more: bool) -> Tally {
         let one = dumper(w.clone(), fs.clone(), s.reactor.clone(), busy.clone());
         s.reactor.spawn("dumper", one);
         if more {
-            watch(&w, &cache, &worm, (once, made));
+            let saw = w.clone();
+            watch(&cache, &worm, (once, made), move || saw.tally.borrow_mut().watched += 1);
         }
         if more && below(4) == 0 {
             let one = grower(w.clone(), fs.clone(), s.reactor.clone(), worm.clone());

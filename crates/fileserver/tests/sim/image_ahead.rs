@@ -82,6 +82,51 @@ async fn is_there_before(o: &Options, disks: &[Rc<Disk>; 2], layout: Layout, vie
     fs.close().await.unwrap();
 }
 
+/// A file of so many blocks in a new image.
+async fn made(o: &Options, layout: Layout) {
+    image::ream(o, setup(layout)).await.unwrap();
+    let fs = cold(o, layout, ReadAhead::default()).await;
+    let new = New { mode: 0o644, ..New::default() };
+    let ino = fs.run(|f| f.create(ROOT, b"f", &new)).await.unwrap();
+    for n in 0..BLOCKS {
+        let data = lend(o, &vec![n as u8; PAYLOAD]);
+        let at = n * PAYLOAD as u64;
+        fs.run(|f| f.write(ino, at, &data, 0)).await.unwrap();
+    }
+    fs.close().await.unwrap();
+}
+
+#[test]
+fn where_not_all_buckets_are_in_memory_what_waits_for_one_is_asked_for_again() {
+    /// Blocks of the block cache: fewer than there are of buckets, each of which has ten addresses.
+    const CACHE: usize = 160;
+    let (layout, world) = (Layout::Rows, World::new(13));
+    let size = |blocks: u64| blocks * BLOCK as u64;
+    let disks = [Disk::new("cache", size(300_000), 1), Disk::new("worm", size(3000), 2)];
+    let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
+    s.options.memory = CACHE * BLOCK;
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move {
+        made(&o, layout).await;
+        let ahead = ReadAhead { workers: 8, bytes: 20 * BLOCK as u64 };
+        for start in [20, 45, 70] {
+            let fs = cold(&o, layout, ahead).await;
+            let mut reader = Reader::default();
+            for n in 0..start {
+                read(&fs, View::Live, &mut reader, n..n + 1).await;
+                o.reactor.sleep(1_000_000_000).await;
+            }
+            fs.set_read_ahead(ReadAhead { workers: 0, ..ahead });
+            let before = disks[0].reads();
+            read(&fs, View::Live, &mut reader, start..start + 16).await;
+            assert_eq!(disks[0].reads(), before, "behind {start} something was not there");
+            fs.close().await.unwrap();
+        }
+    })
+    .unwrap();
+    s.reactor.shutdown();
+}
+
 #[test]
 fn what_is_read_in_order_is_in_memory_before_it_is_asked_for() {
     for layout in [Layout::Rows, Layout::Columns] {
@@ -92,16 +137,7 @@ fn what_is_read_in_order_is_in_memory_before_it_is_asked_for() {
         s.options.memory = CACHE as usize * BLOCK;
         let o = s.options.clone();
         run(&world, &s.reactor, async move {
-            image::ream(&o, setup(layout)).await.unwrap();
-            let fs = cold(&o, layout, ReadAhead::default()).await;
-            let new = New { mode: 0o644, ..New::default() };
-            let ino = fs.run(|f| f.create(ROOT, b"f", &new)).await.unwrap();
-            for n in 0..BLOCKS {
-                let data = lend(&o, &vec![n as u8; PAYLOAD]);
-                let at = n * PAYLOAD as u64;
-                fs.run(|f| f.write(ino, at, &data, 0)).await.unwrap();
-            }
-            fs.close().await.unwrap();
+            made(&o, layout).await;
             is_there_before(&o, &disks, layout, View::Live).await;
             let fs = cold(&o, layout, ReadAhead::default()).await;
             let d = fs.dump(20_261_121).await.unwrap();

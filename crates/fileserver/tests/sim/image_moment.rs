@@ -1,8 +1,10 @@
 //! What a check of an image, and the next start, take for free: scenes that the story comes by too
 //! seldom.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
+use fileserver::Fault;
 use fileserver::files::{Ino, New, ROOT, Served};
 use fileserver::image::format::{self, BLOCK, Layout, PAYLOAD};
 use fileserver::image::{self, Setup};
@@ -10,7 +12,9 @@ use fileserver::volume::{Options, View};
 use reactor::sim::World;
 
 use super::disk::Disk;
-use super::image_mend::lend;
+use super::image::watch;
+use super::image_mend::{Cache, lend};
+use super::model::walk;
 use super::server::{run, server};
 
 const SETUP: Setup = Setup { once: false, layout: Some(Layout::Rows), read_only: false };
@@ -113,6 +117,113 @@ fn what_a_commit_notes_that_was_not_done_is_not_believed() {
         assert!(fs.run(|f| f.lookup(View::Live, ROOT, b"f")).await.unwrap().is_some());
         let found = fs.check(View::Live, true).await.unwrap();
         assert_eq!(found.faults, Vec::<String>::new());
+        fs.close().await.unwrap();
+    });
+}
+
+/// Blocks of the free list that stand in the superblock itself, and all of it.
+fn listed(disks: &[Rc<Disk>; 2]) -> (u64, u64) {
+    let cache = Cache(disks[0].clone());
+    let b = cache.block(cache.place(cache.header().sb));
+    (format::frees(&b).unwrap() as u64, format::Super::read(&b).tfree)
+}
+
+#[test]
+fn what_is_taken_from_the_free_list_while_a_check_reads_it_is_no_fault() {
+    let size = |blocks: u64| blocks * BLOCK as u64;
+    let disks = [Disk::new("cache", size(3000), 1), Disk::new("worm", size(5000), 2)];
+    disks[1].shows.set(size(4900));
+    on(&disks, |o| async move { image::ream(&o, SETUP).await.unwrap() });
+    on(&disks, |o| async move {
+        let fs = open(&o).await;
+        let ino = create(&fs, "large").await;
+        write(&fs, &o, ino, 0, format::FREES as u64 + 200).await;
+        let ino = create(&fs, "other").await;
+        write(&fs, &o, ino, 0, 8).await;
+        remove(&fs, &o, "large").await;
+        fs.close().await.unwrap();
+    });
+    // All that stands in the superblock is given: what comes next is a block of the list itself.
+    let mut n = 8;
+    loop {
+        let (here, all) = listed(&disks);
+        assert!(all >= format::FREES as u64, "{all}");
+        if here == 1 {
+            break;
+        }
+        let more = here - 1;
+        on(&disks, move |o| async move {
+            let fs = open(&o).await;
+            let other = fs.run(|f| walk(f, View::Live, "/other")).await.unwrap();
+            write(&fs, &o, other, n, more).await;
+            fs.close().await.unwrap();
+        });
+        n += more;
+    }
+    // The header is changed by a growth, and in memory then.
+    disks[1].shows.set(0);
+    on(&disks, move |o| async move {
+        let fs = open(&o).await;
+        // What leads to the file's end is in memory, and nothing of the list.
+        let other = fs.run(|f| walk(f, View::Live, "/other")).await.unwrap();
+        let last = (n - 1) * PAYLOAD as u64;
+        fs.run(|f| f.read(View::Live, other, last, 1, &mut Vec::new())).await.unwrap();
+        let (client, task) = (fs.clone(), o.clone());
+        o.reactor.spawn("client", async move { write(&client, &task, other, n, 1).await });
+        o.reactor.yield_now().await;
+        let found = fs.check(View::Live, true).await.unwrap();
+        assert!(found.faults.is_empty() && found.leaked == 0, "{found:?}");
+        assert_eq!(
+            fs.run(|f| f.inode(View::Live, other)).await.unwrap().size,
+            last + 2 * PAYLOAD as u64
+        );
+        fs.close().await.unwrap();
+    });
+}
+
+#[test]
+fn what_a_dump_without_room_froze_comes_to_the_worm_as_the_cache_device_has_it() {
+    let disks = made(2500, 775);
+    let (cache, worm) = (disks[0].clone(), disks[1].clone());
+    on(&disks, move |o| async move {
+        let fs = open(&o).await;
+        let ino = create(&fs, "f").await;
+        write(&fs, &o, ino, 0, 20).await;
+        let d = fs.dump(20_261_121).await.unwrap();
+        fs.copied(&d).await.unwrap();
+        fs.set_copying(false);
+        write(&fs, &o, ino, 0, 20).await;
+        let (big, mut n) = (create(&fs, "big").await, 0);
+        let left = || fs.facts().worm - fs.facts().next;
+        while left() >= 100 {
+            write(&fs, &o, big, n, 1).await;
+            n += 1;
+        }
+        assert!(left() >= 60, "{} are left", left());
+        fs.sync().await.unwrap();
+        let seen = Rc::new(Cell::new(0));
+        let saw = seen.clone();
+        watch(&cache, &worm, (false, Layout::Rows), move || saw.set(saw.get() + 1));
+        // A client has the rest before the dump that has begun is one.
+        let (full, client, task) = (Rc::new(Cell::new(false)), fs.clone(), o.clone());
+        let is_full = full.clone();
+        o.reactor.spawn("client", async move {
+            let data = lend(&task, &vec![8; PAYLOAD]);
+            while client.run(|f| f.write(big, n * PAYLOAD as u64, &data, 0)).await.is_ok() {
+                n += 1;
+            }
+            is_full.set(true);
+        });
+        let fault = fs.dump(20_261_122).await.expect_err("no room");
+        assert!(matches!(fault, Fault::NoSpace(_)), "{fault}");
+        while !full.get() {
+            o.reactor.sleep(1_000_000).await;
+        }
+        // That is changed where it is, once the WORM has what it was.
+        write(&fs, &o, ino, 0, 1).await;
+        assert!(seen.get() > 0);
+        let found = fs.check(View::Live, true).await.unwrap();
+        assert!(found.faults.is_empty(), "{found:?}");
         fs.close().await.unwrap();
     });
 }

@@ -34,8 +34,13 @@ pub(crate) struct Placed {
     /// It stays where it is, though the provider has grown, and why.
     pub(crate) stays: Option<&'static str>,
     /// The same label for a provider of another size.
-    pub(crate) renewed: Box<dyn FnOnce(u64) -> Vec<u8>>,
+    pub(crate) renewed: Renew,
+    /// The same, without what goes with it: absent where nothing does.
+    pub(crate) alone: Option<Renew>,
 }
+
+/// A label for a provider of so many bytes.
+pub(crate) type Renew = Box<dyn FnOnce(u64) -> Vec<u8>>;
 
 /// Reads a label.
 pub(crate) type Read = fn(&[u8]) -> Result<Placed, FrameError>;
@@ -178,20 +183,31 @@ fn carry(
     let (to, len) = (frame::last_sector(sector, media).unwrap_or(from), sector as usize);
     let old = hand::read(control, name, edge, from, len)?;
     let wrong = |e: FrameError| Error::new(Errno::Inval, format!("{name}: {e}"));
-    let Placed { ahead, renewed, stays, .. } = (ask.read)(&old).map_err(wrong)?;
+    let Placed { ahead, alone, renewed, stays, .. } = (ask.read)(&old).map_err(wrong)?;
     if let Some(why) = stays {
         let was = from + u64::from(sector);
         let what =
             format!("{name}: {why}; a nop on it with a size of {was} bytes shows it as it was");
         return Err(Error::new(Errno::Inval, what));
     }
+    let mut under = false;
     if let (true, Some(was), Some(is)) = (ahead > 0, from.checked_sub(ahead), to.checked_sub(ahead))
     {
         let bytes = hand::read(control, name, edge, was, ahead as usize)?;
+        // Its new place is where the label was: that is gone then, so there is another one before.
+        under = (is..to).contains(&from);
+        if let Some(alone) = alone.filter(|_| under) {
+            let mut label = alone(media);
+            label.resize(len, 0);
+            hand::write(control, name, edge, to, label)?;
+        }
         hand::write(control, name, edge, is, bytes)?;
     }
     let mut label = renewed(media);
     label.resize(len, 0);
     hand::write(control, name, edge, to, label)?;
-    hand::write(control, name, edge, from, vec![0; len])
+    match under {
+        true => Ok(()),
+        false => hand::write(control, name, edge, from, vec![0; len]),
+    }
 }

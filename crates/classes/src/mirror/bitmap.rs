@@ -15,6 +15,9 @@
 //!      while nobody is rebuilt by them.
 //!  B3  What the bits of a member that had everything do not name is the same on all members that
 //!      had everything, whenever the power goes.
+//!  B4  As a provider grows one record is on it at any time. Where the bitmap's new place is that
+//!      of the old record, a record without a bitmap comes to the new end first; and the place is
+//!      not cleared afterwards, for it holds bits.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

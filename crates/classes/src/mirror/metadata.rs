@@ -225,12 +225,29 @@ impl Metadata {
     /// As what can be brought elsewhere.
     pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
         let record = Metadata::decode(sector)?;
+        let alone = record.clone();
         Ok(Placed {
             provider_bytes: record.provider_bytes,
             ahead: record.bitmap.map_or(0, |s| u64::from(s.bytes)),
             stays: None,
+            alone: Some(Box::new(move |bytes| {
+                Metadata { provider_bytes: bytes, ..alone.without_bitmap() }.encode()
+            })),
             renewed: Box::new(move |bytes| Metadata { provider_bytes: bytes, ..record }.encode()),
         })
+    }
+
+    /// As it is written to a sector of so many bytes.
+    pub(super) fn sector(&self, bytes: u32) -> Vec<u8> {
+        let mut sector = self.encode();
+        sector.resize(bytes as usize, 0);
+        sector
+    }
+
+    /// The same of a member whose bitmap is not in its place: all of it may differ.
+    pub(super) fn without_bitmap(&self) -> Metadata {
+        let disk_flags = self.disk_flags & !disk_flags::BITMAP_SYNC;
+        Metadata { bitmap: None, disk_flags, ..self.clone() }
     }
 
     /// True when a flag of the member is set.

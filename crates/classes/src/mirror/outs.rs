@@ -26,7 +26,7 @@ use geom::{Access, ConsumerId, Error, Geom, GeomId, ProviderId, Topology, Word};
 
 use super::NAME;
 use super::metadata::Metadata;
-use super::tasks::{self, Note};
+use super::tasks::{self, Move, Note};
 use crate::members::frame;
 
 /// Most that are kept.
@@ -104,11 +104,20 @@ pub(super) fn carry(t: &mut Topology, on: ProviderId, outs: &Outs, left: Left) {
     }
     let Ok((geom, consumer)) = open(t, on, &name) else { return };
     let Left { at: before, record, bits } = left;
-    let mut sector = Metadata { provider_bytes: limits.media_bytes, ..record }.encode();
-    sector.resize(limits.sector_bytes as usize, 0);
+    let record = Metadata { provider_bytes: limits.media_bytes, ..record };
     let bitmap = (!bits.is_empty()).then(|| (at.saturating_sub(bits.len() as u64), bits));
-    let edge = t.edge(consumer);
-    let note = Note { slot: 0, edge, at, sector, before: Some(before), bitmap, active: true };
+    let note = Note {
+        slot: 0,
+        edge: t.edge(consumer),
+        at,
+        sector: record.sector(limits.sector_bytes),
+        moves: Some(Move {
+            from: before,
+            alone: record.without_bitmap().sector(limits.sector_bytes),
+        }),
+        bitmap,
+        active: true,
+    };
     tasks::bring_along(t.switchboard(), name, geom, note);
 }
 

@@ -267,6 +267,10 @@ impl Mirror {
             self.follow(&record);
         } else if (record.genid, record.syncid) == (self.genid, self.syncid) {
             self.all = self.all.max(record.all);
+            // One whose record was moving when the power went has none (bitmap B4).
+            if !self.running && self.bitmap.is_none() {
+                self.bitmap = record.bitmap.map(Image::clear);
+            }
         }
         if !self.fits(provider_bytes) {
             return refused(format!(

@@ -18,12 +18,30 @@ pub(super) struct Note {
     pub(super) edge: Edge,
     pub(super) at: u64,
     pub(super) sector: Vec<u8>,
-    /// Where it was before its provider grew, bytes: cleared, so that nobody finds it.
-    pub(super) before: Option<u64>,
+    /// It was elsewhere before its provider grew.
+    pub(super) moves: Option<Move>,
     /// Its bitmap, and where that is, bytes: written first. Without a `sector` it is all there is.
     pub(super) bitmap: Option<(u64, Vec<u8>)>,
     /// It has everything: such are written first, and the others only if one of them was.
     pub(super) active: bool,
+}
+
+/// A record that comes from elsewhere.
+pub(super) struct Move {
+    /// Where it was, bytes: cleared, so that nobody finds it.
+    pub(super) from: u64,
+    /// What it is without its bitmap.
+    pub(super) alone: Vec<u8>,
+}
+
+impl Note {
+    /// Whether the place of the record that moves is the new one of the bitmap.
+    fn is_under_bitmap(&self, at: u64) -> bool {
+        let bitmap = self.bitmap.as_ref();
+        bitmap.is_some_and(|(from, bits)| {
+            at.checked_sub(*from).is_some_and(|n| n < bits.len() as u64)
+        })
+    }
 }
 
 /// Writes records, each durable; tells who could not be written. With `settle` everything written
@@ -79,7 +97,15 @@ pub(super) fn bring_along(board: Switchboard, name: String, geom: GeomId, note: 
     );
 }
 
+/// B4: one record is on the disk at any time, and none beside a bitmap that is not there.
 async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
+    let over = note.moves.as_ref().filter(|moves| note.is_under_bitmap(moves.from));
+    if let Some(moves) = over
+        && !note.sector.is_empty()
+    {
+        core.write(note.edge, note.at, &moves.alone).await?;
+        flush(core, note.edge).await?;
+    }
     if let Some((at, bytes)) = &note.bitmap {
         core.write(note.edge, *at, bytes).await?;
         flush(core, note.edge).await?;
@@ -89,9 +115,11 @@ async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
     }
     core.write(note.edge, note.at, &note.sector).await?;
     flush(core, note.edge).await?;
-    match note.before {
-        Some(at) => core.write(note.edge, at, &vec![0; note.sector.len()]).await,
-        None => Ok(()),
+    match &note.moves {
+        Some(moves) if over.is_none() => {
+            core.write(note.edge, moves.from, &vec![0; note.sector.len()]).await
+        }
+        _ => Ok(()),
     }
 }
 

@@ -97,6 +97,7 @@ impl Metadata {
         Ok(Placed {
             provider_bytes: record.provider_bytes,
             ahead: 0,
+            alone: None,
             stays: None,
             renewed: Box::new(move |bytes| {
                 Metadata { provider_bytes: bytes, ..record }.with_options()

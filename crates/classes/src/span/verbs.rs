@@ -81,6 +81,7 @@ pub(crate) fn placed<S: Span>(sector: &[u8]) -> Result<Placed, FrameError> {
     Ok(Placed {
         provider_bytes: label.provider_bytes,
         ahead: 0,
+        alone: None,
         stays: inner.then_some("what lies behind an inner member of a concat would move"),
         renewed: Box::new(move |bytes| {
             label.provider_bytes = bytes;

@@ -43,6 +43,7 @@
 //!    are not waited for (L6), a replay that is not flushed: they want two disks that fail in one
 //!    moment, or the power to go in it.
 
+mod bitmap_move;
 mod counted;
 mod deep;
 mod disk;

@@ -12,7 +12,7 @@ use crate::mirror::bitmap::{Bits, Image, Shape};
 use crate::mirror::metadata::Metadata;
 use crate::mirror::shared::{Path, Table, Told};
 use crate::mirror::state::{Fault, Role};
-use crate::mirror::tasks::{self, Note, Rebuild};
+use crate::mirror::tasks::{self, Move, Note, Rebuild};
 use crate::mirror::verify::{self, Ask};
 
 impl MirrorGeom {
@@ -271,18 +271,18 @@ impl MirrorGeom {
             // Where a provider has grown both are to be found, or neither (bitmap B1).
             let before = self.moved.get(&slot).copied();
             // A stale one's says what it did, for the size that it has now.
-            let moves = member.role == Role::Stale && before.is_some();
+            let stale = member.role == Role::Stale && before.is_some();
             let was = Metadata { provider_bytes: member.provider_bytes, ..member.record.clone() };
-            let record = self.mirror.record(slot).or_else(|| moves.then_some(was));
-            let mut sector = record?.encode();
-            sector.resize(member.sector_bytes as usize, 0);
-            if matches!(job, Job::Mark | Job::Sweep) && before.is_none() {
-                sector.clear();
-            }
+            let record = self.mirror.record(slot).or_else(|| stale.then_some(was));
+            let (record, bytes) = (record?, member.sector_bytes);
+            let only_bits = matches!(job, Job::Mark | Job::Sweep) && before.is_none();
+            let sector = if only_bits { Vec::new() } else { record.sector(bytes) };
+            let alone = || record.without_bitmap().sector(bytes);
+            let moves = before.map(|from| Move { from, alone: alone() });
             let bitmap = self.mirror.bitmap.as_ref().filter(|_| shows_bits || before.is_some());
             let bitmap = bitmap.map(|i| (at.saturating_sub(i.bytes.len() as u64), i.bytes.clone()));
             let active = member.role == Role::Active;
-            Some(Note { slot, edge: t.edge(*consumer), at, sector, before, bitmap, active })
+            Some(Note { slot, edge: t.edge(*consumer), at, sector, moves, bitmap, active })
         };
         let mut notes: Vec<Note> =
             self.consumers.iter().filter_map(|(slot, c)| note(*slot, c)).collect();

@@ -68,6 +68,8 @@ pub enum Reason {
     TooMuch,
     /// Two partitions overlap, or one leaves the usable range.
     Integrity,
+    /// It does not fit what stands elsewhere on the same provider.
+    Contradiction,
     /// This kind of table may not stand here.
     Nesting,
     /// A sector size or media size that the format does not know.
@@ -103,6 +105,7 @@ impl fmt::Display for Why {
             Reason::Unreadable => write!(f, "{field}: byte {at} cannot be read"),
             Reason::TooMuch => write!(f, "{field} at byte {at}: too large to be examined"),
             Reason::Integrity => write!(f, "{field} at byte {at}: overlaps or leaves the media"),
+            Reason::Contradiction => write!(f, "{field} at byte {at} contradicts the rest"),
             Reason::Nesting => write!(f, "{field} may not stand inside this partition"),
             Reason::Media => write!(f, "{field}: media or sector size not supported"),
             Reason::Foreign => write!(f, "{field} at byte {at} belongs to something else"),

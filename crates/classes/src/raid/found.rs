@@ -5,7 +5,7 @@
 
 use super::ddf::{self, Config, Meta, disk_state};
 use super::imsm::{Record, Torn, serial_of};
-use super::model::{DiskState, SubdiskState, Volume};
+use super::model::{Array, DiskState, Member, SubdiskState, Volume};
 
 /// Serial numbers of disks that are gone lose their first characters to a mark.
 const CUT_SERIAL: usize = 14;
@@ -64,6 +64,19 @@ pub(crate) fn is_serial(known: &str, own: &str) -> bool {
     known == own || known.len() == CUT_SERIAL && own.ends_with(known)
 }
 
+/// Whether two lists of a volume's disks by slot have somebody in other slots than the other. Who
+/// is in one of them alone has come or gone, which happens to disks that part.
+fn seats_differ<K: PartialEq>(one: &[Option<K>], two: &[Option<K>]) -> bool {
+    let slots = |list: &[Option<K>], who: &K| -> Vec<usize> {
+        let is = |slot: &usize| list.get(*slot).and_then(Option::as_ref) == Some(who);
+        (0..list.len()).filter(is).collect()
+    };
+    one.iter().flatten().any(|who| {
+        let there = slots(two, who);
+        !there.is_empty() && there != slots(one, who)
+    })
+}
+
 /// A volume that two records of Intel's give two shapes.
 fn intel_differs(one: &Record, two: &Record, sector: u32) -> Option<String> {
     let (one, two) = (one.array(sector).ok()?, two.array(sector).ok()?);
@@ -72,8 +85,13 @@ fn intel_differs(one: &Record, two: &Record, sector: u32) -> Option<String> {
         (v.level, v.strip, v.bytes, parts)
     };
     let same = |a: &Volume, b: &Volume| a.id == b.id && a.name == b.name;
-    let differs =
-        |v: &&Volume| two.volumes.iter().any(|other| same(v, other) && shape(v) != shape(other));
+    let who = |array: &Array, v: &Volume| {
+        let serial = |m: &Member| Some(array.disks.get(m.disk)?.serial.clone());
+        v.members.iter().map(|m| serial(m).filter(|s| !s.is_empty())).collect::<Vec<_>>()
+    };
+    let seats = |a: &Volume, b: &Volume| seats_differ(&who(&one, a), &who(&two, b));
+    let unlike = |a: &Volume, b: &Volume| shape(a) != shape(b) || seats(a, b);
+    let differs = |v: &&Volume| two.volumes.iter().any(|other| same(v, other) && unlike(v, other));
     one.volumes.iter().find(differs).map(|v| v.name.clone())
 }
 
@@ -84,8 +102,13 @@ fn ddf_differs(one: &Meta, two: &Meta) -> Option<String> {
         (c.level, place, c.strip, c.volume)
     };
     let same = |a: &Config, b: &Config| a.guid == b.guid && a.sequence == b.sequence;
-    let differs =
-        |c: &&Config| two.configs.iter().any(|other| same(c, other) && shape(c) != shape(other));
+    let who = |meta: &Meta, c: &Config| {
+        let known = |reference: u32| meta.disks.iter().any(|d| d.reference == reference);
+        c.elements.iter().map(|(disk, _)| Some(*disk).filter(|d| known(*d))).collect::<Vec<_>>()
+    };
+    let seats = |a: &Config, b: &Config| seats_differ(&who(one, a), &who(two, b));
+    let unlike = |a: &Config, b: &Config| shape(a) != shape(b) || seats(a, b);
+    let differs = |c: &&Config| two.configs.iter().any(|other| same(c, other) && unlike(c, other));
     let guid = one.configs.iter().find(differs)?.guid;
     let name = one.volumes.iter().find(|entry| entry.guid == guid)?.name;
     Some(String::from_utf8_lossy(&name).trim_end_matches(['\0', ' ']).to_owned())

@@ -79,6 +79,12 @@ fn intel_records() {
             "say two things of volume data",
         ),
         scene(
+            "two disks that changed slots",
+            one,
+            intel(last, |record| record.volumes[0].map.slots.swap(0, 1)),
+            "say two things of volume data",
+        ),
+        scene(
             "a disk in two slots",
             &[],
             intel(last, |record| record.volumes[0].map.slots[1] = record.volumes[0].map.slots[0]),
@@ -159,6 +165,24 @@ fn ddf_records() {
             one,
             ddf(last, |meta| meta.configs[0].strip += 1),
             "say two things of volume data",
+        ),
+        scene(
+            "two disks that changed slots",
+            one,
+            ddf(last, |meta| meta.configs[0].elements.swap(0, 1)),
+            "say two things of volume data",
+        ),
+        scene(
+            "a disk in two slots, beside one that knows its own",
+            one,
+            ddf(last, |meta| meta.configs[0].elements[1].0 = meta.configs[0].elements[0].0),
+            "say two things of volume data",
+        ),
+        scene(
+            "an anchor of another set",
+            one,
+            header(last, anchor, &[(8, b"somebody else's")]),
+            "which is not the anchor's, at",
         ),
         scene(
             "a disk in two slots",

@@ -93,7 +93,7 @@ fn header_at(
     let said = |h: &Header| (h.guid, h.primary, h.secondary, h.revision, h.order);
     match said(&header) == said(anchor) {
         true => Ok((header, at)),
-        false => Err(Stop::no(Reason::Integrity, at, "DDF header, which is not the anchor's,")),
+        false => Err(Stop::no(Reason::Contradiction, at, "DDF header, which is not the anchor's,")),
     }
 }
 
@@ -137,7 +137,11 @@ fn copy_at(sectors: &Sectors, header: Header, copy: Copy, at: u64) -> Result<Met
         meta.bad_section = block.bytes;
     }
     if !meta.disks.iter().any(|disk| disk.reference == meta.data.reference) {
-        return Err(Stop::no(Reason::Integrity, at, "DDF disk data, which no disk entry matches,"));
+        return Err(Stop::no(
+            Reason::Contradiction,
+            at,
+            "DDF disk data, which no disk entry matches,",
+        ));
     }
     Ok(meta)
 }

@@ -8,6 +8,7 @@ mod balance;
 mod bitmap;
 mod class;
 mod geom;
+mod idents;
 mod layer;
 mod level;
 mod metadata;

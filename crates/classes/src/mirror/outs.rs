@@ -169,3 +169,75 @@ impl Geom for Carrier {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::metadata::Balance;
+    use super::*;
+
+    const BYTES: u64 = 1 << 20;
+
+    fn record(disk: u32) -> Metadata {
+        Metadata {
+            name: "m".into(),
+            id: 1,
+            disk,
+            all: 2,
+            genid: 0,
+            syncid: 1,
+            priority: 0,
+            slice: 4096,
+            balance: Balance::Load,
+            media_bytes: BYTES - 512,
+            sector_bytes: 512,
+            sync_offset: 0,
+            flags: 0,
+            disk_flags: 0,
+            home: String::new(),
+            provider_bytes: BYTES,
+            bitmap: None,
+        }
+    }
+
+    /// O1
+    #[test]
+    fn a_record_is_believed_where_its_provider_ended_and_if_it_says_so() {
+        let outs = Outs::default();
+        outs.note("d0", BYTES, &record(7));
+        assert!(outs.is_left("d0", &record(7)));
+        assert!(!outs.is_left("d1", &record(7)), "another provider");
+        assert!(!outs.is_left("d0", &record(8)), "another member");
+        let copied = Metadata { provider_bytes: BYTES / 2, ..record(7) };
+        assert!(!outs.is_left("d0", &copied), "what a smaller disk once held, copied to here");
+        assert_eq!(outs.ended("d0", BYTES + 512), Some(BYTES));
+        assert_eq!(outs.ended("d0", BYTES), None, "it did not grow");
+        outs.forget("d0");
+        assert!(!outs.is_left("d0", &record(7)));
+    }
+
+    /// O3
+    #[test]
+    fn it_is_tried_once_for_each_size() {
+        let outs = Outs::default();
+        outs.note("d0", BYTES, &record(7));
+        assert!(outs.tries("d0", BYTES + 512));
+        outs.note("d0", BYTES, &record(7));
+        assert!(!outs.tries("d0", BYTES + 512));
+        assert!(outs.tries("d0", BYTES + 1024));
+        assert!(!outs.tries("d1", BYTES + 512), "nobody knows it");
+    }
+
+    #[test]
+    fn no_more_are_kept_than_there_is_room_for_and_those_there_are_kept_up_to_date() {
+        let outs = Outs::default();
+        for n in 0..2 * OUTS_MAX {
+            outs.note(&format!("d{n}"), BYTES, &record(7));
+        }
+        assert_eq!(outs.all().len(), OUTS_MAX);
+        outs.note("d0", 2 * BYTES, &record(7));
+        assert_eq!(outs.ended("d0", 3 * BYTES), Some(2 * BYTES));
+        outs.forget("d0");
+        outs.note("new", BYTES, &record(7));
+        assert_eq!(outs.ended("new", 2 * BYTES), Some(BYTES), "there is room again");
+    }
+}

@@ -132,6 +132,19 @@ fn a_disk_that_was_only_late_is_taken_as_it_is_if_nothing_was_written() {
     }
 }
 
+/// A2: a volume that is written before the records say that a disk is missing.
+#[test]
+fn a_disk_that_the_records_call_in_order_is_filled_if_they_call_the_volume_dirty() {
+    for dirty in [false, true] {
+        let mut set = start(array(FIVE, 3), &[0, 1]);
+        set.said.volumes[0].dirty = dirty;
+        assert_eq!(set.said.volumes[0].members[2].state, SubdiskState::Active);
+        assert_eq!(set.arrive(2, 9, false), !dirty);
+        let role = set.role(0, 2).map(|(_, role)| role);
+        assert_eq!(role, Some(if dirty { Role::Filling } else { Role::Good }));
+    }
+}
+
 #[test]
 fn dirty_and_degraded_with_parity_is_refused_unless_forced() {
     let mut torn = array(FIVE, 3);

@@ -32,6 +32,10 @@ pub struct Inside {
     pub hangs: bool,
     /// Requests of this kind hang.
     pub holds: Option<Op>,
+    /// Only those that begin below this byte.
+    pub holds_below: u64,
+    /// Whoever is in haste is sent away.
+    pub in_transition: bool,
     /// So many of them do not yet.
     pub lets: u64,
     hung: Vec<(usize, Ticket)>,
@@ -89,6 +93,8 @@ impl Disk {
             failed: false,
             hangs: false,
             holds: None,
+            holds_below: u64::MAX,
+            in_transition: false,
             lets: 0,
             hung: Vec::new(),
             under_way: BTreeMap::new(),
@@ -223,6 +229,10 @@ impl Inside {
         self.faults.is_empty() && self.once.is_none()
     }
 
+    fn holds(&self, bio: &Bio) -> bool {
+        self.holds == Some(bio.op) && bio.offset < self.holds_below
+    }
+
     fn fails(&mut self, op: Op) -> Option<Errno> {
         if let Some((which, error)) = self.once
             && which == op
@@ -318,10 +328,13 @@ impl Layer for DiskLayer {
             Op::GetAttr | Op::Map => return Flow::Done(Err(Errno::NoAttr)),
         };
         let mut inside = self.0.lock();
+        if inside.in_transition && bio.flags.has(Flags::FAIL_FAST) {
+            return Flow::Done(Err(Errno::Again));
+        }
         let torn = (bio.op == Op::Write).then(|| (bio.offset, bio.data.to_vec()));
         let at = core.id() as usize;
         inside.under_way.insert((at, bio.id().to_word()), torn);
-        if inside.hangs || inside.holds == Some(bio.op) && inside.lets == 0 {
+        if inside.hangs || inside.holds(bio) && inside.lets == 0 {
             inside.hung.push((at, bio.ticket()));
             return Flow::Wait;
         }
@@ -335,7 +348,7 @@ impl Layer for DiskLayer {
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         let mut inside = self.0.lock();
         let at = core.id() as usize;
-        let held = inside.holds == Some(bio.op);
+        let held = inside.holds(bio);
         if inside.hangs || held && inside.lets == 0 {
             inside.hung.push((at, bio.ticket()));
             return Flow::Wait;

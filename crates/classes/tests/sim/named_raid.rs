@@ -18,9 +18,9 @@ const DISK: u64 = 64 << 10;
 const DDF: u64 = 32 << 20;
 /// What a log of partial parity needs of each disk, and a bit more.
 const LOG: u64 = 1200 << 10;
-const STRIP: u64 = 2 * SECTOR;
+pub(super) const STRIP: u64 = 2 * SECTOR;
 /// Bytes of each disk that are used.
-const MEMBER: u64 = 8 * STRIP;
+pub(super) const MEMBER: u64 = 8 * STRIP;
 pub(super) const SECONDS: u64 = 1_000 * MS;
 
 /// A write that is under way, and how it ended.

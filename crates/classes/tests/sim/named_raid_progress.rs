@@ -8,21 +8,24 @@ use super::disk::Disk;
 use super::life::{Life, MS};
 
 const DISK: u64 = 64 << 10;
+/// Bytes of each disk that are used.
+pub(super) const USED: u64 = DISK / 8 * 7;
+pub(super) const STRIP: u64 = 1024;
 /// What DDF takes of each disk.
 const DDF: u64 = 32 << 20;
 
 const ARRAYS: [(&str, &str, usize); 4] =
     [("Intel", "RAID1", 2), ("Intel", "RAID5", 3), ("DDF", "RAID1", 2), ("DDF", "RAID5", 3)];
 
-struct Array {
-    life: Life,
-    disks: Vec<Disk>,
-    set: String,
-    edge: Edge,
+pub(super) struct Array {
+    pub(super) life: Life,
+    pub(super) disks: Vec<Disk>,
+    pub(super) set: String,
+    pub(super) edge: Edge,
 }
 
 impl Array {
-    fn of((format, level, count): (&str, &str, usize)) -> Array {
+    pub(super) fn of((format, level, count): (&str, &str, usize)) -> Array {
         let bytes = DISK + if format == "DDF" { DDF } else { 0 };
         let disks: Vec<Disk> = (0..count).map(|i| Disk::new(bytes, i as u64)).collect();
         let mut life = Life::new(1, 2);
@@ -30,8 +33,8 @@ impl Array {
         members.iter().zip(&disks).for_each(|(name, disk)| life.plug(name, disk));
         life.settle();
         let with = json!({
-            "format": format, "level": level, "members": members, "strip": 1024,
-            "size": DISK / 8 * 7, "assume_same": true,
+            "format": format, "level": level, "members": members, "strip": STRIP,
+            "size": USED, "assume_same": true,
         });
         let answer = life.verb("raid", "label", "data", with).expect("labelled");
         let set = answer["array"].as_str().expect("a name").to_owned();
@@ -39,17 +42,24 @@ impl Array {
         Array { life, disks, set, edge }
     }
 
+    /// Size of the volume.
+    pub(super) fn bytes(&self) -> u64 {
+        let t = &self.life.control.topology;
+        let on = t.find(&format!("raid/{}/data", self.set)).expect("a volume");
+        t.limits(on).expect("limits").media_bytes
+    }
+
     fn write(&mut self) {
         self.life.write(self.edge, 0, vec![7; 512]).expect("written");
     }
 
-    fn slowly(&mut self) {
+    pub(super) fn slowly(&mut self) {
         let rate = json!({ "sync_rate": 1 << 20 });
         self.life.verb("raid", "configure", &self.set, rate).expect("a rate");
     }
 
     /// The power goes, and comes back.
-    fn reboot(&mut self) {
+    pub(super) fn reboot(&mut self) {
         self.life = Life::new(2, 2);
         self.disks.iter().for_each(Disk::power_cut);
         for (i, disk) in self.disks.iter().enumerate() {

@@ -166,6 +166,40 @@ fn the_record_of_a_stale_member_that_was_too_small_follows_its_disk() {
     }
 }
 
+/// It waits to be taken in, for a write is under way on another member, and that one goes: the
+/// records that say so are written first, and its own is still to be moved.
+#[test]
+fn the_record_of_a_stale_member_follows_its_disk_though_others_are_written_first() {
+    let mut bench = with_a_table(3, json!({ "no_autosync": true }));
+    bench.pull("d0");
+    bench.fill(2, true);
+    grow(&mut bench, "d1");
+    grow(&mut bench, "d2");
+    enlarge(&mut bench);
+    bench.plug("d0");
+    assert!(bench.life.story().contains("fewer than the mirror's"), "{}", bench.life.story());
+    let (_, edge) = bench.life.open("mirror/m", geom::Access::WRITE).expect("open");
+    bench.life.write(edge, 40 * SECTOR, vec![3; SECTOR as usize]).expect("written");
+    bench.disks["d2"].lock().holds = Some(Op::Write);
+    let core = bench.life.cores[0].clone();
+    bench.life.cores[0].reactor().spawn("user", async move {
+        let _ = core.write(edge, 41 * SECTOR, &[3; SECTOR as usize]).await;
+    });
+    bench.life.pass(5 * MS);
+    let bytes = bench.disks["d0"].grow(MORE);
+    bench.life.resized("d0", bytes);
+    bench.life.pass(5 * MS);
+    bench.pull("d2");
+    bench.life.pass(500 * MS);
+    assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.story());
+    for order in [["d0", "d1"], ["d1", "d0"]] {
+        bench.reboot(&order);
+        bench.up();
+        assert!(!bench.life.has("d0a"), "{}", bench.life.story());
+        assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.story());
+    }
+}
+
 /// It is found first, grows while the mirror waits for the others, and they say that it failed.
 #[test]
 fn a_member_that_grows_before_the_mirror_starts_without_it_stays_hidden() {

@@ -17,9 +17,6 @@ use crate::mirror::shared::Told;
 use crate::mirror::state::{Arrival, Role};
 use crate::mirror::tasks;
 
-/// Serial numbers that are remembered.
-const IDENTS_MAX: usize = 256;
-
 impl MirrorGeom {
     /// Takes a provider in whose record was read. It is opened alone, so that nobody else claims
     /// what is on it.
@@ -95,11 +92,7 @@ impl MirrorGeom {
         if ident.is_empty() {
             return;
         }
-        if self.idents.len() >= IDENTS_MAX {
-            self.idents.clear();
-        }
-        let was = self.idents.insert(disk, ident.clone());
-        if self.mirror.running && was.is_some_and(|was| was != ident) {
+        if self.idents.is_another(disk, ident) && self.mirror.running {
             self.mirror.outdate_copies();
         }
     }

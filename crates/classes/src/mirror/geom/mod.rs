@@ -43,6 +43,7 @@ use geom::{
 use super::NAME;
 use super::bitmap::{Bits, Shape};
 use super::class::Tunables;
+use super::idents::Idents;
 use super::level::Growth;
 use super::metadata::Metadata;
 use super::outs::Outs;
@@ -118,7 +119,7 @@ pub(super) struct MirrorGeom {
     /// Refused because their number was taken: looked at again when that member has gone.
     twins: Vec<ProviderId>,
     /// The serial numbers of the disks that were here last, by the members' numbers.
-    idents: BTreeMap<u32, String>,
+    idents: Idents,
     /// Numbers of members that could not be rebuilt, for nobody could be read: not taken in again.
     shunned: BTreeSet<u32>,
     /// Slots whose loss has not been dealt with (a bit a slot).
@@ -176,7 +177,7 @@ impl MirrorGeom {
             stuck: false,
             over: false,
             twins: Vec::new(),
-            idents: BTreeMap::new(),
+            idents: Idents::default(),
             shunned: BTreeSet::new(),
             suspects: 0,
             parting: BTreeMap::new(),

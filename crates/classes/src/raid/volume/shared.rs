@@ -392,3 +392,54 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raid::model::{Layout, Level, Member, SubdiskState, Volume};
+
+    fn logged() -> Arc<Shared> {
+        let member = |disk| Member { disk, offset: 0, bytes: 8192, state: SubdiskState::Active };
+        let shape = Shape::of(&Volume {
+            name: "v".into(),
+            id: [0; 24],
+            level: Level::Raid5(Layout::LeftAsymmetric),
+            strip: 8192,
+            bytes: 16384,
+            members: (0..3).map(member).collect(),
+            dirty: false,
+            migration: None,
+            log: None,
+        });
+        let place = Place { at: 8192, bytes: 1 << 20, signature: 1 };
+        let log = Some(Log::new(place, 3, true, false));
+        let of = Kind { key: 1, name: "v".into(), shape, sector: 512, log };
+        let (board, rate) = (Switchboard::default(), Arc::default());
+        Shared::new(board, GeomId::default(), of, Tunables::default(), rate)
+    }
+
+    /// All parity was made right, and meanwhile a row was left as nobody knows: the geom has not
+    /// heard of it yet.
+    #[test]
+    fn the_log_is_not_believed_beside_a_row_that_is_uneven() {
+        let shared = logged();
+        let in_doubt = || shared.log().is_some_and(Log::is_in_doubt);
+        shared.log().expect("a log").doubt();
+        shared.row_is_uneven();
+        shared.trust();
+        assert!(in_doubt());
+        // It has heard, and all parity was made right again.
+        shared.uneven.store(false, SeqCst);
+        shared.trust();
+        assert!(!in_doubt());
+    }
+
+    #[test]
+    fn the_log_is_not_believed_beside_parity_that_is_owed() {
+        let shared = logged();
+        shared.log().expect("a log").doubt();
+        shared.owed.note(2, Edge(0), 0, vec![0; 512]);
+        shared.trust();
+        assert!(shared.log().is_some_and(Log::is_in_doubt));
+    }
+}

@@ -1,0 +1,58 @@
+//! Serial numbers of the disks that were members, by the members' numbers: who comes by the number
+//! of another disk may be a copy of it (M11 of `state`).
+
+use std::collections::BTreeMap;
+
+/// Most that are kept; then all are forgotten, and a copy of one of those is not told apart.
+const IDENTS_MAX: usize = 256;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Idents(BTreeMap<u32, String>);
+
+impl Idents {
+    /// A disk with this serial number has come as the member of this number. True when that was
+    /// another disk before.
+    pub(super) fn is_another(&mut self, member: u32, ident: String) -> bool {
+        if self.0.len() >= IDENTS_MAX && !self.0.contains_key(&member) {
+            self.0.clear();
+        }
+        match self.0.get(&member) {
+            Some(was) if *was == ident => false,
+            was => {
+                let is = was.is_some();
+                self.0.insert(member, ident);
+                is
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_disk_by_a_members_number_is_told() {
+        let mut idents = Idents::default();
+        assert!(!idents.is_another(1, "a".into()), "the first");
+        assert!(!idents.is_another(1, "a".into()), "the same");
+        assert!(!idents.is_another(2, "b".into()), "another member");
+        assert!(idents.is_another(1, "b".into()));
+        assert!(idents.is_another(1, "a".into()), "back again");
+    }
+
+    #[test]
+    fn no_more_are_kept_than_there_is_room_for() {
+        let mut idents = Idents::default();
+        for member in 0..IDENTS_MAX as u32 {
+            idents.is_another(member, "a".into());
+        }
+        assert!(idents.is_another(0, "b".into()), "all are known while there is room");
+        assert!(idents.is_another(255, "b".into()), "whoever is known costs nobody his place");
+        for member in 0..1000 {
+            idents.is_another(member, "c".into());
+            assert!(idents.0.len() <= IDENTS_MAX);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Requests that are to end at once where they would wait, for those above have another way to the
+//! medium (`Flags::FAIL_FAST`). A read that goes to one member as it is may be sent back by it, to
+//! be asked again in full; what several members take part in is never asked of them in haste, and
+//! no member is put out for it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bio::{Errno, Flags, Op, Segs};
+use geom::{Access, Edge};
+
+use super::disk::SECTOR;
+use super::life::Life;
+use super::named::Bench;
+use super::named_raid::Rig;
+
+/// Sends a request that has the flag.
+fn hasty(life: &mut Life, edge: Edge, op: Op, at: u64) -> Result<(), Errno> {
+    let (ended, core) = (Rc::new(Cell::new(None)), life.cores[0].clone());
+    let told = ended.clone();
+    life.cores[0].reactor().spawn("user", async move {
+        let data = match op {
+            Op::Flush | Op::WriteZeroes => Segs::new(),
+            _ => core.buffers(SECTOR as usize).await.expect("memory"),
+        };
+        let length = if op == Op::Flush { 0 } else { SECTOR };
+        let done = core.io(edge, |bio| {
+            (bio.op, bio.offset, bio.length, bio.data) = (op, at, length, data);
+            bio.flags |= Flags::FAIL_FAST;
+        });
+        told.set(Some(done.await.status));
+    });
+    let seen = ended.clone();
+    assert!(life.until(20, move |_| seen.get().is_some()), "{}", life.story());
+    ended.get().expect("it ended")
+}
+
+const OPS: [Op; 4] = [Op::Read, Op::Write, Op::WriteZeroes, Op::Flush];
+
+fn is_served(op: Op, done: Result<(), Errno>) -> bool {
+    done == Ok(()) || op == Op::Read && done == Err(Errno::Again)
+}
+
+#[test]
+fn members_of_arrays_are_not_asked_in_haste() {
+    for (format, level, count) in [
+        ("Intel", "RAID1", 2),
+        ("Intel", "RAID10", 4),
+        ("Intel", "RAID5", 3),
+        ("DDF", "RAID6-LA", 4),
+    ] {
+        let mut rig = Rig::of(format, level, count);
+        rig.disks.values().for_each(|disk| disk.lock().in_transition = true);
+        for (op, at) in OPS.into_iter().flat_map(|op| (0..4).map(move |n| (op, n * SECTOR))) {
+            let done = hasty(&mut rig.life, rig.edge, op, at);
+            assert!(is_served(op, done), "{format} {level} {op:?} {done:?}");
+        }
+        let state = rig.life.show("raid", &rig.set, "State");
+        assert_eq!(state, "OPTIMAL", "{level}\n{}", rig.life.story());
+    }
+}
+
+#[test]
+fn members_of_mirrors_are_not_asked_in_haste() {
+    let mut bench = Bench::of(2);
+    bench.disks.values().for_each(|disk| disk.lock().in_transition = true);
+    let (_, edge) = bench.life.open("mirror/m", Access::WRITE).expect("open");
+    for (op, at) in OPS.into_iter().flat_map(|op| (0..4).map(move |n| (op, n * SECTOR))) {
+        let done = hasty(&mut bench.life, edge, op, at);
+        assert!(is_served(op, done), "{op:?} {done:?}");
+    }
+    assert_eq!(["d0", "d1"].map(|d| bench.state(d)), ["ACTIVE", "ACTIVE"]);
+}

@@ -5,6 +5,7 @@ mod house;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
@@ -433,15 +434,37 @@ fn who_is_on_the_wire_types_on_the_console() {
     house.stop();
 }
 
-/// The section of a server on shelves.
-fn on_shelves(shelves: &Shelves, name: &str, cache: &str, create: bool) -> String {
+/// The section of a server on shelves, with these lines of its own.
+fn on_shelves(shelves: &Shelves, name: &str, lines: &str) -> String {
     format!(
         "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{}\"]\ndeadline_s = 5\n\
          frame_life_ms = 500\nask_s = 1\n\
-         [[geom]]\nclass = \"fs\"\nname = \"{name}\"\ndevice = \"c{cache}{{e565.1e545.1}}\"\n\
-         create = {create}\nlinux = [\"127.0.0.1:0\"]\ndump_at = \"never\"\n",
+         [[geom]]\nclass = \"fs\"\nname = \"{name}\"\n{lines}\n",
         shelves.here
     )
+}
+
+/// A client that attaches as `rob`; why it may not.
+fn attach(at: SocketAddr) -> Result<(), String> {
+    let mut line = TcpStream::connect(at).unwrap();
+    let mut asks = |kind: u8, tag: u16, body: &[u8]| {
+        let mut message = (body.len() as u32 + 7).to_le_bytes().to_vec();
+        message.push(kind);
+        message.extend(tag.to_le_bytes());
+        message.extend(body);
+        line.write_all(&message).unwrap();
+        let mut len = [0; 4];
+        line.read_exact(&mut len).unwrap();
+        let mut answer = vec![0; u32::from_le_bytes(len) as usize - 4];
+        line.read_exact(&mut answer).unwrap();
+        answer
+    };
+    let text = |s: &str| [&(s.len() as u16).to_le_bytes()[..], s.as_bytes()].concat();
+    asks(100, 0xffff, &[&8192_u32.to_le_bytes()[..], &text("9P2000")].concat());
+    let fids = [1_u32.to_le_bytes(), u32::MAX.to_le_bytes()].concat();
+    let answer = asks(104, 1, &[&fids[..], &text("rob"), &text("")].concat());
+    // Kind, tag, and of an error its words behind their length.
+    if answer[0] == 105 { Ok(()) } else { Err(String::from_utf8_lossy(&answer[5..]).into()) }
 }
 
 #[test]
@@ -455,7 +478,9 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
     let _cache = start("565", "0");
     let _near = start("565", "1");
     let mut far = start("545", "1");
-    main.configure(&on_shelves(&shelves, "main", "e565.0", true), "");
+    let lines = "device = \"ce565.0{e565.1e545.1}\"\ncreate = true\nlinux = [\"127.0.0.1:0\"]\n\
+                 dump_at = \"never\"";
+    main.configure(&on_shelves(&shelves, "main", lines), "");
     main.start();
     main.until("all shelves have answered", SOON, || {
         main.ashlar(&["fs", "status"]).out.contains("main  SERVING")
@@ -479,7 +504,12 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
     let _far = shelves.shelf(&main, "545", "1");
     main.until("the shelf has all", Duration::from_secs(90), || behind(&main) == 0);
     // Another daemon with another cache device takes the WORM.
-    let text = on_shelves(&shelves, "standby", "e545.0", false);
+    let at = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
+    let lines = format!(
+        "settings = \"filsys main ce545.0{{e565.1e545.1}}\\ndumpctl no\\nnoattach\"\n\
+         plan9 = [\"{at}\"]"
+    );
+    let text = on_shelves(&shelves, "standby", &lines);
     let mut standby = main.sibling("standby", &text);
     // A shelf that comes later than the daemon is awaited.
     standby.ashlar(&["status"]).ends(3).says(&["fs standby"]);
@@ -489,7 +519,22 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
         let said = standby.ashlar(&["status"]).out;
         said.contains("blank") && said.contains("fs recover standby")
     });
+    refuses(&standby, &["fs", "attaches", "standby", "on"], "fs recover standby");
     standby.ashlar(&["fs", "recover", "standby"]).ends(0).says(&[&second]);
+    // It has the WORM, and no clients and no dumps by the clock before somebody says so.
+    assert_eq!(attach(at), Err("system maintenance".into()));
+    let clock = "no dumps by the clock";
+    standby.ashlar(&["fs", "dumpctl", "standby"]).ends(0).says(&[clock]);
+    standby.ashlar(&["fs", "list", "standby"]).ends(0).says(&["fs dumpctl standby on"]);
+    let by_the_clock = "dumps are taken by the clock";
+    standby.ashlar(&["fs", "dumpctl", "standby", "on"]).ends(0).says(&[by_the_clock]);
+    // Permissions are another matter.
+    standby.ashlar(&["fs", "allow", "standby"]).ends(0).says(&["everybody may do everything"]);
+    assert!(attach(at).is_err());
+    let looked_at = "permissions are looked at";
+    standby.ashlar(&["fs", "disallow", "standby"]).ends(0).says(&[looked_at]);
+    standby.ashlar(&["fs", "attaches", "standby", "on"]).ends(0).says(&["clients can attach"]);
+    assert_eq!(attach(at), Ok(()));
     standby.ashlar(&["fs", "ls", "standby", "/usr"]).ends(0).says(&["rob", "ken"]);
     // The main server is there still, and changes nothing more.
     refuses(&main, &["fs", "newuser", "main", "late"], "taken over by another server: standby");
@@ -499,6 +544,11 @@ fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over()
     standby.ashlar(&["fs", "newuser", "standby", "dmr"]).ends(0);
     let wait = ["fs", "dump", "standby", "--wait"];
     standby.ashlar(&wait).ends(0);
+    // Started again it is a standby again: its configuration says so.
+    standby.ashlar(&["fs", "halt", "standby"]).ends(0);
+    standby.ashlar(&["fs", "start", "standby"]).ends(0);
+    assert_eq!(attach(at), Err("system maintenance".into()));
+    standby.ashlar(&["fs", "dumpctl", "standby"]).ends(0).says(&[clock]);
     // And back.
     main.ashlar(&["fs", "halt", "main"]).ends(0).says(&["taken over"]);
     refuses(&main, &["fs", "start", "main"], "fs recover main");

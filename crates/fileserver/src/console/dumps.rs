@@ -100,8 +100,9 @@ pub(super) const DUMPCTL: Command = Command {
     spec: VerbSpec {
         name: "dumpctl",
         doc: "Say whether dumps are taken by the clock",
-        detail: "Until the next start; `dump_at` of the configuration says it for good. A dump by \
-                 hand is taken whatever this says.",
+        detail: "Until the next start; `nodump` of the configuration says it for good, `dump_at` \
+                 when. A dump by hand is taken whatever this says. A standby takes none by the \
+                 clock before it has taken over.",
         args: &[NAME, SWITCH],
         example: "fs dumpctl main off",
         writes: false,

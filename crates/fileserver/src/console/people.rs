@@ -392,8 +392,9 @@ pub(super) const ATTACHES: Command = Command {
     spec: VerbSpec {
         name: "attaches",
         doc: "Say whether clients can attach",
-        detail: "Those that are there stay. A standby takes no clients before its main server has \
-                 gone.",
+        detail: "Until the next start; `noattach` of the configuration says it for good. Those \
+                 that are there stay. A standby takes no clients before its main server has gone: \
+                 `recover`, `dumpctl on`, then this.",
         args: &[NAME, dumps::SWITCH],
         example: "fs attaches standby off",
         writes: false,

@@ -203,6 +203,11 @@ impl Host {
         let fs = opened.map_err(|fault| self.why(&fault))?;
         self.server.export(name, fs.clone());
         *self.fs.borrow_mut() = Some(fs);
+        // Before anybody can come.
+        let params = &self.shared.params;
+        self.server.noattach.set(params.noattach);
+        self.server.nonone.set(params.nonone);
+        self.dumps_on.set(!params.nodump);
         let ready = async {
             console::people::settle(self).await?;
             for (disk, path) in &self.shared.params.disks {
@@ -215,9 +220,6 @@ impl Host {
             let _ = self.halt().await;
             return Err((e.what, format!("mend that, then `ashlar fs start {name}`")));
         }
-        let params = &self.shared.params;
-        self.server.noattach.set(params.noattach);
-        self.server.nonone.set(params.nonone);
         self.look();
         self.shared.report(|s| s.phase = Phase::Serving);
         let life = self.life.get();
@@ -391,8 +393,8 @@ impl Host {
         while self.life.get() == life {
             let last = self.shared.status().last.map_or(0, |(ns, _)| ns);
             let turn = daily.turn(self.wall(), last, &self.zone);
-            let next = self.dumps_on.get().then_some(daily.due());
-            self.shared.report(|s| s.next = next);
+            let next = daily.due();
+            self.shared.report(|s| s.next = Some(next));
             match turn {
                 Turn::Sleep(ns) => self.reactor.sleep(ns).await,
                 Turn::Dump if self.dumps_on.get() => {

@@ -96,8 +96,10 @@ pub struct FsParams {
     pub dump_at: Option<String>,
     /// The WORM is as fast as the cache device: what is read from it is not kept there.
     pub fastworm: bool,
-    /// Nobody can attach, until `fs attaches NAME on`.
+    /// Nobody can attach, until `fs attaches NAME on`: a standby, before its main server has gone.
     pub noattach: bool,
+    /// No dumps by the clock, until `fs dumpctl NAME on`: likewise.
+    pub nodump: bool,
     /// The user `none` cannot attach.
     pub nonone: bool,
     /// Files that are disks, by the names of their providers: `vm0 = "/images/vm0"`, and as they
@@ -211,9 +213,7 @@ impl FsParams {
         self.device = Some(main.device.to_string());
         self.noattach |= s.noattach;
         self.nonone |= s.nonone;
-        if s.nodump {
-            self.dump_at = Some(NEVER.into());
-        }
+        self.nodump |= s.nodump;
         Ok(())
     }
 
@@ -296,7 +296,8 @@ mod tests {
         );
         let p = p.unwrap();
         assert_eq!(p.device.as_deref(), Some("ce565.0{e565.1e545.1}"));
-        assert_eq!((p.dump_at(), p.noattach, p.nonone), (Ok(None), true, false));
+        assert_eq!((p.nodump, p.noattach, p.nonone), (true, true, false));
+        assert!(p.dump_at().unwrap().is_some(), "`dumpctl on` has a time to go by");
         for (text, why) in [
             ("service x", "one file system"),
             ("filsys main w0\nfilsys other w1", "one file system"),

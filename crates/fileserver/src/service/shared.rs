@@ -49,7 +49,7 @@ pub struct Status {
     pub listens: Vec<String>,
     /// The last dump: when (ns since 1970), and its path.
     pub last: Option<(u64, String)>,
-    /// When the next one is taken, ns since 1970.
+    /// When the next one is taken by the clock, if it may be, ns since 1970.
     pub next: Option<u64>,
     /// Nobody can attach.
     pub noattach: bool,

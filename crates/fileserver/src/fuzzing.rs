@@ -92,7 +92,10 @@ pub fn fuzz_node(data: &[u8]) {
     });
     let mut heap = Heap { pool, blocks: HashMap::from([(NODE.0, seg)]), next: NODE.0 };
     let mut root = NODE.0;
-    let _ = tree::nodes(&mut heap, root, &mut |_, _| ());
+    let mut waiting = vec![(root, None)];
+    while let Some((at, level)) = waiting.pop() {
+        waiting.extend(tree::below(&mut heap, at, level).unwrap_or_default());
+    }
     let mut left = 1000;
     let first = Key { ino: 0, kind: 0, offset: 0 };
     let _ = tree::scan(&mut heap, root, first, |_, _| {

@@ -9,7 +9,7 @@ use super::contents::RUN;
 use super::inode::{decode_entry, decode_names};
 use super::{FileSystem, Flags, Ino, Inode, Kind, Native, ROOT};
 use crate::fault::{Addr, Fault, Stop};
-use crate::tree::{self, Key, Kind as Item};
+use crate::tree::{self, Below, Key, Kind as Item};
 use crate::volume::{View, is_scratch, scratch_index};
 
 /// Items looked at in one step.
@@ -100,15 +100,19 @@ struct At {
 impl FileSystem {
     /// Checks a view. With `contents`, every block of every file is read and its checksum verified.
     pub async fn check(&self, view: View, contents: bool) -> Result<Checked, Fault> {
-        Ok(self.look_at(view, contents).await?.0)
+        Ok(self.look_at((view, view != View::Live), contents).await?.0)
     }
 
-    /// What the live tree names.
+    /// What the live tree names, which nobody changes meanwhile.
     pub(super) async fn survey(&self) -> Result<(Checked, Seen), Fault> {
-        self.look_at(View::Live, false).await
+        self.look_at((View::Live, true), false).await
     }
 
-    async fn look_at(&self, view: View, contents: bool) -> Result<(Checked, Seen), Fault> {
+    async fn look_at(
+        &self,
+        (view, alone): (View, bool),
+        contents: bool,
+    ) -> Result<(Checked, Seen), Fault> {
         let (mut out, mut seen, mut at) = (Checked::default(), Seen::default(), At::default());
         let mut from = Some(Key { ino: 0, kind: 0, offset: 0 });
         while let Some(start) = from {
@@ -129,7 +133,7 @@ impl FileSystem {
             }
         }
         self.close(&mut out, at);
-        self.check_nodes(view, &mut out, &mut seen).await?;
+        self.check_nodes((view, alone), &mut out, &mut seen).await?;
         out.highest = seen.highest();
         if view == View::Live && out.orphans == 0 {
             out.leaked = self.volume.unnamed(|a| seen.has(a)).len() as u64;
@@ -209,15 +213,27 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Each node of the tree. With `alone` nobody changes it meanwhile.
     async fn check_nodes(
         &self,
-        view: View,
+        (view, alone): (View, bool),
         out: &mut Checked,
         seen: &mut Seen,
     ) -> Result<(), Fault> {
-        let nodes = self.native(|f| f.nodes(view)).await?;
-        out.nodes = nodes.len() as u64;
-        for addr in nodes {
+        let root = self.native(|f| f.step.root(view)).await?;
+        let mut waiting: Vec<Below> = (root != 0).then_some((root, None)).into_iter().collect();
+        // A node a step: a tree may be larger than the block cache.
+        while let Some((addr, level)) = waiting.pop() {
+            let below = self.native(|f| tree::below(f.step, addr, level)).await;
+            match below {
+                Ok(below) => waiting.extend(below),
+                // It may have moved meanwhile.
+                Err(Fault::Corrupt(why)) if !alone => {
+                    out.fault(format!("block {addr} of the tree: {why}"));
+                }
+                Err(fault) => return Err(fault),
+            }
+            out.nodes += 1;
             if !seen.add(addr) {
                 out.fault(format!("block {addr} of the tree is something else too"));
             }
@@ -262,13 +278,6 @@ impl Native<'_, '_> {
             out.push((*k, v.to_vec()));
             out.len() < ITEMS
         })?;
-        Ok(out)
-    }
-
-    fn nodes(&mut self, view: View) -> Result<Vec<Addr>, Stop> {
-        let root = self.step.root(view)?;
-        let mut out = Vec::new();
-        tree::nodes(self.step, root, &mut |addr, _| out.push(addr))?;
         Ok(out)
     }
 

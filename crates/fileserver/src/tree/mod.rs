@@ -340,30 +340,17 @@ fn lower(blocks: &mut impl Blocks, root: &mut Root) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Gives every node's address to `f`, from the root down; blocks that items name are the caller's.
-pub fn nodes(
-    blocks: &mut impl Blocks,
-    root: Root,
-    f: &mut impl FnMut(Addr, &[u8]),
-) -> Result<(), Stop> {
-    if root == 0 {
-        return Ok(());
+/// A node, and on which level it should be; the root may be on any.
+pub type Below = (Addr, Option<u8>);
+
+/// What a node leads to: nodes alone, blocks that items name are the caller's.
+pub fn below(blocks: &mut impl Blocks, at: Addr, wanted: Option<u8>) -> Result<Vec<Below>, Stop> {
+    let seg = blocks.look(at)?;
+    let level = seg.with(node::level);
+    // Else one that leads to itself many times is walked for ever.
+    if wanted.is_some_and(|w| w != level) {
+        return broken("a node of the tree stands on a wrong level");
     }
-    let mut waiting = vec![(root, None)];
-    while let Some((at, wanted)) = waiting.pop() {
-        let seg = blocks.look(at)?;
-        let level = seg.with(node::level);
-        // Else one that leads to itself many times is walked for ever.
-        if wanted.is_some_and(|w| w != level) {
-            return broken("a node of the tree stands on a wrong level");
-        }
-        seg.with(|b| {
-            f(at, b);
-            if level > 0 {
-                let below = Some(level - 1);
-                waiting.extend((0..node::count(b)).map(|i| (node::child(b, i), below)));
-            }
-        });
-    }
-    Ok(())
+    let Some(next) = level.checked_sub(1) else { return Ok(Vec::new()) };
+    Ok(seg.with(|b| (0..node::count(b)).map(|i| (node::child(b, i), Some(next))).collect()))
 }

@@ -1,5 +1,7 @@
 //! The control thread: changes come here one at a time.
 
+mod comings;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -98,50 +100,6 @@ impl Room {
         }
     }
 
-    /// Says once of every disk that its medium has gone.
-    fn see_losses(&mut self) {
-        let now = self.control.now_ns();
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = self.returns.losses(&self.control.topology, &shown.config, now);
-        drop(shown);
-        for (name, why) in lost {
-            self.note(Level::Error, &name, why);
-        }
-    }
-
-    /// Opens disks whose medium is back, then what stood on them, then units.
-    fn look_for_returns(&mut self) {
-        let is_looking = self.returns.is_looking() || self.exports.has_lost();
-        let now = self.control.now_ns();
-        if !is_looking || !self.returns.is_time(now) {
-            return;
-        }
-        let config = self.config();
-        for disk in self.returns.back(&config, now) {
-            let done = self.create_disk(&disk, true);
-            let said = self.returns.tried(&disk.name, &done, self.control.now_ns());
-            match done {
-                Ok(()) => self.note(Level::Info, &disk.name, "its medium is back".to_owned()),
-                Err(_) => {
-                    said.into_iter().for_each(|why| self.note(Level::Warn, &disk.name, why));
-                }
-            }
-        }
-        for geom in self.returns.geoms(&self.control.topology, &config) {
-            match self.create_geom(&geom) {
-                Ok(()) => {
-                    self.returns.well(&geom.name);
-                    self.note(Level::Info, &geom.name, "what it stands on is back".to_owned());
-                }
-                Err(e) => {
-                    let said = self.returns.news(&geom.name, &e.source);
-                    said.into_iter().for_each(|why| self.note(Level::Warn, &geom.name, why));
-                }
-            }
-        }
-        self.see_returns();
-    }
-
     /// Asks from time to time how full thin disks are; seldom enough that it is no work.
     fn see_room(&mut self) {
         let began = self.control.now_ns();
@@ -152,39 +110,6 @@ impl Room {
         let took = self.control.now_ns().saturating_sub(began);
         self.look_ns = began
             + u64::try_from(LOOK.as_nanos()).unwrap_or(0).max(took.saturating_mul(LOOK_SHARE));
-    }
-
-    /// Units whose provider is back are there again.
-    fn see_returns(&mut self) {
-        if !self.exports.has_lost() {
-            return;
-        }
-        let config = self.config();
-        for (name, done) in self.exports.revive(&mut self.control, &config) {
-            match done {
-                Ok(()) => {
-                    self.returns.well(&name);
-                    self.note(Level::Info, &name, "it is back; its LUNs answer".to_owned());
-                }
-                Err(e) => {
-                    let said = self.returns.news(&name, &e.source);
-                    said.into_iter().for_each(|why| self.note(Level::Error, &name, why));
-                }
-            }
-        }
-        for (target, names, done) in self.exports.fulfil(&mut self.control, &config) {
-            match done {
-                Ok(()) => {
-                    self.returns.well(&target.name);
-                    self.note(Level::Info, &names, "it has come; its LUNs are exported".to_owned());
-                    buses::look_at_target(self, &target);
-                }
-                Err(e) => {
-                    let said = self.returns.news(&target.name, &format!("{names}: {}", e.source));
-                    said.into_iter().for_each(|why| self.note(Level::Error, &target.name, why));
-                }
-            }
-        }
     }
 
     fn carry(&mut self, change: Change) {
@@ -323,13 +248,6 @@ impl Room {
             return Ok(());
         }
         self.create(&geom.class, &geom.name, &members, &params)
-    }
-
-    /// It is made when what it stands on has come.
-    fn expect(&mut self, geom: &GeomConfig, on: &str) {
-        let text = format!("it stands on {on}, which is not there yet; it waits for it");
-        self.note(Level::Warn, &geom.name, text);
-        self.returns.expect(&geom.name);
     }
 
     fn create(

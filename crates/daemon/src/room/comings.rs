@@ -1,0 +1,96 @@
+//! What goes and comes by itself while the daemon serves, or comes later than it starts: disks,
+//! what stands on them, and LUNs. `returns` and `exports` decide what may come.
+
+use std::sync::PoisonError;
+
+use control::api::Level;
+use control::config::GeomConfig;
+
+use super::Room;
+use crate::buses;
+
+impl Room {
+    /// Says once of every disk that its medium has gone.
+    pub(super) fn see_losses(&mut self) {
+        let now = self.control.now_ns();
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = self.returns.losses(&self.control.topology, &shown.config, now);
+        drop(shown);
+        for (name, why) in lost {
+            self.note(Level::Error, &name, why);
+        }
+    }
+
+    /// Opens disks whose medium is back, then what stood on them, then units.
+    pub(super) fn look_for_returns(&mut self) {
+        let is_looking = self.returns.is_looking() || self.exports.has_lost();
+        let now = self.control.now_ns();
+        if !is_looking || !self.returns.is_time(now) {
+            return;
+        }
+        let config = self.config();
+        for disk in self.returns.back(&config, now) {
+            let done = self.create_disk(&disk, true);
+            let said = self.returns.tried(&disk.name, &done, self.control.now_ns());
+            match done {
+                Ok(()) => self.note(Level::Info, &disk.name, "its medium is back".to_owned()),
+                Err(_) => {
+                    said.into_iter().for_each(|why| self.note(Level::Warn, &disk.name, why));
+                }
+            }
+        }
+        for geom in self.returns.geoms(&self.control.topology, &config) {
+            match self.create_geom(&geom) {
+                Ok(()) => {
+                    self.returns.well(&geom.name);
+                    self.note(Level::Info, &geom.name, "what it stands on is back".to_owned());
+                }
+                Err(e) => {
+                    let said = self.returns.news(&geom.name, &e.source);
+                    said.into_iter().for_each(|why| self.note(Level::Warn, &geom.name, why));
+                }
+            }
+        }
+        self.see_returns();
+    }
+
+    /// Units whose provider is back are there again.
+    pub(super) fn see_returns(&mut self) {
+        if !self.exports.has_lost() {
+            return;
+        }
+        let config = self.config();
+        for (name, done) in self.exports.revive(&mut self.control, &config) {
+            match done {
+                Ok(()) => {
+                    self.returns.well(&name);
+                    self.note(Level::Info, &name, "it is back; its LUNs answer".to_owned());
+                }
+                Err(e) => {
+                    let said = self.returns.news(&name, &e.source);
+                    said.into_iter().for_each(|why| self.note(Level::Error, &name, why));
+                }
+            }
+        }
+        for (target, names, done) in self.exports.fulfil(&mut self.control, &config) {
+            match done {
+                Ok(()) => {
+                    self.returns.well(&target.name);
+                    self.note(Level::Info, &names, "it has come; its LUNs are exported".to_owned());
+                    buses::look_at_target(self, &target);
+                }
+                Err(e) => {
+                    let said = self.returns.news(&target.name, &format!("{names}: {}", e.source));
+                    said.into_iter().for_each(|why| self.note(Level::Error, &target.name, why));
+                }
+            }
+        }
+    }
+
+    /// It is made when what it stands on has come.
+    pub(super) fn expect(&mut self, geom: &GeomConfig, on: &str) {
+        let text = format!("it stands on {on}, which is not there yet; it waits for it");
+        self.note(Level::Warn, &geom.name, text);
+        self.returns.expect(&geom.name);
+    }
+}

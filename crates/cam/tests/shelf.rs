@@ -44,23 +44,7 @@ fn diversity() -> World {
 fn unified_diversity() {
     let mut w = diversity();
     let list = verb(&mut w, "devlist", "", json!({ "verbose": true })).unwrap();
-    let want = "\
-scbus0 on mps0 bus 0:
-<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 0 lun 0 (pass0,da0)
-<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 1 lun 0 (pass1,da1)
-<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 2 lun 0 (pass2,da2)
-<ATA INTEL SSDSC2CW12 400i>        at scbus0 target 3 lun 0 (pass3,da3)
-<LSILOGIC SASX28 A.0 9>            at scbus0 target 21 lun 0 (pass4,ses0)
-<>                                 at scbus0 target -1 lun -1 ()
-scbus1 on ahcich0 bus 0:
-<INTEL SSDSC2CW120A3 400i>         at scbus1 target 0 lun 0 (ada0,pass5)
-<INTEL SSDSC2CW120A3 400i>         at scbus1 target 1 lun 0 (ada1,pass6)
-<INTEL SSDSC2CW120A3 400i>         at scbus1 target 2 lun 0 (ada2,pass7)
-<INTEL SSDSC2CW120A3 400i>         at scbus1 target 3 lun 0 (ada3,pass8)
-<AMI MG9071 1.00 0011>             at scbus1 target 5 lun 0 (pass9,ses1)
-<Port Multiplier 37261095 1706>    at scbus1 target 15 lun 0 (pass10,pmp0)
-<>                                 at scbus1 target -1 lun -1 ()
-";
+    let want = include_str!("../../../examples/unified-diversity.txt");
     assert_eq!(list["text"], want);
     assert_eq!(list["buses"][1]["devices"][5]["periphs"], json!(["pass10", "pmp0"]));
     // The seed's listing has `target 0 lun -1` in the line of the first bus: somebody was looking

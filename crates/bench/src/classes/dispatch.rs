@@ -1,11 +1,12 @@
 //! What a class adds to a request: on disks that answer at once, less the disk itself. Beside it
 //! the foundation's figure, a layer that moves an offset.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bio::Op;
 use geom::Edge;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::disk::{Hollow, Pace};
 use super::drive::Drive;
@@ -23,41 +24,71 @@ const LAYER_NS: f64 = 15.0;
 /// Depths between which the foundation's layer is measured.
 const DEPTHS: [u32; 2] = [1, 10];
 
-/// Name, class, verb, parameters, provider (empty: as the verb answers), operation, whether it is
-/// one layer to one disk.
-type Kind = (&'static str, &'static str, &'static str, Value, &'static str, Op, bool);
+/// Where the nth request goes.
+type Place = fn(u64) -> u64;
 
-fn kinds() -> Vec<Kind> {
-    let raid = |level: &str, count: usize, first: usize| {
-        let members: Vec<String> = (first..first + count).map(|n| format!("h{n}")).collect();
-        let (format, assume_same) = ("Intel", true);
-        json!({
-            "format": format, "label": level, "level": level, "members": members,
-            "assume_same": assume_same, "force": true,
-        })
-    };
-    let of = |members: &[&str]| json!({ "members": members });
-    let mirror = of(&["h4", "h5"]);
-    vec![
-        ("concat", "concat", "create", of(&["h0", "h1"]), "concat/x", Op::Read, true),
-        ("stripe", "stripe", "create", of(&["h2", "h3"]), "stripe/x", Op::Read, true),
-        ("mirror, read", "mirror", "create", mirror.clone(), "mirror/x", Op::Read, true),
-        ("mirror of 2, write", "mirror", "create", mirror, "mirror/x", Op::Write, false),
-        ("multipath", "multipath", "create", of(&["h6", "h7"]), "multipath/x", Op::Read, true),
-        ("raid RAID0", "raid", "label", raid("RAID0", 2, 8), "", Op::Read, true),
-        ("raid RAID1, read", "raid", "label", raid("RAID1", 2, 10), "", Op::Read, true),
-        ("raid RAID5, read", "raid", "label", raid("RAID5", 3, 12), "", Op::Read, true),
-    ]
+/// Places that requests go to.
+const PLACES: u64 = 65_536;
+/// One behind the other.
+const IN_ORDER: Place = |n| n % PLACES * REQUEST as u64;
+/// Nobody goes on where he was: the odd factor makes it a permutation of the places.
+const SCATTERED: Place = |n| n.wrapping_mul(40_503) % PLACES * REQUEST as u64;
+
+/// What is measured.
+struct Kind {
+    name: &'static str,
+    edge: Edge,
+    op: Op,
+    place: Place,
+    /// One layer to one disk, for a reader who goes on where he was.
+    has_goal: bool,
+    series: Series,
 }
 
-fn edge_of(bed: &mut Bed, kind: &Kind) -> Result<Edge, Error> {
-    let (name, class, verb, params, provider, ..) = kind;
-    if bed.control.topology.find(provider).is_some() {
-        return bed.open(provider);
+impl Kind {
+    fn read(name: &'static str, edge: Edge) -> Kind {
+        let (op, place, series) = (Op::Read, IN_ORDER, Series::default());
+        Kind { name, edge, op, place, has_goal: true, series }
     }
-    let on = if *class == "raid" { name.replace([' ', ','], "") } else { "x".into() };
-    let answer = bed.verb(class, verb, &on, params)?;
-    bed.open(answer["provider"].as_str().unwrap_or(provider))
+
+    fn scattered(name: &'static str, edge: Edge) -> Kind {
+        Kind { place: SCATTERED, has_goal: false, ..Kind::read(name, edge) }
+    }
+}
+
+fn created(bed: &mut Bed, class: &str, members: [&str; 2]) -> Result<Edge, Error> {
+    bed.verb(class, "create", "x", &json!({ "members": members }))?;
+    bed.open(&format!("{class}/x"))
+}
+
+fn raid(bed: &mut Bed, level: &str, members: Range<usize>) -> Result<Edge, Error> {
+    let members: Vec<String> = members.map(|n| format!("h{n}")).collect();
+    let params = json!({
+        "format": "Intel", "label": level, "level": level, "members": members,
+        "assume_same": true, "force": true,
+    });
+    let answer = bed.verb("raid", "label", level, &params)?;
+    let provider = answer["provider"].as_str().ok_or_else(|| failed("no provider of an array"))?;
+    bed.open(provider)
+}
+
+fn kinds(bed: &mut Bed) -> Result<Vec<Kind>, Error> {
+    let mirror = created(bed, "mirror", ["h4", "h5"])?;
+    let multipath = created(bed, "multipath", ["h6", "h7"])?;
+    let raid1 = raid(bed, "RAID1", 10..12)?;
+    Ok(vec![
+        Kind::read("concat", created(bed, "concat", ["h0", "h1"])?),
+        Kind::read("stripe", created(bed, "stripe", ["h2", "h3"])?),
+        Kind::read("mirror, read", mirror),
+        Kind::scattered("mirror, read at random places", mirror),
+        Kind { op: Op::Write, has_goal: false, ..Kind::read("mirror of 2, write", mirror) },
+        Kind::read("multipath", multipath),
+        Kind::scattered("multipath, read at random places", multipath),
+        Kind::read("raid RAID0", raid(bed, "RAID0", 8..10)?),
+        Kind::read("raid RAID1, read", raid1),
+        Kind::scattered("raid RAID1, read at random places", raid1),
+        Kind::read("raid RAID5, read", raid(bed, "RAID5", 12..15)?),
+    ])
 }
 
 pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
@@ -67,43 +98,31 @@ pub(super) fn measure(rounds: u32) -> Result<Vec<Figure>, Error> {
         bed.disk(&format!("h{n}"), layer, DISK_BYTES)?;
     }
     let bare = bed.open("h15")?;
-    let mut all = Vec::new();
-    for kind in kinds() {
-        let edge = match kind.5 {
-            Op::Write => all.iter().find(|(k, ..): &&(Kind, Edge, Series)| k.4 == kind.4),
-            _ => None,
-        };
-        let edge = match edge {
-            Some((_, edge, _)) => *edge,
-            None => edge_of(&mut bed, &kind)?,
-        };
-        all.push((kind, edge, Series::default()));
-    }
+    let mut all = kinds(&mut bed)?;
     let mut drive = Drive::new(&bed, 1, REQUEST)?;
-    let place = |n: u64| n % 65_536 * 4096;
     for round in 0..=rounds {
         let steps = layers(&DEPTHS, 1)?;
         let ns: Vec<f64> = steps.iter().filter_map(|row| row.ns.first().copied()).collect();
         let [low, high] = ns[..] else { return Err(failed("no figure of a layer")) };
         let layer = (high - low) / f64::from(DEPTHS[1] - DEPTHS[0]);
-        for (kind, edge, series) in &mut all {
-            let (edge, op) = (*edge, kind.5);
+        for kind in &mut all {
+            let (op, place) = (kind.op, kind.place);
             let mut run = |edge: Edge| {
                 drive.run(&mut bed, (op, false), |n| (edge, place(n)), |_, n| n < REQUESTS)
             };
-            let (disk, with) = (run(bare)?.cpu(), run(edge)?.cpu());
+            let (disk, with) = (run(bare)?.cpu(), run(kind.edge)?.cpu());
             if round > 0 {
-                series.ours.push(with - disk);
-                series.theirs.push(layer);
+                kind.series.ours.push(with - disk);
+                kind.series.theirs.push(layer);
             }
         }
     }
-    let figure = |(kind, _, series): (Kind, Edge, Series)| Figure {
+    let figure = |kind: Kind| Figure {
         case: "dispatch",
-        what: (format!("{}: CPU besides the disk's", kind.0), "ns"),
-        series,
+        what: (format!("{}: CPU besides the disk's", kind.name), "ns"),
+        series: kind.series,
         peer: Some("layer"),
-        goal: kind.6.then_some(Goal { of: Of::Ours, at_most: LAYER_NS }),
+        goal: kind.has_goal.then_some(Goal { of: Of::Ours, at_most: LAYER_NS }),
     };
     Ok(all.into_iter().map(figure).collect())
 }

@@ -105,6 +105,22 @@ pub struct Segs {
     len: usize,
 }
 
+impl From<Seg> for Segs {
+    fn from(seg: Seg) -> Segs {
+        let mut segs = Segs::new();
+        segs.push(seg);
+        segs
+    }
+}
+
+impl FromIterator<Seg> for Segs {
+    fn from_iter<I: IntoIterator<Item = Seg>>(list: I) -> Segs {
+        let mut segs = Segs::new();
+        list.into_iter().for_each(|seg| segs.push(seg));
+        segs
+    }
+}
+
 impl Segs {
     /// Nothing.
     pub const fn new() -> Segs {

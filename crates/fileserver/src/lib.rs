@@ -29,6 +29,7 @@ pub mod files;
 pub mod fuzzing;
 pub mod image;
 mod keepers;
+mod loads;
 pub mod medium;
 pub mod ninep;
 mod service;

@@ -14,9 +14,9 @@
 use bio::{Seg, Segs};
 use wire::iscsi::crc32c;
 
+use super::Image;
 use super::format::{BLOCK, FIRST, HEADER, Tag, path, put_u64, set_tag, u64_at};
 use super::state::State;
-use super::{Image, one};
 use crate::fault::{Addr, Fault};
 use crate::medium::Medium;
 
@@ -242,7 +242,7 @@ impl Image {
         let sheet = self.own_memory().await?;
         sheet.with_mut(|b| head.write(b));
         self.write_runs(log + 1, dirty.iter().map(|(_, seg)| seg)).await?;
-        write_at(first, log, one(&sheet)).await?;
+        write_at(first, log, sheet.clone().into()).await?;
         flush(first).await?;
         for run in dirty.chunk_by(|a, b| a.0 + 1 == b.0) {
             self.write_runs(run[0].0, run.iter().map(|(_, seg)| seg)).await?;
@@ -261,8 +261,7 @@ impl Image {
         let all: Vec<&Seg> = blocks.collect();
         let mut at = from;
         for some in all.chunks(AT_ONCE) {
-            let mut segs = Segs::default();
-            some.iter().for_each(|seg| segs.push((*seg).clone()));
+            let segs = some.iter().copied().cloned().collect();
             write_at(&*self.0.first, at, segs).await?;
             at += some.len() as Addr;
             self.0.reactor.yield_now().await;

@@ -9,10 +9,10 @@
 
 use bio::Seg;
 
+use super::Image;
 use super::commit::{flush, write_at};
 use super::format::{self, BLOCK, BUCKETS, BlockState, Bucket, Tag, once_bit};
 use super::state::WORM;
-use super::{Image, one};
 use crate::fault::{Addr, Fault, Stop};
 
 /// Blocks copied between two flushes.
@@ -246,7 +246,7 @@ impl Image {
                 }
                 continue;
             }
-            write_at(&**worm, *addr, one(&seg)).await?;
+            write_at(&**worm, *addr, seg.clone().into()).await?;
             self.0.state.borrow_mut().frames.drop_block(WORM | addr);
             new.push(*addr);
             self.0.reactor.yield_now().await;
@@ -291,7 +291,7 @@ impl Image {
                     b[byte] |= mask;
                 }
             });
-            write_at(&**worm, at, one(&seg)).await?;
+            write_at(&**worm, at, seg.clone().into()).await?;
             // Whoever looks again sees it.
             self.0.state.borrow_mut().frames.drop_block(WORM | at);
         }

@@ -18,7 +18,7 @@
 use super::commit::{flush, write_at};
 use super::format::{self, Header, Tag, once_size};
 use super::state::WORM;
-use super::{BLOCK, Image, one};
+use super::{BLOCK, Image};
 use crate::fault::{Addr, Fault};
 
 /// See the module.
@@ -92,11 +92,11 @@ impl Image {
             if at + 1 == raw {
                 // Who finds the tag of the last one finds all bits: it comes when they are there.
                 seg.with_mut(|b| format::set_tag(b, Tag::File, 0));
-                write_at(&**worm, at, one(&seg)).await?;
+                write_at(&**worm, at, seg.clone().into()).await?;
                 flush(&**worm).await?;
             }
             seg.with_mut(|b| format::set_tag(b, Tag::Virgin, at));
-            write_at(&**worm, at, one(&seg)).await?;
+            write_at(&**worm, at, seg.clone().into()).await?;
             self.0.state.borrow_mut().frames.drop_block(WORM | at);
         }
         flush(&**worm).await

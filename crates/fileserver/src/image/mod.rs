@@ -61,10 +61,10 @@ mod walk;
 mod years;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
-use bio::{Pool, Seg, Segs};
+use bio::{Pool, Seg};
 use reactor::Reactor;
 
 use crate::ahead::{self, Ahead, Loader};
@@ -72,6 +72,7 @@ use crate::bell::Bell;
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::files::Ino;
 use crate::keepers::Keepers;
+use crate::loads::Loads;
 use crate::medium::Medium;
 use crate::volume::{Dump, Facts, ReadAhead, Report};
 use format::{BLOCK, Layout};
@@ -100,7 +101,7 @@ struct Inner {
     state: RefCell<State>,
     /// Who keeps files although they have no name any more.
     keepers: Keepers,
-    loading: RefCell<HashMap<Addr, Rc<Bell>>>,
+    loads: Loads,
     ahead: Ahead,
     /// Commits begun and ended.
     begun: Cell<u64>,
@@ -320,22 +321,13 @@ impl Image {
         };
         let Some(medium) = medium else { return Err(Fault::Corrupt("there is no WORM".into())) };
         let block = at & !WORM;
-        let read = medium.read(block * BLOCK as u64, one(seg)).await;
+        let read = medium.read(block * BLOCK as u64, seg.clone().into()).await;
         read.map_err(|e| Fault::Io(e, format!("{}: block {block}", medium.name())))
     }
 
     /// Loads a block, or waits for whoever does.
     async fn load(&self, at: Addr) -> Result<(), Fault> {
-        let already = self.0.loading.borrow().get(&at).cloned();
-        if let Some(bell) = already {
-            let seen = bell.count();
-            if self.0.loading.borrow().contains_key(&at) {
-                bell.after(seen).await;
-            }
-            return Ok(());
-        }
-        self.0.loading.borrow_mut().insert(at, Rc::new(Bell::default()));
-        let _loading = Loading { inner: &self.0, at };
+        let Some(_loading) = self.0.loads.begin(at).await else { return Ok(()) };
         for _ in 0..TRIES {
             if self.0.state.borrow().frames.has(at) {
                 return Ok(());
@@ -486,12 +478,6 @@ impl Image {
     }
 }
 
-fn one(seg: &Seg) -> Segs {
-    let mut segs = Segs::default();
-    segs.push(seg.clone());
-    segs
-}
-
 impl Loader for Image {
     fn ahead(&self) -> &Ahead {
         &self.0.ahead
@@ -506,25 +492,10 @@ impl Loader for Image {
     }
 
     fn has(&self, at: Addr) -> bool {
-        self.0.state.borrow().frames.has(at) || self.0.loading.borrow().contains_key(&at)
+        self.0.state.borrow().frames.has(at) || self.0.loads.has(at)
     }
 
     async fn load(&self, at: Addr) -> Result<(), Fault> {
         self.load(at).await
-    }
-}
-
-/// Ends a load whatever happens to the task.
-struct Loading<'a> {
-    inner: &'a Inner,
-    at: Addr,
-}
-
-impl Drop for Loading<'_> {
-    fn drop(&mut self) {
-        let bell = self.inner.loading.borrow_mut().remove(&self.at);
-        if let Some(bell) = bell {
-            bell.ring();
-        }
     }
 }

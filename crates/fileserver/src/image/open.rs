@@ -13,11 +13,12 @@ use super::format::{
     mode, once_bit, once_raw, once_size, path,
 };
 use super::state::{Shape, State, WORM};
-use super::{Image, Inner, one};
+use super::{Image, Inner};
 use crate::ahead::Ahead;
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
 use crate::keepers::Keepers;
+use crate::loads::Loads;
 use crate::medium::Medium;
 use crate::volume::{Options, View};
 
@@ -52,7 +53,7 @@ pub(super) async fn memory(pool: &Pool, reactor: &Reactor) -> Result<Seg, Fault>
 
 async fn read(o: &Options, medium: &dyn Medium, at: Addr) -> Result<Seg, Fault> {
     let seg = memory(&o.pool, &o.reactor).await?;
-    let read = medium.read(at * BLOCK as u64, one(&seg)).await;
+    let read = medium.read(at * BLOCK as u64, seg.clone().into()).await;
     read.map_err(|e| Fault::Io(e, format!("{}: block {at}", medium.name())))?;
     Ok(seg)
 }
@@ -68,7 +69,7 @@ async fn put(
         b.fill(0);
         fill(b);
     });
-    write_at(medium, at, one(&seg)).await
+    write_at(medium, at, seg.clone().into()).await
 }
 
 fn shape_of(o: &Options, setup: Setup) -> Result<Shape, Fault> {
@@ -142,7 +143,7 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         state: RefCell::new(State::new(o, shape, header, written)),
         keepers: Keepers::default(),
         ahead: Ahead::starting(o.ahead),
-        loading: RefCell::default(),
+        loads: Loads::default(),
         begun: Cell::new(0),
         ended: Cell::new(0),
         committing: Cell::new(false),
@@ -276,7 +277,7 @@ async fn take_log(
     }
     for ((at, _), from) in head.blocks.iter().zip(log + 1..) {
         let block = read(o, cache, from).await?;
-        write_at(cache, *at, one(&block)).await?;
+        write_at(cache, *at, block.clone().into()).await?;
     }
     flush(cache).await?;
     Ok(head.notes)

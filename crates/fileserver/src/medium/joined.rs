@@ -150,9 +150,7 @@ impl Loose {
 }
 
 fn same(data: &Segs) -> Segs {
-    let mut out = Segs::default();
-    data.iter().for_each(|seg| out.push(seg.clone()));
-    out
+    data.iter().cloned().collect()
 }
 
 impl Medium for Loose {

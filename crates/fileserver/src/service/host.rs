@@ -313,9 +313,7 @@ impl Host {
         for medium in std::iter::once(cache).chain(legs) {
             let Some(seg) = pool.get(PIECE).and_then(|b| b.seg(0, PIECE)) else { return false };
             for at in (0..BLANK.min(medium.size())).step_by(PIECE) {
-                let mut segs = bio::Segs::default();
-                segs.push(seg.clone());
-                let read = medium.read(at, segs).await.is_ok();
+                let read = medium.read(at, seg.clone().into()).await.is_ok();
                 if !read || !seg.with(|b| b.iter().all(|b| *b == 0)) {
                     return false;
                 }

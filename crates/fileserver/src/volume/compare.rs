@@ -3,7 +3,6 @@
 use wire::iscsi::crc32c;
 
 use super::Volume;
-use super::load::one;
 use crate::fault::{Addr, Fault};
 
 /// What a device has of a block.
@@ -36,7 +35,7 @@ impl Volume {
         let mut cached = Copy { device: self.0.cache.name().into(), at: None, fault: None };
         if let Some(slot) = slot {
             let at = layout.slot_at(slot);
-            let read = self.0.cache.read(at, one(&seg)).await;
+            let read = self.0.cache.read(at, seg.clone().into()).await;
             cached.at = Some(at / layout.at(1));
             cached.fault = match read {
                 Err(e) => Some(format!("it cannot be read: {e:?}")),
@@ -50,7 +49,8 @@ impl Volume {
             let mut copy = Copy { device: medium.name().into(), at: None, fault: None };
             if let Some(proof) = proof.filter(|_| self.on_leg(leg, addr)) {
                 copy.at = Some(addr);
-                copy.fault = match medium.read(addr * self.block() as u64, one(&seg)).await {
+                copy.fault = match medium.read(addr * self.block() as u64, seg.clone().into()).await
+                {
                     Err(e) => Some(format!("it cannot be read: {e:?}")),
                     Ok(()) => seg.with(|b| proof.fault(layout.volume, addr, b)).map(Into::into),
                 };

@@ -116,9 +116,7 @@ impl Volume {
         self.extend(leg, dump.next, latest).await?;
         self.copy_blocks(leg, &dump).await?;
         let sb = self.fetch(dump.sb).await?;
-        let mut segs = Segs::default();
-        segs.push(sb);
-        self.leg_write(leg, dump.sb, segs).await?;
+        self.leg_write(leg, dump.sb, sb.into()).await?;
         self.leg_flush(leg).await?;
         self.write_seat(leg, dump.next, dump.sb, false).await?;
         if let Some(l) = self.0.state.borrow_mut().legs.get_mut(leg) {

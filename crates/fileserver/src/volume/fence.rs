@@ -21,11 +21,11 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use bio::{Seg, Segs};
+use bio::Seg;
 
 use super::seal::{Give, Take};
 use super::worm::{self, Kind};
-use super::{Inner, Volume, load};
+use super::{Inner, Volume};
 use crate::fault::{Addr, Fault};
 use crate::medium::Medium;
 
@@ -120,7 +120,7 @@ pub async fn seats(
     for i in 0..SEATS {
         let seg = memory().await?;
         let at = FIRST + i;
-        let read = leg.read(at * block as u64, load::one(&seg)).await;
+        let read = leg.read(at * block as u64, seg.clone().into()).await;
         read.map_err(|e| Fault::Io(e, format!("{}: seat {i} of the fence", leg.name())))?;
         let seat = seg.with(|b| worm::open(b, Kind::Seat, volume, at).map(Seat::decode));
         match (seat, free) {
@@ -148,10 +148,8 @@ pub async fn sit(
 ) -> Result<(), Fault> {
     let at = FIRST + place;
     seg.with_mut(|b| worm::seal(b, Kind::Seat, volume, at, &seat.encode()));
-    let mut segs = Segs::default();
-    segs.push(seg);
     let told = |e| Fault::Io(e, format!("{}: seat {place} of the fence", leg.name()));
-    leg.write(at * block as u64, segs).await.map_err(told)?;
+    leg.write(at * block as u64, seg.into()).await.map_err(told)?;
     leg.flush().await.map_err(told)
 }
 

@@ -4,14 +4,14 @@ use bio::Seg;
 
 use super::point::Dump;
 use super::worm::{self, Label};
-use super::{Volume, fence, load};
+use super::{Volume, fence};
 use crate::fault::{Addr, Fault};
 use crate::medium::Medium;
 
 /// One block of a device, in memory of its own.
 pub(super) async fn read_block(medium: &dyn Medium, addr: Addr, seg: Seg) -> Result<Seg, Fault> {
     let told = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
-    medium.read(addr * seg.len() as u64, load::one(&seg)).await.map_err(told)?;
+    medium.read(addr * seg.len() as u64, seg.clone().into()).await.map_err(told)?;
     Ok(seg)
 }
 

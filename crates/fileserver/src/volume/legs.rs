@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use bio::Seg;
 
-use super::{Volume, load};
+use super::Volume;
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
 
@@ -89,7 +89,7 @@ impl Volume {
         let (volume, to) = (self.clone(), to.clone());
         // Whoever asked may not wait for its end.
         self.0.reactor.spawn("fs-read", async move {
-            let done = medium.read(addr * wide, load::one(&seg)).await;
+            let done = medium.read(addr * wide, seg.clone().into()).await;
             volume.pace(leg, |p| p.ended(done.is_ok(), volume.0.reactor.now() - began));
             let told = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
             to.came.borrow_mut().push((leg, done.map(|()| seg).map_err(told)));

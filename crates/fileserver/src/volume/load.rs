@@ -1,16 +1,13 @@
 //! Blocks on their way into memory.
 
-use std::rc::Rc;
-
-use bio::{Seg, Segs};
+use bio::Seg;
 use reactor::Reactor;
 use wire::iscsi::crc32c;
 
 use super::point::Dump;
 use super::table::Slot;
-use super::{Inner, Volume, worm};
+use super::{Volume, worm};
 use crate::ahead::{Ahead, Loader};
-use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
 
 /// Times that a block is looked for again because it moved while it was read.
@@ -21,21 +18,6 @@ const WAITS: usize = 1000;
 const WAIT_NS: u64 = 1_000_000;
 /// Slots that are left to what will be written; blocks of the WORM are kept in others.
 const FILL_LEAVES: usize = 8;
-
-/// Ends a load whatever happens to the task.
-struct Loading<'a> {
-    inner: &'a Inner,
-    addr: Addr,
-}
-
-impl Drop for Loading<'_> {
-    fn drop(&mut self) {
-        let bell = self.inner.loading.borrow_mut().remove(&self.addr);
-        if let Some(bell) = bell {
-            bell.ring();
-        }
-    }
-}
 
 /// How a block of the WORM proves itself.
 #[derive(Clone, Copy)]
@@ -56,12 +38,6 @@ impl Proof {
     }
 }
 
-pub(super) fn one(seg: &Seg) -> Segs {
-    let mut segs = Segs::default();
-    segs.push(seg.clone());
-    segs
-}
-
 impl Loader for Volume {
     fn ahead(&self) -> &Ahead {
         &self.0.ahead
@@ -76,7 +52,7 @@ impl Loader for Volume {
     }
 
     fn has(&self, addr: Addr) -> bool {
-        self.0.state.borrow().frames.has(addr) || self.0.loading.borrow().contains_key(&addr)
+        self.0.state.borrow().frames.has(addr) || self.0.loads.has(addr)
     }
 
     async fn load(&self, addr: Addr) -> Result<(), Fault> {
@@ -87,16 +63,7 @@ impl Loader for Volume {
 impl Volume {
     /// Loads a block, or waits for whoever does.
     pub(super) async fn load(&self, addr: Addr) -> Result<(), Fault> {
-        let already = self.0.loading.borrow().get(&addr).cloned();
-        if let Some(bell) = already {
-            let seen = bell.count();
-            if self.0.loading.borrow().contains_key(&addr) {
-                bell.after(seen).await;
-            }
-            return Ok(());
-        }
-        self.0.loading.borrow_mut().insert(addr, Rc::new(Bell::default()));
-        let _loading = Loading { inner: &self.0, addr };
+        let Some(_loading) = self.0.loads.begin(addr).await else { return Ok(()) };
         for _ in 0..TRIES {
             if self.0.state.borrow().frames.has(addr) {
                 return Ok(());
@@ -135,7 +102,7 @@ impl Volume {
     async fn load_slot(&self, addr: Addr, slot: u32, crc: u32) -> Result<bool, Fault> {
         let seg = self.memory().await?;
         let at = self.0.state.borrow().layout.slot_at(slot);
-        let read = self.0.cache.read(at, one(&seg)).await;
+        let read = self.0.cache.read(at, seg.clone().into()).await;
         let mut state = self.0.state.borrow_mut();
         if state.table.find(addr) != Some((slot, crc)) {
             return Ok(false);
@@ -219,7 +186,7 @@ impl Volume {
     async fn mend(&self, addr: Addr, seg: &Seg, bad: &[usize]) {
         let wide = self.block() as u64;
         for leg in bad.iter().filter_map(|i| self.0.legs.get(*i)) {
-            if leg.write(addr * wide, one(seg)).await.is_ok() {
+            if leg.write(addr * wide, seg.clone().into()).await.is_ok() {
                 self.0.state.borrow_mut().mended += 1;
             }
         }
@@ -240,7 +207,7 @@ impl Volume {
         self.0.reactor.spawn("fs-fill", async move {
             let at = volume.0.state.borrow().layout.slot_at(slot);
             let crc = seg.with(crc32c);
-            let done = volume.0.cache.write(at, one(&seg)).await;
+            let done = volume.0.cache.write(at, seg.clone().into()).await;
             let mut state = volume.0.state.borrow_mut();
             if done.is_ok() && state.table.crc(addr).is_none() && addr < state.copied() {
                 let held = Slot { addr, crc };

@@ -67,9 +67,10 @@ use crate::ahead::{self, Ahead};
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::keepers::Keepers;
+use crate::loads::Loads;
 use crate::medium::Medium;
 use state::State;
-use table::AddrMap;
+pub(crate) use table::AddrMap;
 
 pub use crate::ahead::ReadAhead;
 pub use compare::Copy;
@@ -118,7 +119,7 @@ struct Inner {
     /// It has been.
     grown: Bell,
     /// Blocks on their way into memory.
-    loading: RefCell<AddrMap<Rc<Bell>>>,
+    loads: Loads,
     /// Commits begun and ended, and the fault of the last one.
     begun: Cell<u64>,
     ended: Cell<u64>,

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use bio::{Pool, Seg, Segs};
+use bio::{Pool, Seg};
 use reactor::Reactor;
 
 use super::ReadAhead;
@@ -17,11 +17,12 @@ use super::space::Space;
 use super::state::{Leg, State, WORM_FIRST};
 use super::table::Table;
 use super::worm::{self, Label};
-use super::{Inner, Volume, legs, load};
+use super::{Inner, Volume, legs};
 use crate::ahead::Ahead;
 use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
 use crate::keepers::Keepers;
+use crate::loads::Loads;
 use crate::medium::Medium;
 
 /// Bytes read at a time when the journal is read in.
@@ -88,7 +89,7 @@ pub(super) async fn read(
     while out.len() < len {
         let seg = o.memory((len - out.len()).min(Pool::largest())).await?;
         let told = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
-        medium.read(at + out.len() as u64, load::one(&seg)).await.map_err(told)?;
+        medium.read(at + out.len() as u64, seg.clone().into()).await.map_err(told)?;
         seg.with(|b| out.extend_from_slice(b));
     }
     Ok(out)
@@ -99,10 +100,8 @@ async fn write(o: &Options, medium: &dyn Medium, at: u64, bytes: &[u8]) -> Resul
     for some in bytes.chunks(Pool::largest()) {
         let seg = o.memory(some.len()).await?;
         seg.copy_from(0, some);
-        let mut segs = Segs::default();
-        segs.push(seg);
         let told = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
-        medium.write(at + done, segs).await.map_err(told)?;
+        medium.write(at + done, seg.into()).await.map_err(told)?;
         done += some.len() as u64;
     }
     Ok(())
@@ -338,7 +337,7 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         copying: Cell::new(true),
         growing: Cell::new(false),
         grown: Bell::default(),
-        loading: RefCell::default(),
+        loads: Loads::default(),
         begun: Cell::new(0),
         ended: Cell::new(0),
         fault: RefCell::new(None),

@@ -124,8 +124,7 @@ impl Line {
             (false, false) => None,
         };
         let clones = |limit: usize| {
-            let mut list = Segs::new();
-            data.iter().for_each(|seg| list.push(seg.clone()));
+            let mut list: Segs = data.iter().cloned().collect();
             list.truncate(limit);
             list
         };

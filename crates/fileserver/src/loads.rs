@@ -1,0 +1,45 @@
+//! Blocks on their way into memory: one task loads a block, the others that need it wait for that.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::bell::Bell;
+use crate::fault::Addr;
+use crate::volume::AddrMap;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Loads(RefCell<AddrMap<Rc<Bell>>>);
+
+/// The right to load a block; ends with this, whatever happens to the task.
+pub(crate) struct Loading<'a> {
+    loads: &'a Loads,
+    at: Addr,
+}
+
+impl Loads {
+    /// Whether somebody loads it.
+    pub fn has(&self, at: Addr) -> bool {
+        self.0.borrow().contains_key(&at)
+    }
+
+    /// The caller is to load it; None: somebody else did, and that has ended.
+    pub async fn begin(&self, at: Addr) -> Option<Loading<'_>> {
+        let already = self.0.borrow().get(&at).cloned();
+        if let Some(bell) = already {
+            bell.after(bell.count()).await;
+            return None;
+        }
+        self.0.borrow_mut().insert(at, Rc::new(Bell::default()));
+        Some(Loading { loads: self, at })
+    }
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        let bell = self.loads.0.borrow_mut().remove(&self.at);
+        if let Some(bell) = bell {
+            bell.ring();
+        }
+    }
+}

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::address::Path;
 use crate::bus::{ACCESS, Bus, Change, Names, PHYSPATH};
+use crate::kept::KeptNames;
 use crate::kind::{Open, SimKind, Site};
 use crate::periph::{self, Disk, DiskLayer, Facts};
 use crate::sim::Sim;
@@ -36,6 +37,7 @@ pub struct CamClass {
     cores: usize,
     buses: Mutex<Vec<Arc<Bus>>>,
     pub(crate) orders: Orders,
+    kept: KeptNames,
     /// What looks have brought, until somebody says it.
     news: Mutex<Vec<News>>,
 }
@@ -79,12 +81,18 @@ impl CamClass {
             cores,
             buses: Mutex::default(),
             orders: Orders::default(),
+            kept: KeptNames::default(),
             news: Mutex::default(),
         }
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Arc<Bus>>> {
         self.buses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names that are kept for disks.
+    pub fn kept(&self) -> &KeptNames {
+        &self.kept
     }
 
     /// The buses, by number.
@@ -265,8 +273,8 @@ impl CamClass {
         });
     }
 
-    /// A name for a new disk: its own by the configuration, else the first of its prefix that no
-    /// other has or is to have.
+    /// A name for a new disk: its own by the configuration, else one that is kept for it, else the
+    /// first of its prefix that no other has or is to have.
     fn name(
         &self,
         topology: &Topology,
@@ -292,9 +300,14 @@ impl CamClass {
             return Err(Error::new(Errno::Exist, what));
         }
         let buses = self.buses();
-        (0..UNITS_MAX)
-            .map(|n| format!("{prefix}{n}"))
-            .find(|name| is_free(name) && !buses.iter().any(|bus| bus.keeps(name)))
+        let is_promised =
+            |name: &str| self.kept.has(name) || buses.iter().any(|bus| bus.keeps(name));
+        let kept = facts.identity().map(|id| self.kept.names_of(&bus.sim().facts().name, &id));
+        let kept = kept.into_iter().flatten().filter(|name| name.starts_with(prefix));
+        let of_order = (0..UNITS_MAX).map(|n| format!("{prefix}{n}"));
+        kept.filter(|name| !buses.iter().any(|bus| bus.keeps(name)))
+            .chain(of_order.filter(|name| !is_promised(name)))
+            .find(|name| is_free(name))
             .ok_or(Error::new(Errno::NoSpc, "no name is left for a disk"))
     }
 

@@ -21,6 +21,7 @@ mod class;
 mod device;
 mod events;
 mod freeze;
+mod kept;
 mod kind;
 mod periph;
 pub mod probe;
@@ -44,6 +45,7 @@ pub use device::{
 };
 pub use events::Event;
 pub use freeze::{Freeze, Freezes};
+pub use kept::{Holder, KeptNames};
 pub use kind::{Open, SimKind, Site};
 pub use periph::Facts;
 pub use reset::UnitReset;

@@ -23,6 +23,7 @@ mod identity;
 mod journal;
 mod lists;
 mod loops;
+mod names;
 mod plant;
 mod returns;
 mod room;

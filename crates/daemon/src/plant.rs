@@ -30,6 +30,7 @@ use crate::desk::{Ahead, Change, Desk, Question};
 use crate::exports::{self, Exports};
 use crate::journal::Journal;
 use crate::loops::Loops;
+use crate::names::Names;
 use crate::returns::Returns;
 use crate::room::{Room, Shown, check};
 use crate::state::{Sources, busy_ns, memory, state};
@@ -145,6 +146,7 @@ fn control_thread(
         })
     });
     let by_hand = ByHand::load(registry.vault(), teller(&journal, Level::Warn));
+    let names = Names::load(registry.vault(), teller(&journal, Level::Warn), cam.clone());
     let loops = Loops::new(cam.clone(), local);
     let mut room = Room {
         control,
@@ -154,6 +156,7 @@ fn control_thread(
         journal,
         started_ns,
         returns: Returns::default(),
+        names,
         said: crate::buses::Said::new(),
         look_ns: 0,
     };

@@ -25,6 +25,7 @@ use crate::errors::{from_geom, named};
 use crate::exports::{Exports, SESSIONS_DEADLINE, units_of};
 use crate::journal::Journal;
 use crate::lists;
+use crate::names::Names;
 use crate::returns::Returns;
 use crate::shim;
 
@@ -64,6 +65,8 @@ pub struct Room {
     pub started_ns: u64,
     /// Disks that went away, and what may come back.
     pub returns: Returns,
+    /// Names that the configuration calls disks of buses by.
+    pub names: Names,
     /// What buses could not reach, as far as it was noted.
     pub said: buses::Said,
     /// When the disks are asked next how full they are, ns of the cores' clock.
@@ -77,6 +80,7 @@ impl Room {
             self.control.pump();
             buses::look(self);
             buses::see_troubles(self);
+            self.see_names();
             self.see_losses();
             self.see_room();
             self.look_for_returns();
@@ -199,6 +203,7 @@ impl Room {
         shown.portals = self.exports.portals();
         drop(shown);
         self.see_returns();
+        self.keep_names();
         Ok(outcome)
     }
 

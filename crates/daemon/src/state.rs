@@ -64,7 +64,7 @@ pub fn state(from: &Sources<'_>) -> State {
         schema_version: SCHEMA_VERSION,
         generation: from.topology.generation(),
         daemon: from.daemon.clone(),
-        buses: from.cam.buses().iter().map(|b| bus(from.config, b)).collect(),
+        buses: from.cam.buses().iter().map(|b| bus(from, b)).collect(),
         disks: from.config.disk.iter().map(|d| disk(from, &disk_geoms, &d.name, &d.kind)).collect(),
         geoms: geoms.iter().map(|g| geom_state(&configured, g)).collect(),
         targets: from
@@ -197,22 +197,23 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
     }
 }
 
-fn bus(config: &Config, bus: &cam::Bus) -> BusState {
+fn bus(from: &Sources<'_>, bus: &cam::Bus) -> BusState {
     let name = bus.sim().facts().name;
     let device =
         |(unit, facts, name): (std::sync::Arc<cam::Unit>, cam::Facts, String)| DeviceState {
             target: unit.path().target,
             lun: unit.path().lun,
-            name,
             device: facts.label(),
             lost: unit.look(|device| device.is_lost()),
+            kept: from.cam.kept().holder(&name).is_some(),
+            name,
         };
     let troubles: Vec<TroubleState> = bus.troubles().iter().map(trouble).collect();
     BusState {
         number: bus.number(),
         health: troubles.iter().map(|t| t.health).max().unwrap_or_default(),
         troubles,
-        configured: config.bus(&name).is_some(),
+        configured: from.config.bus(&name).is_some(),
         asking: bus.is_asking(),
         devices: bus.devices().into_iter().map(device).collect(),
         name,
@@ -307,7 +308,13 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
             n => format!(" and {n} more are"),
         };
         let is = if more.is_empty() { " is" } else { &more };
-        Some(format!("LUN {lun} ({provider}){is} not there yet; what comes is exported by itself"))
+        let who = from.cam.kept().holder(provider).map(|o| {
+            format!("; {provider} is {} on {}, no other disk is called so", o.identity, o.bus)
+        });
+        let who = who.unwrap_or_default();
+        Some(format!(
+            "LUN {lun} ({provider}){is} not there yet; what comes is exported by itself{who}"
+        ))
     };
     let (health, health_why) = match (listening, lost.or_else(awaited)) {
         (false, _) => (Health::Failed, "no portal listens".to_owned()),

@@ -40,11 +40,13 @@ pub enum Kind {
     Protection,
     /// Config strings and mask lists of an AoE target; of no unit.
     Aoe,
+    /// Which disks have the names that the configuration calls; of no unit.
+    Names,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Reservations,
         Kind::ModePages,
         Kind::Medium,
@@ -53,6 +55,7 @@ impl Kind {
         Kind::ByHand,
         Kind::Protection,
         Kind::Aoe,
+        Kind::Names,
     ];
 
     /// Name in file names and messages.
@@ -66,6 +69,7 @@ impl Kind {
             Kind::ByHand => "by-hand",
             Kind::Protection => "protection",
             Kind::Aoe => "aoe",
+            Kind::Names => "names",
         }
     }
 }

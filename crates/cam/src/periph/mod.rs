@@ -85,6 +85,21 @@ impl Facts {
         all.into_iter().filter(|name| !name.is_empty()).collect()
     }
 
+    /// What tells it from all other disks, wherever it is found: its NAA name, or its serial number
+    /// with what made it; None: it says neither.
+    pub fn identity(&self) -> Option<String> {
+        let serial = |serial: &str, of: &str| {
+            (!serial.is_empty()).then(|| format!("{} {serial}", of.trim_end()))
+        };
+        match self {
+            Facts::Scsi(f) if !f.names.id.is_empty() => Some(f.names.id.clone()),
+            Facts::Scsi(f) => serial(&f.serial, &f.inquiry.product),
+            Facts::Ata(f) if f.identify.wwn != 0 => Some(format!("{:016x}", f.identify.wwn)),
+            Facts::Ata(f) => serial(&f.identify.serial, &f.identify.model),
+            Facts::Multiplier(_) | Facts::Bridge(_) => None,
+        }
+    }
+
     /// Its medium can be taken out.
     pub(crate) fn is_removable(&self) -> bool {
         matches!(self, Facts::Scsi(f) if f.inquiry.removable)

@@ -121,6 +121,8 @@ pub struct DeviceState {
     pub device: String,
     /// It is gone, and somebody above has not let go of it yet.
     pub lost: bool,
+    /// Its name is kept for it over restarts, as the configuration calls it so.
+    pub kept: bool,
 }
 
 /// The process itself.

@@ -1,5 +1,6 @@
 //! Whether what is exported is called by the order in which disks are found: `da0` is then another
-//! disk when the first one is away at a start.
+//! disk when the first one is away at a start. The daemon keeps the names of disks that say who
+//! they are; others are known by their places.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::api::{BusState, DeviceState};
@@ -32,9 +33,8 @@ fn prefix(name: &str) -> &str {
 /// Nobody has said which disk has this name.
 fn goes_by_order(bus: &BusState, disk: &DeviceState, config: &Config) -> bool {
     let section = config.bus.iter().find(|b| b.name == bus.name);
-    // A virtual bus finds all of its disks every time.
-    let ordered = section.is_some_and(|b| b.kind != "virtual" && !b.names.contains_key(&disk.name));
-    ordered && !disk.name.is_empty() && !disk.lost
+    let ordered = section.is_some_and(|b| !b.names.contains_key(&disk.name));
+    ordered && !disk.kept && !disk.name.is_empty() && !disk.lost
 }
 
 /// A LUN or a layer of the configuration is called so.
@@ -48,11 +48,13 @@ fn told(bus: &BusState, disk: &DeviceState) -> Finding {
     bad(
         Grade::Warn,
         format!("{name} {} of {} has its name by the order of discovery", disk.device, bus.name),
-        format!("when a disk before it is away at a start, {name} is another disk"),
         format!(
-            "put names = {{ {name} = \"SERIAL\" }} into the section [[bus]] of {}; `ashlar cam \
-             inquiry {name} -S` prints the serial number",
-            bus.name
+            "it does not say who it is (no serial number, no NAA name), so its name cannot be \
+             kept: when a disk before it is away at a start, {name} is another disk"
+        ),
+        format!(
+            "put names = {{ {name} = \"{}:{}\" }}, its place, into the section [[bus]] of {}",
+            disk.target, disk.lun, bus.name
         ),
     )
 }

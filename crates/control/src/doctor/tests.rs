@@ -225,7 +225,7 @@ fn names() {
              luns={{ 0 = '{provider}' }}\n"
         )
     };
-    let disk = |name: &str| DeviceState { name: name.into(), ..DeviceState::default() };
+    let disk = |name: &str| DeviceState { name: name.into(), lun: 7, ..DeviceState::default() };
     let facts = |text: &str, names: &[&str]| {
         let devices = names.iter().map(|name| disk(name)).collect();
         let bus = BusState { name: "iscsi0".into(), devices, ..BusState::default() };
@@ -237,11 +237,15 @@ fn names() {
     let by_order = document("", "da1");
     assert_eq!(grades("names", &facts(&by_order, &["da0", "da1"])), [Grade::Warn]);
     assert_eq!(grades("names", &facts(&by_order, &["ada0", "da1"])), [Grade::Ok], "alone");
+    let mut kept = facts(&by_order, &["da0", "da1"]);
+    let devices = kept.daemon.as_mut().map(|state| &mut state.buses[0].devices);
+    devices.expect("a daemon").iter_mut().for_each(|disk| disk.kept = true);
+    assert_eq!(grades("names", &kept), [Grade::Ok], "kept");
     let pinned = document("names = { da1 = 'S1' }", "da1");
     assert_eq!(grades("names", &facts(&pinned, &["da0", "da1"])), [Grade::Ok]);
     let label = document("", "gpt/store");
     assert_eq!(grades("names", &facts(&label, &["da0", "da1"])), [Grade::Ok], "nobody uses it");
     let check = CHECKS.iter().find(|c| c.id == "names").expect("a check");
     let said = &check.run(&facts(&by_order, &["da0", "da1"]))[0];
-    assert!(said.fix.contains("names = { da1 = \"SERIAL\" }"), "{said:?}");
+    assert!(said.fix.contains("names = { da1 = \"0:7\" }"), "{said:?}");
 }

@@ -10,6 +10,23 @@ use super::Room;
 use crate::buses;
 
 impl Room {
+    /// Keeps the names of disks that have come, as far as they are called.
+    pub(super) fn see_names(&mut self) {
+        if self.names.is_news(self.control.topology.generation()) {
+            self.keep_names();
+        }
+    }
+
+    /// Keeps the names that the configuration calls now.
+    pub(super) fn keep_names(&mut self) {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = self.names.look(&shown.config, self.exports.is_starting());
+        drop(shown);
+        if is_other {
+            self.names.store();
+        }
+    }
+
     /// Says once of every disk that its medium has gone.
     pub(super) fn see_losses(&mut self) {
         let now = self.control.now_ns();

@@ -1,0 +1,72 @@
+//! Names that disks keep: whoever is called by its name elsewhere has it again after a restart, in
+//! whatever order disks are found. Who calls them so, and where that is written down, is the
+//! daemon's to know.
+//!
+//! Invariants
+//!  K1  A name that is kept for a disk is given to no other, whether that disk is there or not.
+//!  K2  What a bus was told of its names ([`crate::Names`]) goes before.
+//!  K3  Of several ways to one disk each has its own name again; only a way that has none takes
+//!      what another has left.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Who has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The bus on which it was.
+    pub bus: String,
+    /// What the disk calls itself: [`crate::Facts::identity`].
+    pub identity: String,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct KeptNames(Mutex<BTreeMap<String, Holder>>);
+
+impl KeptNames {
+    fn list(&self) -> MutexGuard<'_, BTreeMap<String, Holder>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps these names and no others, for disks that are found from now on.
+    pub fn set(&self, names: BTreeMap<String, Holder>) {
+        *self.list() = names;
+    }
+
+    /// For whom a name is kept.
+    pub fn holder(&self, name: &str) -> Option<Holder> {
+        self.list().get(name).cloned()
+    }
+
+    /// Names kept for a disk, those of its own way first (K3).
+    pub(crate) fn names_of(&self, bus: &str, identity: &str) -> Vec<String> {
+        let list = self.list();
+        let its = list.iter().filter(|(_, holder)| holder.identity == identity);
+        let (own, others): (Vec<_>, Vec<_>) = its.partition(|(_, holder)| holder.bus == bus);
+        own.into_iter().chain(others).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether a name is kept for somebody (K1).
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.list().contains_key(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k3_a_way_has_its_own_name_and_else_what_another_has_left() {
+        let holder = |bus: &str| Holder { bus: bus.into(), identity: "disk".into() };
+        let kept = KeptNames::default();
+        kept.set(BTreeMap::from([("da0".into(), holder("a")), ("da1".into(), holder("b"))]));
+        assert_eq!(kept.names_of("a", "disk"), ["da0", "da1"]);
+        assert_eq!(kept.names_of("b", "disk"), ["da1", "da0"]);
+        assert_eq!(kept.names_of("c", "disk"), ["da0", "da1"]);
+        assert!(kept.names_of("a", "other").is_empty());
+        assert!(kept.has("da1") && !kept.has("da2"));
+        assert_eq!(kept.holder("da1"), Some(holder("b")));
+    }
+}

@@ -1,0 +1,194 @@
+//! Names by which the configuration calls disks of buses. Buses give them in the order in which
+//! disks answer; which disk had one is written down here, so that a LUN is never another disk
+//! because one before it was away at a start.
+//!
+//! ```text
+//!   the configuration calls a disk that is there by its name --> kept for it, in the vault
+//!   it calls it so no more, or `names` of a bus says whose it is --> not kept
+//!   at a start --> buses are told before they are asked
+//! ```
+//!
+//! Invariants
+//!  N1  A name that is called is kept while its disk is away; none is forgotten before the whole
+//!      configuration has been carried out.
+//!  N2  Where no state folder keeps anything no name is said to be kept.
+//!  N3  A record that cannot be read is as none, and the journal says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cam::{CamClass, Holder};
+use control::config::Config;
+use serde_json::{Map, Value, json};
+use target::vault::{self, Vault, ticket};
+
+use crate::vault::Tell;
+
+/// The record's place in the vault: it belongs to no unit.
+const SERIAL: &str = "buses";
+
+/// Form of the record.
+const LAYOUT: u64 = 1;
+
+type Kept = BTreeMap<String, Holder>;
+
+/// See the module.
+pub struct Names {
+    vault: Arc<dyn Vault>,
+    tell: Arc<Tell>,
+    cam: Arc<CamClass>,
+    kept: Kept,
+    /// What is stored, and what was said about that it is not.
+    stored: Kept,
+    failed: bool,
+    /// The graph when it was looked at.
+    generation: Option<u64>,
+}
+
+impl Names {
+    /// What was kept (N3), told to the buses. `tell` hears what people should know.
+    pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>, cam: Arc<CamClass>) -> Names {
+        let stored = match vault.load(SERIAL, vault::Kind::Names) {
+            Ok(None) => Ok(Kept::new()),
+            Ok(Some(bytes)) => decode(&bytes).ok_or_else(|| "it makes no sense".to_owned()),
+            Err(e) => Err(e.what),
+        };
+        let stored = stored.unwrap_or_else(|why| {
+            let text = format!(
+                "which disks of buses had which names cannot be read ({why}); they are named in \
+                 the order in which they answer: see that each LUN is the disk that it was"
+            );
+            tell("daemon", text);
+            Kept::new()
+        });
+        cam.kept().set(stored.clone());
+        let kept = stored.clone();
+        Names { vault, tell, cam, kept, stored, failed: false, generation: None }
+    }
+
+    /// Whether the graph is another than it was when this was asked last.
+    pub fn is_news(&mut self, generation: u64) -> bool {
+        self.generation.replace(generation) != Some(generation)
+    }
+
+    /// Disks have come, or the configuration is another: true when there is something to
+    /// [`store`](Names::store).
+    pub fn look(&mut self, config: &Config, is_starting: bool) -> bool {
+        let is_idle = self.kept.is_empty() && self.cam.buses().is_empty();
+        if is_idle || !self.vault.keeps() {
+            return false;
+        }
+        let next = next(&self.kept, &self.here(), config, is_starting);
+        if next != self.kept {
+            self.cam.kept().set(next.clone());
+            self.kept = next;
+        }
+        self.kept != self.stored
+    }
+
+    /// Disks that have names and can be told apart.
+    fn here(&self) -> Kept {
+        let disks = |bus: &Arc<cam::Bus>| {
+            let named = |(unit, facts, name): (Arc<cam::Unit>, cam::Facts, String)| {
+                let is_here = !name.is_empty() && !unit.look(|device| device.is_lost());
+                let identity = facts.identity().filter(|_| is_here)?;
+                Some((name, Holder { bus: bus.sim().facts().name, identity }))
+            };
+            bus.devices().into_iter().filter_map(named).collect::<Vec<_>>()
+        };
+        self.cam.buses().iter().flat_map(disks).collect()
+    }
+
+    /// Writes down what is kept; waits for the disk.
+    pub fn store(&mut self) {
+        let (done, saved) = ticket();
+        self.vault.save(SERIAL, vault::Kind::Names, encode(&self.kept), done);
+        match saved.wait() {
+            Ok(()) => {
+                self.stored.clone_from(&self.kept);
+                self.failed = false;
+            }
+            Err(e) if !std::mem::replace(&mut self.failed, true) => {
+                let text = format!(
+                    "which disks of buses have which names could not be saved ({e}): after a \
+                     restart they are named as they were when it could. Mend the state folder: \
+                     `state` in [daemon] names it"
+                );
+                (self.tell)("daemon", text);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// What is to be kept (N1): names that are called, for those who have them or had them last.
+fn next(kept: &Kept, here: &Kept, config: &Config, is_starting: bool) -> Kept {
+    let luns = config.access.iter().flat_map(|a| a.luns.values()).map(|l| l.provider.as_str());
+    let called: BTreeSet<&str> = luns.chain(config.geom.iter().flat_map(|g| g.below())).collect();
+    let given = |name: &String| config.bus.iter().any(|bus| bus.names.contains_key(name));
+    let stays = |(name, _): &(&String, &Holder)| is_starting || called.contains(name.as_str());
+    let has = here.iter().filter(|(name, _)| called.contains(name.as_str()));
+    let all = kept.iter().filter(stays).chain(has);
+    all.filter(|(name, _)| !given(name)).map(|(n, holder)| (n.clone(), holder.clone())).collect()
+}
+
+fn encode(kept: &Kept) -> Vec<u8> {
+    let holder = |(name, o): (&String, &Holder)| {
+        (name.clone(), json!({ "bus": o.bus, "identity": o.identity }))
+    };
+    let names: Map<String, Value> = kept.iter().map(holder).collect();
+    json!({ "layout": LAYOUT, "names": names }).to_string().into_bytes()
+}
+
+fn decode(bytes: &[u8]) -> Option<Kept> {
+    let all: Value = serde_json::from_slice(bytes).ok()?;
+    if all.get("layout")?.as_u64()? != LAYOUT {
+        return None;
+    }
+    let holder = |(name, holder): (&String, &Value)| {
+        let text = |key| holder.get(key)?.as_str().map(str::to_owned);
+        Some((name.clone(), Holder { bus: text("bus")?, identity: text("identity")? }))
+    };
+    all.get("names")?.as_object()?.iter().map(holder).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(identity: &str) -> Holder {
+        Holder { bus: "san".into(), identity: identity.into() }
+    }
+
+    fn of(list: &[(&str, &str)]) -> Kept {
+        list.iter().map(|(name, identity)| ((*name).to_owned(), holder(identity))).collect()
+    }
+
+    fn config(text: &str) -> Config {
+        control::config::read_words(text, "test", &crate::catalog()).unwrap()
+    }
+
+    #[test]
+    fn n1_what_is_called_is_kept_and_nothing_else() {
+        let called = config(
+            "[[geom]]\nname = 'c'\nclass = 'concat'\nmembers = ['da1', 'da2']\n\
+             [[bus]]\nname = 'san'\nkind = 'virtual'\ndisks = 1\nnames = { da2 = 'SERIAL' }\n",
+        );
+        let here = of(&[("da0", "x"), ("da1", "y"), ("da2", "z")]);
+        assert_eq!(next(&Kept::new(), &here, &called, false), of(&[("da1", "y")]));
+        // Away, and not called any more.
+        let kept = of(&[("da1", "y"), ("da7", "w")]);
+        assert_eq!(next(&kept, &Kept::new(), &called, false), of(&[("da1", "y")]));
+        assert_eq!(next(&kept, &Kept::new(), &Config::default(), true), kept, "not yet");
+        assert_eq!(next(&kept, &here, &Config::default(), false), Kept::new());
+    }
+
+    #[test]
+    fn n3_a_record_reads_as_it_was_written_or_not_at_all() {
+        let kept = of(&[("da0", "5000c500 \"1\""), ("ada3", "é")]);
+        assert_eq!(decode(&encode(&kept)), Some(kept));
+        assert_eq!(decode(br#"{"layout":2,"names":{}}"#), None);
+        assert_eq!(decode(br#"{"layout":1,"names":{"da0":{"bus":"b"}}}"#), None);
+        assert_eq!(decode(b"{\"layout\":1"), None);
+    }
+}

@@ -34,22 +34,19 @@
 //! filled before a record says so (J6), debts (R7) and the doubt of a row (L4) forgotten, a flush
 //! that a disk which has to stay failed and that raises no doubt (J8), parity that is not known to
 //! be right and is modified (R2), a parity that is not put back (R5), rows under way that are not
-//! waited for (L6), haste that is handed on to members (`hasty`). By tests beside the code: who
-//! comes back while the volume is dirty is believed (A2: where a record has said before that it
-//! went, that decides), a log trusted while a row is uneven.
+//! waited for (L6), a part of a row that is not cut anew when a member was lost between two tries
+//! (E1), a replay that is not flushed (Y1), haste that is handed on to members (`hasty`). By tests
+//! beside the code: who comes back while the volume is dirty is believed (A2: where a record has
+//! said before that it went, that decides), a log trusted while a row is uneven.
 //!
 //! Put into `src/mirror`: a genid or syncid that does not grow is seen by `named` and `seeds`; a
 //! member filled to the new end only while the mirror becomes smaller by `seeds`; a bitmap that
 //! comes over the record before there is another one, or is cleared with it, by `bitmap_move`; a
 //! record's move that is forgotten as others are written first by `put_out`.
 //!
-//! Seen by neither:
-//!  - a generation that is not raised: who went on without whom decides before it (`found`), but
-//!    for two halves of which each excludes the other, and here all disks are plugged in;
-//!  - a replay that is not flushed: the next unit, a record that says clean and one that says who
-//!    is out flush all members before, and until then the logs say it again;
-//!  - a part of a row that is not cut anew when a member was lost between two tries (E1 of
-//!    `logged`): the seed that found it, 8006812, does not come there any more.
+//! Seen by neither: a generation that is not raised: who went on without whom decides before it
+//! (`found`), but for two halves of which each excludes the other, and here all disks are plugged
+//! in.
 
 mod bitmap_move;
 mod counted;

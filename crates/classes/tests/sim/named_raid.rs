@@ -93,24 +93,33 @@ impl Rig {
 
     /// The power goes, and comes back.
     pub(super) fn reboot(&mut self) {
+        self.starts();
+        self.edge = self.life.open(&self.volume, Access::WRITE).expect("open").1;
+    }
+
+    /// The same; nothing has happened yet since the volume was offered.
+    pub(super) fn starts(&mut self) {
         self.life = Life::new(2, 2);
         self.disks.values().for_each(Disk::power_cut);
         self.disks.iter().for_each(|(name, disk)| self.life.plug(name, disk));
         let volume = self.volume.clone();
         let up = self.life.until(20, move |c| c.topology.find(&volume).is_some());
         assert!(up, "{}", self.life.story());
-        self.edge = self.life.open(&self.volume, Access::WRITE).expect("open").1;
     }
 
     /// A request begins, and hangs on a disk.
     pub(super) fn begin(&mut self, op: Op, at: u64, len: u64, held: &str) -> Ended {
-        // The records say dirty already.
-        let last = self.bytes - SECTOR;
-        self.life.write(self.edge, last, old(last)).expect("written");
+        self.dirty();
         self.disks[held].lock().holds = Some(op);
         let ended = self.send(op, at, len);
         assert!(ended.get().is_none(), "a disk is held");
         ended
+    }
+
+    /// The records say dirty from now on.
+    pub(super) fn dirty(&mut self) {
+        let last = self.bytes - SECTOR;
+        self.life.write(self.edge, last, old(last)).expect("written");
     }
 
     /// A request begins.

@@ -37,11 +37,12 @@ const RISING: [u64; 4] = [42, 5056, 216423, 233699];
 /// partition was torn, so the whole disk was taken for it as the array started, and let go when
 /// that had begun: the array went on without the partition, and was broken. Of the story itself:
 /// 300460: a disk was to fail while the loss of another was not dealt with yet; 311255: three
-/// arrays, one within the other, had no room for all their records; 310081: a disk was pulled while
-/// another's failed flush was not dealt with yet: what both had lost nobody could know; 313555: a
-/// disk that was to be failed by hand, while another hung, was out after all was seen in order;
-/// 329599: a disk was pulled while the loss of another had not come up through what stood on it.
-const HARSH_STACKS: [u64; 6] = [35, 300460, 310081, 311255, 313555, 329599];
+/// arrays, one within the other, had no room for all their records; 310081, 322325: a disk was
+/// pulled while another's failed flush was not dealt with yet: what both had lost nobody could
+/// know; 313555: a disk that was to be failed by hand, while another hung, was out after all was
+/// seen in order; 329599: a disk was pulled while the loss of another had not come up through what
+/// stood on it.
+const HARSH_STACKS: [u64; 7] = [35, 300460, 310081, 311255, 313555, 322325, 329599];
 
 #[test]
 fn stacks_in_harsh_times_that_failed_once() {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::args::Args;
 use super::{Command, NAME, about};
+use crate::files::Served;
 use crate::service::{Host, when};
 
 pub(super) const DUMP: Command = Command {
@@ -35,9 +36,9 @@ pub(super) const DUMP: Command = Command {
 async fn dump(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     let taken = host.dump().await?;
     let (year, day) = taken.path();
-    let blocks = taken.next - taken.sb;
+    let fs = host.files()?;
+    let blocks = fs.blocks_of(&taken).unwrap_or_default();
     if args.flag("wait") {
-        let fs = host.files()?;
         let name = host.shared.name.clone();
         loop {
             let behind = fs.legs().iter().map(|l| l.behind).min().unwrap_or(0);
@@ -62,7 +63,8 @@ pub(super) const DUMPS: Command = Command {
     spec: VerbSpec {
         name: "dumps",
         doc: "List the dumps",
-        detail: "",
+        detail: "Bytes are those that a dump has and none before it has. An image does not keep \
+                 that figure: it is known of dumps that were taken since it was opened.",
         args: &[NAME],
         example: "fs dumps main",
         writes: false,
@@ -76,18 +78,21 @@ fn dumps(host: &Host) -> Result<Value, Error> {
     let legs = fs.legs();
     let mut text = format!("{:<16} {:<19} {:>12}  where\n", "dump", "taken", "bytes");
     let mut all = Vec::new();
+    // An image's dump is not one range of the WORM.
+    let of_a_range = |at: u64| matches!(fs, Served::Volume(_)).then_some(at);
     for d in fs.dumps() {
         let (year, day) = d.path();
         let on: Vec<&str> =
-            legs.iter().filter(|l| l.done >= d.next).map(|l| l.name.as_str()).collect();
-        let bytes = (d.next - d.sb) * block;
+            legs.iter().filter(|l| fs.is_on(&d, l)).map(|l| l.name.as_str()).collect();
+        let bytes = fs.blocks_of(&d).map(|n| n * block);
+        let shown = bytes.map_or("-".to_owned(), |n| n.to_string());
         let place = if on.is_empty() { "the cache device alone".to_owned() } else { on.join(" ") };
         let path = format!("{year}/{day}");
         let taken = when(host, d.time_ns);
-        let _ = writeln!(text, "{path:<16} {taken:<19} {bytes:>12}  {place}");
+        let _ = writeln!(text, "{path:<16} {taken:<19} {shown:>12}  {place}");
         all.push(json!({
             "path": path, "time_ns": d.time_ns, "bytes": bytes, "on": on, "number": d.number,
-            "superblock": d.sb, "next": d.next, "root": d.root,
+            "superblock": of_a_range(d.sb), "next": of_a_range(d.next), "root": d.root,
         }));
     }
     if all.is_empty() {

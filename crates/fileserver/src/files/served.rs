@@ -121,6 +121,23 @@ impl Served {
         }
     }
 
+    /// Blocks that a dump has and none before it has; none: nobody knows, for it is an image's that
+    /// was taken before this was opened.
+    pub fn blocks_of(&self, dump: &Dump) -> Option<u64> {
+        match self {
+            Served::Volume(_) => Some(dump.next - dump.sb),
+            Served::Image(image) => image.blocks_of(dump),
+        }
+    }
+
+    /// All of a dump is on a device of the WORM, as that says of itself.
+    pub fn is_on(&self, dump: &Dump, leg: &Report) -> bool {
+        match self {
+            Served::Volume(_) => leg.done >= dump.next,
+            Served::Image(image) => image.is_copied(dump),
+        }
+    }
+
     /// Until a dump is on the WORM for good.
     pub async fn copied(&self, dump: &Dump) -> Result<(), Fault> {
         match self {

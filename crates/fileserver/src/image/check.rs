@@ -322,6 +322,7 @@ impl Image {
         l.free = std::mem::take(&mut m.free);
         let has_worm = self.0.worm.is_some();
         l.seen.extend([m.root, m.sb.0]);
+        l.found.highest = m.root.max(m.sb.0);
         if has_worm {
             l.seen.insert(m.sb.1.next);
         }
@@ -374,6 +375,7 @@ impl Image {
             return Ok(());
         }
         l.found.blocks += 1;
+        l.found.highest = l.found.highest.max(addr);
         if l.free.contains(&addr) {
             let text = format!("{}: block {addr} is on the free list too", i.name);
             l.fault(text, Some(Repair::List));

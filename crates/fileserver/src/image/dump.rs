@@ -66,32 +66,49 @@ impl Image {
         // What was frozen is to be copied, whatever came of the rest.
         self.0.idle.set(false);
         self.0.moved.ring();
-        done?;
+        let blocks = done?;
         let all = self.dumps().into_iter().filter(|d| d.date == date);
-        all.max_by_key(|d| d.serial)
-            .ok_or(Fault::Corrupt("the root of dumps does not name the dump".into()))
+        let dump = all.max_by_key(|d| d.serial);
+        let why = "the root of dumps does not name the dump";
+        let dump = dump.ok_or(Fault::Corrupt(why.into()))?;
+        self.0.state.borrow_mut().taken.insert(dump.number, blocks);
+        Ok(dump)
     }
 
-    async fn dump_now(&self, date: u32) -> Result<(), Fault> {
+    /// Blocks that a dump has and none before it has; none: it was taken before the image was
+    /// opened, and nothing there says so.
+    pub fn blocks_of(&self, dump: &Dump) -> Option<u64> {
+        self.0.state.borrow().taken.get(&dump.number).copied()
+    }
+
+    /// All of a dump is on the WORM for good: its superblock is, which comes last (I3). Each dump
+    /// has one, and those that wait are those of the last dumps.
+    pub fn is_copied(&self, dump: &Dump) -> bool {
+        let state = self.0.state.borrow();
+        state.dumps.iter().rev().take(state.supers.len()).all(|d| d.number != dump.number)
+    }
+
+    /// How many blocks the dump took.
+    async fn dump_now(&self, date: u32) -> Result<u64, Fault> {
         self.has_room()?;
         self.tidy().await?;
-        let root = {
+        let (root, walked) = {
             let frozen = self.freeze();
-            self.walk(frozen.root).await?;
-            frozen.root
+            (frozen.root, self.walk(frozen.root).await?)
         };
         self.has_room()?;
-        match self.step(&mut |s| s.publish(root, date)).await {
+        let published = match self.step(&mut |s| s.publish(root, date)).await {
             // A bucket was full of what is to be copied.
             Err(Fault::NoSpace(_)) => {
                 self.0.idle.set(false);
                 self.copied().await?;
-                self.step(&mut |s| s.publish(root, date)).await?;
+                self.step(&mut |s| s.publish(root, date)).await?
             }
             done => done?,
-        }
+        };
         self.learn_dumps().await?;
-        self.sync().await
+        self.sync().await?;
+        Ok(walked + published)
     }
 
     fn has_room(&self) -> Result<(), Fault> {

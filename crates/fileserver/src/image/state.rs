@@ -61,6 +61,8 @@ pub struct State {
     pub dumps: Vec<Dump>,
     /// See `dumps`.
     pub roots: Vec<Spot>,
+    /// Blocks that dumps took which were taken since it was opened, by their numbers.
+    pub taken: HashMap<u32, u64>,
     /// Wall clock, ns since 1970.
     pub now_ns: u64,
     /// Blocks that an operation will want.
@@ -111,6 +113,7 @@ impl State {
             gone: HashMap::new(),
             dumps: Vec::new(),
             roots: Vec::new(),
+            taken: HashMap::new(),
             now_ns: (o.clock)(),
             wanted: Vec::new(),
             later: Vec::new(),

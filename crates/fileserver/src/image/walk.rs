@@ -72,25 +72,26 @@ impl Step<'_> {
         Ok(out)
     }
 
-    /// A block becomes a dump's, if none has it.
-    fn freeze_one(&mut self, addr: Addr) -> Result<(), Stop> {
+    /// A block becomes a dump's, if none has it; how many that are, 1 or 0.
+    fn freeze_one(&mut self, addr: Addr) -> Result<u64, Stop> {
         match self.entry(addr)? {
             Some((c, e)) if e.state == BlockState::Dirty => {
-                self.set_state(addr, c, BlockState::Dump)
+                self.set_state(addr, c, BlockState::Dump)?;
+                Ok(1)
             }
-            _ => Ok(()),
+            _ => Ok(0),
         }
     }
 
-    /// All of a small tree becomes a dump's. A tree of a damaged image that leads back to itself
-    /// ends where that is no longer dirty.
-    pub(super) fn freeze_below(&mut self, root: Visit) -> Result<(), Stop> {
-        let mut open = vec![root];
+    /// All of a small tree becomes a dump's; how many blocks that are. A tree of a damaged image
+    /// that leads back to itself ends where that is no longer dirty.
+    pub(super) fn freeze_below(&mut self, root: Visit) -> Result<u64, Stop> {
+        let (mut open, mut blocks) = (vec![root], 0);
         while let Some(v) = open.pop() {
             open.extend(self.dirty_below(&v)?);
-            self.freeze_one(v.addr)?;
+            blocks += self.freeze_one(v.addr)?;
         }
-        Ok(())
+        Ok(blocks)
     }
 
     /// Blocks below one of the frozen tree, if it is dirty.
@@ -124,32 +125,38 @@ impl Image {
         Frozen { image: self, root: state.header.root }
     }
 
-    /// Everything of a frozen tree is in state dump, or on the WORM.
-    pub(super) async fn walk(&self, root: Addr) -> Result<(), Fault> {
+    /// Everything of a frozen tree is in state dump, or on the WORM; how many blocks were not so
+    /// before.
+    pub(super) async fn walk(&self, root: Addr) -> Result<u64, Fault> {
         let root = Visit::root(root);
-        let mut open = vec![(root, self.freeze_leaves(root).await?)];
+        let (rest, mut blocks) = self.freeze_leaves(root).await?;
+        let mut open = vec![(root, rest)];
         while let Some((_, waiting)) = open.last_mut() {
             if let Some(next) = waiting.pop() {
                 if open.len() > DEPTH_MAX {
                     return Err(Fault::Corrupt("the tree is deeper than any".into()));
                 }
-                open.push((next, self.freeze_leaves(next).await?));
+                let (rest, leaves) = self.freeze_leaves(next).await?;
+                blocks += leaves;
+                open.push((next, rest));
             } else if let Some((done, _)) = open.pop() {
-                self.step(&mut |s| s.freeze_one(done.addr)).await?;
+                blocks += self.step(&mut |s| s.freeze_one(done.addr)).await?;
             }
             self.0.reactor.yield_now().await;
         }
-        Ok(())
+        Ok(blocks)
     }
 
-    /// Blocks of contents below one become the dump's; the others are still to be walked.
-    async fn freeze_leaves(&self, v: Visit) -> Result<Vec<Visit>, Fault> {
+    /// Blocks of contents below one become the dump's, so many; the others are still to be walked.
+    async fn freeze_leaves(&self, v: Visit) -> Result<(Vec<Visit>, u64), Fault> {
         let all = self.step(&mut |s| s.dirty_below(&v)).await?;
         let (leaves, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|v| v.tag == Tag::File);
+        let mut blocks = 0;
         for some in leaves.chunks(AT_ONCE) {
-            self.step(&mut |s| some.iter().try_for_each(|v| s.freeze_one(v.addr))).await?;
+            let mut freeze = |s: &mut Step<'_>| some.iter().map(|v| s.freeze_one(v.addr)).sum();
+            blocks += self.step::<u64>(&mut freeze).await?;
             self.0.reactor.yield_now().await;
         }
-        Ok(rest)
+        Ok((rest, blocks))
     }
 }

@@ -72,8 +72,9 @@ impl Step<'_> {
         Ok(out)
     }
 
-    /// A frozen tree becomes a dump: it gets its name and its superblock, in one step.
-    pub(super) fn publish(&mut self, root: Addr, date: u32) -> Result<(), Stop> {
+    /// A frozen tree becomes a dump: it gets its name and its superblock, in one step; how many
+    /// blocks these took.
+    pub(super) fn publish(&mut self, root: Addr, date: u32) -> Result<u64, Stop> {
         self.moving = true;
         // Before anything else takes what is left.
         let next = self.next_address()?;
@@ -108,8 +109,9 @@ impl Step<'_> {
         let own = self.mine(at, Tag::Dir, path::ROOT)?;
         self.set_header(|h| h.dumps = own)?;
         self.edit(own, Tag::Dir, path::ROOT)?.with_mut(|b| top.write(b, 0));
-        self.freeze_below(Visit::root(own))?;
-        self.new_super(root, next)
+        let blocks = self.freeze_below(Visit::root(own))?;
+        self.new_super(root, next)?;
+        Ok(blocks + 1)
     }
 }
 

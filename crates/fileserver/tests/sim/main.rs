@@ -12,6 +12,7 @@ mod full;
 mod grow;
 mod image;
 mod image_ahead;
+mod image_figures;
 mod image_grow;
 mod image_mend;
 mod image_moment;

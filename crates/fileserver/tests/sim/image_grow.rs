@@ -16,6 +16,8 @@ use super::server::{Server, run, server};
 
 const SMALL: u64 = 400;
 const LARGE: u64 = 900;
+/// A block cache that holds everything.
+const ROOMY: usize = 2 * LARGE as usize * BLOCK;
 /// Commits, and looks whether a device has grown.
 const OFTEN_NS: u64 = 300_000_000;
 /// Nothing grows by itself in such a time.
@@ -58,10 +60,17 @@ async fn fill(fs: &Served, o: &Options, from: u32, most: u32) -> u32 {
     most
 }
 
-async fn dump(fs: &Served) -> Tree {
+/// A dump, which is on the WORM when it returns.
+async fn copied(fs: &Served) -> View {
     let d = fs.dump(20_261_121).await.unwrap();
     fs.copied(&d).await.unwrap();
-    model::tree(fs, View::Dump(d.number)).await.unwrap()
+    View::Dump(d.number)
+}
+
+/// What it holds.
+async fn dump(fs: &Served) -> Tree {
+    let view = copied(fs).await;
+    model::tree(fs, view).await.unwrap()
 }
 
 async fn is_sound(fs: &Served) {
@@ -98,7 +107,7 @@ fn cut_after(operations: i64, once: bool, most: u32) -> ([Rc<Disk>; 2], u32, Tre
     s.reactor.spawn("grow", async move {
         assert!(f.grow().await.unwrap() > 400);
         fill(&f, &o, full, full + 9).await;
-        dump(&f).await;
+        copied(&f).await;
     });
     let limits = Limits { ns: 250_000_000, steps: 1_000_000 };
     world.run(&mut [Actor::of_tasks(&s.reactor)], limits, &mut || fuse.get() <= 0);
@@ -118,6 +127,8 @@ fn on<F: Future<Output = ()> + 'static>(
 ) {
     let world = World::new(6);
     let mut s = serve(&world, disks);
+    // All of the files at once: they are looked through several times.
+    s.options.memory = ROOMY;
     s.options.commit_ns = commit_ns;
     run(&world, &s.reactor, task(s.options.clone())).unwrap();
     s.reactor.shutdown();

@@ -91,9 +91,14 @@ impl<'b> Bucket<'b> {
         (0..ENTRIES).filter_map(|c| Some((c, self.entry(c)?)))
     }
 
-    /// Where an address is.
+    /// Where an address is. Every block that is looked at is looked for here: entries of other
+    /// addresses are passed over without being read.
     pub fn find(&self, addr: Addr) -> Option<(usize, Entry)> {
-        self.entries().find(|(_, e)| e.state != BlockState::None && e.addr == addr)
+        let wanted = addr.to_le_bytes();
+        let all = self.0[4..].chunks_exact(12).enumerate();
+        let same = all.filter(|(_, e)| e[4..] == wanted).map(|(column, _)| column);
+        let mut there = same.filter_map(|column| Some((column, self.entry(column)?)));
+        there.find(|(_, e)| e.state != BlockState::None)
     }
 
     /// A place for another address: an empty one, else that of the oldest which is on the WORM

@@ -3,20 +3,13 @@
 
 mod compiler;
 mod plant;
+mod scene;
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
-use plant::{On, Plant};
-use rig::guest::{Boot, HOST, Image, Kit, Script, boot};
-use rig::proc::Scratch;
+use plant::On;
+use rig::guest::{Image, Kit, Run};
+use scene::Scene;
 
 const HASH: &str = "find . -type f | sort | xargs sha1sum | sha1sum";
-
-/// What git has to know.
-const GIT: &str = "export HOME=/tmp; git config --global user.email a@b
-    git config --global user.name a; git config --global gc.auto 0
-    git config --global --add safe.directory '*'";
 
 /// Steps that change the files; the server takes a dump after each.
 const WORK: &[(&str, &str)] = &[
@@ -57,31 +50,21 @@ const WORK: &[(&str, &str)] = &[
     ),
 ];
 
-/// One guest at a time: the machine may have few cores.
-static ONE: Mutex<()> = Mutex::new(());
-
-fn mount(port: u16, place: &str, aname: &str) -> String {
-    format!(
-        "mkdir -p {place}; mount -t 9p -o trans=tcp,port={port},version=9p2000 \
-         -o msize=131096,uname=bootes,aname={aname} {HOST} {place}\n"
-    )
+/// What the guest printed of all dumps.
+fn hashes(run: &Run) -> String {
+    let found = run.console.lines().find_map(|l| l.trim().strip_prefix("HASHES "));
+    found.expect("the hashes").to_owned()
 }
 
 #[test]
 fn linux_works_on_it_and_every_dump_stays_what_it_was() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let scratch = Scratch::new("files").unwrap();
+    let mut scene = Scene::new("files", On::Volume);
     let programs = compiler::programs();
     let programs: Vec<_> = programs.iter().map(|(file, place)| (file.as_path(), *place)).collect();
     let image = Image::with_programs(&[Kit::Ninep], &programs).unwrap();
-    let plant = Plant::start(scratch.path(), On::Volume, true);
-    let port = plant.at.port();
-    let mut script = Script::new();
-    compiler::furnish(&mut script, scratch.path());
-    let mounts = mount(port, "/n/main", "") + &mount(port, "/n/dump", "dump");
-    script.step("mount", format!("{mounts}{GIT}"));
+    compiler::furnish(&mut scene.script, scene.scratch.path());
     for (name, shell) in WORK {
-        script.step(
+        scene.script.step(
             name,
             format!(
                 "export HOME=/tmp; cd /n/main\n({shell}\n)\ncd /n/main; sync; {HASH}
@@ -90,7 +73,7 @@ fn linux_works_on_it_and_every_dump_stays_what_it_was() {
             ),
         );
     }
-    script.step(
+    scene.script.step(
         "all dumps again",
         format!(
             "for day in 2026/1121 2026/11211 2026/11212 2026/11213 2026/11214; do
@@ -99,56 +82,31 @@ fn linux_works_on_it_and_every_dump_stays_what_it_was() {
             cd /; umount /n/main; umount /n/dump"
         ),
     );
-    let how = Boot { deadline: Duration::from_secs(600), core: None };
-    let run = boot(&image, &script, how, &mut |line, console| {
-        if line.contains("TAKE-A-DUMP") {
-            console.send(&plant.dump(20_261_121))?;
-        }
-        Ok(())
-    })
-    .unwrap();
-    eprintln!("{}", run.summary());
-    run.expect_ok().unwrap();
+    let run = scene.play(&image);
     // What the live files hashed to before the dump is what the dump hashes to.
     for step in &run.steps[1..=WORK.len()] {
         let hashes: Vec<&String> = step.output.iter().filter(|l| l.ends_with("  -")).collect();
         assert_eq!(hashes.first(), hashes.last(), "{}: {:?}", step.name, step.output);
     }
-    let hashes = |run: &rig::guest::Run| {
-        run.console.lines().find_map(|l| l.trim().strip_prefix("HASHES ").map(str::to_owned))
-    };
-    let before = hashes(&run).expect("the hashes");
-    plant.close();
-    // Another server on the same devices, and a guest that looks at nothing but the dumps.
-    let plant = Plant::start(scratch.path(), On::Volume, false);
-    let mut script = Script::new();
-    script.step(
+    let mut scene = scene.again();
+    scene.script.step(
         "dumps",
         format!(
-            "{}for day in 1121 11211 11212 11213 11214; do
+            "for day in 1121 11211 11212 11213 11214; do
                 cd /n/dump/2026/$day; {HASH} >> /tmp/all; done
-            echo HASHES $(cut -c1-40 /tmp/all)",
-            mount(plant.at.port(), "/n/dump", "dump")
+            echo HASHES $(cut -c1-40 /tmp/all)"
         ),
     );
-    let again = boot(&image, &script, how, &mut |_, _| Ok(())).unwrap();
-    again.expect_ok().unwrap();
-    assert_eq!(hashes(&again), Some(before));
-    plant.close();
+    assert_eq!(hashes(&scene.play(&image)), hashes(&run));
+    scene.close();
 }
 
 /// The same on an image, with few files: a dump, further changes, and the dump is what it was.
 #[test]
 fn linux_works_on_an_image_and_yesterdays_dump_stays_what_it_was() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let scratch = Scratch::new("image").unwrap();
+    let mut scene = Scene::new("image", On::Image);
     let image = Image::with_programs(&[Kit::Ninep], &[]).unwrap();
-    let plant = Plant::start(scratch.path(), On::Image, true);
-    let port = plant.at.port();
-    let mounts = mount(port, "/n/main", "") + &mount(port, "/n/dump", "dump");
-    let mut script = Script::new();
-    script.step("mount", format!("{mounts}{GIT}"));
-    script.step(
+    scene.script.step(
         "an archive is unpacked",
         format!(
             "mkdir /tmp/of; cd /tmp/of
@@ -160,13 +118,13 @@ fn linux_works_on_an_image_and_yesterdays_dump_stays_what_it_was() {
             cd /n/dump/$day; {HASH} | cmp - /tmp/yesterday"
         ),
     );
-    script.step(
+    scene.script.step(
         "a repository",
         "export HOME=/tmp; cd /n/main; git init -q .; git add .; git commit -qm first
         rm d1/data; mv d2 moved; echo more >> d3/data; git add -A; git commit -qm second
         git fsck --full; git status --short; git log --oneline | wc -l | grep -qx 2; sync",
     );
-    script.step(
+    scene.script.step(
         "yesterday again",
         format!(
             "cd /n/dump/$(cat /tmp/day); {HASH} | cmp - /tmp/yesterday; [ ! -e .git ]
@@ -175,15 +133,6 @@ fn linux_works_on_an_image_and_yesterdays_dump_stays_what_it_was() {
             cd /; umount /n/main; umount /n/dump"
         ),
     );
-    let how = Boot { deadline: Duration::from_secs(600), core: None };
-    let run = boot(&image, &script, how, &mut |line, console| {
-        if line.contains("TAKE-A-DUMP") {
-            console.send(&plant.dump(20_261_121))?;
-        }
-        Ok(())
-    })
-    .unwrap();
-    eprintln!("{}", run.summary());
-    run.expect_ok().unwrap();
-    plant.close();
+    scene.play(&image);
+    scene.close();
 }

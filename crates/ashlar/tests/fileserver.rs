@@ -5,14 +5,14 @@ mod house;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bio::Segs;
-use house::{House, tool};
+use house::{House, ninep, tool};
 use reactor::{Config, PortChoice, Reactor};
 use rig::proc::{self, Proc};
 
@@ -444,27 +444,9 @@ fn on_shelves(shelves: &Shelves, name: &str, lines: &str) -> String {
     )
 }
 
-/// A client that attaches as `rob`; why it may not.
+/// A client attaches as `rob`; why it may not.
 fn attach(at: SocketAddr) -> Result<(), String> {
-    let mut line = TcpStream::connect(at).unwrap();
-    let mut asks = |kind: u8, tag: u16, body: &[u8]| {
-        let mut message = (body.len() as u32 + 7).to_le_bytes().to_vec();
-        message.push(kind);
-        message.extend(tag.to_le_bytes());
-        message.extend(body);
-        line.write_all(&message).unwrap();
-        let mut len = [0; 4];
-        line.read_exact(&mut len).unwrap();
-        let mut answer = vec![0; u32::from_le_bytes(len) as usize - 4];
-        line.read_exact(&mut answer).unwrap();
-        answer
-    };
-    let text = |s: &str| [&(s.len() as u16).to_le_bytes()[..], s.as_bytes()].concat();
-    asks(100, 0xffff, &[&8192_u32.to_le_bytes()[..], &text("9P2000")].concat());
-    let fids = [1_u32.to_le_bytes(), u32::MAX.to_le_bytes()].concat();
-    let answer = asks(104, 1, &[&fids[..], &text("rob"), &text("")].concat());
-    // Kind, tag, and of an error its words behind their length.
-    if answer[0] == 105 { Ok(()) } else { Err(String::from_utf8_lossy(&answer[5..]).into()) }
+    ninep::attach(at, "rob").unwrap().map(drop)
 }
 
 #[test]

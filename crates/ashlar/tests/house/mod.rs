@@ -8,6 +8,7 @@
 #![allow(dead_code)]
 
 pub mod load;
+pub mod ninep;
 pub mod raw;
 pub mod writer;
 

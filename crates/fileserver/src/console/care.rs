@@ -95,25 +95,65 @@ async fn check_one(fs: &Served, view: View, rdall: bool) -> Result<Checked, Erro
     Ok(found)
 }
 
-/// Mends the live tree while nobody can come; a line for each repair.
+/// Options that do not go together.
+fn refuse(args: &Args) -> Result<(), Error> {
+    let (rtmp, fix, dry) = (args.flag("rtmp"), args.flag("fix"), args.flag("dry"));
+    if dry && rtmp {
+        return Err(args.wrong("--rtmp removes, and --dry changes nothing: one of them"));
+    }
+    if dry && !fix {
+        return Err(args.wrong("--dry says what --fix would do: both"));
+    }
+    if args.text("dump").is_some() && (rtmp || fix) {
+        let flag = if rtmp { "--rtmp" } else { "--fix" };
+        let what = format!("check {flag}: a dump is never changed; leave --dump out");
+        return Err(Error::new(Errno::RoFs, what));
+    }
+    Ok(())
+}
+
+/// Nobody is connected, and nobody can come while it lives.
+struct Alone<'a> {
+    host: &'a Host,
+    noattach: bool,
+}
+
+impl<'a> Alone<'a> {
+    fn new(host: &'a Host) -> Result<Alone<'a>, Error> {
+        let there = host.server.who().iter().filter(|p| p.fids > 0).count();
+        if there > 0 {
+            let name = &host.shared.name;
+            let what = format!(
+                "check --fix: {there} clients are connected (`ashlar fs who {name}`): `ashlar fs \
+                 attaches {name} off` and `ashlar fs hangup {name} NUMBER` first"
+            );
+            return Err(Error::new(Errno::Busy, what));
+        }
+        Ok(Alone { host, noattach: host.server.noattach.replace(true) })
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.host.server.noattach.set(self.noattach);
+    }
+}
+
+/// What is mended before anything is looked at; a line for each repair.
 async fn mend(host: &Host, fs: &Served, args: &Args) -> Result<Vec<String>, Error> {
-    let (rdall, dry) = (args.flag("rdall"), args.flag("dry"));
-    if dry {
-        return fs.mend(rdall, true).await.map_err(about("check --fix"));
+    let (fix, dry) = (args.flag("fix"), args.flag("dry"));
+    let mut mended = Vec::new();
+    // Before anything is removed: all of it is done, or nothing.
+    let _alone = (fix && !dry).then(|| Alone::new(host)).transpose()?;
+    if args.flag("rtmp") {
+        let gone = fs.remove_temporary(ADM).await.map_err(about("check --rtmp"))?;
+        mended.extend(gone.into_iter().map(|path| format!("{path} is removed")));
     }
-    let there = host.server.who().iter().filter(|p| p.fids > 0).count();
-    if there > 0 {
-        let name = &host.shared.name;
-        let what = format!(
-            "check --fix: {there} clients are connected (`ashlar fs who {name}`): `ashlar fs \
-             attaches {name} off` and `ashlar fs hangup {name} NUMBER` first"
-        );
-        return Err(Error::new(Errno::Busy, what));
+    if fix {
+        let done = fs.mend(args.flag("rdall"), dry).await;
+        mended.extend(done.map_err(about("check --fix"))?);
     }
-    let was = host.server.noattach.replace(true);
-    let done = fs.mend(rdall, false).await;
-    host.server.noattach.set(was);
-    done.map_err(about("check --fix"))
+    Ok(mended)
 }
 
 /// Names of files, of directories, or of both; of many the first.
@@ -127,26 +167,8 @@ async fn names(fs: &Served, view: View, args: &Args) -> Result<Vec<String>, Erro
 
 async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     let fs = host.files()?;
-    let (rtmp, fix, dry) = (args.flag("rtmp"), args.flag("fix"), args.flag("dry"));
-    if dry && !fix {
-        return Err(args.wrong("--dry says what --fix would do: both"));
-    }
-    if dry && rtmp {
-        return Err(args.wrong("--rtmp removes, and --dry changes nothing: one of them"));
-    }
-    if args.text("dump").is_some() && (rtmp || fix) {
-        let flag = if rtmp { "--rtmp" } else { "--fix" };
-        return Err(Error::new(Errno::RoFs, format!("check {flag}: a dump is never changed")));
-    }
-    let mut mended = Vec::new();
-    if rtmp {
-        for path in fs.remove_temporary(ADM).await.map_err(about("check --rtmp"))? {
-            mended.push(format!("{path} is removed"));
-        }
-    }
-    if fix {
-        mended.extend(mend(&host, &fs, &args).await?);
-    }
+    refuse(&args)?;
+    let mended = mend(&host, &fs, &args).await?;
     let mut views = Vec::new();
     match args.text("dump") {
         None => views.push((View::Live, "the live tree".to_owned())),
@@ -162,7 +184,7 @@ async fn check(host: Rc<Host>, args: Args) -> Result<Value, Error> {
         }
     }
     let (mut text, mut list, mut faults) = (String::new(), Vec::new(), 0);
-    let word = if dry { "would be mended" } else { "mended" };
+    let word = if args.flag("dry") { "would be mended" } else { "mended" };
     for line in &mended {
         let _ = writeln!(text, "{word}: {line}");
     }

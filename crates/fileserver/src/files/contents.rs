@@ -71,6 +71,46 @@ impl Reader {
     }
 }
 
+/// Adds the bytes from `offset` to `end` of a file to `out`, as parts of its blocks of `wide`
+/// bytes; how many. `block` gives one of them by its number, a hole as zeros. Once something is
+/// missing it is only told to ask for the rest, so that all of that is loaded at a time.
+pub(crate) fn gather(
+    wide: u64,
+    (offset, end): (u64, u64),
+    out: &mut Vec<Seg>,
+    mut block: impl FnMut(u64, Look) -> Result<Option<Seg>, Stop>,
+) -> Result<usize, Stop> {
+    let before = out.len();
+    let mut missing = None;
+    for n in offset / wide..end.div_ceil(wide) {
+        let from = offset.saturating_sub(n * wide) as usize;
+        let to = (end - n * wide).min(wide) as usize;
+        let look = if missing.is_none() { Look::Read } else { Look::Ask };
+        match block(n, look) {
+            Ok(whole) => out.extend(whole.and_then(|seg| seg.slice(from, to - from))),
+            Err(stop) if missing.is_none() => missing = Some(stop),
+            // What leads to it is not there either.
+            Err(_) => break,
+        }
+    }
+    match missing {
+        Some(stop) => {
+            out.truncate(before);
+            Err(stop)
+        }
+        None => Ok((end - offset) as usize),
+    }
+}
+
+/// How [`gather`] wants a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It is to be there.
+    Read,
+    /// It is to come.
+    Ask,
+}
+
 impl Native<'_, '_> {
     fn wide(&self) -> u64 {
         self.step.block() as u64
@@ -108,41 +148,20 @@ impl Native<'_, '_> {
         if offset >= end {
             return Ok(0);
         }
-        let wide = self.wide();
-        let (first, last) = (offset / wide, (end - 1) / wide);
-        let before = out.len();
-        let mut missing = None;
         let mut run = (u64::MAX, Run::default());
-        for block in first..=last {
+        gather(self.wide(), (offset, end), out, |block, look| {
             if block / RUN != run.0 {
                 run = (block / RUN, self.run_of(view, ino, block / RUN)?);
             }
-            let at = run.1[(block % RUN) as usize];
-            let from = offset.saturating_sub(block * wide).min(wide) as usize;
-            let to = (end - block * wide).min(wide) as usize;
-            let whole = if at == 0 {
-                self.step.zeros()?
-            } else if missing.is_some() {
-                self.step.want(at);
-                continue;
-            } else {
-                match self.step.data(at) {
-                    Ok(seg) => seg,
-                    Err(stop) => {
-                        missing = Some(stop);
-                        continue;
-                    }
+            match (run.1[(block % RUN) as usize], look) {
+                (0, _) => self.step.zeros().map(Some),
+                (at, Look::Read) => self.step.data(at).map(Some),
+                (at, Look::Ask) => {
+                    self.step.want(at);
+                    Ok(None)
                 }
-            };
-            out.extend(whole.slice(from, to - from));
-        }
-        match missing {
-            Some(stop) => {
-                out.truncate(before);
-                Err(stop)
             }
-            None => Ok((end - offset) as usize),
-        }
+        })
     }
 
     /// The same for somebody who may be reading in order: then what comes next is loaded beside.

@@ -23,6 +23,7 @@ mod usage;
 pub use any::Files;
 pub use check::Checked;
 pub use contents::Reader;
+pub(crate) use contents::{Look, gather};
 pub use inode::{Entry, Flags, Inode, Kind};
 pub use mend::Mended;
 pub use names::{NAME_MAX, New};

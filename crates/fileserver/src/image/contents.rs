@@ -5,7 +5,7 @@ use bio::Seg;
 use super::format::{DIRECT, Dentry, LEVELS, PAYLOAD, POINTERS, Tag, put_u64, u64_at};
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop};
-use crate::files::{Ino, Reader};
+use crate::files::{Ino, Look, Reader, gather};
 use crate::volume::View;
 
 /// Bytes of a file in a block.
@@ -179,36 +179,14 @@ impl Step<'_> {
         if offset >= end {
             return Ok(0);
         }
-        let before = out.len();
-        let mut missing = None;
-        for n in offset / WIDE..=(end - 1) / WIDE {
-            let at = self.map(view, &d, n)?;
-            let from = offset.saturating_sub(n * WIDE).min(WIDE) as usize;
-            let to = (end - n * WIDE).min(WIDE) as usize;
-            let whole = if at == 0 {
-                self.zeros()?
-            } else if missing.is_some() {
+        gather(WIDE, (offset, end), out, |n, look| match (self.map(view, &d, n)?, look) {
+            (0, _) => self.zeros().map(Some),
+            (at, Look::Read) => self.block(view, at, Tag::File, d.path).map(Some),
+            (at, Look::Ask) => {
                 self.want_block(view, at);
-                continue;
-            } else {
-                match self.block(view, at, Tag::File, d.path) {
-                    Ok(seg) => seg,
-                    Err(stop @ Stop::Missing(_)) => {
-                        missing = Some(stop);
-                        continue;
-                    }
-                    Err(stop) => return Err(stop),
-                }
-            };
-            out.extend(whole.slice(from, to - from));
-        }
-        match missing {
-            Some(stop) => {
-                out.truncate(before);
-                Err(stop)
+                Ok(None)
             }
-            None => Ok((end - offset) as usize),
-        }
+        })
     }
 
     /// The same for one who reads on, who finds in memory what comes next.

@@ -9,6 +9,7 @@ mod disk;
 mod everywhere;
 mod exposing;
 mod full;
+mod gather;
 mod grow;
 mod image;
 mod image_ahead;

@@ -1,0 +1,75 @@
+//! A read of many blocks that are not in memory: all of them are asked for at a time, and what is
+//! given is what stands there, once.
+
+use std::rc::Rc;
+
+use fileserver::files::{FileSystem, New, ROOT, Served};
+use fileserver::image::{self, Setup, format};
+use fileserver::volume::{self, Options, View};
+use reactor::sim::World;
+
+use super::disk::Disk;
+use super::server::{run, server};
+
+const BLOCKS: usize = 40;
+/// One that was never written.
+const HOLE: usize = 11;
+
+/// Writes a file of blocks of so many bytes, and opens it again by `open` as it is on the devices.
+async fn is_read_at_a_time(
+    o: &Options,
+    cache: &Rc<Disk>,
+    wide: usize,
+    open: impl AsyncFn() -> Served,
+) {
+    let fs = open().await;
+    let ino = fs.run(|f| f.create(ROOT, b"f", &New::default())).await.unwrap();
+    for n in (0..BLOCKS).filter(|n| *n != HOLE) {
+        let seg = o.pool.get(wide).unwrap().seg(0, wide).unwrap();
+        seg.with_mut(|b| b.fill(n as u8 + 1));
+        let at = (n * wide) as u64;
+        fs.run(|f| f.write(ino, at, std::slice::from_ref(&seg), 0)).await.unwrap();
+    }
+    fs.close().await.unwrap();
+    let fs = open().await;
+    // Attributes, and what leads to blocks.
+    let ino = fs.run(|f| f.lookup(View::Live, ROOT, b"f")).await.unwrap().unwrap();
+    fs.run(|f| f.blocks(View::Live, ino, BLOCKS)).await.unwrap();
+    cache.most_reads();
+    // Kept from one attempt to the next.
+    let mut segs = Vec::new();
+    let (from, len) = (wide / 2, (BLOCKS - 1) * wide);
+    let n = fs.run(|f| f.read(View::Live, ino, from as u64, len, &mut segs)).await.unwrap();
+    let most = cache.most_reads() as usize;
+    assert!(most >= BLOCKS - 2, "{most} blocks at a time");
+    let found: Vec<u8> = segs.iter().flat_map(|s| s.with(<[u8]>::to_vec)).collect();
+    let byte = |at: usize| if at / wide == HOLE { 0 } else { (at / wide) as u8 + 1 };
+    let wanted: Vec<u8> = (from..from + len).map(byte).collect();
+    assert_eq!((n, found.len()), (len, len));
+    assert!(found == wanted);
+    fs.close().await.unwrap();
+}
+
+#[test]
+fn what_a_read_lacks_is_asked_for_at_a_time_in_a_volume_and_in_an_image() {
+    let world = World::new(14);
+    let size = 1200 * format::BLOCK as u64;
+    let disks = [Disk::new("cache", size, 1), Disk::new("worm", size, 2)];
+    let mut s = server(&world, "s", 1, &disks[0], &disks[1..]);
+    s.options.memory = 400 * format::BLOCK;
+    let o = s.options.clone();
+    run(&world, &s.reactor, async move {
+        volume::ream(&o).await.unwrap();
+        let volume = async || {
+            let volume = volume::open(&o).await.unwrap();
+            FileSystem::mount(volume, 0, 0).await.unwrap().into()
+        };
+        is_read_at_a_time(&o, &disks[0], o.block as usize, volume).await;
+        disks[1].wipe();
+        image::ream(&o, Setup::default()).await.unwrap();
+        let image = async || image::open(&o, Setup::default()).await.unwrap().into();
+        is_read_at_a_time(&o, &disks[0], format::PAYLOAD, image).await;
+    })
+    .unwrap();
+    s.reactor.shutdown();
+}

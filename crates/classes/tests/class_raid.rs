@@ -256,6 +256,9 @@ fn after_a_crash_parity_is_made_right() {
     }
 }
 
+/// Where Intel's record has its number.
+const GENERATION: usize = 44;
+
 /// What the power leaves of a record of two sectors: the second one new, the first still old.
 fn tear(raid: &Raid, disk: usize) {
     let len = raid.disks[disk].bytes().len();
@@ -310,6 +313,58 @@ fn a_torn_record_that_is_newer_than_the_others_is_not_overruled() {
     late.back(1);
     assert_eq!(late.state(), "DEGRADED");
     assert!(late.show("Refused").contains("newer than what"), "{}", late.show("Refused"));
+}
+
+/// Who goes on by force counts beyond the torn record: it speaks against no later start.
+#[test]
+fn what_was_started_by_force_without_a_torn_record_needs_no_force_again() {
+    let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
+    let old: Vec<Vec<u8>> = raid.disks.iter().map(|d| d.bytes()).collect();
+    for _ in 0..3 {
+        raid.write(0, &noise(25, 4096));
+    }
+    raid.stop();
+    let at = old[0].len() - 3 * 512;
+    [0, 2].iter().for_each(|i| raid.disks[*i].put(at, &old[*i][at..]));
+    tear(&raid, 1);
+    let mut again = raid.reborn();
+    let force = json!({ "force": true });
+    again.world.verb("raid", "start", &raid.set, force).expect("without it");
+    again.write(0, &noise(26, 4096));
+    again.stop();
+    let mut last = again.reborn();
+    last.complete();
+    last.lose(0);
+    assert!(last.read_all() == again.model, "d1 was filled");
+}
+
+/// One that is late, and whose record is as old as what was believed at the start, was with those
+/// who run. One that has left is told by what it held then: if it says more, it was used elsewhere.
+#[test]
+fn a_torn_record_that_comes_later_is_judged_by_its_number() {
+    let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
+    raid.write(0, &noise(27, raid.size()));
+    raid.stop();
+    tear(&raid, 1);
+    let mut late = raid.reborn_with(&[0, 2]);
+    let force = json!({ "force": true });
+    late.world.verb("raid", "start", &raid.set, force).expect("without it");
+    late.back(1);
+    late.complete();
+    let number = late.record(1)["generation"].as_u64().expect("a number") as u32;
+    late.lose(1);
+    tear(&late, 1);
+    let at = late.disks[1].bytes().len() - 1024 + GENERATION;
+    late.disks[1].put(at, &(number + 1).to_le_bytes());
+    late.back(1);
+    assert_eq!(late.state(), "DEGRADED");
+    assert!(late.show("Refused").contains("newer than what"), "{}", late.show("Refused"));
+    late.lose(1);
+    late.disks[1].put(at, &number.to_le_bytes());
+    late.back(1);
+    late.complete();
+    late.lose(0);
+    assert!(late.read_all() == raid.model);
 }
 
 #[test]

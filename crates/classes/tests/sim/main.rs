@@ -44,9 +44,10 @@
 //! comes over the record before there is another one, or is cleared with it, by `bitmap_move`; a
 //! record's move that is forgotten as others are written first by `put_out`.
 //!
-//! Seen by neither: a generation that is not raised: who went on without whom decides before it
-//! (`found`), but for two halves of which each excludes the other, and here all disks are plugged
-//! in.
+//! Who went on without whom decides before any generation does (`found`), so seeds see none that is
+//! not raised. Scenes do, where nothing else tells who is the last, or where others would go by the
+//! number alone: not raised (Intel, DDF), not beyond what was found at the start or came later, not
+//! kept in mind: `named_raid_numbers`; against a torn record: `class_raid`.
 
 mod bitmap_move;
 mod counted;
@@ -63,6 +64,7 @@ mod model;
 mod named;
 mod named_raid;
 mod named_raid_clean;
+mod named_raid_numbers;
 mod named_raid_parity;
 mod named_raid_progress;
 mod orders;

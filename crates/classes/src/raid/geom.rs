@@ -186,7 +186,7 @@ pub(super) struct RaidGeom {
     pub(super) disks: BTreeMap<Tag, Attached>,
     /// By number of the volume.
     pub(super) ups: BTreeMap<u32, Up>,
-    /// Highest generation seen.
+    /// Highest generation found on a disk: the next records go beyond it, and beyond their last.
     pub(super) above: u32,
     /// That of the record which was believed at the start.
     pub(super) believed: u32,

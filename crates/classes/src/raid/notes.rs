@@ -27,7 +27,6 @@ impl RaidGeom {
         }
         let plans = book.write(&mut array, &here, self.above, self.sector);
         let plans = plans.map_err(|fault| fault.to_string())?;
-        self.above = self.above.max(array.generation);
         set.array.generation = array.generation;
         set.said = array;
         let note = |(index, plan)| {

@@ -308,7 +308,6 @@ fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
                 let what = format!("{name} has sectors of {sector} bytes, the array {}", g.sector);
                 return Err(inval(what));
             }
-            let above = g.above;
             let not_up = || Error::new(Errno::NxIo, "the array has not started");
             let (Some(set), Some(book)) = (&mut g.set, &g.book) else { return Err(not_up()) };
             let disk = book.new_disk(&serial, number, media, sector);
@@ -343,7 +342,6 @@ fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
                         order: newest.header.order,
                     };
                     let mut array: Array = set.record();
-                    array.generation = above;
                     let index = book.find(&array, &key).unwrap_or(usize::MAX);
                     if let Some(known) = array.disks.get_mut(index) {
                         known.state = DiskState::Spare;

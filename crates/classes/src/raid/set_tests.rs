@@ -328,6 +328,20 @@ fn who_was_being_filled_is_waited_for() {
     assert!(says(Level::Raid1, 2, 0, &[1], 5).is_complete(&keys[..1], 512), "it is gone");
 }
 
+/// What its disks say of an array of DDF's.
+fn of_ddf(array: &Array) -> Vec<Found> {
+    let place = ddf::Place {
+        sector_size: 512,
+        media_sectors: (100 << 20) / 512,
+        time: 0,
+        controller: [b'c'; 24],
+        limits: ddf::Limits::default(),
+        order: ddf::Order::default(),
+    };
+    let record = |at| ddf::create(array, at, &place).expect("a record");
+    (0..array.disks.len()).map(|at| Found::Ddf(Box::new(record(at)))).collect()
+}
+
 /// DDF: two pairs; disk 4, new or a spare that DDF knew, takes the place of disk 3.
 fn taken(known: bool) {
     let mut array = array(Level::Raid10, 4);
@@ -337,17 +351,7 @@ fn taken(known: bool) {
     for disk in &mut array.disks {
         disk.guid[0] = b'0' + disk.reference as u8;
     }
-    let place = ddf::Place {
-        sector_size: 512,
-        media_sectors: (100 << 20) / 512,
-        time: 0,
-        controller: [b'c'; 24],
-        limits: ddf::Limits::default(),
-        order: ddf::Order::default(),
-    };
-    let found: Vec<Found> = (0..array.disks.len())
-        .map(|at| Found::Ddf(Box::new(ddf::create(&array, at, &place).expect("a record"))))
-        .collect();
+    let found = of_ddf(&array);
     let all: Vec<&Found> = found.iter().collect();
     let (mut array, mut book) = Book::open(&all, 0, 512).expect("an array");
     if !known {
@@ -372,4 +376,29 @@ fn taken(known: bool) {
 fn a_disk_that_takes_a_place_is_believed_over_the_one_that_had_it() {
     taken(true);
     taken(false);
+}
+
+/// DDF: a disk was away while a volume's configuration went on. What it says of the volume when it
+/// is back has the number of the others': with one of its own it could be older than what a disk
+/// says that left in between.
+#[test]
+fn what_a_disk_that_is_back_says_of_a_volume_is_as_new_as_what_the_others_say() {
+    let mut array = array(Level::Raid1, 3);
+    array.identity = Identity::Ddf([b'x'; 24]);
+    for disk in &mut array.disks {
+        disk.guid[0] = b'0' + disk.reference as u8;
+    }
+    let mut found = of_ddf(&array);
+    for one in [0, 2] {
+        let Found::Ddf(meta) = &mut found[one] else { panic!("another format") };
+        meta.configs.iter_mut().for_each(|config| config.sequence += 5);
+    }
+    let all: Vec<&Found> = found.iter().collect();
+    let (mut array, mut book) = Book::open(&all, 0, 512).expect("an array");
+    let here = [0, 1, 2].map(|index| Here { index, sectors: (100 << 20) / 512, moved: false });
+    book.write(&mut array, &here, 5, 512).expect("records");
+    let Book::Ddf { own, .. } = book else { panic!("another format") };
+    let numbers = own.values().map(|meta| meta.configs[0].sequence).collect::<Vec<_>>();
+    let Found::Ddf(before) = &found[0] else { panic!("another format") };
+    assert_eq!(numbers, [before.configs[0].sequence; 3]);
 }

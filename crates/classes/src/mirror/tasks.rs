@@ -117,7 +117,9 @@ async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
     flush(core, note.edge).await?;
     match &note.moves {
         Some(moves) if over.is_none() => {
-            core.write(note.edge, moves.from, &vec![0; note.sector.len()]).await
+            core.write(note.edge, moves.from, &vec![0; note.sector.len()]).await?;
+            // It is among what users see once the mirror has grown: what they saw there stays.
+            flush(core, note.edge).await
         }
         _ => Ok(()),
     }

@@ -22,8 +22,13 @@ const RICH: [u64; 4] = [1000620, 1052412, 6001698, 7005741];
 
 /// Of mirrors that become smaller: 392: a member came while no record could say so yet, and was
 /// filled up to the new end only; readers still had the old one, and found there what it had held
-/// before. Of the story itself: 108886: the end came within what was read.
-const SHRINKING: [u64; 2] = [392, 108886];
+/// before; 3000624, 3500621: as [`OVERLAPPING`]. Of the story itself: 108886: the end came within
+/// what was read.
+const SHRINKING: [u64; 4] = [392, 108886, 3000624, 3500621];
+
+/// With users who write over each other: a disk had grown, and so had the mirror; its record's old
+/// place read as zeroes, and as that record after a power cut.
+const OVERLAPPING: [u64; 2] = [3001079, 3501501];
 
 /// Of stacks whose disks grow: 42: of two disks of a DDF array that grew one after the other one
 /// had its record moved, and the other was taken to have; 5056: the same, two lives later; 233699:
@@ -79,6 +84,9 @@ fn mirrors_that_failed_once() {
     }
     for seed in RICH {
         super::one(seed, &super::rich(super::mirror), &mut tally);
+    }
+    for seed in OVERLAPPING {
+        super::one(seed, &super::crowded(super::rich(super::mirror)), &mut tally);
     }
     assert!(tally.acked > 0, "nothing was done: {tally:?}");
 }

@@ -147,6 +147,8 @@ fn options_of_a_check_that_cannot_be_meant_are_refused_and_nothing_is_changed() 
         assert!(blocks.is_some_and(|n| n > 3), "{name}: {said}");
         let said = console.types("check");
         assert!(said.contains("all is well") && !said.contains("highest 0;"), "{name}: {said}");
+        let said = console.types("statw");
+        assert!(said.contains("; a superblock in ") && !said.contains(" in 0\n"), "{said}");
         // Something that each of the options would change.
         let lines =
             ["create /t sys sys 664 t", "create /d sys sys 775 d", "create /d/x sys sys 664"];

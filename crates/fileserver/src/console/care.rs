@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::args::Args;
 use super::{Command, NAME, about, error, paths};
 use crate::files::{Checked, Inode, Kind, Served};
+use crate::ninep::Server;
 use crate::service::{Host, Phase};
 use crate::users::ADM;
 use crate::volume::{Dump, View};
@@ -113,10 +114,7 @@ fn refuse(args: &Args) -> Result<(), Error> {
 }
 
 /// Nobody is connected, and nobody can come while it lives.
-struct Alone<'a> {
-    host: &'a Host,
-    noattach: bool,
-}
+struct Alone<'a>(&'a Server);
 
 impl<'a> Alone<'a> {
     fn new(host: &'a Host) -> Result<Alone<'a>, Error> {
@@ -129,13 +127,16 @@ impl<'a> Alone<'a> {
             );
             return Err(Error::new(Errno::Busy, what));
         }
-        Ok(Alone { host, noattach: host.server.noattach.replace(true) })
+        if host.server.mending.replace(true) {
+            return Err(Error::new(Errno::Busy, "check --fix: another one is at work"));
+        }
+        Ok(Alone(&host.server))
     }
 }
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        self.host.server.noattach.set(self.noattach);
+        self.0.mending.set(false);
     }
 }
 

@@ -393,7 +393,8 @@ pub(super) const ATTACHES: Command = Command {
         name: "attaches",
         doc: "Say whether clients can attach",
         detail: "Until the next start; `noattach` of the configuration says it for good. Those \
-                 that are there stay. A standby takes no clients before its main server has gone: \
+                 that are there stay, and the user none can come still (`nonone` keeps it out). A \
+                 standby takes no clients before its main server has gone: \
                  `recover`, `dumpctl on`, then this.",
         args: &[NAME, dumps::SWITCH],
         example: "fs attaches standby off",
@@ -407,7 +408,7 @@ pub(super) const ATTACHES: Command = Command {
                 host.look();
             }
             let on = !host.server.noattach.get();
-            let text = if on { "clients can attach" } else { "nobody can attach" };
+            let text = if on { "clients can attach" } else { "nobody but none can attach" };
             Ok(json!({ "message": text, "attaches": on }))
         })
     },

@@ -143,11 +143,14 @@ fn statw(host: &Host) -> Result<Value, Error> {
         t,
         "blocks    {dirty} dirty, {dump} dump, {read} read, {none} none; {scratch} temporary"
     );
-    let latest = match last {
-        0 => "no superblock yet, the first".to_owned(),
-        last => format!("a superblock in {last}, the next"),
+    // Where an image's next one will be nobody knows before it is written.
+    let latest = match (last, next) {
+        (0, 0) => "no superblock yet".to_owned(),
+        (0, next) => format!("no superblock yet, the first in {next}"),
+        (last, 0) => format!("a superblock in {last}"),
+        (last, next) => format!("a superblock in {last}, the next in {next}"),
     };
-    let _ = writeln!(t, "worm      {} of {} in use; {latest} in {next}", f.next, f.worm);
+    let _ = writeln!(t, "worm      {} of {} in use; {latest}", f.next, f.worm);
     let copying = fs.is_copying();
     if !copying {
         let _ = writeln!(t, "copying   off: `fs copying {} on`", host.shared.name);
@@ -157,7 +160,7 @@ fn statw(host: &Host) -> Result<Value, Error> {
         "states": {
             "dirty": dirty, "dump": dump, "read": read, "none": none, "temporary": scratch,
         },
-        "superblock": last, "next_superblock": next,
+        "superblock": last, "next_superblock": (next > 0).then_some(next),
     }))
 }
 

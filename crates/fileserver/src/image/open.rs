@@ -85,6 +85,7 @@ fn shape_of(o: &Options, setup: Setup) -> Result<Shape, Fault> {
         once: setup.once,
         layout: setup.layout.unwrap_or_default(),
         fastworm: o.fastworm,
+        read_only: setup.read_only,
         log: None,
     })
 }

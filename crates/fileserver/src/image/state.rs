@@ -27,6 +27,8 @@ pub struct Shape {
     pub layout: Layout,
     /// What is read from the WORM is not kept on the cache device.
     pub fastworm: bool,
+    /// It was opened to be read only.
+    pub read_only: bool,
     /// Blocks that one commit may change; none: nothing may be changed.
     pub log: Option<u64>,
 }

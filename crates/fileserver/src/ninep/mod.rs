@@ -83,8 +83,10 @@ pub struct Server {
     exports: RefCell<Vec<Rc<Export>>>,
     users: RefCell<Rc<Users>>,
     locks: locks::Locks,
-    /// New attaches are refused.
+    /// New attaches are refused, but those of `none`.
     pub noattach: Cell<bool>,
+    /// All of them are: the tree is being mended.
+    pub mending: Cell<bool>,
     /// The user `none` cannot attach.
     pub nonone: Cell<bool>,
     /// Permissions are not looked at, whoever it is ...
@@ -135,6 +137,7 @@ impl Server {
             users: RefCell::default(),
             locks: locks::Locks::default(),
             noattach: Cell::new(false),
+            mending: Cell::new(false),
             nonone: Cell::new(false),
             allow: Cell::new(false),
             allow_one: Cell::new(None),

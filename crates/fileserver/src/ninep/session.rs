@@ -223,7 +223,7 @@ impl Session {
         if self.server.nonone.get() && user == NONE {
             return Err(Refusal::Permission);
         }
-        if self.server.noattach.get() && user != NONE {
+        if self.server.mending.get() || self.server.noattach.get() && user != NONE {
             return Err(Refusal::Maintenance);
         }
         // The dumps of a file system are "dump", or "NAME.dump" of one that is not the first.

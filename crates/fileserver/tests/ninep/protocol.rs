@@ -209,6 +209,12 @@ fn what_fails_names_no_fid_and_attaching_is_for_those_who_are_known() {
         assert_eq!(c.attach(1, "ann", "").await, Err("system maintenance".into()));
         assert!(c.attach(1, "none", "").await.is_ok());
         assert_eq!(h.server.who()[0].users, ["none"]);
+        // While the tree is mended not even none.
+        h.server.noattach.set(false);
+        h.server.mending.set(true);
+        for user in ["ann", "none"] {
+            assert_eq!(c.attach(2, user, "").await, Err("system maintenance".into()), "{user}");
+        }
     });
 }
 

@@ -17,6 +17,8 @@
 //!      meanwhile has all of the old size: a member that comes is made the same up to there. What
 //!      a power cut leaves is as with G1.
 //!  G3  While a growth is under way no bitmap is laid where the space will be.
+//!  G5  What is recorded is the size up to which members were made the same: a growth that is asked
+//!      for again, to another size, begins anew, though the first was about to be recorded.
 
 use std::rc::Rc;
 use std::sync::Arc;

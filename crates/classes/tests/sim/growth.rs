@@ -171,6 +171,29 @@ fn readers_have_all_of_it_until_the_records_say_that_it_is_smaller() {
     agree(&bench);
 }
 
+/// G5 of `level`: records hang, so that a growth waits to be recorded; it is asked for once more, to
+/// another size.
+#[test]
+fn what_is_added_is_the_same_when_a_growth_is_asked_for_again() {
+    let mut bench = grown(json!({}));
+    let some = size(&bench) + 4 * SECTOR;
+    bench.disks["d0"].lock().holds = Some(Op::Write);
+    let words = [
+        ("configure", json!({ "balance": "prefer" })),
+        ("resize", json!({ "size": some })),
+        ("resize", json!({})),
+    ];
+    for (verb, with) in words {
+        let done = bench.life.verb("mirror", verb, "m", with);
+        assert_eq!(done.expect_err("a member hangs").kind, Errno::TimedOut, "{verb}");
+    }
+    let hung = bench.disks["d0"].release();
+    bench.life.wake(hung);
+    bench.life.pass(100 * MS);
+    assert!(size(&bench) > some, "{}", bench.life.story());
+    agree(&bench);
+}
+
 /// One that was away when the mirror became smaller does not make it large again.
 #[test]
 fn a_member_that_was_away_does_not_make_the_mirror_large_again() {

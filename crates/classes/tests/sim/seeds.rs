@@ -17,8 +17,10 @@ const MIRRORS: [u64; 19] = [
 /// whole mirror; 1000620: of the story itself: the last two members went at once, one of them with
 /// its cache, and nobody remembered that what was not flushed could be lost; 6001698: bits were
 /// written where the bitmap was to be after a disk had grown, and the record was not there yet;
-/// 7005741: members were to be forgotten by a mirror that had not started.
-const RICH: [u64; 4] = [1000620, 1052412, 6001698, 7005741];
+/// 7005741: members were to be forgotten by a mirror that had not started; 4012129: a growth was
+/// asked for again, to a larger size, while it waited to be recorded: the larger size was recorded,
+/// and what it added was another on each member.
+const RICH: [u64; 5] = [1000620, 1052412, 4012129, 6001698, 7005741];
 
 /// Of mirrors that become smaller: 392: a member came while no record could say so yet, and was
 /// filled up to the new end only; readers still had the old one, and found there what it had held

@@ -35,7 +35,7 @@ impl MirrorGeom {
         if bytes < self.mirror.media_bytes {
             // G4
             self.shared.growth().stage = Stage::Recording;
-            self.push(t, me, Job::Grow);
+            self.push(t, me, Job::Grow(round));
         }
         Ok(())
     }
@@ -61,7 +61,7 @@ impl MirrorGeom {
         let mut growth = self.shared.growth();
         if growth.stage == Stage::Levelling {
             growth.round += 1;
-            self.queue.retain(|job| !matches!(job, Job::Grow | Job::Level(_)));
+            self.queue.retain(|job| !matches!(job, Job::Grow(_) | Job::Level(_)));
             self.queue.push_back(Job::Level(growth.round));
         }
     }
@@ -70,14 +70,14 @@ impl MirrorGeom {
     pub(super) fn levelled(&mut self, t: &mut Topology, me: GeomId, round: u64) {
         let growth = *self.shared.growth();
         if growth.round == round && growth.stage == Stage::Levelling {
-            self.push(t, me, Job::Grow);
+            self.push(t, me, Job::Grow(round));
         }
     }
 
     /// The records are to say the new size. False when there is nothing to say.
-    pub(super) fn grow(&mut self) -> bool {
+    pub(super) fn grow(&mut self, round: u64) -> bool {
         let mut growth = self.shared.growth();
-        if !growth.is_live() {
+        if growth.round != round || !growth.is_live() {
             return false;
         }
         growth.stage = Stage::Recording;
@@ -86,13 +86,13 @@ impl MirrorGeom {
     }
 
     /// The records were written, with `whole` all of them: those above are told (G1).
-    pub(super) fn grown(&mut self, t: &mut Topology, me: GeomId, whole: bool) {
+    pub(super) fn grown(&mut self, t: &mut Topology, me: GeomId, round: u64, whole: bool) {
         if !whole {
             return match self.suspects {
                 // The last one's was not: it stays.
                 0 => tasks::after(&self.shared, SICK_NS, Told::Well),
                 // Those go first whose records were not.
-                _ => self.queue.push_back(Job::Grow),
+                _ => self.queue.push_back(Job::Grow(round)),
             };
         }
         self.shared.growth().stage = Stage::Done;

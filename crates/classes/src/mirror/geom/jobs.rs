@@ -116,7 +116,7 @@ impl MirrorGeom {
                 Job::Clean | Job::In(_) | Job::Synced(_) | Job::Verify(_) => true,
                 Job::Anew(_) => true,
                 Job::Sweep | Job::Bitmap(_) => true,
-                Job::Mark | Job::Level(_) | Job::Grow => false,
+                Job::Mark | Job::Level(_) | Job::Grow(_) => false,
                 Job::Dirty | Job::Out { .. } | Job::Progress { .. } | Job::Rewrite => false,
             };
             if drains && !self.drained {
@@ -213,8 +213,8 @@ impl MirrorGeom {
             }
             Job::Rewrite => self.set_table(t),
             Job::Level(round) => return self.level(round),
-            Job::Grow if !self.grow() => return,
-            Job::Grow => {}
+            Job::Grow(round) if !self.grow(round) => return,
+            Job::Grow(_) => {}
         }
         self.doing = Some(Doing::Writing(job));
         let notes = self.notes(t, job);
@@ -257,7 +257,7 @@ impl MirrorGeom {
         let shows_bits = match job {
             Job::Mark | Job::Sweep | Job::Clean | Job::Bitmap(_) => true,
             // Who joins, or has a new place for it.
-            Job::In(_) | Job::Synced(_) | Job::Rewrite | Job::Grow => true,
+            Job::In(_) | Job::Synced(_) | Job::Rewrite | Job::Grow(_) => true,
             Job::Dirty | Job::Out { .. } | Job::Progress { .. } => false,
             Job::Verify(_) | Job::Level(_) | Job::Anew(_) => false,
         };
@@ -368,7 +368,7 @@ impl MirrorGeom {
             Job::In(_) | Job::Synced(_) => self.mirror.dirty,
             Job::Sweep | Job::Bitmap(_) => self.mirror.dirty,
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => false,
-            Job::Rewrite | Job::Verify(_) | Job::Level(_) | Job::Grow => false,
+            Job::Rewrite | Job::Verify(_) | Job::Level(_) | Job::Grow(_) => false,
             Job::Anew(_) => false,
         };
         if let Job::In(slot) = job
@@ -436,7 +436,7 @@ impl MirrorGeom {
             Job::Mark => self.marked(whole),
             Job::Clean | Job::Out { .. } | Job::Progress { .. } => {}
             Job::Rewrite | Job::Verify(_) | Job::Level(_) | Job::Anew(_) => {}
-            Job::Grow => self.grown(t, me, whole),
+            Job::Grow(round) => self.grown(t, me, round, whole),
         }
     }
 

@@ -86,8 +86,9 @@ pub(super) enum Job {
     Rewrite,
     /// The space by which it grows is to be made the same on all members, by the growth's number.
     Level(u64),
-    /// It was: the records are to say so.
-    Grow,
+    /// It was, or is to go: the records are to say so. One of a growth that has begun anew does
+    /// nothing (G5 of `level`).
+    Grow(u64),
 }
 
 enum Doing {

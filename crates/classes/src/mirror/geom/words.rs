@@ -79,8 +79,9 @@ impl MirrorGeom {
                 if self.unrecorded != 0 {
                     self.urgent(t, me, Job::Rewrite);
                 }
-                if self.shared.growth().stage == Stage::Recording {
-                    self.push(t, me, Job::Grow);
+                let growth = *self.shared.growth();
+                if growth.stage == Stage::Recording {
+                    self.push(t, me, Job::Grow(growth.round));
                 }
             }
             Told::Known(slot) => self.push(t, me, Job::In(slot)),

@@ -189,8 +189,12 @@ fn what_is_added_is_the_same_when_a_growth_is_asked_for_again() {
     }
     let hung = bench.disks["d0"].release();
     bench.life.wake(hung);
-    bench.life.pass(100 * MS);
-    assert!(size(&bench) > some, "{}", bench.life.story());
+    let is_larger = |control: &geom::Control| {
+        let t = &control.topology;
+        let limits = t.find("mirror/m").and_then(|on| t.limits(on));
+        limits.is_some_and(|limits| limits.media_bytes > some)
+    };
+    assert!(bench.life.until(60, is_larger), "{}", bench.life.story());
     agree(&bench);
 }
 

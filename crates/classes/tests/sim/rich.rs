@@ -40,7 +40,15 @@ impl Story<'_> {
             life.resized(&path, bytes);
         }
         if self.plan.paths {
-            // Its record is written by a conversation, which all wait for.
+            // Its record is written by a conversation, which all wait for, and may try another
+            // path first. One that is no member has none.
+            let second = bytes - 2 * SECTOR;
+            let mut looks = 0;
+            while looks < 40 && !disk.bytes(second, 6).starts_with(b"GEOM::") {
+                life.pass(5 * MS);
+                looks += 1;
+            }
+            // And it is flushed.
             life.pass(5 * MS);
             life.fuse.set(fuse);
         }

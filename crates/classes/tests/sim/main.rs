@@ -42,7 +42,9 @@
 //! Put into `src/mirror`: a genid or syncid that does not grow is seen by `named` and `seeds`; a
 //! member filled to the new end only while the mirror becomes smaller by `seeds`; a bitmap that
 //! comes over the record before there is another one, or is cleared with it, by `bitmap_move`; a
-//! record's move that is forgotten as others are written first by `put_out`.
+//! record's move that is forgotten as others are written first by `put_out`; a growth that is asked
+//! for again and recorded by what waited for the first by `growth`; a record's old place that is
+//! cleared and not flushed by `seeds`.
 //!
 //! Who went on without whom decides before any generation does (`found`), so seeds see none that is
 //! not raised. Scenes do, where nothing else tells who is the last, or where others would go by the

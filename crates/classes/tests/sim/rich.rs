@@ -61,6 +61,8 @@ impl Story<'_> {
             all.iter().for_each(|(name, disk)| self.grow(life, name, disk));
             life.pass(MS);
         }
+        // It may have become smaller meanwhile, as was asked before.
+        self.learn_size(life);
         let top = &self.plan.made.last().expect("a top").name;
         self.larger = true;
         let done = life.verb("mirror", "resize", top, json!({}));

@@ -34,6 +34,11 @@ impl KeptNames {
         *self.list() = names;
     }
 
+    /// The names, and for whom they are kept.
+    pub fn all(&self) -> BTreeMap<String, Holder> {
+        self.list().clone()
+    }
+
     /// For whom a name is kept.
     pub fn holder(&self, name: &str) -> Option<Holder> {
         self.list().get(name).cloned()
@@ -48,7 +53,7 @@ impl KeptNames {
     }
 
     /// Whether a name is kept for somebody (K1).
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.list().contains_key(name)
     }
 }

@@ -36,9 +36,9 @@ type Kept = BTreeMap<String, Holder>;
 pub struct Names {
     vault: Arc<dyn Vault>,
     tell: Arc<Tell>,
+    /// Whose names they are.
     cam: Arc<CamClass>,
-    kept: Kept,
-    /// What is stored, and what was said about that it is not.
+    /// What is stored, and whether it was said that the last of it is not.
     stored: Kept,
     failed: bool,
     /// The graph when it was looked at.
@@ -62,8 +62,7 @@ impl Names {
             Kept::new()
         });
         cam.kept().set(stored.clone());
-        let kept = stored.clone();
-        Names { vault, tell, cam, kept, stored, failed: false, generation: None }
+        Names { vault, tell, cam, stored, failed: false, generation: None }
     }
 
     /// Whether the graph is another than it was when this was asked last.
@@ -74,16 +73,17 @@ impl Names {
     /// Disks have come, or the configuration is another: true when there is something to
     /// [`store`](Names::store).
     pub fn look(&mut self, config: &Config, is_starting: bool) -> bool {
-        let is_idle = self.kept.is_empty() && self.cam.buses().is_empty();
+        let kept = self.cam.kept().all();
+        let is_idle = kept.is_empty() && self.stored.is_empty() && self.cam.buses().is_empty();
         if is_idle || !self.vault.keeps() {
             return false;
         }
-        let next = next(&self.kept, &self.here(), config, is_starting);
-        if next != self.kept {
-            self.cam.kept().set(next.clone());
-            self.kept = next;
+        let next = next(&kept, &self.here(), config, is_starting);
+        let is_other = next != self.stored;
+        if next != kept {
+            self.cam.kept().set(next);
         }
-        self.kept != self.stored
+        is_other
     }
 
     /// Disks that have names and can be told apart.
@@ -101,11 +101,12 @@ impl Names {
 
     /// Writes down what is kept; waits for the disk.
     pub fn store(&mut self) {
+        let kept = self.cam.kept().all();
         let (done, saved) = ticket();
-        self.vault.save(SERIAL, vault::Kind::Names, encode(&self.kept), done);
+        self.vault.save(SERIAL, vault::Kind::Names, encode(&kept), done);
         match saved.wait() {
             Ok(()) => {
-                self.stored.clone_from(&self.kept);
+                self.stored = kept;
                 self.failed = false;
             }
             Err(e) if !std::mem::replace(&mut self.failed, true) => {
@@ -123,8 +124,7 @@ impl Names {
 
 /// What is to be kept (N1): names that are called, for those who have them or had them last.
 fn next(kept: &Kept, here: &Kept, config: &Config, is_starting: bool) -> Kept {
-    let luns = config.access.iter().flat_map(|a| a.luns.values()).map(|l| l.provider.as_str());
-    let called: BTreeSet<&str> = luns.chain(config.geom.iter().flat_map(|g| g.below())).collect();
+    let called: BTreeSet<&str> = config.called().collect();
     let given = |name: &String| config.bus.iter().any(|bus| bus.names.contains_key(name));
     let stays = |(name, _): &(&String, &Holder)| is_starting || called.contains(name.as_str());
     let has = here.iter().filter(|(name, _)| called.contains(name.as_str()));

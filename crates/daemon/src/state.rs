@@ -205,7 +205,7 @@ fn bus(from: &Sources<'_>, bus: &cam::Bus) -> BusState {
             lun: unit.path().lun,
             device: facts.label(),
             lost: unit.look(|device| device.is_lost()),
-            kept: from.cam.kept().holder(&name).is_some(),
+            kept: from.cam.kept().has(&name),
             name,
         };
     let troubles: Vec<TroubleState> = bus.troubles().iter().map(trouble).collect();

@@ -488,6 +488,13 @@ impl Config {
         self.geom.iter().find(|g| g.name == name)
     }
 
+    /// Names of providers that LUNs and geoms stand on; one that several call comes several times.
+    pub fn called(&self) -> impl Iterator<Item = &str> {
+        let luns = self.access.iter().flat_map(|a| a.luns.values());
+        let geoms = self.geom.iter().flat_map(GeomConfig::below);
+        luns.map(|lun| lun.provider.as_str()).chain(geoms)
+    }
+
     /// What is said of the unit of a provider.
     pub fn unit(&self, provider: &str) -> Option<&UnitConfig> {
         self.unit.iter().find(|u| u.provider == provider)

@@ -19,7 +19,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
         .filter(|(_, disk)| {
             all().filter(|(_, d)| prefix(&d.name) == prefix(&disk.name)).count() > 1
         })
-        .filter(|(_, disk)| used(&disk.name, config))
+        .filter(|(_, disk)| config.called().any(|name| name == disk.name))
         .map(|(bus, disk)| told(bus, disk))
         .collect();
     if out.is_empty() { ok("no disk that is used goes by the order of discovery") } else { out }
@@ -35,12 +35,6 @@ fn goes_by_order(bus: &BusState, disk: &DeviceState, config: &Config) -> bool {
     let section = config.bus.iter().find(|b| b.name == bus.name);
     let ordered = section.is_some_and(|b| !b.names.contains_key(&disk.name));
     ordered && !disk.kept && !disk.name.is_empty() && !disk.lost
-}
-
-/// A LUN or a layer of the configuration is called so.
-fn used(name: &str, config: &Config) -> bool {
-    let luns = config.access.iter().flat_map(|a| a.luns.values()).map(|l| l.provider.as_str());
-    luns.chain(config.geom.iter().flat_map(|g| g.below())).any(|p| p == name)
 }
 
 fn told(bus: &BusState, disk: &DeviceState) -> Finding {

@@ -5,11 +5,10 @@
 mod house;
 
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
+use house::bench::Bench;
 use house::{House, array, text, tool};
-use rig::proc::{self, Proc};
 
 const BYTES: u64 = 24 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -81,14 +80,6 @@ impl Pair {
         self.back.ok(&["alua", "set", name, state]);
     }
 
-    /// Writes and reads so many blocks through the front's target.
-    fn load(&self, log: &str) -> Proc {
-        let mut command = Command::new(proc::tool("qemu-img").unwrap());
-        command.args(["bench", "-c", "1000000", "-s", "512", "-d", "8", "-f", "raw", "-w"]);
-        command.args(["-t", "none"]).arg(self.front.url(0));
-        Proc::start("qemu-img bench", &mut command, &self.front.path(log)).unwrap()
-    }
-
     /// Requests a second that go by the paths now.
     fn rates(&self) -> [f64; 2] {
         let top = self.front.json(&["top", "--interval", "1s"]);
@@ -133,7 +124,7 @@ fn the_better_way_is_gone_by_and_changes_of_state_are_not_noticed_above() {
     pair.front.ok(&["apply"]);
 
     pair.fill(1);
-    let mut load = pair.load("bench.log");
+    let load = Bench::start(&pair.front.url(0), 512, &pair.front.path("bench.log"));
     let [near, far] = pair.rates();
     // But for the checker's looks.
     assert!(near > 20.0 * far, "{near} and {far} requests a second by the better and the worse");
@@ -151,10 +142,7 @@ fn the_better_way_is_gone_by_and_changes_of_state_are_not_noticed_above() {
         pair.set("far", "non-optimized");
         until("as in the beginning", ("ACTIVE", "optimized"), ("PASSIVE", "non-optimized"));
     }
-    assert!(load.ended().unwrap().is_none(), "the load was there all the time");
-    load.kill().unwrap();
-    let said = fs::read_to_string(pair.front.path("bench.log")).unwrap();
-    assert!(!said.contains("rror") && !said.contains("ailed"), "{said}");
+    load.ends_well();
     pair.fill(2);
     pair.back.assert_alive();
     pair.front.assert_alive();

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bio::Segs;
+use house::bench::Bench;
 use house::{House, tool};
 use reactor::{Config, PortChoice, Reactor, SeededRandom};
 use rig::proc::{self, Proc};
@@ -227,23 +228,8 @@ impl Shop {
         tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
     }
 
-    /// So many writes of 4 KiB.
-    fn load(&self, count: &str) -> Proc {
-        let mut command = Command::new(proc::tool("qemu-img").unwrap());
-        let load = ["-c", count, "-d", "8", "-f", "raw", "-w", "-t", "none"];
-        command.arg("bench").args(load).arg(self.house.url(0));
-        Proc::start("qemu-img bench", &mut command, &self.house.path("bench.log")).unwrap()
-    }
-
-    /// Nothing failed.
-    fn ends_well(&self, load: &mut Proc) {
-        let mut ended = None;
-        self.house.until("the load ends", Duration::from_secs(300), || {
-            ended = load.ended().unwrap();
-            ended.is_some()
-        });
-        let log = fs::read_to_string(self.house.path("bench.log")).unwrap();
-        assert!(ended.is_some_and(|s| s.success()), "{log}");
+    fn load(&self) -> Bench {
+        Bench::start(&self.house.url(0), 4096, &self.house.path("bench.log"))
     }
 
     fn count(&self, name: &str) -> u64 {
@@ -311,14 +297,14 @@ fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
     let mut vblade = shop.vblade();
     shop.configure(20);
     shop.house.start();
-    let mut load = shop.load("20000");
+    let load = shop.load();
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(700));
         drop(vblade);
         std::thread::sleep(Duration::from_millis(1500));
         vblade = shop.vblade();
     }
-    shop.ends_well(&mut load);
+    load.ends_well();
     shop.fill(7);
     drop(vblade);
 }
@@ -349,7 +335,7 @@ fn two_cables_to_one_disk_are_two_ways_and_each_may_die() {
     let now = sent(&shop);
     assert!(now.0 > before.0 + 500 && now.1 > before.1 + 500, "{before:?} {now:?}");
 
-    let mut load = shop.load("100000000");
+    let load = shop.load();
     until_both(&shop, "both are gone");
     drop(first_blade);
     std::thread::sleep(Duration::from_secs(1));
@@ -359,9 +345,7 @@ fn two_cables_to_one_disk_are_two_ways_and_each_may_die() {
     std::thread::sleep(Duration::from_secs(1));
     second_blade = shop.vblade_at(shop.second.as_ref().unwrap());
     until_both(&shop, "the second way is back");
-    let log = fs::read_to_string(shop.house.path("bench.log")).unwrap();
-    assert!(load.ended().unwrap().is_none() && !log.contains("ailed"), "{log}");
-    load.kill().unwrap();
+    load.ends_well();
     shop.fill(2);
     shop.house.assert_alive();
     drop((first_blade, second_blade));

@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use house::bench::Bench;
 use house::{House, gave, tool};
 use rig::Chap;
 use rig::peer::{Store, Tgt, TgtConfig, qemu_io, wait_port};
-use rig::proc::{self, Proc};
+use rig::proc;
 use rig::relay::{Cable, Relay};
 
 const BYTES: u64 = 24 << 20;
@@ -92,24 +93,9 @@ impl Shop {
         list["answer"]["buses"][0]["counts"][name].as_u64().unwrap()
     }
 
-    /// Writes of so many bytes for a while; it has to end well.
-    fn load(&self, count: u32, bytes: u32) -> Proc {
-        let mut command = Command::new(proc::tool("qemu-img").unwrap());
-        let (count, bytes) = (count.to_string(), bytes.to_string());
-        command.arg("bench").args(["-c", &count, "-s", &bytes]);
-        let load = ["-d", "8", "-f", "raw", "-w", "-t", "none"];
-        command.args(load).arg(self.house.url(0));
-        Proc::start("qemu-img bench", &mut command, &self.house.path("bench.log")).unwrap()
-    }
-
-    fn ends_well(&self, mut load: Proc) {
-        let mut ended = None;
-        self.house.until("the load ends", Duration::from_secs(300), || {
-            ended = load.ended().unwrap();
-            ended.is_some()
-        });
-        let log = fs::read_to_string(self.house.path("bench.log")).unwrap();
-        assert!(ended.is_some_and(|s| s.success()), "{log}");
+    /// Writes of so many bytes.
+    fn load(&self, bytes: u32) -> Bench {
+        Bench::start(&self.house.url(0), bytes, &self.house.path("bench.log"))
     }
 }
 
@@ -141,7 +127,7 @@ fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
     let mut shop = Shop::new("iscsi-killed", true);
     shop.configure(&[shop.tgt.target().portal], GUARDED, "da0");
     shop.house.start();
-    let load = shop.load(30_000, 4096);
+    let load = shop.load(4096);
     let mut logins = 0;
     for _ in 0..3 {
         // One that has not logged in again has no session to lose.
@@ -152,7 +138,7 @@ fn a_target_that_is_killed_and_comes_back_is_not_noticed() {
         std::thread::sleep(Duration::from_millis(1500));
         shop.tgt.restart().unwrap();
     }
-    shop.ends_well(load);
+    load.ends_well();
     shop.fill(7);
     assert!(shop.count("sessions-dropped") >= 3, "nobody was killed");
     assert!(shop.count("commands-stranded") > 0, "nothing was under way");
@@ -202,7 +188,7 @@ fn two_portals_are_one_disk_and_one_may_die() {
     shop.house.ok(&["apply"]);
     shop.fill(1);
     // The record takes a sector: only sectors fit evenly, and the load goes round.
-    let load = shop.load(200_000, 512);
+    let load = shop.load(512);
     for relay in relays.iter().chain(&relays[..1]) {
         std::thread::sleep(Duration::from_millis(700));
         relay.set(Cable::Silent);
@@ -210,7 +196,7 @@ fn two_portals_are_one_disk_and_one_may_die() {
         relay.set(Cable::Whole);
         shop.house.until("both paths again", LIMIT, both);
     }
-    shop.ends_well(load);
+    load.ends_well();
     shop.fill(3);
     assert!(shop.count("paths-lost") >= 2, "no path was lost");
     shop.house.assert_alive();

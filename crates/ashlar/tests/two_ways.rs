@@ -9,9 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::Duration;
 
+use house::bench::Bench;
 use house::{House, gave, tool};
 use rig::peer::qemu_io;
-use rig::proc::{self, Proc};
 use rig::relay::{Cable, Relay};
 
 const BYTES: u64 = 24 << 20;
@@ -169,11 +169,7 @@ fn a_disk_by_iscsi_and_aoe_is_one_and_each_way_may_die() {
     shop.configure("0 = \"multipath/both\"");
     shop.front.ok(&["apply"]);
     shop.fill(1);
-    let mut command = Command::new(proc::tool("qemu-img").unwrap());
-    command.args(["bench", "-c", "100000000", "-s", "512", "-d", "8", "-f", "raw", "-w"]);
-    command.args(["-t", "none"]).arg(shop.front.url(0));
-    let log = shop.front.path("bench.log");
-    let mut load = Proc::start("qemu-img bench", &mut command, &log).unwrap();
+    let load = Bench::start(&shop.front.url(0), 512, &shop.front.path("bench.log"));
     let is_ill = |bus: &str| shop.front.ashlar(&["status"]).out.contains(&format!("bus {bus} ("));
     for _ in 0..2 {
         shop.relay.set(Cable::Silent);
@@ -191,10 +187,7 @@ fn a_disk_by_iscsi_and_aoe_is_one_and_each_way_may_die() {
     for said in [" at 127.0.0.1:", "e7.0 does not answer by ", "no longer so: e7.0 "] {
         assert!(journal.contains(said), "{said}: {journal}");
     }
-    assert!(load.ended().unwrap().is_none(), "{}", fs::read_to_string(&log).unwrap());
-    load.kill().unwrap();
-    let said = fs::read_to_string(&log).unwrap();
-    assert!(!said.contains("rror") && !said.contains("ailed"), "{said}");
+    load.ends_well();
     shop.fill(2);
     shop.back.assert_alive();
     shop.front.assert_alive();

@@ -7,6 +7,7 @@
 // Every test binary has this module, and each uses a part of it.
 #![allow(dead_code)]
 
+pub mod bench;
 pub mod load;
 pub mod ninep;
 pub mod raw;

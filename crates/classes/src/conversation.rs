@@ -1,7 +1,12 @@
 //! conversation: what the classes say to a disk on a core: probes that read, plans that write.
 
-use crate::probe::{Sectors, Step, Why};
+use std::rc::Rc;
+
 use bio::Errno;
+use geom::{Core, Edge};
+
+use crate::part::{WritePlan, WriteStep};
+use crate::probe::{Sectors, Step, Why};
 
 /// Runs a probe until it has found or given up; every range it asks for is read with `read`.
 /// A range that comes back short counts as unreadable.
@@ -19,5 +24,24 @@ pub(crate) async fn drive<T>(
             Step::Done(found) => return Ok(found),
             Step::No(why) => return Err(why),
         }
+    }
+}
+
+/// Carries out a plan.
+pub(crate) async fn carry_out(core: &Rc<Core>, edge: Edge, plan: &WritePlan) -> Result<(), Errno> {
+    for step in plan.steps() {
+        match step {
+            WriteStep::Write { offset, bytes } => core.write(edge, *offset, bytes).await?,
+            WriteStep::Flush => flush(core, edge).await?,
+        }
+    }
+    Ok(())
+}
+
+/// What was written is durable. Who has no cache says that it cannot.
+pub(crate) async fn flush(core: &Rc<Core>, edge: Edge) -> Result<(), Errno> {
+    match core.flush(edge).await {
+        Ok(()) | Err(Errno::NotSup) => Ok(()),
+        Err(e) => Err(e),
     }
 }

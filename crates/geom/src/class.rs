@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::layer::Edge;
 use crate::switchboard::Word;
-use crate::topology::{Access, ConsumerId, Deletes, GeomId, ProviderId, Topology};
+use crate::topology::{Access, ConsumerId, Deletes, GeomId, Left, ProviderId, Topology};
 use crate::trouble::Trouble;
 use crate::verb::VerbSpec;
 
@@ -25,6 +25,11 @@ pub enum Verdict {
     No(String),
     /// Ours; why, and what was found.
     Yes(String, Claim),
+    /// Ours, by what is where the provider ended when it was smaller ([`Taster::ended`]); why, and
+    /// how it is brought to the end.
+    Left(String, Left),
+    /// Ours, by what is there and has to stay there; why, and what was found.
+    Stays(String, Claim),
 }
 
 /// A future of the core's executor.
@@ -42,6 +47,9 @@ pub struct Taster {
     pub sector_bytes: u32,
     /// Attributes as the provider answers them (`PART::scheme` and so on).
     pub attrs: Vec<(&'static str, Attr)>,
+    /// Where it ended when the class that is asked now knew it by its end, if it is larger now: the
+    /// newest size first, bytes ([`Class::knows_ends`]).
+    pub ended: Vec<u64>,
 }
 
 impl Taster {
@@ -112,6 +120,12 @@ pub trait Class: Send + Sync {
     /// there, for what seems to stand on such a half stands on the whole. A refusal with `NoDev`
     /// hides nothing: it is no member after all.
     fn hides_what_it_refuses(&self) -> bool {
+        false
+    }
+
+    /// True when what it knows a provider by is at that one's end, and moves when the provider
+    /// grows: it is told where a provider ended whose label did not come along.
+    fn knows_ends(&self) -> bool {
         false
     }
 

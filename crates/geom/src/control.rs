@@ -20,7 +20,7 @@ use crate::core::{Core, Message, Notice, Report};
 use crate::error::Error;
 use crate::switchboard::{Switchboard, Unanswered, Word};
 use crate::topology::{
-    Action, Barrier, Conversation, Event, GeomId, ProviderId, TasteJob, Tasted, Topology,
+    Action, Asked, Barrier, Conversation, Event, GeomId, ProviderId, TasteJob, Tasted, Topology,
 };
 
 /// Longest tasting of one provider; then every class that had not answered says so, ns.
@@ -598,16 +598,18 @@ impl Drop for Owed {
 
 async fn taste(core: Rc<Core>, job: &mut TasteJob, most_ns: u64) -> Tasted {
     let (mut verdicts, mut late) = (Vec::new(), false);
-    let taster = Taster {
+    let mut taster = Taster {
         core: core.clone(),
         edge: job.edge,
         name: std::mem::take(&mut job.name),
         media_bytes: job.media_bytes,
         sector_bytes: job.sector_bytes,
         attrs: std::mem::take(&mut job.attrs),
+        ended: Vec::new(),
     };
     let until = core.reactor().fresh_now().saturating_add(most_ns);
-    for (index, class) in &job.classes {
+    for Asked { index, class, ended } in &mut job.classes {
+        taster.ended = std::mem::take(ended);
         let left = until.saturating_sub(core.reactor().fresh_now());
         let verdict = match left {
             0 => None,
@@ -616,8 +618,8 @@ async fn taste(core: Rc<Core>, job: &mut TasteJob, most_ns: u64) -> Tasted {
         late |= verdict.is_none();
         verdicts.push((*index, verdict.unwrap_or_else(|| too_late(most_ns))));
     }
-    let TasteJob { provider, serial, consumer, content, .. } = *job;
-    Tasted { provider, serial, verdicts, consumer, content, late }
+    let TasteJob { provider, serial, media_bytes, consumer, content, .. } = *job;
+    Tasted { provider, serial, media_bytes, verdicts, consumer, content, late }
 }
 
 fn too_late(most_ns: u64) -> Verdict {

@@ -35,8 +35,9 @@ pub use snapshot::Limits;
 pub use stats::{BUCKETS, Meter, Reading, bucket_of, bucket_top_ns, percentile_ns};
 pub use switchboard::{Switchboard, Task, Unanswered, Word};
 pub use topology::{
-    Access, Action, Barrier, ConsumerId, ConsumerView, Conversation, DELETES, Deletes, Event,
-    GeomId, GeomView, NewProvider, ProviderId, ProviderView, TasteJob, Tasted, Topology,
+    Access, Action, Asked, Barrier, Carry, ConsumerId, ConsumerView, Conversation, DELETES,
+    Deletes, End, Event, GeomId, GeomView, KeepEnds, Left, NewProvider, ProviderId, ProviderView,
+    TasteJob, Tasted, Topology,
 };
 pub use trouble::{Grade, Listener, Remark, Trouble};
 pub use verb::{ArgKind, ArgSpec, VerbSpec};

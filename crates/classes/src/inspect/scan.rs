@@ -28,6 +28,14 @@ const LEFTOVERS: &[(&str, &str, &str, &[u8])] = &[
     ("imsm", "Intel RAID", "raid", INTEL),
 ];
 
+/// What a sector holds at its start that is known, other than of this class.
+pub(crate) fn leftover(sector: &[u8], class: &str) -> Option<&'static str> {
+    let known = |(_, what, of, magic): &(_, &'static str, &str, &[u8])| {
+        (*of != class && sector.starts_with(magic)).then_some(*what)
+    };
+    LEFTOVERS.iter().filter(|(kind, ..)| *kind != "geom").find_map(known)
+}
+
 /// What a finding is to its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {

@@ -2,22 +2,26 @@
 //!
 //! Labels stand in the last sector, and nobody looks elsewhere: what once was a label in the middle
 //! of a larger disk is not to be believed unasked. So a provider that grows while its label is not
-//! in use, or a power cut that comes before the label has moved, loses sight of it until somebody
-//! says how large the provider was.
+//! in use, or a power cut that comes before the label has moved, loses sight of it. Where this
+//! daemon has seen the provider end it looks itself ([`left`]); where another machine has, somebody
+//! says how large the provider was, with the verb.
 //!
 //! ```text
 //!   old place: a label that says the old size --> what goes with it, then the label, durable at
-//!        the new end --> the old place cleared --> everybody looks again
+//!        the new end --> the old place cleared, by the verb --> everybody looks again
 //! ```
 //!
-//! A power cut before the new label is durable leaves the old one, and the verb is typed again.
+//! A power cut before the new label is durable leaves the old one, and it is done again.
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Control, Edge, Error, VerbSpec};
+use geom::{ArgKind, ArgSpec, Carry, Control, Edge, Error, Left, Taster, VerbSpec, Verdict};
 use serde_json::{Value, json};
 
 use super::frame::{self, FrameError};
 use super::hand;
+use crate::conversation::carry_out;
+use crate::inspect;
+use crate::part::WritePlan;
 
 /// How far before the end a label is looked for when nobody says where it was, bytes: what
 /// `inspect` looks through too.
@@ -179,35 +183,160 @@ fn carry(
     (sector, media): (u32, u64),
     from: u64,
 ) -> Result<(), Error> {
-    let name = ask.member;
-    let (to, len) = (frame::last_sector(sector, media).unwrap_or(from), sector as usize);
+    let (name, len) = (ask.member, sector as usize);
     let old = hand::read(control, name, edge, from, len)?;
     let wrong = |e: FrameError| Error::new(Errno::Inval, format!("{name}: {e}"));
-    let Placed { ahead, alone, renewed, stays, .. } = (ask.read)(&old).map_err(wrong)?;
-    if let Some(why) = stays {
+    let placed = (ask.read)(&old).map_err(wrong)?;
+    if let Some(why) = placed.stays {
         let was = from + u64::from(sector);
-        let what =
-            format!("{name}: {why}; a nop on it with a size of {was} bytes shows it as it was");
-        return Err(Error::new(Errno::Inval, what));
+        return Err(Error::new(Errno::Inval, format!("{name}: {}", as_it_was(why, was))));
     }
-    let mut under = false;
-    if let (true, Some(was), Some(is)) = (ahead > 0, from.checked_sub(ahead), to.checked_sub(ahead))
-    {
-        let bytes = hand::read(control, name, edge, was, ahead as usize)?;
-        // Its new place is where the label was: that is gone then, so there is another one before.
-        under = (is..to).contains(&from);
-        if let Some(alone) = alone.filter(|_| under) {
-            let mut label = alone(media);
-            label.resize(len, 0);
-            hand::write(control, name, edge, to, label)?;
+    let ahead = match placed.place_ahead(from) {
+        Some(at) => hand::read(control, name, edge, at, placed.ahead as usize)?,
+        None => Vec::new(),
+    };
+    let (mut plan, is_over) = placed.plan((sector, media), from, ahead);
+    if !is_over {
+        plan.write(from, vec![0; len]);
+        plan.flush();
+    }
+    let done = control.run_on_core("moving a label", move |core| {
+        Box::pin(async move { carry_out(core, edge, &plan).await })
+    })?;
+    done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))
+}
+
+fn as_it_was(why: &str, was: u64) -> String {
+    format!("{why}; a nop on it with a size of {was} bytes shows it as it was")
+}
+
+impl Placed {
+    /// Where what goes with a label at this byte is; `None` when nothing does.
+    fn place_ahead(&self, from: u64) -> Option<u64> {
+        from.checked_sub(self.ahead).filter(|_| self.ahead > 0)
+    }
+
+    /// What is written so that the label which is at `from` is at the end of a provider of so many
+    /// bytes; and whether that is over its old place.
+    fn plan(self, (sector, media): (u32, u64), from: u64, ahead: Vec<u8>) -> (WritePlan, bool) {
+        let to = frame::last_sector(sector, media).unwrap_or(from);
+        let padded = |mut label: Vec<u8>| {
+            label.resize(sector as usize, 0);
+            label
+        };
+        let mut plan = WritePlan::default();
+        let mut put = |at, bytes| {
+            plan.write(at, bytes);
+            plan.flush();
+        };
+        let place = to.checked_sub(ahead.len() as u64).filter(|_| !ahead.is_empty());
+        // What goes with it comes to where the label was: that is gone then, so there is another
+        // one before.
+        let is_over = place.is_some_and(|place| (place..to).contains(&from));
+        if let Some(alone) = self.alone.filter(|_| is_over) {
+            put(to, padded(alone(media)));
         }
-        hand::write(control, name, edge, is, bytes)?;
+        if let Some(place) = place {
+            put(place, ahead);
+        }
+        put(to, padded((self.renewed)(media)));
+        (plan, is_over)
     }
-    let mut label = renewed(media);
-    label.resize(len, 0);
-    hand::write(control, name, edge, to, label)?;
-    match under {
-        true => Ok(()),
-        false => hand::write(control, name, edge, from, vec![0; len]),
+}
+
+/// A label that is where a provider ended that is known by it ([`Taster::ended`]).
+pub(crate) struct Behind {
+    /// The size that the provider had, bytes.
+    was: u64,
+    /// Where the label is, its sector, and what it says.
+    from: u64,
+    pub(crate) label: Vec<u8>,
+    placed: Placed,
+    /// What is at the end now, and where that is.
+    last: Vec<u8>,
+    to: u64,
+}
+
+/// Looks where a provider ended, if its end can be read and has no label.
+pub(crate) async fn behind(disk: &Taster, read: Read) -> Option<Behind> {
+    let len = disk.sector_bytes as usize;
+    let end = |bytes| frame::last_sector(disk.sector_bytes, bytes);
+    let to = end(disk.media_bytes).filter(|_| !disk.ended.is_empty())?;
+    let last = disk.read(to, len).await.ok().filter(|last| read(last).is_err())?;
+    for was in disk.ended.iter().copied() {
+        let Some(from) = end(was).filter(|from| *from < to) else { continue };
+        let Ok(label) = disk.read(from, len).await else { continue };
+        if let Some(placed) = read(&label).ok().filter(|p| p.provider_bytes == was) {
+            return Some(Behind { was, from, label, placed, last, to });
+        }
     }
+    None
+}
+
+/// What a class says of a provider at whose end there is nothing, and why not; unless it has left
+/// something where that one ended, which comes to the end.
+pub(crate) async fn left(disk: &Taster, class: &str, read: Read, why: String) -> Verdict {
+    match behind(disk, read).await {
+        Some(behind) => behind.bring(disk, class).await,
+        None => Verdict::No(why),
+    }
+}
+
+impl Behind {
+    /// Why it stays where it is, if it does.
+    pub(crate) fn stays(&self) -> Option<&'static str> {
+        self.placed.stays
+    }
+
+    /// In words.
+    pub(crate) fn words(&self) -> String {
+        format!("its label is where it ended when it had {} bytes", self.was)
+    }
+
+    /// It comes to the end, unless something is there that may not be lost.
+    pub(crate) async fn bring(self, disk: &Taster, class: &str) -> Verdict {
+        let (words, was) = (self.words(), self.was);
+        let Behind { from, label, placed, last, to, .. } = self;
+        if let Some(what) = inspect::leftover(&last, class) {
+            return Verdict::No(occupied(&words, what, &by_hand(class, &disk.name, was)));
+        }
+        let ahead = match placed.place_ahead(from) {
+            Some(at) => disk.read(at, placed.ahead as usize).await,
+            None => Ok(Vec::new()),
+        };
+        let ahead = match ahead {
+            Ok(ahead) => ahead,
+            Err(e) => return Verdict::No(format!("{words}, and what is before it: {}", e.text())),
+        };
+        let (plan, _) = placed.plan((disk.sector_bytes, disk.media_bytes), from, ahead);
+        let (key, by_hand) = (label.clone(), by_hand(class, &disk.name, was));
+        let carry = carry_if(plan, vec![(to, last), (from, label)]);
+        Verdict::Left(words, Left { was, key, carry, by_hand })
+    }
+}
+
+/// What to type so that a label is brought along.
+pub(crate) fn by_hand(class: &str, provider: &str, was: u64) -> String {
+    format!("`ashlar {class} follow {provider} --was {was}`")
+}
+
+/// Why a label is not brought to an end where there is something else.
+pub(crate) fn occupied(words: &str, what: &str, by_hand: &str) -> String {
+    let forced = by_hand.trim_end_matches('`');
+    format!("{words}, and at its end is a {what}; if that may be lost, {forced} --force`")
+}
+
+/// Carries a plan out if all this is still there.
+pub(crate) fn carry_if(plan: WritePlan, seen: Vec<(u64, Vec<u8>)>) -> Carry {
+    Box::new(move |core, edge| {
+        Box::pin(async move {
+            let failed = |e: Errno| e.text().to_owned();
+            for (at, bytes) in &seen {
+                if core.read(edge, *at, bytes.len()).await.map_err(failed)? != *bytes {
+                    return Err("it is being written to".into());
+                }
+            }
+            carry_out(core, edge, &plan).await.map_err(failed)
+        })
+    })
 }

@@ -13,10 +13,9 @@ use serde::Deserialize;
 
 use super::geom::MirrorGeom;
 use super::metadata::{Balance, Metadata, mirror_flags};
-use super::outs::{self, Left, Outs};
 use super::state::Mirror;
 use super::{NAME, verbs};
-use crate::members::{Stopped, Waiting, frame, known};
+use crate::members::{Stopped, Waiting, follow, frame, known};
 
 /// The class.
 #[derive(Default)]
@@ -24,7 +23,6 @@ pub struct MirrorClass {
     pub(super) stopped: Stopped,
     pub(super) tunables: Tunables,
     pub(super) waiting: Arc<Waiting>,
-    outs: Arc<Outs>,
 }
 
 /// What FreeBSD has in `kern.geom.mirror`: how long a mirror waits, and how it rebuilds.
@@ -52,12 +50,9 @@ impl Default for Tunables {
 }
 
 /// What was found on a member.
-#[derive(Clone)]
 pub(super) struct Seen {
     pub(super) record: Metadata,
     pub(super) bits: Vec<u8>,
-    /// Where its record stayed as its provider grew, bytes; absent: it is at its end.
-    pub(super) left: Option<u64>,
 }
 
 impl MirrorClass {
@@ -74,16 +69,7 @@ impl MirrorClass {
         mirror: Mirror,
         why: &str,
     ) -> Result<GeomId, Error> {
-        MirrorGeom::place(t, mirror, why, (self.tunables, self.waiting.clone(), self.outs.clone()))
-    }
-
-    /// A record that stayed behind as a provider grew that is not used, and where it is.
-    async fn left_behind(&self, disk: &Taster) -> Option<(Metadata, u64)> {
-        let ended = self.outs.ended(&disk.name, disk.media_bytes)?;
-        let at = frame::last_sector(disk.sector_bytes, ended)?;
-        let sector = disk.read(at, disk.sector_bytes as usize).await.ok()?;
-        let record = Metadata::decode(&sector).ok()?;
-        self.outs.is_left(&disk.name, &record).then_some((record, at))
+        MirrorGeom::place(t, mirror, why, (self.tunables, self.waiting.clone()))
     }
 
     /// A member was found: it is taken in, or refused.
@@ -146,20 +132,20 @@ impl Class for MirrorClass {
         true
     }
 
+    fn knows_ends(&self) -> bool {
+        true
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
-            let end = frame::last_sector(disk.sector_bytes, disk.media_bytes).unwrap_or(0);
-            let (record, at) = match known::tasted(disk, "record", Metadata::decode).await {
-                Ok(record) => (record, end),
-                Err(why) => match self.left_behind(disk).await {
-                    Some(found) => found,
-                    None => return Verdict::No(why),
-                },
+            let record = match known::tasted(disk, "record", Metadata::decode).await {
+                Ok(record) => record,
+                Err(why) => return follow::left(disk, NAME, Metadata::placed, why).await,
             };
             if !frame::is_at_home(&record.home, &disk.name) {
                 return Verdict::No(format!("its record belongs on {}, by name", record.home));
             }
-            if at == end && !frame::is_of_size(record.provider_bytes, disk.media_bytes) {
+            if !frame::is_of_size(record.provider_bytes, disk.media_bytes) {
                 return Verdict::No(format!(
                     "its record was written for a provider of {} bytes, and this one has {}",
                     record.provider_bytes, disk.media_bytes
@@ -169,9 +155,8 @@ impl Class for MirrorClass {
             let words = format!(
                 "one of {all} members of mirror/{name} (id {id}, genid {genid}, syncid {syncid})"
             );
-            let bits = bits(disk, &record, at).await;
-            let left = (at != end).then_some(at);
-            Verdict::Yes(words, Box::new(Seen { record, bits, left }))
+            let bits = bits(disk, &record).await;
+            Verdict::Yes(words, Box::new(Seen { record, bits }))
         })
     }
 
@@ -186,30 +171,7 @@ impl Class for MirrorClass {
         let Ok(seen) = claim.downcast::<Seen>() else {
             return Err(Error::new(Errno::Inval, "the claim is not a record"));
         };
-        let Seen { record, bits, left } = (*seen).clone();
-        let name = topology.provider_name(on).to_owned();
-        let e = match self.admit(topology, on, why, *seen) {
-            Ok(()) => {
-                self.outs.forget(&name);
-                return Ok(());
-            }
-            Err(e) => e,
-        };
-        let Some(at) = left else {
-            let limits = topology.limits(on);
-            limits.iter().for_each(|l| self.outs.note(&name, l.media_bytes, &record));
-            return Err(e);
-        };
-        let was = at + topology.limits(on).map_or(0, |l| u64::from(l.sector_bytes));
-        outs::carry(topology, on, &self.outs, Left { at, record, bits });
-        Err(Error::new(
-            e.kind,
-            format!(
-                "{}. Its record is where the provider ended when it had {was} bytes: `ashlar \
-                 {NAME} follow {name} --was {was}` brings it along",
-                e.what
-            ),
-        ))
+        self.admit(topology, on, why, *seen)
     }
 
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
@@ -262,10 +224,11 @@ impl Class for MirrorClass {
     }
 }
 
-/// The bitmap of a member, whose record is at that byte; empty when it has none, or it cannot be
-/// read: then all may differ.
-async fn bits(disk: &Taster, record: &Metadata, at: u64) -> Vec<u8> {
+/// The bitmap of a member; empty when it has none, or it cannot be read: then all may differ.
+async fn bits(disk: &Taster, record: &Metadata) -> Vec<u8> {
     let Some(shape) = record.bitmap else { return Vec::new() };
-    let Some(at) = at.checked_sub(u64::from(shape.bytes)) else { return Vec::new() };
+    let end = frame::last_sector(disk.sector_bytes, disk.media_bytes);
+    let at = end.and_then(|end| end.checked_sub(u64::from(shape.bytes)));
+    let Some(at) = at else { return Vec::new() };
     disk.read(at, shape.bytes as usize).await.unwrap_or_default()
 }

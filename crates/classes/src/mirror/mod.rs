@@ -12,7 +12,6 @@ mod idents;
 mod layer;
 mod level;
 mod metadata;
-mod outs;
 mod shared;
 mod state;
 mod tasks;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
-use geom::{Core, Edge, GeomId, Switchboard};
+use geom::{Core, Edge};
 
-use super::outs::Carried;
 use super::shared::{Failed, Halt, Shared, Told};
+use crate::conversation::flush;
 use crate::members::pay;
 
 /// One record to write.
@@ -81,22 +81,6 @@ pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool
     );
 }
 
-/// Writes the record of one that is no member to its new end, and says so.
-pub(super) fn bring_along(board: Switchboard, name: String, geom: GeomId, note: Note) {
-    let answers = board.clone();
-    board.call(
-        0,
-        Box::new(move |core| {
-            let (on, core) = (core, core.clone());
-            on.spawn_for("mirror records", &name, async move {
-                // One that fails it is refused as it was, and found at no start: nobody can help.
-                let _ = write_one(&core, &note).await;
-                answers.tell(geom, Box::new(Carried));
-            });
-        }),
-    );
-}
-
 /// B4: one record is on the disk at any time, and none beside a bitmap that is not there.
 async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
     let over = note.moves.as_ref().filter(|moves| note.is_under_bitmap(moves.from));
@@ -121,13 +105,6 @@ async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
             // It is among what users see once the mirror has grown: what they saw there stays.
             flush(core, note.edge).await
         }
-        _ => Ok(()),
-    }
-}
-
-async fn flush(core: &Rc<Core>, edge: Edge) -> Result<(), Errno> {
-    match core.flush(edge).await {
-        Err(e) if e != Errno::NotSup => Err(e),
         _ => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ use super::metadata::{Metadata, Mode};
 use super::nature::Nature;
 use super::options::Options;
 use super::{NAME, verbs};
-use crate::members::{Stopped, known};
+use crate::members::{Stopped, follow, known};
 
 /// The class.
 #[derive(Default)]
@@ -99,11 +99,15 @@ impl Class for MultipathClass {
         true
     }
 
+    fn knows_ends(&self) -> bool {
+        true
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
             let record = match known::tasted(disk, "record", Metadata::decode).await {
                 Ok(record) => record,
-                Err(why) => return Verdict::No(why),
+                Err(why) => return follow::left(disk, NAME, Metadata::placed, why).await,
             };
             if let Some(name) = lock(&self.resting).get(&record.uuid) {
                 return Verdict::No(format!(

@@ -7,6 +7,7 @@ use bio::Errno;
 use geom::{Core, Edge, Local, Word};
 
 use super::shared::{Shared, Told};
+use crate::conversation::flush;
 
 /// Says something to the geom after a while.
 pub(super) fn after(shared: &Arc<Shared>, ns: u64, told: Told) {
@@ -67,13 +68,6 @@ pub(super) fn write(note: Note) -> geom::Task {
             word
         })
     })
-}
-
-async fn flush(core: &Rc<Core>, edge: Edge) -> Result<(), Errno> {
-    match core.flush(edge).await {
-        Err(Errno::NotSup) => Ok(()),
-        done => done,
-    }
 }
 
 async fn write_by(core: &Rc<Core>, edge: Edge, note: &Note) -> Result<(), Errno> {

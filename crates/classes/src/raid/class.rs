@@ -12,7 +12,7 @@ use geom::{
 use super::arrive::other_bytes;
 use super::found::{Found, SetId};
 use super::geom::{NAME, RaidGeom};
-use super::{ddf, imsm, verbs};
+use super::{ddf, follow, imsm, verbs};
 use crate::conversation::drive;
 use crate::members::{Stopped, Waiting};
 use crate::probe::Sectors;
@@ -120,10 +120,10 @@ impl RaidClass {
     }
 }
 
-/// What is on a disk, of either format; otherwise why not.
-pub(super) async fn look(disk: &Taster) -> Result<Found, String> {
+/// What is on a disk, of either format, as if it had so many bytes; otherwise why not.
+pub(super) async fn look(disk: &Taster, bytes: u64) -> Result<Found, String> {
     let read = async |at, len| disk.read(at, len).await;
-    let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
+    let mut sectors = Sectors::new(disk.sector_bytes, bytes);
     let serial = disk.text("GEOM::ident").filter(|ident| !ident.is_empty());
     let serial = imsm::serial_of(serial.unwrap_or(&disk.name));
     let intel = match drive(&mut sectors, read, imsm::step).await {
@@ -132,12 +132,12 @@ pub(super) async fn look(disk: &Taster) -> Result<Found, String> {
         }
         Err(why) => why,
     };
-    let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
+    let mut sectors = Sectors::new(disk.sector_bytes, bytes);
     let torn = drive(&mut sectors, read, |s| imsm::torn(s, &serial)).await;
     if let Ok(left) = torn {
         return Ok(Found::Torn { serial, left });
     }
-    let mut sectors = Sectors::new(disk.sector_bytes, disk.media_bytes);
+    let mut sectors = Sectors::new(disk.sector_bytes, bytes);
     match drive(&mut sectors, read, ddf::step).await {
         Ok(meta) => Ok(Found::Ddf(Box::new(meta))),
         Err(why) => Err(format!("{intel}; {why}")),
@@ -165,11 +165,20 @@ impl Class for RaidClass {
         true
     }
 
+    fn knows_ends(&self) -> bool {
+        true
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
-            let found = match look(disk).await {
-                Ok(found) => found,
-                Err(why) => return Verdict::No(why),
+            let found = match look(disk, disk.media_bytes).await {
+                Ok(found) if !found.is_torn() => found,
+                // The power may have gone while it was written there for the first time.
+                none => match (follow::left(disk).await, none) {
+                    (Some(left), _) => return left,
+                    (None, Ok(torn)) => torn,
+                    (None, Err(why)) => return Verdict::No(why),
+                },
             };
             let (id, key) = (found.set(), found.key());
             // A partition at the end of a disk ends where the disk does: the record is that one's.

@@ -2,7 +2,7 @@
 //!
 //! Intel's record lies at the end of the disk; of DDF the anchor does, and says where the rest is.
 //! A disk that grows while its array runs has them moved; of one that grew meanwhile they stay
-//! behind, and it is a stranger.
+//! behind, and it is a stranger: to others than a daemon that has seen where it ended ([`left`]).
 //!
 //! ```text
 //!   old place: a record for a disk of the old size --> the same, and the new size, durable at the
@@ -14,15 +14,17 @@
 //! so a record is not moved by less than its own length, where the new one lies over the old.
 
 use bio::Errno;
-use geom::{Control, Edge, Error};
+use geom::{Control, Edge, Error, Left, Taster, Verdict};
 use serde_json::{Value, json};
 
+use super::class::look;
 use super::found::{Found, is_serial};
 use super::geom::NAME;
-use super::records::carry_out;
 use super::verbs::{Request, inval, probe_as};
 use super::{ddf, imsm, label};
-use crate::members::follow::SWEEP;
+use crate::conversation::carry_out;
+use crate::inspect;
+use crate::members::follow::{SWEEP, by_hand, carry_if, occupied};
 use crate::members::hand;
 use crate::part::WritePlan;
 
@@ -145,6 +147,42 @@ impl Disk<'_> {
         };
         Ok((plan, clear))
     }
+}
+
+/// What was left where a disk ended that was known by its record ([`Taster::ended`]), and how it
+/// comes to the end; `None` when that is nothing.
+pub(super) async fn left(taster: &Taster) -> Option<Verdict> {
+    let (sector, media) = (taster.sector_bytes, taster.media_bytes);
+    for was in taster.ended.iter().copied() {
+        let Ok(found) = look(taster, was).await else { continue };
+        let serial = match &found {
+            Found::Intel { serial, .. } if found.disk_bytes(sector) == Some(was) => serial.clone(),
+            Found::Ddf(_) => String::new(),
+            Found::Intel { .. } | Found::Torn { .. } => continue,
+        };
+        let words = format!("its record is where it ended when it had {was} bytes");
+        let disk = Disk { name: &taster.name, serial, sector, media };
+        let (plan, _) = match disk.plans(&found, was) {
+            Ok(plans) => plans,
+            Err(e) => return Some(Verdict::No(format!("{words}: {}", e.what))),
+        };
+        // Intel's record ends before the last sector.
+        let two = 2 * disk.unit();
+        let read = async |end: u64| {
+            let at = (end - end % disk.unit()).checked_sub(two)?;
+            Some((at, taster.read(at, two as usize).await.ok()?))
+        };
+        let (last, label) = (read(media).await?, read(was).await?);
+        let by_hand = by_hand(NAME, &taster.name, was);
+        let known = |sector: &[u8]| inspect::leftover(sector, NAME);
+        if let Some(what) = last.1.chunks(disk.unit() as usize).find_map(known) {
+            return Some(Verdict::No(occupied(&words, what, &by_hand)));
+        }
+        let key = label.1.clone();
+        let carry = carry_if(plan, vec![last, label]);
+        return Some(Verdict::Left(words, Left { was, key, carry, by_hand }));
+    }
+    None
 }
 
 /// Carries the verb out.

@@ -1,40 +1,21 @@
 //! Records are written by a task on core 0, one disk after the other: no more than one is ever
 //! torn.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::Errno;
-use geom::{Core, Edge, GeomId, Switchboard};
+use geom::{Edge, GeomId, Switchboard};
 
 use super::geom::Told;
 use super::set::Tag;
 use super::volume::Shared;
-use crate::part::{WritePlan, WriteStep};
+use crate::conversation::{carry_out, flush};
+use crate::part::WritePlan;
 
 /// What one disk shall say.
 pub(super) struct Note {
     pub(super) tag: Tag,
     pub(super) edge: Edge,
     pub(super) plan: WritePlan,
-}
-
-async fn flush(core: &Rc<Core>, edge: Edge) -> Result<(), Errno> {
-    match core.flush(edge).await {
-        Ok(()) | Err(Errno::NotSup) => Ok(()),
-        Err(e) => Err(e),
-    }
-}
-
-/// Carries out a plan on a disk.
-pub(super) async fn carry_out(core: &Rc<Core>, edge: Edge, plan: &WritePlan) -> Result<(), Errno> {
-    for step in plan.steps() {
-        match step {
-            WriteStep::Write { offset, bytes } => core.write(edge, *offset, bytes).await?,
-            WriteStep::Flush => flush(core, edge).await?,
-        }
-    }
-    Ok(())
 }
 
 /// Logs that are begun before a record says that their volume is dirty, and the disks they are on,

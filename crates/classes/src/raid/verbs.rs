@@ -17,7 +17,8 @@ use super::model::{Array, DiskState, Volume};
 use super::set::Vol;
 use super::show::{level_word, volumes};
 use super::specs::VERBS;
-use super::{compare, ddf, delete, follow, imsm, label, policy, records};
+use super::{compare, ddf, delete, follow, imsm, label, policy};
+use crate::conversation::carry_out;
 use crate::members::{hand, known};
 use crate::part::WritePlan;
 use crate::probe::{Sectors, Step};
@@ -187,7 +188,7 @@ pub(super) fn perform(control: &mut Control, name: &str, plan: WritePlan) -> Res
         |_, _| Ok(()),
         |control, edge| {
             let done = control.run_on_core("writing a record", move |core| {
-                Box::pin(async move { records::carry_out(core, edge, &plan).await })
+                Box::pin(async move { carry_out(core, edge, &plan).await })
             })?;
             done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))
         },
@@ -389,7 +390,7 @@ fn remove(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
             Ok((tag, edge, plan))
         })?;
         let done = control.run_on_core("clearing a record", move |core| {
-            Box::pin(async move { records::carry_out(core, edge, &plan).await })
+            Box::pin(async move { carry_out(core, edge, &plan).await })
         })?;
         done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))?;
         with(control, on, |g, t, me| {

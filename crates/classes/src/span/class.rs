@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::geom::SpanGeom;
 use super::{Span, SpanLabel, verbs};
-use crate::members::{Stopped, frame, known};
+use crate::members::{Stopped, follow, frame, known};
 
 /// A class of this kind.
 pub struct SpanClass<S> {
@@ -24,6 +24,29 @@ pub struct SpanClass<S> {
 impl<S> Default for SpanClass<S> {
     fn default() -> Self {
         SpanClass { stopped: Stopped::default(), of: PhantomData }
+    }
+}
+
+impl<S: Span> SpanClass<S> {
+    /// What is said of a provider without a label at its end.
+    async fn behind(&self, disk: &Taster, why: String) -> Verdict {
+        let Some(behind) = follow::behind(disk, verbs::placed::<S>).await else {
+            return Verdict::No(why);
+        };
+        let (Some(stays), Ok(label)) = (behind.stays(), S::decode(&behind.label)) else {
+            return behind.bring(disk, S::NAME).await;
+        };
+        if let Some(why) = self.refusal(&label, &disk.name, label.provider_bytes) {
+            return Verdict::No(why);
+        }
+        let words = format!("{}; {}: {stays}", words(S::NAME, &label), behind.words());
+        Verdict::Stays(words, Box::new(label))
+    }
+
+    /// Why a label that was found on a provider of so many bytes is not believed.
+    fn refusal(&self, label: &SpanLabel, provider: &str, media_bytes: u64) -> Option<String> {
+        let stopped = self.stopped.verdict(S::NAME, &label.name);
+        stopped.or_else(|| misplaced(label, provider, media_bytes))
     }
 }
 
@@ -56,16 +79,17 @@ impl<S: Span> Class for SpanClass<S> {
         true
     }
 
+    fn knows_ends(&self) -> bool {
+        true
+    }
+
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         Box::pin(async move {
             let label = match known::tasted(disk, "label", S::decode).await {
                 Ok(label) => label,
-                Err(why) => return Verdict::No(why),
+                Err(why) => return self.behind(disk, why).await,
             };
-            if let Some(why) = self.stopped.verdict(S::NAME, &label.name) {
-                return Verdict::No(why);
-            }
-            match misplaced(&label, &disk.name, disk.media_bytes) {
+            match self.refusal(&label, &disk.name, disk.media_bytes) {
                 Some(why) => Verdict::No(why),
                 None => Verdict::Yes(words(S::NAME, &label), Box::new(label)),
             }

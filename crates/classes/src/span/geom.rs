@@ -195,9 +195,18 @@ impl<S: Span> SpanGeom<S> {
         }
         let limits = t.limits(on).ok_or_else(|| gone(name))?;
         let consumer = attach(t, me, on)?;
-        let bytes = limits.media_bytes.saturating_sub(u64::from(limits.sector_bytes));
+        // It may have grown since its label was written.
+        let ended = match label.provider_bytes {
+            0 => limits.media_bytes,
+            ended => ended.min(limits.media_bytes),
+        };
+        let bytes = ended.saturating_sub(u64::from(limits.sector_bytes));
         *slot = Some(Member::new(consumer, bytes));
-        self.start_if_whole(t, me)
+        self.start_if_whole(t, me)?;
+        if ended < limits.media_bytes {
+            self.resized(t, me, consumer);
+        }
+        Ok(())
     }
 
     /// One made by hand.
@@ -323,7 +332,8 @@ impl<S: Span> SpanGeom<S> {
         let Some(below) = t.below(member.consumer) else { return };
         let sector = t.limits(below).map_or(0, |l| u64::from(l.sector_bytes));
         self.unmoved = Some(format!(
-            "{} grew, but it is not the last: give it {} bytes again, or it will not be found",
+            "{} grew, but it is not the last: give it {} bytes again, or no other daemon than this one \
+             finds it",
             t.provider_name(below),
             member.bytes + sector
         ));

@@ -13,6 +13,7 @@ use bio::Errno;
 use geom::{ConsumerId, Core, Edge, GeomId, Topology};
 
 use super::Span;
+use crate::conversation::flush;
 use crate::members::frame;
 
 /// What the geom is told.
@@ -71,8 +72,5 @@ async fn carry<S: Span>(core: &Rc<Core>, job: &Move) -> Result<(), Errno> {
 /// Writes, and has it durable.
 async fn put(core: &Rc<Core>, edge: Edge, at: u64, bytes: &[u8]) -> Result<(), Errno> {
     core.write(edge, at, bytes).await?;
-    match core.flush(edge).await {
-        Err(e) if e != Errno::NotSup => Err(e),
-        _ => Ok(()),
-    }
+    flush(core, edge).await
 }

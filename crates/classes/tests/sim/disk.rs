@@ -178,13 +178,17 @@ impl Disk {
         size
     }
 
-    /// After a power cut: where no label followed the end, it was not there yet.
-    pub fn settle_size(&self, by: u64) {
-        let first = self.lock().first;
-        while self.size() > first && !self.bytes(self.size() - SECTOR, 6).starts_with(b"GEOM::") {
-            let size = self.size() - by;
-            self.lock().model.set_size(size);
+    /// Where its label ends, or what it is: that may not have come along as it grew.
+    pub fn labelled_end(&self, by: u64) -> u64 {
+        let mut end = self.size();
+        while end > self.first() && !self.bytes(end - SECTOR, 6).starts_with(b"GEOM::") {
+            end -= by;
         }
+        end
+    }
+
+    fn first(&self) -> u64 {
+        self.lock().first
     }
 
     /// Attaches it to a world.

@@ -1,6 +1,7 @@
-//! Disks grow while nobody looks, or just before the power goes, and `follow` brings along what was
-//! left behind: before the daemon starts with all disks, one after the other, and the power may go
-//! on the way. What was true of the story before is true of it afterwards.
+//! Disks grow while nobody looks, or just before the power goes, and what was left behind is brought
+//! along: by the daemon, which has seen where they ended, or by `follow` before it starts, one after
+//! the other, and the power may go on the way. What was true of the story before is true of it
+//! afterwards.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -81,6 +82,9 @@ impl run::Story<'_> {
                 was -= GROWTH;
             }
             let Some(class) = labelled(&disk, was).filter(|_| was < disk.size()) else { continue };
+            if self.dice.chance(500) {
+                continue;
+            }
             let with = left_behind(&name, was);
             let done = follow(&mut self.random, (&class, &name, &disk), &with);
             let at_its_end = |e: &geom::Error| e.what.contains("at its end");
@@ -112,6 +116,9 @@ impl raids::Story {
             }
             let was = disk.size();
             disk.grow(GROWTH);
+            if dice.chance(500) {
+                continue;
+            }
             let with = left_behind(&name, was);
             let done = follow(&mut dice, ("raid", &name, &disk), &with);
             let at_its_end = |e: &geom::Error| e.what.contains("at its end");

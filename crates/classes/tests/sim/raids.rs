@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use bio::{Errno, Op};
 use classes::Waiting;
@@ -28,6 +28,7 @@ use reactor::SeededRandom;
 use serde_json::json;
 
 use super::disk::{Disk, SECTOR};
+use super::ends::{Kept, was_carried};
 use super::life::{Life, MS, PowerCut};
 use super::model::Model;
 use super::run::Tally;
@@ -189,15 +190,19 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
         grows,
         tally: Tally::default(),
     };
+    let (kept, carried) = (Kept::default(), Arc::new(AtomicU64::new(0)));
     for number in 0..lives {
         let cores = 1 + story.random.below(3) as usize;
         let mut life = Life::new(story.random.next_u64(), cores);
+        life.go_on_from(&kept);
         (story.user, story.out) = (None, Vec::new());
         let doubt = story.doubt.clone();
         story.stayed = Arc::default();
         let stayed = story.stayed.clone();
+        let brought = carried.clone();
         life.control.topology.set_listener(Box::new(move |remark| {
-            talk(|| format!("  {}", remark.text));
+            talk(|| format!("  {}: {}", remark.name, remark.text));
+            brought.fetch_add(u64::from(was_carried(remark)), SeqCst);
             // A disk that failed a request had to stay: who has what of it is not known.
             let stays = remark.text.ends_with("it stays");
             doubt.fetch_or(stays, SeqCst);
@@ -241,6 +246,7 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
     tally.holes += story.tally.holes;
     tally.cleaned += story.tally.cleaned;
     tally.followed += story.tally.followed;
+    tally.carried += carried.load(SeqCst);
     tally.verified += story.tally.verified;
     tally.policies += story.tally.policies;
 }

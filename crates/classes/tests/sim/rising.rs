@@ -1,7 +1,7 @@
 //! Disks at the bottom of a stack grow while it lives, and what stands on them is made larger as
 //! far as each class promises: stripes and the last part of a concat by themselves, mirrors and
 //! partitions when somebody says so, arrays never. Nobody above notices, the power goes at any
-//! step, and labels that it left behind are brought along.
+//! step, and labels that it left behind are found where what they are on had ended.
 //!
 //! What is proven of sizes, whenever nothing goes on:
 //!  * what grows by itself is as large as its members make it;
@@ -197,25 +197,6 @@ impl Story<'_> {
 
     fn ask(&mut self, made: &Made, bytes: Option<u64>) {
         self.asked.entry(made.provider()).or_default().extend(bytes);
-    }
-
-    /// Labels that a power cut left behind within the stack are brought along.
-    pub(super) fn bring_along_within(&mut self, life: &mut Life) {
-        for made in self.plan.made.iter().filter(|m| m.class != "part") {
-            for member in made.members.iter().filter(|m| !self.disks.contains_key(*m)) {
-                if !life.until(9, |c| c.topology.find(member).is_some()) {
-                    continue;
-                }
-                life.settle();
-                if is_used(life, made.class, member) {
-                    continue;
-                }
-                let with = json!({ "member": member, "force": true });
-                let done = life.verb(made.class, "follow", "", with);
-                talk(|| format!("follow {member}: {done:?}"));
-                self.tally.followed += u64::from(done.is_ok());
-            }
-        }
     }
 }
 

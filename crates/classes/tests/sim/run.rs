@@ -4,6 +4,8 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bio::Attr;
 use geom::{Access, ConsumerId, ProviderId};
@@ -11,6 +13,7 @@ use reactor::SeededRandom;
 use serde_json::json;
 
 use super::disk::{CLEANED, Disk, SECTOR, Watch};
+use super::ends::{Kept, was_carried};
 use super::life::{Life, MS, PowerCut};
 use super::model::Model;
 use super::plan::Plan;
@@ -43,8 +46,9 @@ pub struct Tally {
     pub holes: u64,
     /// Arrays that lacked a disk, and were clean though another had failed and stayed.
     pub cleaned: u64,
-    /// Disks whose labels were brought along after they had grown.
+    /// Disks whose labels were brought along after they had grown: by somebody, by the daemon.
     pub followed: u64,
+    pub carried: u64,
     /// Arrays that were compared from end to end.
     pub verified: u64,
     /// Times that somebody read something that was becoming smaller.
@@ -83,6 +87,10 @@ pub(super) struct Story<'a> {
     /// since, bytes.
     pub(super) sizes: BTreeMap<String, u64>,
     pub(super) asked: BTreeMap<String, BTreeSet<u64>>,
+    /// Where things ended.
+    kept: Kept,
+    /// Who brings labels along: dice of their own, so that stories are what they were before.
+    pub(super) dice: SeededRandom,
 }
 
 /// One seed.
@@ -123,15 +131,21 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         reads: false,
         sizes: BTreeMap::new(),
         asked: BTreeMap::new(),
+        kept: Kept::default(),
+        dice: SeededRandom::new(seed ^ 0x0e4d),
     };
+    let carried = Arc::new(AtomicU64::new(0));
     for number in 0..lives {
         let cores = 1 + story.random.below(3) as usize;
         let mut life = Life::new(story.random.next_u64(), cores);
         (story.user, story.reads) = (None, false);
         (story.top, story.dark, story.lost) = (None, false, false);
-        life.control
-            .topology
-            .set_listener(Box::new(|remark| talk(|| format!("  {}", remark.text))));
+        life.go_on_from(&story.kept);
+        let brought = carried.clone();
+        life.control.topology.set_listener(Box::new(move |remark| {
+            talk(|| format!("  {}: {}", remark.name, remark.text));
+            brought.fetch_add(u64::from(was_carried(remark)), Relaxed);
+        }));
         let lived = catch_unwind(AssertUnwindSafe(|| story.live(&mut life, number)));
         match lived {
             Ok(()) => {}
@@ -150,9 +164,6 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
         CLEANED.set(Watch::Off);
         story.disks.values().for_each(Disk::power_cut);
         story.bring_along();
-        if !plan.rises {
-            story.disks.values().for_each(|d| d.settle_size(GROWTH));
-        }
     }
     let model = story.model.borrow();
     tally.lives += story.tally.lives;
@@ -167,6 +178,7 @@ pub fn run(plan: &Plan, seed: u64, lives: u64, tally: &mut Tally) {
     tally.grown += story.tally.grown;
     tally.shrunk += story.tally.shrunk;
     tally.followed += story.tally.followed;
+    tally.carried += carried.load(Relaxed);
     tally.verified += story.tally.verified;
     tally.reads += story.tally.reads;
     tally.forced += story.tally.forced;
@@ -344,7 +356,7 @@ impl Story<'_> {
     /// How many members a disk's record speaks of, and how much it is to be believed.
     fn record(&self, name: &str) -> (u8, (bool, u32, u32)) {
         let disk = &self.disks[name];
-        let record = disk.bytes(disk.size() - SECTOR, 120);
+        let record = disk.bytes(disk.labelled_end(GROWTH) - SECTOR, 120);
         let word = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().expect("four"));
         let flags = u64::from_le_bytes(record[87..95].try_into().expect("eight"));
         let good = &record[..12] == b"GEOM::MIRROR" && flags & 0xe == 0;
@@ -385,14 +397,8 @@ impl Story<'_> {
             }
         }
         let volume = self.plan.volume();
-        if self.plan.rises {
-            self.bring_along_within(life);
-        }
         if !life.until(9, |c| c.topology.find(&volume).is_some()) {
             self.all_in(life);
-        }
-        if self.plan.rises {
-            self.bring_along_within(life);
         }
         if !life.until(9, |c| c.topology.find(&volume).is_some()) {
             self.force(life);

@@ -144,6 +144,10 @@ impl Topology {
         }
         self.set_edge_flags(consumer);
         let upper = self.consumers.get(consumer).map(|c| c.geom);
+        let user = upper.and_then(|g| self.geoms.get(g)).filter(|g| !g.hand).map(|g| g.class);
+        if let Some(class) = user.filter(|_| delta.w > 0) {
+            self.may_end(class, provider);
+        }
         if closed && upper.and_then(|g| self.geoms.get(g)).is_some_and(|g| g.wither) {
             self.wash = true;
         }

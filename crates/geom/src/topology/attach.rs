@@ -70,6 +70,7 @@ impl Topology {
             asked: Vec::new(),
             content: 0,
             hidden_by: None,
+            attempts: Vec::new(),
         });
         self.nodes[slot] = Some(id);
         self.geoms[geom].providers.insert(0, id);

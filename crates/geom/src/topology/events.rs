@@ -65,6 +65,9 @@ impl Topology {
             self.run_event(event);
             return true;
         }
+        if self.ends.is_unsaved() {
+            self.ends.save();
+        }
         if std::mem::take(&mut self.wash) {
             self.run_washer();
             return true;
@@ -162,6 +165,7 @@ impl Topology {
                 }
             }
         }
+        self.will_end(p, size);
         if let Some(pp) = self.providers.get_mut(p) {
             pp.limits.media_bytes = size;
             self.dirty_nodes.insert(pp.node);

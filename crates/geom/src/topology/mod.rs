@@ -15,7 +15,9 @@
 
 mod access;
 mod attach;
+mod carry;
 mod deletes;
+mod ends;
 mod events;
 mod inspect;
 mod lifetime;
@@ -39,10 +41,12 @@ use crate::switchboard::{Switchboard, Task, Word};
 use crate::trouble::{Grade, Listener, Remark};
 
 pub use access::Access;
+pub use carry::{Carry, Left};
 pub use deletes::{DELETES, Deletes};
+pub use ends::{End, KeepEnds};
 pub use events::Event;
 pub use inspect::{ConsumerView, GeomView, ProviderView};
-pub use taste::{TasteJob, Tasted};
+pub use taste::{Asked, TasteJob, Tasted};
 
 new_key_type! {
     /// A geom.
@@ -145,6 +149,8 @@ pub(crate) struct ProviderObj {
     content: u64,
     /// A class that knows it for a member and refused it: those asked later leave it alone.
     hidden_by: Option<usize>,
+    /// What came of carrying what classes had left on it (carry C1).
+    attempts: Vec<carry::Attempt>,
 }
 
 pub(crate) struct ConsumerObj {
@@ -221,6 +227,9 @@ pub struct Topology {
     listener: Option<Listener>,
     /// Names of providers that others write, or soon will ([`Topology::lend`]).
     lent: BTreeSet<String>,
+    /// Where providers ended, and what is on its way to the end of one.
+    ends: ends::Ends,
+    carrying: Vec<carry::Carried>,
     shut: bool,
     credit: Option<Credit>,
     /// Skips the checks of other openers on physical providers (geom.md 1.2, bit 0x10).
@@ -261,6 +270,8 @@ impl Topology {
             origins: Arc::default(),
             listener: None,
             lent: BTreeSet::new(),
+            ends: ends::Ends::default(),
+            carrying: Vec::new(),
             shut: false,
             credit: None,
             foot_shooting: false,

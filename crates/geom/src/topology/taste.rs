@@ -8,8 +8,7 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 
 use super::{Access, Action, ConsumerId, GeomId, ProviderId, Topology};
-use crate::class::{Class, Geom, Verdict};
-use crate::error::Error;
+use crate::class::{Claim, Class, Geom, Verdict};
 use crate::layer::Edge;
 
 /// Attributes a taster may ask for.
@@ -41,10 +40,20 @@ pub struct TasteJob {
     pub sector_bytes: u32,
     /// Its attributes.
     pub attrs: Vec<(&'static str, Attr)>,
-    /// Who, with the class's index, in the order of asking.
-    pub classes: Vec<(usize, Arc<dyn Class>)>,
+    /// Who, in the order of asking.
+    pub classes: Vec<Asked>,
     pub(crate) consumer: ConsumerId,
     pub(crate) content: u64,
+}
+
+/// One class that is asked.
+pub struct Asked {
+    /// Its index.
+    pub index: usize,
+    /// Itself.
+    pub class: Arc<dyn Class>,
+    /// What it is told as [`crate::Taster::ended`].
+    pub ended: Vec<u64>,
 }
 
 /// What came of it.
@@ -53,6 +62,8 @@ pub struct Tasted {
     pub provider: ProviderId,
     /// Which tasting.
     pub serial: u64,
+    /// The size that the provider had, bytes.
+    pub media_bytes: u64,
     /// Verdicts by index of the class, in the order of asking.
     pub verdicts: Vec<(usize, Verdict)>,
     pub(crate) consumer: ConsumerId,
@@ -67,7 +78,8 @@ impl TasteJob {
         Tasted {
             provider: self.provider,
             serial: self.serial,
-            verdicts: self.classes.iter().map(|(i, _)| (*i, Verdict::No(why.into()))).collect(),
+            media_bytes: self.media_bytes,
+            verdicts: self.classes.iter().map(|a| (a.index, Verdict::No(why.into()))).collect(),
             consumer: self.consumer,
             content: self.content,
             late: true,
@@ -174,7 +186,8 @@ impl Topology {
                 self.set_verdict(p, i, LENT.into());
                 continue;
             }
-            classes.push((i, self.classes[i].clone()));
+            let (class, ended) = (self.classes[i].clone(), self.ended(i, p));
+            classes.push(Asked { index: i, class, ended });
         }
         if classes.is_empty() {
             return;
@@ -182,8 +195,8 @@ impl Topology {
         match self.open_taster(p) {
             Ok(consumer) => self.send_taste(p, consumer, classes),
             Err(e) => {
-                for (i, _) in classes {
-                    self.set_verdict(p, i, format!("could not be opened to taste: {e}"));
+                for asked in classes {
+                    self.set_verdict(p, asked.index, format!("could not be opened to taste: {e}"));
                 }
             }
         }
@@ -202,22 +215,17 @@ impl Topology {
         opened
     }
 
-    fn send_taste(
-        &mut self,
-        p: ProviderId,
-        consumer: ConsumerId,
-        classes: Vec<(usize, Arc<dyn Class>)>,
-    ) {
+    fn send_taste(&mut self, p: ProviderId, consumer: ConsumerId, classes: Vec<Asked>) {
         let edge = self.edge(consumer);
         let attrs = TASTE_ATTRS.iter().filter_map(|n| Some((*n, self.attr(p, n)?))).collect();
         let Some(pp) = self.providers.get_mut(p) else {
             return;
         };
         pp.taste_serial += 1;
-        for (i, _) in &classes {
-            match pp.asked.iter_mut().find(|(c, _)| c == i) {
+        for Asked { index, .. } in &classes {
+            match pp.asked.iter_mut().find(|(c, _)| c == index) {
                 Some((_, serial)) => *serial = pp.taste_serial,
-                None => pp.asked.push((*i, pp.taste_serial)),
+                None => pp.asked.push((*index, pp.taste_serial)),
             }
         }
         let job = TasteJob {
@@ -238,7 +246,7 @@ impl Topology {
 
     /// Commits what a tasting found, in the order of asking; looks at the provider again before
     /// each, since the claim before may have changed anything.
-    pub(super) fn tasted(&mut self, t: Tasted) {
+    pub(super) fn tasted(&mut self, mut t: Tasted) {
         self.tasting = self.tasting.saturating_sub(1);
         let geom = self.consumers.get(t.consumer).map(|c| c.geom);
         self.leave(t.consumer);
@@ -250,7 +258,7 @@ impl Topology {
         if let Some(g) = geom {
             self.wither_geom(g, Errno::NxIo);
         }
-        for (i, verdict) in t.verdicts {
+        for (i, verdict) in std::mem::take(&mut t.verdicts) {
             let Some(pp) = self.providers.get(t.provider) else {
                 return;
             };
@@ -263,18 +271,20 @@ impl Topology {
                     self.set_hidden(t.provider, i, false);
                     why
                 }
-                Verdict::Yes(..) if self.class_sits_on(i, t.provider) => continue,
-                Verdict::Yes(why, claim) => match self.obstacle(t.provider, i, t.content) {
+                _ if self.class_sits_on(i, t.provider) => continue,
+                Verdict::Yes(why, claim) => {
+                    self.note_end(i, t.provider, t.media_bytes);
+                    self.claim(&t, i, &why, claim)
+                }
+                Verdict::Stays(why, claim) => self.claim(&t, i, &why, claim),
+                Verdict::Left(why, left) => match self.obstacle(t.provider, i, t.content) {
                     Some(what) => format!("{why}, but {what}"),
                     None => {
-                        let class = self.classes[i].clone();
-                        let claimed = class.claim(self, t.provider, &why, claim);
-                        let refused = |e: &Error| e.kind != Errno::NoDev;
-                        self.set_hidden(t.provider, i, claimed.as_ref().is_err_and(refused));
-                        match claimed {
-                            Ok(()) => format!("claimed: {why}"),
-                            Err(e) => format!("{why}, but refused: {e}"),
-                        }
+                        // C3
+                        self.set_hidden(t.provider, i, true);
+                        let carried = self.carry(t.provider, i, left);
+                        let said = carried.map_or_else(|e| format!("but {e}"), str::to_owned);
+                        format!("{why}, {said}")
                     }
                 },
             };
@@ -282,9 +292,23 @@ impl Topology {
         }
     }
 
-    /// A class has refused a provider, or has not.
-    fn set_hidden(&mut self, p: ProviderId, class: usize, refused: bool) {
-        let hides = refused && self.classes[class].hides_what_it_refuses();
+    /// A class makes what it has recognised its own, or refuses it; in words.
+    fn claim(&mut self, t: &Tasted, index: usize, why: &str, claim: Claim) -> String {
+        if let Some(what) = self.obstacle(t.provider, index, t.content) {
+            return format!("{why}, but {what}");
+        }
+        let class = self.classes[index].clone();
+        let claimed = class.claim(self, t.provider, why, claim);
+        let refused = claimed.as_ref().is_err_and(|e| e.kind != Errno::NoDev);
+        self.set_hidden(t.provider, index, refused && class.hides_what_it_refuses());
+        match claimed {
+            Ok(()) => format!("claimed: {why}"),
+            Err(e) => format!("{why}, but refused: {e}"),
+        }
+    }
+
+    /// A class hides a provider from those that are asked after it, or does not.
+    fn set_hidden(&mut self, p: ProviderId, class: usize, hides: bool) {
         let Some(pp) = self.providers.get_mut(p) else { return };
         if hides {
             pp.hidden_by = Some(class);

@@ -1,6 +1,5 @@
 //! How a mirror comes about: members are found, it starts, there is a provider.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
@@ -12,7 +11,6 @@ use crate::mirror::NAME;
 use crate::mirror::bitmap::Bits;
 use crate::mirror::class::Seen;
 use crate::mirror::layer::MirrorLayer;
-use crate::mirror::metadata::Metadata;
 use crate::mirror::shared::Told;
 use crate::mirror::state::{Arrival, Role};
 use crate::mirror::tasks;
@@ -44,7 +42,6 @@ impl MirrorGeom {
                     if let Some(Some(member)) = self.mirror.slots.get_mut(slot) {
                         member.bits = seen.bits;
                     }
-                    self.moved.extend(seen.left.map(|at| (slot, at)));
                     self.refused.forget(&name);
                     self.is_the_same(t, on, slot);
                     self.arrived(t, me, slot);
@@ -137,8 +134,6 @@ impl MirrorGeom {
             return;
         }
         self.waiting.over(me);
-        let behind = self.moved.keys().filter_map(|s| Some((*s, self.behind(*s)?)));
-        let behind: BTreeMap<usize, (u64, Metadata)> = behind.collect();
         match self.mirror.start() {
             Err(why) => {
                 if self.fault.as_ref() != Some(&why) {
@@ -153,9 +148,6 @@ impl MirrorGeom {
                         let name = t.below(consumer).map(|p| t.provider_name(p).to_owned());
                         let name = name.unwrap_or_default();
                         self.refuse(t, &name, &why);
-                        if let Some((bytes, record)) = behind.get(&slot) {
-                            self.outs.note(&name, *bytes, record);
-                        }
                         t.leave(consumer);
                     }
                 }

@@ -318,7 +318,6 @@ impl MirrorGeom {
         gone: bool,
     ) -> bool {
         let last = self.last_record(slot);
-        let behind = self.behind(slot).filter(|_| last.is_none());
         if self.mirror.lose(slot, fault, gone).is_none() {
             return false;
         }
@@ -330,9 +329,6 @@ impl MirrorGeom {
         if let Some(consumer) = self.consumers.remove(&slot) {
             let name = t.below(consumer).map(|p| t.provider_name(p).to_owned());
             let name = name.unwrap_or_default();
-            if let Some((bytes, record)) = behind {
-                self.outs.note(&name, bytes, &record);
-            }
             if fault == Fault::Broken {
                 let why =
                     "it failed a request: `ashlar mirror forget` and `insert` take it in anew";

@@ -45,8 +45,6 @@ use super::bitmap::{Bits, Shape};
 use super::class::Tunables;
 use super::idents::Idents;
 use super::level::Growth;
-use super::metadata::Metadata;
-use super::outs::Outs;
 use super::shared::{Shared, Told};
 use super::state::{Fault, Mirror, Role};
 use super::verify::Ask;
@@ -148,8 +146,6 @@ pub(super) struct MirrorGeom {
     zeroes: bool,
     /// Mirrors and arrays that wait for members, this one among them until it has started.
     waiting: Arc<Waiting>,
-    /// Who is not used, and may grow.
-    outs: Arc<Outs>,
 }
 
 impl MirrorGeom {
@@ -158,7 +154,7 @@ impl MirrorGeom {
         t: &mut Topology,
         mirror: Mirror,
         why: &str,
-        (tunables, waiting, outs): (Tunables, Arc<Waiting>, Arc<Outs>),
+        (tunables, waiting): (Tunables, Arc<Waiting>),
     ) -> Result<GeomId, Error> {
         let name = mirror.name.clone();
         let board = t.switchboard();
@@ -195,7 +191,6 @@ impl MirrorGeom {
             bits: None,
             granted: Vec::new(),
             waiting,
-            outs,
         };
         t.set_ops(geom, Box::new(born));
         Ok(geom)
@@ -235,13 +230,6 @@ impl MirrorGeom {
     pub(super) fn slot_called(&self, t: &Topology, name: &str) -> Option<usize> {
         let called = |c: &ConsumerId| t.below(*c).is_some_and(|p| t.provider_name(p) == name);
         self.consumers.iter().find(|(_, c)| called(c)).map(|(slot, _)| *slot)
-    }
-
-    /// Where the provider of a member ended when its record was written, bytes, if that is no
-    /// longer at its end.
-    fn behind(&self, slot: usize) -> Option<(u64, Metadata)> {
-        let (at, member) = (self.moved.get(&slot)?, self.mirror.member(slot)?);
-        Some((at + u64::from(member.sector_bytes), member.record.clone()))
     }
 
     /// Records name the providers that they are on from now on, or no longer.

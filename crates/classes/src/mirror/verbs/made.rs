@@ -158,7 +158,7 @@ pub(in crate::mirror) fn by_hand(
             let syncid = if number > 0 { 0 } else { 1 };
             let (disk, priority) = (number as u32, number as u8);
             let record = Metadata { disk, priority, syncid, ..record.clone() };
-            if let Err(e) = g.take_in(t, geom, *on, Seen { record, bits: Vec::new(), left: None }) {
+            if let Err(e) = g.take_in(t, geom, *on, Seen { record, bits: Vec::new() }) {
                 MirrorGeom::take_apart(t, geom, g);
                 return Err(e);
             }

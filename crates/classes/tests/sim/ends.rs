@@ -1,0 +1,30 @@
+//! What a daemon keeps of where disks ended: it outlives worlds, as disks do.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use geom::{End, KeepEnds, Remark};
+
+use super::life::Life;
+
+/// See the module. A power cut finds all that was saved.
+#[derive(Clone, Default)]
+pub struct Kept(Arc<Mutex<Vec<End>>>);
+
+impl KeepEnds for Kept {
+    fn save(&mut self, ends: &[End]) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = ends.to_vec();
+    }
+}
+
+impl Life {
+    /// A world after another one of the same daemon: before anything is plugged in.
+    pub fn go_on_from(&mut self, kept: &Kept) {
+        let all = kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.control.topology.keep_ends(all, Box::new(kept.clone()));
+    }
+}
+
+/// Whether a label was found where its disk had ended, and is at the end now.
+pub fn was_carried(remark: &Remark<'_>) -> bool {
+    remark.text.ends_with("it was brought to the end")
+}

@@ -1,0 +1,192 @@
+//! What a class left where a provider ended is carried to its end.
+//!
+//! ```text
+//!   Verdict::Left --> opened alone, hidden from all others --> written at the end, durable -->
+//!        closed --> tasted again: it is where everybody looks
+//! ```
+//!
+//! The old one stays: a power cut leaves it, or both, and only that at the end is believed by those
+//! who know of no other end. It is not cleared, for another way to the same disk may have been
+//! taken in by what is at the end, and there may be data in its place.
+//!
+//! Invariants
+//!  C1  It is carried once for each size, and what came of it is said: a disk that fails it is not
+//!      asked for ever.
+//!  C2  The same thing is not carried by two ways at once: one would write what is old over what
+//!      the other has written, and others since.
+//!  C3  Nothing else is found on it before it is at its end, though it may never be brought there.
+
+use std::any::Any;
+use std::rc::Rc;
+
+use bio::Errno;
+
+use super::{Access, GeomId, ProviderId, Topology};
+use crate::class::{Geom, Local};
+use crate::core::Core;
+use crate::layer::Edge;
+use crate::switchboard::Word;
+use crate::trouble::Grade;
+
+/// Writes what was left at the end of a provider, which the edge leads to, and has it durable. It
+/// looks first: the end may not be as it was when it was tasted.
+pub type Carry =
+    Box<dyn for<'a> FnOnce(&'a Rc<Core>, Edge) -> Local<'a, Result<(), String>> + Send>;
+
+/// What a class has found where a provider ended.
+pub struct Left {
+    /// The size that it had, bytes.
+    pub was: u64,
+    /// What tells it from others: the same by another way to the same disk.
+    pub key: Vec<u8>,
+    /// Brings it to the end.
+    pub carry: Carry,
+    /// What to type if that fails.
+    pub by_hand: String,
+}
+
+/// One that is being carried.
+pub(super) struct Carried {
+    class: usize,
+    key: Vec<u8>,
+    geom: GeomId,
+    /// Other ways to it, to be looked at when it has been.
+    others: Vec<ProviderId>,
+}
+
+/// What came of it on one provider (C1).
+pub(super) struct Attempt {
+    class: usize,
+    bytes: u64,
+    why: String,
+}
+
+/// Every core knows the way to it.
+struct Known;
+
+/// It is there, or why not.
+struct Ended(Result<(), String>);
+
+/// Has the provider open meanwhile.
+struct Carrier {
+    on: ProviderId,
+    class: usize,
+    was: u64,
+    by_hand: String,
+    work: Option<(Edge, Carry)>,
+}
+
+impl Geom for Carrier {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Err(Errno::NxIo)
+    }
+
+    /// What is under way fails by itself.
+    fn orphan(&mut self, _: &mut Topology, _: GeomId, _: super::ConsumerId, _: Errno) {}
+
+    fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
+        match (word.downcast::<Ended>(), self.work.take()) {
+            (Ok(ended), _) => t.has_carried(self, me, ended.0),
+            (Err(word), Some((edge, carry))) if word.is::<Known>() => {
+                t.send_carry(me, edge, carry);
+            }
+            (Err(_), _) => t.has_carried(self, me, Err("the core has stopped".into())),
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl Topology {
+    /// Begins to carry; otherwise why not.
+    pub(super) fn carry(
+        &mut self,
+        p: ProviderId,
+        class: usize,
+        left: Left,
+    ) -> Result<&'static str, String> {
+        let (bytes, name) = match self.providers.get(p) {
+            Some(pp) => (pp.limits.media_bytes, pp.name.clone()),
+            None => return Err("it went away meanwhile".into()),
+        };
+        let attempts = self.providers.get(p).map_or(&[][..], |pp| &pp.attempts);
+        if let Some(tried) = attempts.iter().find(|a| (a.class, a.bytes) == (class, bytes)) {
+            return Err(tried.why.clone());
+        }
+        let same = |c: &&mut Carried| c.class == class && c.key == left.key;
+        if let Some(carried) = self.carrying.iter_mut().find(same) {
+            carried.others.push(p);
+            return Ok("it is brought to the end by another way to it");
+        }
+        // E1
+        self.will_end(p, bytes);
+        let why = format!("what {name} is known by is where it ended when it was smaller");
+        let Left { was, key, carry, by_hand } = left;
+        let carrier = Carrier { on: p, class, was, by_hand, work: None };
+        let of = self.classes[class].name();
+        let geom = self.new_geom(of, &format!("end of {name}"), &why, Box::new(carrier));
+        let geom = geom.map_err(|e| e.to_string())?;
+        self.set_hand(geom);
+        let opened = self.attach_new(geom, p).and_then(|consumer| {
+            self.access(consumer, Access::EXCLUSIVE).inspect_err(|_| self.leave(consumer))?;
+            Ok(consumer)
+        });
+        let consumer = opened.map_err(|e| {
+            self.wither_geom(geom, Errno::NxIo);
+            format!("it cannot be opened to bring it to the end: {}", e.text())
+        })?;
+        let work = (self.edge(consumer), carry);
+        self.with(geom, |carrier: &mut Carrier, _| carrier.work = Some(work));
+        self.carrying.push(Carried { class, key, geom, others: Vec::new() });
+        self.barrier(geom, Box::new(Known));
+        Ok("it is brought to the end")
+    }
+
+    fn send_carry(&self, geom: GeomId, edge: Edge, carry: Carry) {
+        let (board, name) = (self.switchboard(), self.geom_name(geom).to_owned());
+        let answers = board.clone();
+        board.call(
+            0,
+            Box::new(move |core| {
+                let (on, core) = (core, core.clone());
+                on.spawn_for("carrying the", &name, async move {
+                    let ended = carry(&core, edge).await;
+                    answers.tell(geom, Box::new(Ended(ended)));
+                });
+            }),
+        );
+    }
+
+    fn has_carried(&mut self, carrier: &Carrier, geom: GeomId, ended: Result<(), String>) {
+        let Carrier { on, class, was, ref by_hand, .. } = *carrier;
+        let (grade, why) = match ended {
+            Ok(()) => (Grade::Good, "it was brought to the end".to_owned()),
+            Err(e) => {
+                let why = format!("it could not be brought to the end: {e}; {by_hand} tries again");
+                (Grade::Failed, why)
+            }
+        };
+        let said = format!("it is known by what is where it ended when it had {was} bytes: {why}");
+        self.remark(geom, grade, &said);
+        if let Some(pp) = self.providers.get_mut(on) {
+            let bytes = pp.limits.media_bytes;
+            pp.attempts.retain(|a| a.class != class);
+            pp.attempts.push(Attempt { class, bytes, why });
+        }
+        // The geom goes first: what looks at the provider again must not take it for a user.
+        let consumers = self.consumers_of(geom).to_vec();
+        self.wither_geom(geom, Errno::NxIo);
+        consumers.into_iter().for_each(|c| self.leave(c));
+        let at = self.carrying.iter().position(|c| c.geom == geom);
+        let others = at.map(|at| self.carrying.swap_remove(at).others).unwrap_or_default();
+        others.into_iter().for_each(|other| self.retaste(other));
+    }
+}

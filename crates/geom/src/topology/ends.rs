@@ -1,0 +1,249 @@
+//! Ends: where providers ended when classes knew them by what is in their last sectors.
+//!
+//! Such a label is looked for at the end of a provider and nowhere else: what once was a label in
+//! the middle of a larger disk is not to be believed. When a provider grows its label moves; if the
+//! power goes before that, or nobody had it open, the label is where the provider ended, and what
+//! it is a member of would start without it: with one that is older. So it is noted where each one
+//! ended, and its class looks there too.
+//!
+//! ```text
+//!   known by its end --------> that size is noted, and no other
+//!   opened to be written to -> its size too: who has it open may label it
+//!   becomes larger ----------> the new size too, saved before anybody is told
+//!   tasted ------------------> the class is told the sizes at which it ended (`Taster::ended`);
+//!                              what it left there is carried to the end (`carry`)
+//! ```
+//!
+//! Invariants
+//!  E1  The size that a provider gets by growing is saved before what is written at that end may be
+//!      all that is durable. Any other is when the events are done.
+//!  E2  A class hears of sizes of this provider only: a disk is known by its serial number, any
+//!      other (and one that does not say) by its name.
+//!  E3  What a keeper cannot save is known as long as the daemon runs.
+
+use super::{ProviderId, Topology};
+use bio::Attr;
+
+/// Most that are kept; the one that was noted first gives way.
+const ENDS_MAX: usize = 4096;
+/// Most sizes of one; the oldest stays, and the newest ones.
+const SIZES_MAX: usize = 8;
+
+/// Where a provider ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct End {
+    /// Name of the class that knows it by its end.
+    pub class: String,
+    /// Name of the provider.
+    pub provider: String,
+    /// Its serial number; empty: it does not say.
+    pub ident: String,
+    /// It stands on nothing.
+    pub is_disk: bool,
+    /// Its sizes, oldest first, bytes.
+    pub bytes: Vec<u64>,
+}
+
+impl End {
+    /// E2
+    fn is_of(&self, other: &End) -> bool {
+        let says = !self.ident.is_empty() && !other.ident.is_empty();
+        match says && self.is_disk && other.is_disk {
+            true => self.ident == other.ident,
+            false => self.provider == other.provider && (!says || self.ident == other.ident),
+        }
+    }
+
+    /// True when this is news.
+    fn add(&mut self, bytes: u64) -> bool {
+        if self.bytes.contains(&bytes) {
+            return false;
+        }
+        if self.bytes.len() >= SIZES_MAX {
+            self.bytes.remove(1);
+        }
+        self.bytes.push(bytes);
+        true
+    }
+}
+
+/// Keeps ends over a restart.
+pub trait KeepEnds: Send {
+    /// These are all; returns when they are on stable storage, or cannot be.
+    fn save(&mut self, ends: &[End]);
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Ends {
+    all: Vec<End>,
+    keeper: Option<Box<dyn KeepEnds>>,
+    is_unsaved: bool,
+}
+
+impl Ends {
+    fn of(&mut self, end: &End) -> Option<&mut End> {
+        self.all.iter_mut().find(|known| known.class == end.class && known.is_of(end))
+    }
+
+    /// It was known by its end, and has no other.
+    fn note(&mut self, end: End) {
+        if let Some(known) = self.of(&end) {
+            let news = *known != end;
+            *known = end;
+            self.is_unsaved |= news;
+            return;
+        }
+        self.begin(end);
+    }
+
+    /// It may be known by its end.
+    fn add(&mut self, end: End) {
+        let Some(known) = self.of(&end) else { return self.begin(end) };
+        let news = end.bytes.iter().fold(false, |news, bytes| known.add(*bytes) || news);
+        self.is_unsaved |= news;
+    }
+
+    fn begin(&mut self, end: End) {
+        if self.all.len() >= ENDS_MAX {
+            self.all.remove(0);
+        }
+        self.all.push(end);
+        self.is_unsaved = true;
+    }
+
+    /// Sizes at which it ended that are smaller than the one it has, the newest first.
+    fn before(&self, end: &End, bytes: u64) -> Vec<u64> {
+        let of = self.all.iter().filter(|known| known.class == end.class && known.is_of(end));
+        of.flat_map(|known| known.bytes.iter().rev().copied()).filter(|was| *was < bytes).collect()
+    }
+
+    /// E1
+    pub(super) fn save(&mut self) {
+        if std::mem::take(&mut self.is_unsaved)
+            && let Some(keeper) = &mut self.keeper
+        {
+            keeper.save(&self.all);
+        }
+    }
+
+    pub(super) fn is_unsaved(&self) -> bool {
+        self.is_unsaved
+    }
+}
+
+impl Topology {
+    /// What was kept, and who keeps it from now on. To be called before there is any provider.
+    pub fn keep_ends(&mut self, all: Vec<End>, keeper: Box<dyn KeepEnds>) {
+        self.ends = Ends { all, keeper: Some(keeper), is_unsaved: false };
+    }
+
+    /// What a class would note of a provider that has so many bytes.
+    fn end(&self, class: usize, p: ProviderId, bytes: u64) -> Option<End> {
+        let (class, pp) = (self.classes.get(class)?, self.providers.get(p)?);
+        if !class.knows_ends() {
+            return None;
+        }
+        let ident = match self.attr(p, "GEOM::ident") {
+            Some(Attr::Text(ident)) => ident,
+            _ => String::new(),
+        };
+        Some(End {
+            class: class.name().to_owned(),
+            provider: pp.name.clone(),
+            ident,
+            is_disk: self.geoms.get(pp.geom).is_some_and(|g| g.consumers.is_empty()),
+            bytes: vec![bytes],
+        })
+    }
+
+    /// Where it ended, for a class that looks at it.
+    pub(super) fn ended(&self, class: usize, p: ProviderId) -> Vec<u64> {
+        let bytes = self.providers.get(p).map_or(0, |pp| pp.limits.media_bytes);
+        self.end(class, p, bytes).map_or(Vec::new(), |end| self.ends.before(&end, bytes))
+    }
+
+    /// A class knew it by its end when it had so many bytes.
+    pub(super) fn note_end(&mut self, class: usize, p: ProviderId, bytes: u64) {
+        let Some(mut end) = self.end(class, p, bytes) else { return };
+        // It may have grown since.
+        end.bytes.extend(self.providers.get(p).map(|pp| pp.limits.media_bytes));
+        end.bytes.dedup();
+        self.ends.note(end);
+    }
+
+    /// Somebody of a class has it open to write.
+    pub(super) fn may_end(&mut self, class: usize, p: ProviderId) {
+        let bytes = self.providers.get(p).map_or(0, |pp| pp.limits.media_bytes);
+        if let Some(end) = self.end(class, p, bytes) {
+            self.ends.add(end);
+        }
+    }
+
+    /// E1: it is going to have so many bytes, and what knows it by its end will write there.
+    pub(super) fn will_end(&mut self, p: ProviderId, bytes: u64) {
+        for class in 0..self.classes.len() {
+            let Some(end) = self.end(class, p, bytes) else { continue };
+            let news = self.ends.of(&end).is_some_and(|known| known.add(bytes));
+            self.ends.is_unsaved |= news;
+        }
+        self.ends.save();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(provider: &str, ident: &str, is_disk: bool, bytes: &[u64]) -> End {
+        let (class, bytes) = ("mirror".to_owned(), bytes.to_vec());
+        End { class, provider: provider.into(), ident: ident.into(), is_disk, bytes }
+    }
+
+    fn with(all: &[End]) -> Ends {
+        let mut ends = Ends::default();
+        all.iter().for_each(|end| ends.note(end.clone()));
+        ends
+    }
+
+    #[test]
+    fn e2_a_disk_is_known_by_its_serial_number_and_anything_else_by_its_name() {
+        let ends = with(&[end("da0", "X", true, &[100]), end("m.nop", "X", false, &[60])]);
+        let before =
+            |provider, ident, is_disk| ends.before(&end(provider, ident, is_disk, &[]), 200);
+        assert_eq!(before("da7", "X", true), [100], "it has another name now");
+        assert_eq!(before("da0", "Y", true), [0; 0], "another disk has its name");
+        assert_eq!(before("da0", "", true), [100], "it does not say");
+        assert_eq!(before("m.nop", "X", false), [60]);
+        assert_eq!(before("da0p1", "X", false), [0; 0], "what stands on a disk is not the disk");
+        let other = End { class: "stripe".into(), ..end("da0", "X", true, &[]) };
+        assert_eq!(ends.before(&other, 200), [0; 0]);
+    }
+
+    #[test]
+    fn sizes_are_told_newest_first_and_the_oldest_is_kept() {
+        let mut ends = with(&[end("d0", "", true, &[100])]);
+        let this = end("d0", "", true, &[]);
+        for bytes in 101..120 {
+            assert!(ends.of(&this).unwrap().add(bytes));
+            assert!(!ends.of(&this).unwrap().add(bytes), "it is known");
+        }
+        assert_eq!(ends.before(&this, 119), [118, 117, 116, 115, 114, 113, 100]);
+        ends.note(end("d0", "", true, &[119]));
+        assert_eq!(ends.before(&this, 500), [119], "it was found there");
+    }
+
+    #[test]
+    fn only_what_is_new_is_saved_and_the_first_ones_give_way() {
+        let mut ends = with(&[end("d0", "", true, &[1])]);
+        ends.save();
+        ends.note(end("d0", "", true, &[1]));
+        assert!(!ends.is_unsaved());
+        for n in 1..=ENDS_MAX {
+            ends.note(end(&format!("d{n}"), "", true, &[1]));
+        }
+        assert!(ends.is_unsaved());
+        assert_eq!(ends.before(&end("d0", "", true, &[]), 9), [0; 0]);
+        assert_eq!(ends.before(&end("d1", "", true, &[]), 9), [1]);
+    }
+}

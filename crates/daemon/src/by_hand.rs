@@ -17,7 +17,7 @@ use control::config::AluaState;
 use serde_json::{Map, Value, json};
 use target::vault::{self, Vault, ticket};
 
-use crate::vault::Tell;
+use crate::vault::{Tell, read};
 
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "operator";
@@ -59,12 +59,7 @@ pub struct ByHand {
 impl ByHand {
     /// What was kept (H3). `tell` hears what people should know.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> ByHand {
-        let kept = match vault.load(SERIAL, vault::Kind::ByHand) {
-            Ok(None) => Ok(Kept::default()),
-            Ok(Some(bytes)) => decode(&bytes).ok_or_else(|| "it makes no sense".to_owned()),
-            Err(e) => Err(e.what),
-        };
-        let kept = kept.unwrap_or_else(|why| {
+        let kept = read(&*vault, SERIAL, vault::Kind::ByHand, decode).unwrap_or_else(|why| {
             let text = format!(
                 "what was set by hand (`alua set`, `tray`) cannot be read, the configuration \
                  counts: {why}"

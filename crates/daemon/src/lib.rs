@@ -17,6 +17,7 @@ mod buses;
 mod by_hand;
 mod catalog;
 mod desk;
+mod ends;
 mod errors;
 mod exports;
 mod identity;

@@ -22,7 +22,7 @@ use control::config::Config;
 use serde_json::{Map, Value, json};
 use target::vault::{self, Vault, ticket};
 
-use crate::vault::Tell;
+use crate::vault::{Tell, read};
 
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "buses";
@@ -48,12 +48,7 @@ pub struct Names {
 impl Names {
     /// What was kept (N3), told to the buses. `tell` hears what people should know.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>, cam: Arc<CamClass>) -> Names {
-        let stored = match vault.load(SERIAL, vault::Kind::Names) {
-            Ok(None) => Ok(Kept::new()),
-            Ok(Some(bytes)) => decode(&bytes).ok_or_else(|| "it makes no sense".to_owned()),
-            Err(e) => Err(e.what),
-        };
-        let stored = stored.unwrap_or_else(|why| {
+        let stored = read(&*vault, SERIAL, vault::Kind::Names, decode).unwrap_or_else(|why| {
             let text = format!(
                 "which disks of buses had which names cannot be read ({why}); they are named in \
                  the order in which they answer: see that each LUN is the disk that it was"

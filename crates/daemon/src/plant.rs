@@ -27,6 +27,7 @@ use crate::attach::Attachments;
 use crate::by_hand::ByHand;
 use crate::catalog::site;
 use crate::desk::{Ahead, Change, Desk, Question};
+use crate::ends::Ends;
 use crate::exports::{self, Exports};
 use crate::journal::Journal;
 use crate::loops::Loops;
@@ -108,6 +109,8 @@ fn control_thread(
     control.topology.set_origins(registry.origins().clone());
     let local = LocalKind::new(registry.clone());
     let cam = load_classes(&mut control, reports.len(), local.clone(), &journal);
+    let (ended, ends) = Ends::load(registry.vault(), teller(&journal, Level::Warn));
+    control.topology.keep_ends(ended, Box::new(ends));
     let desk = Arc::new(Desk::new(control.inbox().clone()));
     let shown: Arc<Mutex<Shown>> = Arc::default();
     let started_ns = control.now_ns();

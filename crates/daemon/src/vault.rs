@@ -205,6 +205,20 @@ enum Request {
 /// Called with what the vault has to say to people.
 pub type Tell = dyn Fn(&str, String) + Send + Sync;
 
+/// A record that belongs to no unit, or why it cannot be read; nothing where none was stored.
+pub fn read<T: Default>(
+    vault: &dyn Vault,
+    serial: &str,
+    kind: Kind,
+    decode: impl Fn(&[u8]) -> Option<T>,
+) -> Result<T, String> {
+    match vault.load(serial, kind) {
+        Ok(None) => Ok(T::default()),
+        Ok(Some(bytes)) => decode(&bytes).ok_or_else(|| "it makes no sense".to_owned()),
+        Err(e) => Err(e.what),
+    }
+}
+
 /// The daemon's vault.
 pub struct FileVault {
     desk: Mutex<Sender<Request>>,

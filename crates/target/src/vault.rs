@@ -42,11 +42,13 @@ pub enum Kind {
     Aoe,
     /// Which disks have the names that the configuration calls; of no unit.
     Names,
+    /// Where providers ended that are known by what is at their ends; of no unit.
+    Ends,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Reservations,
         Kind::ModePages,
         Kind::Medium,
@@ -56,6 +58,7 @@ impl Kind {
         Kind::Protection,
         Kind::Aoe,
         Kind::Names,
+        Kind::Ends,
     ];
 
     /// Name in file names and messages.
@@ -70,6 +73,7 @@ impl Kind {
             Kind::Protection => "protection",
             Kind::Aoe => "aoe",
             Kind::Names => "names",
+            Kind::Ends => "ends",
         }
     }
 }

@@ -21,6 +21,7 @@ impl Life {
     pub fn go_on_from(&mut self, kept: &Kept) {
         let all = kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.control.topology.keep_ends(all, Box::new(kept.clone()));
+        self.kept = kept.clone();
     }
 }
 

@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 use super::disk::{Disk, SECTOR};
 use super::life::{Life, MS, PowerCut};
 
-const DISK: u64 = 64 << 10;
-const MORE: u64 = 24 << 10;
+pub(super) const DISK: u64 = 64 << 10;
+pub(super) const MORE: u64 = 24 << 10;
 
 /// One class, and how it is labelled.
-struct Case {
-    class: &'static str,
+pub(super) struct Case {
+    pub(super) class: &'static str,
     with: Value,
     /// Names under which each disk is plugged in.
     names: &'static [&'static [&'static str]],
 }
 
-fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<Case> {
     let two: &[&[&str]] = &[&["d0"], &["d1"]];
     let one = |class, with, names| Case { class, with, names };
     vec![
@@ -32,19 +32,21 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-struct Bench<'a> {
+pub(super) struct Bench<'a> {
     case: &'a Case,
-    life: Life,
-    disks: Vec<Disk>,
+    pub(super) life: Life,
+    pub(super) disks: Vec<Disk>,
+    /// The daemon goes on from what it has seen.
+    pub(super) keeps: bool,
     /// Sectors of the volume when it was labelled.
     sectors: u64,
 }
 
 impl Bench<'_> {
     /// Labelled and full of something.
-    fn of(case: &Case) -> Bench<'_> {
+    pub(super) fn of(case: &Case) -> Bench<'_> {
         let disks = (0..case.names.len()).map(|i| Disk::new(DISK, i as u64)).collect();
-        let mut bench = Bench { case, life: Life::new(1, 2), disks, sectors: 0 };
+        let mut bench = Bench { case, life: Life::new(1, 2), disks, keeps: false, sectors: 0 };
         bench.plug();
         let members: Vec<&str> = case.names.iter().flat_map(|n| n.iter().copied()).collect();
         let mut with = case.with.clone();
@@ -64,11 +66,11 @@ impl Bench<'_> {
         bench
     }
 
-    fn volume(&self) -> String {
+    pub(super) fn volume(&self) -> String {
         format!("{}/v", self.case.class)
     }
 
-    fn plug(&mut self) {
+    pub(super) fn plug(&mut self) {
         for (disk, names) in self.disks.iter().zip(self.case.names) {
             names.iter().for_each(|name| self.life.plug(name, disk));
         }
@@ -76,14 +78,14 @@ impl Bench<'_> {
     }
 
     /// Disks that may grow: what lies behind an inner member of a concat would move.
-    fn growing(&self) -> Vec<(Disk, &'static [&'static str])> {
+    pub(super) fn growing(&self) -> Vec<(Disk, &'static [&'static str])> {
         let inner = if self.case.class == "concat" { self.disks.len() - 1 } else { 0 };
         let all = self.disks.iter().cloned().zip(self.case.names.iter().copied());
         all.skip(inner).collect()
     }
 
     /// They grow, while they are in use.
-    fn grow(&mut self) {
+    pub(super) fn grow(&mut self) {
         for (disk, names) in self.growing() {
             let bytes = disk.grow(MORE);
             names.iter().for_each(|name| self.life.resized(name, bytes));
@@ -91,10 +93,19 @@ impl Bench<'_> {
         self.life.pass(100 * MS);
     }
 
-    fn reboot(&mut self) {
-        self.life = Life::new(2, 2);
-        self.disks.iter().for_each(Disk::power_cut);
+    pub(super) fn reboot(&mut self) {
+        self.ends();
         self.plug();
+    }
+
+    /// The power goes.
+    pub(super) fn ends(&mut self) {
+        let kept = self.life.kept.clone();
+        self.life = Life::new(2, 2);
+        if self.keeps {
+            self.life.go_on_from(&kept);
+        }
+        self.disks.iter().for_each(Disk::power_cut);
     }
 
     /// Brings along what was left behind. Returns how many disks that were.
@@ -111,7 +122,7 @@ impl Bench<'_> {
     }
 
     /// It is there, with what was written.
-    fn holds(&mut self) {
+    pub(super) fn reads(&mut self) {
         let volume = self.volume();
         let up = self.life.until(8, |c| c.topology.find(&volume).is_some());
         assert!(up, "{}", self.life.story());
@@ -121,6 +132,11 @@ impl Bench<'_> {
             assert!(bytes.iter().all(|b| *b == at as u8), "sector {at} holds {}", bytes[0]);
         }
         self.life.close(user);
+    }
+
+    /// The same, and labels are at their ends.
+    pub(super) fn holds(&mut self) {
+        self.reads();
         self.life.pass(500 * MS);
         for (disk, names) in self.disks.iter().zip(self.case.names) {
             let last = disk.bytes(disk.size() - SECTOR, 6);
@@ -135,7 +151,7 @@ fn is_no_loss(what: &str) -> bool {
 }
 
 /// Does something until the power goes; true when it did.
-fn cut(bench: &mut Bench<'_>, fuse: u64, f: impl FnOnce(&mut Bench<'_>)) -> bool {
+pub(super) fn cut(bench: &mut Bench<'_>, fuse: u64, f: impl FnOnce(&mut Bench<'_>)) -> bool {
     bench.life.fuse.set(fuse);
     match catch_unwind(AssertUnwindSafe(|| f(bench))) {
         Ok(()) => bench.life.fuse.set(u64::MAX),

@@ -16,6 +16,7 @@ use reactor::{Patience, Reactor, SeededRandom, Token};
 use serde_json::Value;
 
 use super::disk::{CLEANED, Disk, Watch};
+use super::ends::Kept;
 
 pub const MS: u64 = 1_000_000;
 const TICK: u32 = 999;
@@ -87,6 +88,8 @@ pub struct Life {
     /// Turns until the power goes.
     pub fuse: Rc<Cell<u64>>,
     pub world: World,
+    /// What is kept by this one's daemon; by default it keeps what it sees, and knows nothing.
+    pub kept: Kept,
     users: u32,
 }
 
@@ -134,7 +137,9 @@ impl Life {
         for class in super::classes() {
             control.topology.load(class).expect("load");
         }
-        Life { control, cores, fuse, world, users: 0 }
+        let mut life = Life { control, cores, fuse, world, kept: Kept::default(), users: 0 };
+        life.go_on_from(&Kept::default());
+        life
     }
 
     /// Lets so much time pass.

@@ -52,6 +52,7 @@
 //! kept in mind: `named_raid_numbers`; against a torn record: `class_raid`.
 
 mod bitmap_move;
+mod carried;
 mod counted;
 mod deep;
 mod disk;

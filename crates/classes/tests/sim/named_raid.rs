@@ -99,7 +99,9 @@ impl Rig {
 
     /// The same; nothing has happened yet since the volume was offered.
     pub(super) fn starts(&mut self) {
+        let kept = self.life.kept.clone();
         self.life = Life::new(2, 2);
+        self.life.go_on_from(&kept);
         self.disks.values().for_each(Disk::power_cut);
         self.disks.iter().for_each(|(name, disk)| self.life.plug(name, disk));
         let volume = self.volume.clone();

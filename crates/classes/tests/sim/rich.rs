@@ -28,10 +28,23 @@ impl Story<'_> {
         if disk.size() >= 2 * DISK || self.out.contains(name) || !self.plan.grows(name) {
             return;
         }
+        if self.plan.paths {
+            // Its record is written by a conversation, which all wait for: no disk hangs.
+            self.calm(life);
+        }
         let bytes = disk.grow(GROWTH);
         talk(|| format!("{name} has {bytes} bytes now"));
         for path in self.plan.names_of(name) {
             life.resized(&path, bytes);
+        }
+        if self.plan.paths {
+            // It may try another path first. One that is no member has none.
+            let second = bytes - 2 * SECTOR;
+            let mut looks = 0;
+            while looks < 40 && !disk.bytes(second, 6).starts_with(b"GEOM::") {
+                life.pass(5 * MS);
+                looks += 1;
+            }
         }
     }
 

@@ -1,0 +1,118 @@
+//! Where providers ended that a class knows by what is in their last sectors: one record of the
+//! state folder, so that a disk that has grown while the daemon was off, or just before the power
+//! went, is known at the next start (`geom::KeepEnds`).
+//!
+//! Invariants
+//!  N1  A record that cannot be read is as none, and the journal says so.
+//!  N2  That one cannot be saved is said once, until one can be.
+
+use std::sync::Arc;
+
+use geom::{End, KeepEnds};
+use serde_json::{Value, json};
+use target::vault::{self, Vault, ticket};
+
+use crate::vault::{Tell, read};
+
+/// The record's place in the vault: it belongs to no unit.
+const SERIAL: &str = "providers";
+
+/// Form of the record.
+const LAYOUT: u64 = 1;
+
+/// See the module.
+pub struct Ends {
+    vault: Arc<dyn Vault>,
+    tell: Arc<Tell>,
+    failed: bool,
+}
+
+impl Ends {
+    /// What was kept (N1), and who keeps it. `tell` hears what people should know.
+    pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> (Vec<End>, Ends) {
+        let kept = read(&*vault, SERIAL, vault::Kind::Ends, decode).unwrap_or_else(|why| {
+            let text = format!(
+                "where disks ended cannot be read ({why}); what one that has grown since is a \
+                 member of does not find it: see `ashlar status`, and `follow` of its class"
+            );
+            tell("daemon", text);
+            Vec::new()
+        });
+        (kept, Ends { vault, tell, failed: false })
+    }
+}
+
+impl KeepEnds for Ends {
+    fn save(&mut self, ends: &[End]) {
+        if !self.vault.keeps() {
+            return;
+        }
+        let (done, saved) = ticket();
+        self.vault.save(SERIAL, vault::Kind::Ends, encode(ends), done);
+        let failed = saved.wait().err();
+        if let Some(e) = failed.filter(|_| !self.failed) {
+            let text = format!(
+                "where disks end could not be saved ({e}): if one grows and the power goes, it may \
+                 not be found. Mend the state folder: `state` in [daemon] names it"
+            );
+            (self.tell)("daemon", text);
+        }
+        self.failed = failed.is_some();
+    }
+}
+
+fn encode(ends: &[End]) -> Vec<u8> {
+    let end = |end: &End| {
+        json!({
+            "class": end.class, "provider": end.provider, "ident": end.ident, "disk": end.is_disk,
+            "bytes": end.bytes,
+        })
+    };
+    let all: Vec<Value> = ends.iter().map(end).collect();
+    json!({ "layout": LAYOUT, "ends": all }).to_string().into_bytes()
+}
+
+fn decode(bytes: &[u8]) -> Option<Vec<End>> {
+    let all: Value = serde_json::from_slice(bytes).ok()?;
+    if all.get("layout")?.as_u64()? != LAYOUT {
+        return None;
+    }
+    let end = |end: &Value| {
+        let text = |key| end.get(key)?.as_str().map(str::to_owned);
+        Some(End {
+            class: text("class")?,
+            provider: text("provider")?,
+            ident: text("ident")?,
+            is_disk: end.get("disk")?.as_bool()?,
+            bytes: end
+                .get("bytes")?
+                .as_array()?
+                .iter()
+                .map(Value::as_u64)
+                .collect::<Option<_>>()?,
+        })
+    };
+    all.get("ends")?.as_array()?.iter().map(end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn n1_a_record_reads_as_it_was_written_or_not_at_all() {
+        let end = |provider: &str, is_disk| End {
+            class: "mirror".into(),
+            provider: provider.into(),
+            ident: "5000c500 \"1\"".into(),
+            is_disk,
+            bytes: vec![512, 1 << 40],
+        };
+        let all = [end("da0", true), end("multipath/é", false)];
+        assert_eq!(decode(&encode(&all)).as_deref(), Some(&all[..]));
+        assert_eq!(decode(&encode(&[])), Some(Vec::new()));
+        assert_eq!(decode(br#"{"layout":2,"ends":[]}"#), None);
+        assert_eq!(decode(br#"{"layout":1,"ends":[{"class":"mirror"}]}"#), None);
+        assert_eq!(decode(b"{\"layout\":1"), None);
+    }
+}

@@ -73,9 +73,11 @@ pub(crate) const FOLLOW: VerbSpec = VerbSpec {
     name: "follow",
     doc: "Bring the label of a provider that has grown to its new end",
     detail: "Labels stand in the last sector and are looked for nowhere else. While they are in \
-             use they follow a provider that grows; of one that grew while nothing had it open, \
-             or just before the power went, the label stays behind, and it is no longer seen. \
-             This brings it along. It must say itself that it was written for a provider as large \
+             use they follow a provider that grows. One that was left behind, by a power cut or by \
+             a provider that grew while the daemon was off, is found where this daemon has seen \
+             the provider end, and comes along by itself. Of a provider that has grown elsewhere, \
+             or at whose end there is something else now, the label stays behind, and is not seen: \
+             this brings it along. It must say itself that it was written for a provider as large \
              as --was. Something else in the last sector is overwritten only with --force.",
     args: &[MEMBER, WAS, crate::span::words::FORCE],
     example: "follow d0 --was 10GiB",
@@ -297,8 +299,10 @@ impl Behind {
     pub(crate) async fn bring(self, disk: &Taster, class: &str) -> Verdict {
         let (words, was) = (self.words(), self.was);
         let Behind { from, label, placed, last, to, .. } = self;
+        let (key, by_hand) = (label.clone(), by_hand(class, &disk.name, was));
         if let Some(what) = inspect::leftover(&last, class) {
-            return Verdict::No(occupied(&words, what, &by_hand(class, &disk.name, was)));
+            let carry = Err(occupied(what, &by_hand));
+            return Verdict::Left(words, Left { was, key, carry, by_hand });
         }
         let ahead = match placed.place_ahead(from) {
             Some(at) => disk.read(at, placed.ahead as usize).await,
@@ -309,8 +313,7 @@ impl Behind {
             Err(e) => return Verdict::No(format!("{words}, and what is before it: {}", e.text())),
         };
         let (plan, _) = placed.plan((disk.sector_bytes, disk.media_bytes), from, ahead);
-        let (key, by_hand) = (label.clone(), by_hand(class, &disk.name, was));
-        let carry = carry_if(plan, vec![(to, last), (from, label)]);
+        let carry = Ok(carry_if(plan, vec![(to, last), (from, label)]));
         Verdict::Left(words, Left { was, key, carry, by_hand })
     }
 }
@@ -321,9 +324,9 @@ pub(crate) fn by_hand(class: &str, provider: &str, was: u64) -> String {
 }
 
 /// Why a label is not brought to an end where there is something else.
-pub(crate) fn occupied(words: &str, what: &str, by_hand: &str) -> String {
+pub(crate) fn occupied(what: &str, by_hand: &str) -> String {
     let forced = by_hand.trim_end_matches('`');
-    format!("{words}, and at its end is a {what}; if that may be lost, {forced} --force`")
+    format!("and at its end is a {what}; if that may be lost, {forced} --force`")
 }
 
 /// Carries a plan out if all this is still there.

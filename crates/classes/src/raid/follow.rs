@@ -176,10 +176,11 @@ pub(super) async fn left(taster: &Taster) -> Option<Verdict> {
         let by_hand = by_hand(NAME, &taster.name, was);
         let known = |sector: &[u8]| inspect::leftover(sector, NAME);
         if let Some(what) = last.1.chunks(disk.unit() as usize).find_map(known) {
-            return Some(Verdict::No(occupied(&words, what, &by_hand)));
+            let carry = Err(occupied(what, &by_hand));
+            return Some(Verdict::Left(words, Left { was, key: label.1, carry, by_hand }));
         }
         let key = label.1.clone();
-        let carry = carry_if(plan, vec![last, label]);
+        let carry = Ok(carry_if(plan, vec![last, label]));
         return Some(Verdict::Left(words, Left { was, key, carry, by_hand }));
     }
     None

@@ -3,8 +3,10 @@
 #[allow(dead_code)]
 #[path = "../sim/disk.rs"]
 mod disk;
-mod late;
 #[allow(dead_code)]
+#[path = "../sim/ends.rs"]
+mod ends;
+mod late;
 #[path = "../sim/life.rs"]
 mod life;
 mod model;

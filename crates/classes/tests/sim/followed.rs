@@ -10,6 +10,7 @@ use reactor::SeededRandom;
 use serde_json::{Value, json};
 
 use super::disk::Disk;
+use super::ends::Kept;
 use super::life::{Life, PowerCut};
 use super::raids;
 use super::rising::{labelled, left_behind};
@@ -18,9 +19,11 @@ use super::run::{self, DISK, GROWTH, talk};
 /// Turns within which the power goes while a label is brought along.
 const TURNS: u64 = 80;
 
-/// Types `follow` where only this disk is there, until the power stays on; what it said.
+/// Types `follow` where only this disk is there, at a daemon that has never seen it, until the
+/// power stays on; what it said. The story's daemon sees it then.
 fn follow(
     random: &mut SeededRandom,
+    kept: &Kept,
     (class, name, disk): (&str, &str, &Disk),
     with: &Value,
 ) -> Result<Value, geom::Error> {
@@ -44,12 +47,23 @@ fn follow(
         match done {
             Ok(done) => {
                 disk.power_cut();
+                see(kept, name, disk);
                 return done;
             }
             Err(why) if why.is::<PowerCut>() => disk.power_cut(),
             Err(why) => resume_unwind(why),
         }
     }
+}
+
+/// Only this disk is there, and nothing happens.
+fn see(kept: &Kept, name: &str, disk: &Disk) {
+    let mut life = Life::new(0, 1);
+    life.go_on_from(kept);
+    life.plug(name, disk);
+    life.settle();
+    drop(life);
+    disk.power_cut();
 }
 
 /// Without its label a disk of a mirror looks like the whole, and what is in it was found: by half.
@@ -86,7 +100,7 @@ impl run::Story<'_> {
                 continue;
             }
             let with = left_behind(&name, was);
-            let done = follow(&mut self.random, (&class, &name, &disk), &with);
+            let done = follow(&mut self.random, &self.kept, (&class, &name, &disk), &with);
             let at_its_end = |e: &geom::Error| e.what.contains("at its end");
             assert!(done.as_ref().err().is_none_or(at_its_end), "{name}: {done:?}");
             assert_eq!(labelled(&disk, disk.size()), Some(class), "{name}");
@@ -120,7 +134,7 @@ impl raids::Story {
                 continue;
             }
             let with = left_behind(&name, was);
-            let done = follow(&mut dice, ("raid", &name, &disk), &with);
+            let done = follow(&mut dice, &self.kept, ("raid", &name, &disk), &with);
             let at_its_end = |e: &geom::Error| e.what.contains("at its end");
             assert!(done.as_ref().err().is_none_or(at_its_end), "{name}: {done:?}");
             self.tally.followed += 1;

@@ -126,6 +126,8 @@ pub(super) struct Story {
     resyncs: bool,
     /// In some disks grow while the power is off: dice of their own, too.
     pub(super) grows: Option<SeededRandom>,
+    /// Where disks ended.
+    pub(super) kept: Kept,
     pub(super) tally: Tally,
 }
 
@@ -188,13 +190,14 @@ fn run_with(kind: Kind, seed: u64, lives: u64, grows: Option<SeededRandom>, tall
         policies: (kind == Kind::Logged && seed % 5 == 1).then(|| SeededRandom::new(seed ^ 0x91c4)),
         resyncs: false,
         grows,
+        kept: Kept::default(),
         tally: Tally::default(),
     };
-    let (kept, carried) = (Kept::default(), Arc::new(AtomicU64::new(0)));
+    let carried = Arc::new(AtomicU64::new(0));
     for number in 0..lives {
         let cores = 1 + story.random.below(3) as usize;
         let mut life = Life::new(story.random.next_u64(), cores);
-        life.go_on_from(&kept);
+        life.go_on_from(&story.kept);
         (story.user, story.out) = (None, Vec::new());
         let doubt = story.doubt.clone();
         story.stayed = Arc::default();

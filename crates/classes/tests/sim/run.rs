@@ -88,7 +88,7 @@ pub(super) struct Story<'a> {
     pub(super) sizes: BTreeMap<String, u64>,
     pub(super) asked: BTreeMap<String, BTreeSet<u64>>,
     /// Where things ended.
-    kept: Kept,
+    pub(super) kept: Kept,
     /// Who brings labels along: dice of their own, so that stories are what they were before.
     pub(super) dice: SeededRandom,
 }

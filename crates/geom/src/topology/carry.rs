@@ -14,7 +14,8 @@
 //!      asked for ever.
 //!  C2  The same thing is not carried by two ways at once: one would write what is old over what
 //!      the other has written, and others since.
-//!  C3  Nothing else is found on it before it is at its end, though it may never be brought there.
+//!  C3  Nothing else is found on it before it is at its end, though it may never be brought there;
+//!      unless something else is there, and somebody has to say which of them it is.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -39,8 +40,8 @@ pub struct Left {
     pub was: u64,
     /// What tells it from others: the same by another way to the same disk.
     pub key: Vec<u8>,
-    /// Brings it to the end.
-    pub carry: Carry,
+    /// Brings it to the end; or why somebody has to decide that.
+    pub carry: Result<Carry, String>,
     /// What to type if that fails.
     pub by_hand: String,
 }
@@ -106,12 +107,44 @@ impl Geom for Carrier {
 }
 
 impl Topology {
+    /// What a class has left on a provider is carried to its end, if it can be; in words.
+    pub(super) fn bring(&mut self, p: ProviderId, class: usize, why: &str, left: Left) -> String {
+        let carry = match left.carry {
+            Ok(carry) => carry,
+            Err(what) => {
+                let said = format!("{why}, {what}");
+                self.ask_once(p, class, &said);
+                return said;
+            }
+        };
+        // C3
+        self.set_hidden(p, class, true);
+        let left = (left.was, left.key, carry, left.by_hand);
+        match self.carry(p, class, left) {
+            Ok(said) => format!("{why}, {said}"),
+            Err(said) => format!("{why}, but {said}"),
+        }
+    }
+
+    /// The journal hears once for each size of what somebody has to decide.
+    fn ask_once(&mut self, p: ProviderId, class: usize, why: &str) {
+        let Some(pp) = self.providers.get_mut(p) else { return };
+        let (geom, name, bytes) = (pp.geom, pp.name.clone(), pp.limits.media_bytes);
+        if pp.attempts.iter().any(|a| (a.class, a.bytes) == (class, bytes)) {
+            return;
+        }
+        pp.attempts.retain(|a| a.class != class);
+        pp.attempts.push(Attempt { class, bytes, why: why.to_owned() });
+        let said = format!("{name} may be one of {}: {why}", self.classes[class].name());
+        self.remark(geom, Grade::Degraded, &said);
+    }
+
     /// Begins to carry; otherwise why not.
-    pub(super) fn carry(
+    fn carry(
         &mut self,
         p: ProviderId,
         class: usize,
-        left: Left,
+        (was, key, carry, by_hand): (u64, Vec<u8>, Carry, String),
     ) -> Result<&'static str, String> {
         let (bytes, name) = match self.providers.get(p) {
             Some(pp) => (pp.limits.media_bytes, pp.name.clone()),
@@ -121,7 +154,7 @@ impl Topology {
         if let Some(tried) = attempts.iter().find(|a| (a.class, a.bytes) == (class, bytes)) {
             return Err(tried.why.clone());
         }
-        let same = |c: &&mut Carried| c.class == class && c.key == left.key;
+        let same = |c: &&mut Carried| c.class == class && c.key == key;
         if let Some(carried) = self.carrying.iter_mut().find(same) {
             carried.others.push(p);
             return Ok("it is brought to the end by another way to it");
@@ -129,7 +162,6 @@ impl Topology {
         // E1
         self.will_end(p, bytes);
         let why = format!("what {name} is known by is where it ended when it was smaller");
-        let Left { was, key, carry, by_hand } = left;
         let carrier = Carrier { on: p, class, was, by_hand, work: None };
         let of = self.classes[class].name();
         let geom = self.new_geom(of, &format!("end of {name}"), &why, Box::new(carrier));

@@ -279,13 +279,7 @@ impl Topology {
                 Verdict::Stays(why, claim) => self.claim(&t, i, &why, claim),
                 Verdict::Left(why, left) => match self.obstacle(t.provider, i, t.content) {
                     Some(what) => format!("{why}, but {what}"),
-                    None => {
-                        // C3
-                        self.set_hidden(t.provider, i, true);
-                        let carried = self.carry(t.provider, i, left);
-                        let said = carried.map_or_else(|e| format!("but {e}"), str::to_owned);
-                        format!("{why}, {said}")
-                    }
+                    None => self.bring(t.provider, i, &why, left),
                 },
             };
             self.set_verdict(t.provider, i, text);
@@ -308,7 +302,7 @@ impl Topology {
     }
 
     /// A class hides a provider from those that are asked after it, or does not.
-    fn set_hidden(&mut self, p: ProviderId, class: usize, hides: bool) {
+    pub(super) fn set_hidden(&mut self, p: ProviderId, class: usize, hides: bool) {
         let Some(pp) = self.providers.get_mut(p) else { return };
         if hides {
             pp.hidden_by = Some(class);

@@ -173,13 +173,14 @@ pub(super) async fn left(taster: &Taster) -> Option<Verdict> {
             Some((at, taster.read(at, two as usize).await.ok()?))
         };
         let (last, label) = (read(media).await?, read(was).await?);
+        // Anchors of DDF are alike on all disks of an array.
+        let key = [label.1.as_slice(), found.key().as_bytes()].concat();
         let by_hand = by_hand(NAME, &taster.name, was);
         let known = |sector: &[u8]| inspect::leftover(sector, NAME);
         if let Some(what) = last.1.chunks(disk.unit() as usize).find_map(known) {
             let carry = Err(occupied(what, &by_hand));
-            return Some(Verdict::Left(words, Left { was, key: label.1, carry, by_hand }));
+            return Some(Verdict::Left(words, Left { was, key, carry, by_hand }));
         }
-        let key = label.1.clone();
         let carry = Ok(carry_if(plan, vec![last, label]));
         return Some(Verdict::Left(words, Left { was, key, carry, by_hand }));
     }

@@ -332,8 +332,8 @@ impl<S: Span> SpanGeom<S> {
         let Some(below) = t.below(member.consumer) else { return };
         let sector = t.limits(below).map_or(0, |l| u64::from(l.sector_bytes));
         self.unmoved = Some(format!(
-            "{} grew, but it is not the last: give it {} bytes again, or no other daemon than this one \
-             finds it",
+            "{} grew, but it is not the last: give it {} bytes again, or no other daemon than \
+             this one finds it",
             t.provider_name(below),
             member.bytes + sector
         ));

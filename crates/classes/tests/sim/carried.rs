@@ -226,3 +226,25 @@ fn a_label_is_not_carried_to_another_disk_or_over_what_is_known() {
     bench.disks[0] = copy;
     says(&mut bench, "(\"mirror\", \"no metadata of this class in the last sector\")");
 }
+
+/// Somebody else has it open for a moment, and writes.
+#[test]
+fn a_label_is_not_carried_over_what_was_written_since_it_was_found() {
+    let cases = cases();
+    let mut bench = knowing(&cases[0]);
+    bench.ends();
+    let disk = bench.disks[0].clone();
+    disk.grow(MORE);
+    bench.plug_in(&["d0"]);
+    let says = |c: &geom::Control, what: &str| {
+        let all = c.topology.view(0).into_iter().flat_map(|g| g.providers);
+        all.flat_map(|p| p.verdicts).any(|(_, why)| why.contains(what))
+    };
+    let begun = bench.life.until(1, |c| says(c, "it is brought to the end"));
+    assert!(begun, "{}", bench.life.story());
+    let (end, new) = (DISK + MORE - SECTOR, [7; SECTOR as usize]);
+    disk.put(end, &new);
+    let refused = bench.life.until(1, |c| says(c, "it is being written to"));
+    assert!(refused, "{}", bench.life.story());
+    assert_eq!(disk.bytes(end, SECTOR as usize), new, "{}", bench.life.story());
+}

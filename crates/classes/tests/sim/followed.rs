@@ -1,7 +1,7 @@
-//! Disks grow while nobody looks, or just before the power goes, and what was left behind is brought
-//! along: by the daemon, which has seen where they ended, or by `follow` before it starts, one after
-//! the other, and the power may go on the way. What was true of the story before is true of it
-//! afterwards.
+//! Disks grow while nobody looks, or just before the power goes, and what was left behind is
+//! brought along: by the daemon, which has seen where they ended, or by `follow` before it starts,
+//! one after the other, and the power may go on the way. What was true of the story before is true
+//! of it afterwards.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -71,10 +71,17 @@ impl Bench<'_> {
     }
 
     pub(super) fn plug(&mut self) {
-        for (disk, names) in self.disks.iter().zip(self.case.names) {
-            names.iter().for_each(|name| self.life.plug(name, disk));
-        }
+        let all: Vec<&str> = self.case.names.iter().flat_map(|n| n.iter().copied()).collect();
+        self.plug_in(&all);
         self.life.settle();
+    }
+
+    /// These appear; nothing has happened yet.
+    pub(super) fn plug_in(&mut self, those: &[&str]) {
+        for (disk, names) in self.disks.iter().zip(self.case.names) {
+            let names = names.iter().filter(|name| those.contains(name));
+            names.for_each(|name| self.life.plug(name, disk));
+        }
     }
 
     /// Disks that may grow: what lies behind an inner member of a concat would move.

@@ -2,6 +2,7 @@
 
 mod access;
 mod attach;
+mod carry;
 mod common;
 mod counted;
 mod events;

@@ -1,0 +1,207 @@
+//! Where providers ended, and what classes left there.
+
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{
+    Claim, Class, End, Error, Event, KeepEnds, Left, Local, ProviderId, Taster, Topology, Verdict,
+};
+
+use crate::common::{Lab, Leaf, Log, Manner, Mode, plain};
+
+const SMALL: u64 = 64 << 10;
+const LARGE: u64 = 128 << 10;
+const MARK: u8 = 0xb7;
+
+/// Knows a disk by the first byte of its last sector; the second tells it from others.
+struct Tail(Log);
+
+fn last(bytes: u64) -> u64 {
+    bytes - 512
+}
+
+impl Tail {
+    fn note(&self, what: String) {
+        self.0.lock().unwrap().push(what);
+    }
+}
+
+impl Class for Tail {
+    fn name(&self) -> &'static str {
+        "tail"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Knows its disks by their ends."
+    }
+
+    fn tastes(&self) -> bool {
+        true
+    }
+
+    fn knows_ends(&self) -> bool {
+        true
+    }
+
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        self.note(format!("tastes {} {:?}", disk.name, disk.ended));
+        Box::pin(async move {
+            let Ok(found) = disk.read(last(disk.media_bytes), 512).await else {
+                return Verdict::No("cannot be read".into());
+            };
+            if found[0] == MARK {
+                return Verdict::Yes("its end says so".into(), Box::new(()));
+            }
+            for was in disk.ended.iter().copied() {
+                let mark = disk.read(last(was), 512).await.expect("readable");
+                if mark[0] == MARK {
+                    let (log, name, to) = (self.0.clone(), disk.name.clone(), disk.media_bytes);
+                    let (key, by_hand) = (vec![mark[1]], "`tail follow`".to_owned());
+                    let carry: geom::Carry = Box::new(move |core, edge| {
+                        Box::pin(async move {
+                            log.lock().unwrap().push(format!("carries {name}"));
+                            core.reactor().sleep(1_000_000).await;
+                            let done = core.write(edge, last(to), &mark).await;
+                            log.lock().unwrap().push(format!("carried {name}"));
+                            done.map_err(|e| e.name().to_owned())
+                        })
+                    });
+                    return Verdict::Left(
+                        "it is left".into(),
+                        Left { was, key, carry: Ok(carry), by_hand },
+                    );
+                }
+            }
+            Verdict::No("nothing".into())
+        })
+    }
+
+    fn claim(&self, t: &mut Topology, on: ProviderId, _: &str, _: Claim) -> Result<(), Error> {
+        let name = format!("{}.tail", t.provider_name(on));
+        self.note(format!("claims {}", t.provider_name(on)));
+        let geom = t.new_geom("tail", &name, "tasted", plain(""))?;
+        let attached = t.attach_new(geom, on).map_err(|e| Error::of(e, "attach"));
+        attached.map(drop)
+    }
+}
+
+/// Says what it is given to keep.
+struct Keeper(Log);
+
+impl KeepEnds for Keeper {
+    fn save(&mut self, ends: &[End]) {
+        let line = |end: &End| format!("{} {:?}", end.provider, end.bytes);
+        let all: Vec<String> = ends.iter().map(line).collect();
+        self.0.lock().unwrap().push(format!("keeps {}", all.join(", ")));
+    }
+}
+
+/// A daemon that has seen these disks end at `SMALL`.
+fn lab(seen: &[&str]) -> Lab {
+    let mut lab = Lab::new(1);
+    let end = |name: &&str| End {
+        class: "tail".into(),
+        provider: (*name).into(),
+        ident: format!("ident of {name}"),
+        is_disk: true,
+        bytes: vec![SMALL],
+    };
+    let log = lab.log.clone();
+    lab.control.topology.keep_ends(seen.iter().map(end).collect(), Box::new(Keeper(log.clone())));
+    lab.control.topology.load(Arc::new(Tail(log))).unwrap();
+    lab
+}
+
+/// A disk of `LARGE` bytes, marked where it ended.
+fn left(key: u8) -> Arc<Leaf> {
+    let leaf = Leaf::new(LARGE);
+    let at = last(SMALL) as usize;
+    leaf.data.lock().unwrap()[at..at + 2].copy_from_slice(&[MARK, key]);
+    leaf
+}
+
+fn at(log: &[String], what: &str) -> usize {
+    log.iter().position(|line| line == what).unwrap_or_else(|| panic!("no {what:?} in {log:?}"))
+}
+
+#[test]
+fn what_was_left_is_carried_to_the_end_and_found_there() {
+    let mut lab = lab(&["d0"]);
+    lab.disk("d0", &left(1));
+    lab.pass(10_000_000);
+    let log = lab.logged();
+    // E1
+    assert!(at(&log, "keeps d0 [65536, 131072]") < at(&log, "carries d0"), "{log:?}");
+    assert!(at(&log, "carried d0") < at(&log, "claims d0"), "{log:?}");
+    assert_eq!(log.last().map(String::as_str), Some("keeps d0 [131072]"), "no other end: {log:?}");
+    assert_eq!(lab.verdict("d0", "tail"), "claimed: its end says so");
+}
+
+#[test]
+fn nobody_looks_where_no_disk_was_seen_to_end() {
+    let mut lab = lab(&["d7"]);
+    lab.disk("d0", &left(1));
+    lab.pass(10_000_000);
+    assert_eq!(lab.logged(), ["tastes d0 []"]);
+    assert_eq!(lab.verdict("d0", "tail"), "nothing");
+}
+
+/// C2, and that others go on at once.
+#[test]
+fn the_same_is_not_carried_by_two_ways_at_once() {
+    for (keys, most) in [([1, 1], 1), ([1, 2], 2)] {
+        let mut lab = lab(&["d0", "d1"]);
+        for (name, key) in ["d0", "d1"].into_iter().zip(keys) {
+            let leaf = left(key);
+            leaf.create(&mut lab.control.topology, name).unwrap();
+        }
+        lab.pass(20_000_000);
+        let log = lab.logged();
+        let (mut now, mut seen) = (0, 0);
+        for line in &log {
+            now +=
+                i32::from(line.starts_with("carries ")) - i32::from(line.starts_with("carried "));
+            seen = seen.max(now);
+        }
+        assert_eq!((now, seen), (0, most), "{log:?}");
+        for name in ["d0", "d1"] {
+            at(&log, &format!("claims {name}"));
+        }
+    }
+}
+
+/// C1
+#[test]
+fn what_cannot_be_carried_is_tried_once_and_says_what_to_type() {
+    let mut lab = lab(&["d0"]);
+    let leaf = left(1);
+    let disk = lab.disk("d0", &leaf);
+    leaf.set(Mode::Fail(Errno::Io));
+    lab.pass(10_000_000);
+    leaf.set(Mode::Now);
+    for _ in 0..3 {
+        lab.control.topology.retaste(disk);
+        lab.pass(10_000_000);
+    }
+    let log = lab.logged();
+    assert_eq!(log.iter().filter(|line| line.starts_with("carries")).count(), 1, "{log:?}");
+    let said = lab.verdict("d0", "tail");
+    let wanted = "it is left, but it could not be brought to the end: EIO; `tail follow` tries \
+                  again";
+    assert_eq!(said, wanted);
+}
+
+/// E1: before those who use it hear of the growth.
+#[test]
+fn a_new_end_is_kept_before_anybody_writes_there() {
+    let mut lab = lab(&[]);
+    let leaf = Leaf::new(SMALL);
+    leaf.data.lock().unwrap()[last(SMALL) as usize] = MARK;
+    let disk = lab.disk("d0", &leaf);
+    lab.user("u", disk, Manner::default());
+    assert!(lab.logged().contains(&"keeps d0 [65536]".to_owned()));
+    lab.control.topology.post(Event::Resize(disk, LARGE));
+    lab.control.settle().unwrap();
+    let log = lab.logged();
+    assert!(at(&log, "keeps d0 [65536, 131072]") < at(&log, "u resized 131072"), "{log:?}");
+}

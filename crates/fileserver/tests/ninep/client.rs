@@ -125,8 +125,7 @@ impl House {
     /// One that has said nothing yet.
     pub async fn stranger(&self, flavour: Flavour) -> Client {
         let at = if flavour == Flavour::Plan9 { self.strict } else { self.lenient };
-        let stream = self.reactor.connect(at).await.unwrap();
-        Client { stream, pool: self.pool.clone(), next: Cell::new(1), early: Rc::default() }
+        Client::connect(&self.reactor, &self.pool, at).await
     }
 
     /// Attached as somebody, fid 0 at the root.
@@ -165,6 +164,11 @@ impl Answer {
 }
 
 impl Client {
+    pub async fn connect(reactor: &Reactor, pool: &Pool, at: SocketAddr) -> Client {
+        let stream = reactor.connect(at).await.unwrap();
+        Client { stream, pool: pool.clone(), next: Cell::new(1), early: Rc::default() }
+    }
+
     pub fn tag(&self) -> u16 {
         let tag = self.next.get();
         self.next.set(if tag == 60_000 { 1 } else { tag + 1 });

@@ -5,6 +5,8 @@ mod directories;
 #[path = "../sim/disk.rs"]
 #[allow(dead_code)] // the simulation uses more of it
 mod disk;
+mod mending;
 mod permissions;
+mod plant;
 mod protocol;
 mod removed;

@@ -1,0 +1,118 @@
+//! A mend that somebody types shuts everybody out, from before its first look until its end.
+
+use serde_json::{Value, json};
+
+use super::plant::{Plant, Said};
+
+const OUT: &str = "system maintenance";
+
+/// Who may attach at other times.
+const ALL: [&str; 2] = ["none", "ann"];
+
+/// A server with something for each option of a mend to do, and nobody connected.
+fn spoilt(seed: u64, is_image: bool) -> Plant {
+    let mut plant = Plant::new(seed, is_image);
+    plant.verb("newuser", json!({ "user": "ann" })).unwrap();
+    let create = |path: &str, letters: &str| {
+        json!({
+            "path": path, "user": "ann", "group": "ann", "perm": "775", "letters": [letters],
+        })
+    };
+    let all = [("/d", "d"), ("/d/x", ""), ("/t", "t"), ("/s", "d"), ("/s/t", "t")];
+    for (path, letters) in all {
+        plant.verb("create", create(path, letters)).unwrap();
+    }
+    plant.verb("clri", json!({ "paths": ["/d"] })).unwrap();
+    // What it looks at is to be read.
+    for verb in ["halt", "start"] {
+        plant.verb(verb, Value::Null).unwrap();
+    }
+    all_can_come(&mut plant, "before it");
+    // They leave.
+    while plant.verb("who", Value::Null).unwrap()["text"] != "nobody\n" {}
+    plant
+}
+
+/// What is said of a check whose mend is over.
+const BEHIND: &str = "check of the live tree";
+
+/// Goes on with a mend until it waits at a disk. False: it is over, well or not, whatever becomes
+/// of the check behind it.
+fn waits(plant: &mut Plant, mend: &mut Said) -> bool {
+    let is_over = |said: &Value| said["unfinished"]["what"] == BEHIND;
+    plant.go_on("check", mend, |plant, said| plant.holds_some() || is_over(said));
+    mend.as_ref().is_ok_and(|said| said.get("unfinished").is_some() && !is_over(said))
+}
+
+/// Begins a mend with all its options while requests are kept waiting.
+fn begin(plant: &mut Plant) -> Said {
+    plant.hold(true);
+    plant.begin("check", json!({ "fix": true, "rtmp": true, "rdall": true }))
+}
+
+fn nobody_can_come(plant: &mut Plant, when: &str) {
+    for user in ALL {
+        assert_eq!(plant.visit(user), Err(OUT.into()), "{user} {when}");
+    }
+}
+
+fn all_can_come(plant: &mut Plant, when: &str) {
+    for user in ALL {
+        assert_eq!(plant.visit(user), Ok(()), "{user} {when}");
+    }
+}
+
+#[test]
+fn nobody_attaches_at_any_request_that_a_mend_makes_and_everybody_after_it() {
+    for is_image in [false, true] {
+        let mut plant = spoilt(1, is_image);
+        let mut mend = begin(&mut plant);
+        let mut requests = 0;
+        while waits(&mut plant, &mut mend) {
+            requests += 1;
+            let when = format!("at request {requests}, image: {is_image}");
+            nobody_can_come(&mut plant, &when);
+            // One who is turned away takes nothing back.
+            let other = plant.verb("check", json!({ "fix": true })).unwrap_err();
+            assert!(other.what.contains("another one is at work"), "{}", other.what);
+            nobody_can_come(&mut plant, &when);
+            plant.let_go();
+        }
+        assert!(requests > 1, "{requests} requests, image: {is_image}");
+        all_can_come(&mut plant, "behind it");
+        plant.hold(false);
+        let done = plant.end("check", mend).unwrap();
+        let mended = done["mended"].to_string();
+        assert!(mended.contains("/s/t is removed") && done["faults"] == 0, "{done}");
+        all_can_come(&mut plant, "in the end");
+    }
+}
+
+#[test]
+fn everybody_attaches_after_a_mend_that_failed_wherever_it_did() {
+    for is_image in [false, true] {
+        let mut fails = 0;
+        loop {
+            let mut plant = spoilt(2, is_image);
+            let mut mend = begin(&mut plant);
+            let mut is_there = waits(&mut plant, &mut mend);
+            for _ in 0..fails {
+                plant.let_go();
+                is_there = waits(&mut plant, &mut mend);
+            }
+            if !is_there {
+                break;
+            }
+            let when = format!("request {fails} fails, image: {is_image}");
+            nobody_can_come(&mut plant, &when);
+            plant.fail(true);
+            plant.hold(false);
+            let why = plant.end("check", mend).unwrap_err();
+            assert!(why.what.contains("check --"), "{when}: {}", why.what);
+            plant.fail(false);
+            all_can_come(&mut plant, &when);
+            fails += 1;
+        }
+        assert!(fails > 1, "{fails} requests, image: {is_image}");
+    }
+}

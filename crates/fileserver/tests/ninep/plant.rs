@@ -1,0 +1,272 @@
+//! A file server as a daemon has it: a geom of the class `fs` on disks that keep requests until
+//! they are let go, orders as the control thread gives them, and clients.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bio::{Bio, Errno, Op, Pool, PoolConfig, Ticket};
+use fileserver::{FsClass, Site};
+use geom::{
+    Access, Class, Control, Core, Create, Error, Flow, Geom, GeomId, Inbox, Layer, Limits,
+    NewProvider, ProviderId, Topology,
+};
+use reactor::sim::{Actor, Limits as RunLimits, World};
+use reactor::{Patience, Reactor, Token};
+use serde_json::{Value, json};
+
+use super::client::Client;
+
+/// What a verb answers.
+pub type Said = Result<Value, Error>;
+
+/// Where clients come.
+const AT: &str = "10.0.0.1:564";
+/// Longest wait for anything, of the world's clock.
+const LONG: Duration = Duration::from_secs(600);
+
+/// What a disk holds, and whom it keeps waiting.
+#[derive(Default)]
+struct Media {
+    bytes: Vec<u8>,
+    holds: bool,
+    fails: bool,
+    held: Vec<Ticket>,
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Disk(Arc<Mutex<Media>>);
+
+impl Disk {
+    fn media(&self) -> MutexGuard<'_, Media> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Media {
+    fn carry_out(&mut self, bio: &Bio) -> Result<(), Errno> {
+        let (mut at, end) = (bio.offset as usize, (bio.offset + bio.length) as usize);
+        match bio.op {
+            Op::Read | Op::Write | Op::Flush if self.fails => Err(Errno::Io),
+            Op::Flush => Ok(()),
+            Op::Read => {
+                bio.data.iter().for_each(|seg| at += seg.copy_from(0, &self.bytes[at..end]));
+                Ok(())
+            }
+            Op::Write => {
+                bio.data.iter().for_each(|seg| at += seg.copy_to(0, &mut self.bytes[at..end]));
+                Ok(())
+            }
+            _ => Err(Errno::NotSup),
+        }
+    }
+}
+
+impl Layer for Disk {
+    fn start(&self, bio: &mut Bio, _: &Core) -> Flow {
+        let mut media = self.media();
+        if media.holds {
+            media.held.push(bio.ticket());
+            return Flow::Wait;
+        }
+        Flow::Done(media.carry_out(bio))
+    }
+
+    /// It was let go.
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, _: &Core) -> Flow {
+        Flow::Done(self.media().carry_out(bio))
+    }
+}
+
+struct Plain;
+
+impl Geom for Plain {
+    fn access(
+        &mut self,
+        _: &mut Topology,
+        _: GeomId,
+        _: ProviderId,
+        _: Access,
+    ) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+struct Disks;
+
+impl Class for Disks {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Disks in memory."
+    }
+}
+
+/// See the module.
+pub struct Plant {
+    control: Control,
+    class: Arc<FsClass>,
+    core: Rc<Core>,
+    guests: Reactor,
+    pool: Pool,
+    disks: [Disk; 2],
+}
+
+impl Plant {
+    /// A server `main` of a volume, or of an image of cwfs64x, that serves.
+    pub fn new(seed: u64, is_image: bool) -> Plant {
+        let world = World::new(seed);
+        let guests = Reactor::simulated(&world, "guests");
+        let reactor = Reactor::simulated(&world, "core0");
+        let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
+        let inbox = Arc::new(Inbox::default());
+        let (core, mailer) = Core::new(0, reactor, pool.clone(), inbox.report());
+        let (turns, own, others) = (world.clone(), core.clone(), guests.clone());
+        let wait = Box::new(move |inbox: &Inbox, most: Duration| {
+            let ns = most.as_nanos() as u64;
+            others.after(ns, Token::default());
+            let works = own.clone();
+            let works = Actor::new(own.reactor(), move || works.turn(Patience::Peek));
+            let mut actors = [works, Actor::of_tasks(&others)];
+            let limits = RunLimits { ns, steps: 10_000_000 };
+            turns.run(&mut actors, limits, &mut || !inbox.is_empty());
+        });
+        let clock = world.clone();
+        let mut control = Control::new(vec![mailer], inbox, wait, Box::new(move || clock.now()));
+        let site = Site { clock: || 1_790_000_000_000_000_000, machine: "here".into() };
+        let class = Arc::new(FsClass::new(site));
+        control.topology.load(Arc::new(Disks)).unwrap();
+        control.topology.load(class.clone()).unwrap();
+        let disks = [("cache", 32), ("worm", 64)].map(|d| disk(&mut control, d));
+        let params = json!({
+            "create": true, "image": is_image, "plan9": [AT], "dump_at": "never",
+            "memory": 8 << 20,
+        });
+        let made = control.call(|t| {
+            let members = [t.find("cache").unwrap(), t.find("worm").unwrap()];
+            class.create(t, &Create { name: "main", members: &members, params: &params })
+        });
+        made.unwrap();
+        Plant { control, class, core, guests, pool, disks }
+    }
+
+    /// A verb that ends.
+    pub fn verb(&mut self, verb: &str, params: Value) -> Said {
+        let begun = self.begin(verb, params);
+        self.end(verb, begun)
+    }
+
+    /// A verb as the daemon's control thread begins it: its answer, or what to ask again.
+    pub fn begin(&mut self, verb: &str, params: Value) -> Said {
+        let class = self.class.clone();
+        class.verb(&mut self.control, verb, "main", &params)
+    }
+
+    /// The answer of one that has begun.
+    pub fn end(&mut self, verb: &str, mut said: Said) -> Said {
+        self.go_on(verb, &mut said, |_, _| false);
+        said
+    }
+
+    /// Asks for the answer of one that has begun until it is there, or something else is so.
+    pub fn go_on(&mut self, verb: &str, said: &mut Said, or: impl Fn(&Plant, &Value) -> bool) {
+        let end = self.control.now_ns() + LONG.as_nanos() as u64;
+        while let Some(params) = again(said) {
+            assert!(self.control.now_ns() < end, "{verb} does not end");
+            *said = self.begin(verb, params);
+            if said.as_ref().is_ok_and(|said| or(self, said)) {
+                return;
+            }
+        }
+    }
+
+    /// From now on requests wait at the disks, or do not.
+    pub fn hold(&mut self, holds: bool) {
+        self.disks.iter().for_each(|d| d.media().holds = holds);
+        if !holds {
+            while self.let_go() {}
+        }
+    }
+
+    /// What is asked of the disks fails, or does not.
+    pub fn fail(&self, fails: bool) {
+        self.disks.iter().for_each(|d| d.media().fails = fails);
+    }
+
+    /// Somebody waits at a disk.
+    pub fn holds_some(&self) -> bool {
+        self.disks.iter().any(|d| !d.media().held.is_empty())
+    }
+
+    /// One request goes on; false: none waits.
+    pub fn let_go(&mut self) -> bool {
+        let first = |d: &Disk| {
+            let held = &mut d.media().held;
+            (!held.is_empty()).then(|| held.remove(0))
+        };
+        let ticket = self.disks.iter().find_map(first);
+        ticket.is_some_and(|ticket| self.core.restart(ticket))
+    }
+
+    fn until(&mut self, what: &str, is: impl Fn() -> bool) {
+        let end = self.control.now_ns() + LONG.as_nanos() as u64;
+        while !is() {
+            assert!(self.control.now_ns() < end, "it does not come: {what}");
+            self.control.wait_until(Duration::from_millis(1), |_| false);
+        }
+    }
+
+    /// Somebody attaches, and leaves; why he may not.
+    pub fn visit(&mut self, user: &'static str) -> Result<(), String> {
+        let answer = Rc::<RefCell<Option<_>>>::default();
+        let (to, reactor, pool) = (answer.clone(), self.guests.clone(), self.pool.clone());
+        self.guests.spawn("guest", async move {
+            let client = Client::connect(&reactor, &pool, AT.parse().unwrap()).await;
+            client.version(65_560).await;
+            *to.borrow_mut() = Some(client.attach(0, user, "").await.map(drop));
+        });
+        self.until(user, || answer.borrow().is_some());
+        answer.take().unwrap()
+    }
+}
+
+/// What to ask again for an answer that is not there yet.
+fn again(said: &Said) -> Option<Value> {
+    let again = said.as_ref().ok()?.get("unfinished")?.get("again")?;
+    Some(json!({ "ticket": again["ticket"] }))
+}
+
+fn disk(control: &mut Control, (name, mib): (&str, usize)) -> Disk {
+    let disk = Disk::default();
+    disk.media().bytes = vec![0; mib << 20];
+    let layer = Arc::new(disk.clone());
+    let made = control.call(|t| {
+        let geom = t.new_geom("test", name, "a test", Box::new(Plain))?;
+        let limits = Limits {
+            media_bytes: (mib as u64) << 20,
+            sector_bytes: 512,
+            io_max_bytes: 1 << 20,
+            delete_max_bytes: 0,
+        };
+        let new = NewProvider {
+            name: name.into(),
+            layer,
+            limits,
+            stripe_bytes: 0,
+            stripe_offset: 0,
+            attrs: Vec::new(),
+        };
+        t.new_provider(geom, new)
+    });
+    made.unwrap();
+    disk
+}

@@ -3,10 +3,12 @@
 //! Invariants
 //!  K1  Changes are carried out one at a time, in the order asked.
 //!  K2  Questions are answered also while a change waits for its disks.
+//!  K3  Nobody waits for a control thread that has ended, however it did: what lies on the desk
+//!      then is dropped, and nothing is laid there any more.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::Outcome;
 use control::api::{Error, Kind, PartAnswer, PartOrder, Result, State};
@@ -47,25 +49,53 @@ pub enum Change {
     Stop(SyncSender<()>),
 }
 
-/// The desk.
-pub struct Desk {
-    questions: Mutex<VecDeque<Question>>,
-    changes: Mutex<VecDeque<Change>>,
-    inbox: Arc<Inbox>,
+/// What lies on the desk, in the order in which it came.
+struct Pile<T> {
+    waiting: VecDeque<T>,
+    closed: bool,
 }
 
-fn push<T>(queue: &Mutex<VecDeque<T>>, what: T) -> Result<()> {
-    let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-    if queue.len() >= WAITING_MAX {
+impl<T> Default for Pile<T> {
+    fn default() -> Self {
+        Pile { waiting: VecDeque::new(), closed: false }
+    }
+}
+
+fn lock<T>(pile: &Mutex<Pile<T>>) -> MutexGuard<'_, Pile<T>> {
+    pile.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn push<T>(pile: &Mutex<Pile<T>>, what: T) -> Result<()> {
+    let mut pile = lock(pile);
+    if pile.closed {
+        return Err(stopping());
+    }
+    if pile.waiting.len() >= WAITING_MAX {
         let why = format!("{WAITING_MAX} requests wait already");
         return Err(Error::new(Kind::Limit, "ask the daemon", why));
     }
-    queue.push_back(what);
+    pile.waiting.push_back(what);
     Ok(())
 }
 
-fn pop<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+/// K3: who is dropped with it learns that the daemon stops.
+fn close<T>(pile: &Mutex<Pile<T>>) {
+    let mut pile = lock(pile);
+    pile.closed = true;
+    let dropped = std::mem::take(&mut pile.waiting);
+    drop(pile);
+    drop(dropped);
+}
+
+fn stopping() -> Error {
+    Error::new(Kind::Stopping, "ask the daemon", "it is stopping")
+}
+
+/// The desk.
+pub struct Desk {
+    questions: Mutex<Pile<Question>>,
+    changes: Mutex<Pile<Change>>,
+    inbox: Arc<Inbox>,
 }
 
 impl Desk {
@@ -90,22 +120,88 @@ impl Desk {
 
     fn wait<T>(&self, rx: Receiver<T>) -> Result<T> {
         self.inbox.nudge();
-        rx.recv().map_err(|_| Error::new(Kind::Stopping, "ask the daemon", "it is stopping"))
+        rx.recv().map_err(|_| stopping())
     }
 
     /// The next question.
     pub fn question(&self) -> Option<Question> {
-        pop(&self.questions)
+        lock(&self.questions).waiting.pop_front()
     }
 
     /// The next change.
     pub fn change(&self) -> Option<Change> {
-        pop(&self.changes)
+        lock(&self.changes).waiting.pop_front()
     }
 
-    /// Lets go of everything that waits: those who ask learn that the daemon stops.
+    /// K3.
     pub fn close(&self) {
-        while self.question().is_some() {}
-        while self.change().is_some() {}
+        close(&self.questions);
+        close(&self.changes);
+    }
+
+    /// Has the desk closed when this goes, also where its thread panics.
+    pub fn attended(&self) -> Attended<'_> {
+        Attended(self)
+    }
+}
+
+/// Somebody sits at the desk.
+pub struct Attended<'a>(&'a Desk);
+
+impl Drop for Attended<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A wait that is over when it fails.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// What somebody hears who asks in a thread of his own.
+    fn asks(desk: &Arc<Desk>) -> [Receiver<Kind>; 2] {
+        let begin = |f: fn(&Desk) -> Kind| {
+            let (desk, (to, heard)) = (desk.clone(), mpsc::channel());
+            std::thread::spawn(move || to.send(f(&desk)));
+            heard
+        };
+        let question = |desk: &Desk| desk.ask(Question::State).unwrap_err().kind;
+        let change = |desk: &Desk| desk.order(Change::Stop).unwrap_err().kind;
+        [begin(question), begin(change)]
+    }
+
+    fn hear(asked: [Receiver<Kind>; 2]) {
+        for heard in asked {
+            assert_eq!(heard.recv_timeout(LONG), Ok(Kind::Stopping));
+        }
+    }
+
+    #[test]
+    fn k3_nobody_waits_for_a_thread_that_has_ended_or_panicked() {
+        for panics in [false, true] {
+            let desk = Arc::new(Desk::new(Arc::default()));
+            let before = asks(&desk);
+            let own = desk.clone();
+            let thread = std::thread::spawn(move || {
+                let _attended = own.attended();
+                // One question is taken in hand, and a change lies there still.
+                let _in_hand = loop {
+                    let lies = !lock(&own.changes).waiting.is_empty();
+                    match lies.then(|| own.question()).flatten() {
+                        Some(question) => break question,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                assert!(!panics, "as it was told");
+            });
+            assert_eq!(thread.join().is_err(), panics);
+            hear(before);
+            hear(asks(&desk));
+        }
     }
 }

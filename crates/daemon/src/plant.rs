@@ -165,7 +165,9 @@ fn control_thread(
     };
     room.exports.remember();
     let _ = ready.send(Ok(desk.clone()));
+    let attended = desk.attended();
     room.serve(&desk);
+    drop(attended);
     drop(room);
     runtime.stop();
 }

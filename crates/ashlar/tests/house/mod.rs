@@ -265,7 +265,8 @@ impl House {
             if start.elapsed() > COMMAND_LIMIT {
                 child.kill().unwrap();
                 child.wait().unwrap();
-                panic!("`ashlar {}` hangs; the daemon said:\n{}", words.join(" "), self.log());
+                let (words, how) = (words.join(" "), self.how_it_is());
+                panic!("`ashlar {words}` hangs; {how}\nthe daemon said:\n{}", self.log());
             }
             sleep(Duration::from_millis(2));
         };
@@ -276,6 +277,27 @@ impl House {
             out: text(&out),
             err: text(&err),
         }
+    }
+
+    /// What the daemon's threads are at, and whether the machine is to blame.
+    fn how_it_is(&self) -> String {
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+        let line = |path: &Path, word: &str| {
+            read(path).lines().find(|l| l.starts_with(word)).unwrap_or_default().to_owned()
+        };
+        // When memory ran out everybody stands still; there may be enough of it again by now.
+        let left = line(Path::new("/proc/meminfo"), "MemAvailable");
+        let killed = line(Path::new("/proc/vmstat"), "oom_kill");
+        let load = read(Path::new("/proc/loadavg"));
+        let mut out = format!("{left}; {killed} since the machine started; load {}", load.trim());
+        let Some(daemon) = &self.daemon else { return out + "; no daemon serves yet" };
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid()));
+        for task in tasks.into_iter().flatten().flatten() {
+            let of = |name: &str| task.path().join(name);
+            let (name, state) = (read(&of("comm")), line(&of("status"), "State"));
+            out += &format!("\n  {}: {state} {}", name.trim(), read(&of("wchan")));
+        }
+        out
     }
 
     /// A command that must succeed; its table.

@@ -18,7 +18,7 @@ use drivers::Driver;
 use drivers::bus::LocalKind;
 use fileserver::FsClass;
 use geom::{Class, Runtime, RuntimeConfig, Topology};
-use reactor::PortChoice;
+use reactor::{PortChoice, PortReport};
 use serde_json::Value;
 use target::Registry;
 use target::lun::LunClass;
@@ -114,14 +114,7 @@ fn control_thread(
     let desk = Arc::new(Desk::new(control.inbox().clone()));
     let shown: Arc<Mutex<Shown>> = Arc::default();
     let started_ns = control.now_ns();
-    let cores: Vec<CoreState> = reports
-        .iter()
-        .map(|r| CoreState {
-            port_kind: format!("{:?}", r.kind).to_lowercase(),
-            why: r.why.clone(),
-            ..CoreState::default()
-        })
-        .collect();
+    let cores: Vec<CoreState> = reports.iter().map(core_state).collect();
     let pool_bytes = pool_bytes(config);
     let attachments = match attachments(&drivers, &control, &journal) {
         Ok(attachments) => attachments,
@@ -170,6 +163,14 @@ fn control_thread(
     drop(attended);
     drop(room);
     runtime.stop();
+}
+
+fn core_state(report: &PortReport) -> CoreState {
+    CoreState {
+        port_kind: format!("{:?}", report.kind).to_lowercase(),
+        why: report.why.clone(),
+        ..CoreState::default()
+    }
 }
 
 /// Every class there is; the buses are answered, for they are no geoms.

@@ -15,7 +15,7 @@ pub(super) const MORE: u64 = 24 << 10;
 /// One class, and how it is labelled.
 pub(super) struct Case {
     pub(super) class: &'static str,
-    with: Value,
+    pub(super) with: Value,
     /// Names under which each disk is plugged in.
     names: &'static [&'static [&'static str]],
 }

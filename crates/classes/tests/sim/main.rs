@@ -46,6 +46,13 @@
 //! for again and recorded by what waited for the first by `growth`; a record's old place that is
 //! cleared and not flushed by `seeds`.
 //!
+//! Put into `geom/src/topology` (`ends`, `carry`) and `members/follow`: seen by `carried` and
+//! `put_out`, by `carry` of the graph's tests (a new end is kept first; C2, and who waits for it is
+//! looked at again), or by seeds (an end is noted of whoever opens a disk to write: `rich_concats`;
+//! an end where a label was found is the only one: `rich_mirrors_are_brought_along`). Not seen by
+//! any: a record that is torn at the new end passes for the one that is whole where the disk ended;
+//! the size that a disk got while it was tasted is not noted.
+//!
 //! Who went on without whom decides before any generation does (`found`), so seeds see none that is
 //! not raised. Scenes do, where nothing else tells who is the last, or where others would go by the
 //! number alone: not raised (Intel, DDF), not beyond what was found at the start or came later, not

@@ -223,9 +223,7 @@ impl Session {
         if self.server.nonone.get() && user == NONE {
             return Err(Refusal::Permission);
         }
-        if self.server.mending.get() || self.server.noattach.get() && user != NONE {
-            return Err(Refusal::Maintenance);
-        }
+        self.may_attach(user)?;
         // The dumps of a file system are "dump", or "NAME.dump" of one that is not the first.
         let (name, dumps) = match aname.strip_suffix("dump") {
             Some("") => ("", true),
@@ -238,8 +236,17 @@ impl Session {
         }
         let node = if dumps { Node::Dumps } else { Node::File(View::Live, ROOT) };
         let facts = export.files.run(|f| node.facts(f)).await?;
+        // A mend may have begun while the root was read, and nobody was to be seen.
+        self.may_attach(user)?;
         self.enter(fid, Fid { export, node, user, open: None })?;
         Ok(Reply::R(R::Attach { qid: facts.qid }))
+    }
+
+    fn may_attach(&self, user: Id) -> Result<(), Refusal> {
+        match self.server.mending.get() || self.server.noattach.get() && user != NONE {
+            true => Err(Refusal::Maintenance),
+            false => Ok(()),
+        }
     }
 
     async fn walk(&self, fid: u32, newfid: u32, names: &Names<'_>) -> Result<Reply, Refusal> {

@@ -73,6 +73,8 @@ struct Carrier {
     on: ProviderId,
     class: usize,
     was: u64,
+    /// The size for which it is carried, bytes.
+    bytes: u64,
     by_hand: String,
     work: Option<(Edge, Carry)>,
 }
@@ -162,7 +164,7 @@ impl Topology {
         // E1
         self.will_end(p, bytes);
         let why = format!("what {name} is known by is where it ended when it was smaller");
-        let carrier = Carrier { on: p, class, was, by_hand, work: None };
+        let carrier = Carrier { on: p, class, was, bytes, by_hand, work: None };
         let of = self.classes[class].name();
         let geom = self.new_geom(of, &format!("end of {name}"), &why, Box::new(carrier));
         let geom = geom.map_err(|e| e.to_string())?;
@@ -198,7 +200,7 @@ impl Topology {
     }
 
     fn has_carried(&mut self, carrier: &Carrier, geom: GeomId, ended: Result<(), String>) {
-        let Carrier { on, class, was, ref by_hand, .. } = *carrier;
+        let Carrier { on, class, was, bytes, ref by_hand, .. } = *carrier;
         let (grade, why) = match ended {
             Ok(()) => (Grade::Good, "it was brought to the end".to_owned()),
             Err(e) => {
@@ -209,7 +211,6 @@ impl Topology {
         let said = format!("it is known by what is where it ended when it had {was} bytes: {why}");
         self.remark(geom, grade, &said);
         if let Some(pp) = self.providers.get_mut(on) {
-            let bytes = pp.limits.media_bytes;
             pp.attempts.retain(|a| a.class != class);
             pp.attempts.push(Attempt { class, bytes, why });
         }

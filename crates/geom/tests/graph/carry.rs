@@ -1,6 +1,7 @@
 //! Where providers ended, and what classes left there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bio::Errno;
 use geom::{
@@ -168,6 +169,22 @@ fn the_same_is_not_carried_by_two_ways_at_once() {
             at(&log, &format!("claims {name}"));
         }
     }
+}
+
+#[test]
+fn a_disk_that_grows_again_meanwhile_has_it_carried_further() {
+    let mut lab = lab(&["d0"]);
+    let leaf = left(1);
+    leaf.data.lock().unwrap().resize(2 * LARGE as usize, 0);
+    let disk = leaf.create(&mut lab.control.topology, "d0").unwrap();
+    let log = lab.log.clone();
+    let begun = |_: &geom::Control| log.lock().unwrap().iter().any(|l| l == "carries d0");
+    assert!(lab.control.wait_until(Duration::from_secs(1), begun));
+    lab.control.topology.post(Event::Resize(disk, 2 * LARGE));
+    lab.pass(20_000_000);
+    let log = lab.logged();
+    assert_eq!(log.iter().filter(|line| *line == "carried d0").count(), 2, "{log:?}");
+    assert_eq!(lab.verdict("d0", "tail"), "claimed: its end says so");
 }
 
 /// C1

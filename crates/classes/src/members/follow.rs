@@ -259,12 +259,16 @@ pub(crate) struct Behind {
     to: u64,
 }
 
-/// Looks where a provider ended, if its end can be read and has no label.
+/// Looks where a provider ended, if its end can be read and has no label that is its own.
 pub(crate) async fn behind(disk: &Taster, read: Read) -> Option<Behind> {
     let len = disk.sector_bytes as usize;
     let end = |bytes| frame::last_sector(disk.sector_bytes, bytes);
     let to = end(disk.media_bytes).filter(|_| !disk.ended.is_empty())?;
-    let last = disk.read(to, len).await.ok().filter(|last| read(last).is_err())?;
+    let last = disk.read(to, len).await.ok()?;
+    // What is there may be of another end: what was left on a member of this one as that one grew.
+    if read(&last).is_ok_and(|placed| frame::is_of_size(placed.provider_bytes, disk.media_bytes)) {
+        return None;
+    }
     for was in disk.ended.iter().copied() {
         let Some(from) = end(was).filter(|from| *from < to) else { continue };
         let Ok(label) = disk.read(from, len).await else { continue };
@@ -275,8 +279,8 @@ pub(crate) async fn behind(disk: &Taster, read: Read) -> Option<Behind> {
     None
 }
 
-/// What a class says of a provider at whose end there is nothing, and why not; unless it has left
-/// something where that one ended, which comes to the end.
+/// What a class says of a provider at whose end there is nothing of its own, and why not; unless it
+/// has left something where that one ended, which comes to the end.
 pub(crate) async fn left(disk: &Taster, class: &str, read: Read, why: String) -> Verdict {
     match behind(disk, read).await {
         Some(behind) => behind.bring(disk, class).await,

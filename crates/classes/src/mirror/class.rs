@@ -146,10 +146,11 @@ impl Class for MirrorClass {
                 return Verdict::No(format!("its record belongs on {}, by name", record.home));
             }
             if !frame::is_of_size(record.provider_bytes, disk.media_bytes) {
-                return Verdict::No(format!(
+                let why = format!(
                     "its record was written for a provider of {} bytes, and this one has {}",
                     record.provider_bytes, disk.media_bytes
-                ));
+                );
+                return follow::left(disk, NAME, Metadata::placed, why).await;
             }
             let Metadata { name, id, all, genid, syncid, .. } = &record;
             let words = format!(

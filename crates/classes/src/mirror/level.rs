@@ -19,6 +19,8 @@
 //!  G3  While a growth is under way no bitmap is laid where the space will be.
 //!  G5  What is recorded is the size up to which members were made the same: a growth that is asked
 //!      for again, to another size, begins anew, though the first was about to be recorded.
+//!  G6  Where a member's record was before its provider grew is cleared before it is made the same,
+//!      or never: a record that fails to be moved is moved later, when the mirror may have grown.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -28,8 +28,11 @@ pub(super) struct Note {
 
 /// A record that comes from elsewhere.
 pub(super) struct Move {
-    /// Where it was, bytes: cleared, so that nobody finds it.
+    /// Where it was, bytes.
     pub(super) from: u64,
+    /// That is cleared, so that nobody finds it; unless the mirror has it, or is made the same up
+    /// to behind it (G6 of `level`).
+    pub(super) clears: bool,
     /// What it is without its bitmap.
     pub(super) alone: Vec<u8>,
 }
@@ -100,7 +103,7 @@ async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
     core.write(note.edge, note.at, &note.sector).await?;
     flush(core, note.edge).await?;
     match &note.moves {
-        Some(moves) if over.is_none() => {
+        Some(moves) if over.is_none() && moves.clears => {
             core.write(note.edge, moves.from, &vec![0; note.sector.len()]).await?;
             // It is among what users see once the mirror has grown: what they saw there stays.
             flush(core, note.edge).await

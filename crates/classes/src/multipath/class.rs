@@ -117,11 +117,12 @@ impl Class for MultipathClass {
             }
             let Metadata { name, uuid, sector_bytes, provider_bytes, .. } = &record;
             if (*sector_bytes, *provider_bytes) != (disk.sector_bytes, disk.media_bytes) {
-                return Verdict::No(format!(
+                let why = format!(
                     "its record was written for {provider_bytes} bytes in sectors of \
                      {sector_bytes}, and this one has {} in sectors of {}",
                     disk.media_bytes, disk.sector_bytes
-                ));
+                );
+                return follow::left(disk, NAME, Metadata::placed, why).await;
             }
             let words = format!("a path to multipath/{name} ({uuid})");
             Verdict::Yes(words, Box::new(record))

@@ -185,7 +185,8 @@ impl Class for RaidClass {
             let smaller = |bytes: &u64| *bytes != 0 && *bytes < disk.media_bytes;
             let said = found.disk_bytes(disk.sector_bytes).filter(smaller);
             if let Some(why) = said.and_then(|said| other_bytes(said, disk.media_bytes)) {
-                return Verdict::No(format!("disk {key} of {}: {why}", id.name()));
+                let why = format!("disk {key} of {}: {why}", id.name());
+                return follow::left(disk).await.unwrap_or(Verdict::No(why));
             }
             let (of, generation) = (id.name(), found.generation());
             let words = match () {

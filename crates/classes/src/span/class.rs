@@ -90,6 +90,9 @@ impl<S: Span> Class for SpanClass<S> {
                 Err(why) => return self.behind(disk, why).await,
             };
             match self.refusal(&label, &disk.name, disk.media_bytes) {
+                Some(why) if !frame::is_of_size(label.provider_bytes, disk.media_bytes) => {
+                    self.behind(disk, why).await
+                }
                 Some(why) => Verdict::No(why),
                 None => Verdict::Yes(words(S::NAME, &label), Box::new(label)),
             }

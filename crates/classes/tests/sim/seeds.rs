@@ -19,8 +19,9 @@ const MIRRORS: [u64; 19] = [
 /// written where the bitmap was to be after a disk had grown, and the record was not there yet;
 /// 7005741: members were to be forgotten by a mirror that had not started; 4012129: a growth was
 /// asked for again, to a larger size, while it waited to be recorded: the larger size was recorded,
-/// and what it added was another on each member.
-const RICH: [u64; 5] = [1000620, 1052412, 4012129, 6001698, 7005741];
+/// and what it added was another on each member; 6032443: a record failed to be moved, and its old
+/// place was cleared later, when the mirror had grown over it, on that member alone.
+const RICH: [u64; 6] = [1000620, 1052412, 4012129, 6001698, 6032443, 7005741];
 
 /// Of mirrors that become smaller: 392: a member came while no record could say so yet, and was
 /// filled up to the new end only; readers still had the old one, and found there what it had held
@@ -37,8 +38,10 @@ const OVERLAPPING: [u64; 2] = [3001079, 3501501];
 /// a disk came back, and a verb read it while it was tasted: its mirror did not claim it, a table
 /// that was the mirror's did, and what stood on the mirror's partition took the stale one;
 /// 216423: a disk that a mirror had put out grew, its record stayed behind (`put_out`), and what
-/// stood on the mirror's partition took the stale one of that disk.
-const RISING: [u64; 4] = [42, 5056, 216423, 233699];
+/// stood on the mirror's partition took the stale one of that disk; 6034063: a stripe ended, after
+/// a power cut, where a label of another one had been left on its member as that one grew, and its
+/// own was not looked for where it had ended.
+const RISING: [u64; 5] = [42, 5056, 216423, 233699, 6034063];
 
 /// Of stacks in which the power goes though an array lacks a member: 35: the record of a disk in a
 /// partition was torn, so the whole disk was taken for it as the array started, and let go when

@@ -265,6 +265,8 @@ impl MirrorGeom {
             Job::Mark | Job::Sweep => self.said,
             _ => self.mirror.renewed,
         };
+        let growth = *self.shared.growth();
+        let used = if growth.is_live() { growth.to } else { 0 }.max(self.mirror.media_bytes);
         let note = |slot: usize, consumer: &ConsumerId| {
             let member = self.mirror.member(slot)?;
             let at = frame::last_sector(member.sector_bytes, member.provider_bytes)?;
@@ -278,7 +280,7 @@ impl MirrorGeom {
             let only_bits = matches!(job, Job::Mark | Job::Sweep) && before.is_none();
             let sector = if only_bits { Vec::new() } else { record.sector(bytes) };
             let alone = || record.without_bitmap().sector(bytes);
-            let moves = before.map(|from| Move { from, alone: alone() });
+            let moves = before.map(|from| Move { from, clears: from >= used, alone: alone() });
             let bitmap = self.mirror.bitmap.as_ref().filter(|_| shows_bits || before.is_some());
             let bitmap = bitmap.map(|i| (at.saturating_sub(i.bytes.len() as u64), i.bytes.clone()));
             let active = member.role == Role::Active;

@@ -118,7 +118,7 @@ pub trait Class: Send + Sync {
     /// True when what it recognises and then refuses is a member of something all the same: a
     /// stale or failed half. Classes that are asked after it (those loaded before it) claim nothing
     /// there, for what seems to stand on such a half stands on the whole. A refusal with `NoDev`
-    /// hides nothing: it is no member after all.
+    /// hides nothing: it is no member after all, and is not known by its end.
     fn hides_what_it_refuses(&self) -> bool {
         false
     }

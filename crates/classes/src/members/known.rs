@@ -1,7 +1,7 @@
 //! known: what the verbs of classes with members have in common: names, numbers, refusals.
 
 use bio::Errno;
-use geom::{ConsumerId, Control, Error, GeomId, Taster, Topology};
+use geom::{ConsumerId, Control, Error, GeomId, ProviderId, Taster, Topology};
 use serde_json::{Value, json};
 
 use super::frame::FrameError;
@@ -128,6 +128,15 @@ pub(crate) fn start(
             );
             Err(Error::new(Errno::NxIo, what))
         }
+    }
+}
+
+/// Refuses a provider that is what it would be a member of, or stands on that. It is none: a label
+/// of a member can be among its data, where that one ended before it grew.
+pub(crate) fn is_no_circle(t: &Topology, on: ProviderId, of: Option<GeomId>) -> Result<(), Error> {
+    match of.is_some_and(|geom| t.stands_on(on, geom)) {
+        true => Err(Error::new(Errno::NoDev, "it stands on what it would be a member of")),
+        false => Ok(()),
     }
 }
 

@@ -14,7 +14,7 @@ use super::found::{Found, SetId};
 use super::geom::{NAME, RaidGeom};
 use super::{ddf, follow, imsm, verbs};
 use crate::conversation::drive;
-use crate::members::{Stopped, Waiting};
+use crate::members::{Stopped, Waiting, known};
 use crate::probe::Sectors;
 
 /// Spares and disks with torn records that are remembered while no array is there; further ones
@@ -213,6 +213,7 @@ impl Class for RaidClass {
         };
         // A refusal, so that nothing is found on a member meanwhile: it would pass for the whole's.
         self.stopped.refuse(NAME, &found.set().name())?;
+        known::is_no_circle(topology, on, topology.find_geom(NAME, &found.set().name()))?;
         let gone = || Error::new(Errno::NxIo, "the disk is gone");
         let sector = topology.limits(on).ok_or_else(gone)?.sector_bytes;
         let (geom, new) = if found.is_spare() {

@@ -365,6 +365,13 @@ impl Topology {
         Ok(id)
     }
 
+    /// Whether a provider is the geom's own, or stands on one that is.
+    pub fn stands_on(&self, p: ProviderId, geom: GeomId) -> bool {
+        let Some(own) = self.geom_of(p) else { return false };
+        let below = || self.consumers_of(own).iter().filter_map(|c| self.below(*c));
+        own == geom || below().any(|below| self.stands_on(below, geom))
+    }
+
     /// A geom is the hand of a verb, which looks at a provider and leaves: its class tastes and
     /// claims what it looks at all the same.
     pub fn set_hand(&mut self, geom: GeomId) {

@@ -272,11 +272,8 @@ impl Topology {
                     why
                 }
                 _ if self.class_sits_on(i, t.provider) => continue,
-                Verdict::Yes(why, claim) => {
-                    self.note_end(i, t.provider, t.media_bytes);
-                    self.claim(&t, i, &why, claim)
-                }
-                Verdict::Stays(why, claim) => self.claim(&t, i, &why, claim),
+                Verdict::Yes(why, claim) => self.claim(&t, i, &why, (claim, true)),
+                Verdict::Stays(why, claim) => self.claim(&t, i, &why, (claim, false)),
                 Verdict::Left(why, left) => match self.obstacle(t.provider, i, t.content) {
                     Some(what) => format!("{why}, but {what}"),
                     None => self.bring(t.provider, i, &why, left),
@@ -286,14 +283,23 @@ impl Topology {
         }
     }
 
-    /// A class makes what it has recognised its own, or refuses it; in words.
-    fn claim(&mut self, t: &Tasted, index: usize, why: &str, claim: Claim) -> String {
+    /// A class makes what it has recognised, by its end or not, its own, or refuses it; in words.
+    fn claim(
+        &mut self,
+        t: &Tasted,
+        index: usize,
+        why: &str,
+        (claim, by_end): (Claim, bool),
+    ) -> String {
         if let Some(what) = self.obstacle(t.provider, index, t.content) {
             return format!("{why}, but {what}");
         }
         let class = self.classes[index].clone();
         let claimed = class.claim(self, t.provider, why, claim);
         let refused = claimed.as_ref().is_err_and(|e| e.kind != Errno::NoDev);
+        if by_end && (refused || claimed.is_ok()) {
+            self.note_end(index, t.provider, t.media_bytes);
+        }
         self.set_hidden(t.provider, index, refused && class.hides_what_it_refuses());
         match claimed {
             Ok(()) => format!("claimed: {why}"),

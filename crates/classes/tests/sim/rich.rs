@@ -11,6 +11,9 @@ use super::life::{Life, MS};
 use super::run::{APPENDED, DISK, GROWTH, Story, talk};
 use super::users::Crowd;
 
+/// Most sectors by which a mirror becomes smaller at once.
+pub(super) const LESS: u64 = 24;
+
 impl Story<'_> {
     pub(super) fn rich_trouble(&mut self, life: &mut Life, name: &str, disk: &Disk) {
         match self.random.below(6) {
@@ -67,7 +70,7 @@ impl Story<'_> {
     /// The mirror that users have, and have closed, is made smaller.
     pub(super) fn shrink(&mut self, life: &mut Life) {
         let known = self.model.borrow().sectors();
-        let to = known - 1 - self.random.below(24);
+        let to = known - 1 - self.random.below(LESS);
         // One whose records are still to be written is waited for.
         if to * SECTOR < DISK / 2 || self.smaller.is_some() {
             return;

@@ -28,8 +28,9 @@ const RICH: [u64; 6] = [1000620, 1052412, 4012129, 6001698, 6032443, 7005741];
 /// before; 3000624, 3500621: as [`OVERLAPPING`]; 6043265: a mirror was made to end where a record
 /// of one of its members had been before that one grew, was known by it, and had it carried to its
 /// end when it grew: over what users had there. Of the story itself: 108886: the end came within
-/// what was read; 5511403: it grew as was asked after it had become smaller, unseen.
-const SHRINKING: [u64; 6] = [392, 108886, 3000624, 3500621, 5511403, 6043265];
+/// what was read, 6051027: before it; 5511403: it grew as was asked after it had become smaller,
+/// unseen.
+const SHRINKING: [u64; 7] = [392, 108886, 3000624, 3500621, 5511403, 6043265, 6051027];
 
 /// With users who write over each other: a disk had grown, and so had the mirror; its record's old
 /// place read as zeroes, and as that record after a power cut.

@@ -9,6 +9,7 @@ use reactor::SeededRandom;
 
 use super::disk::SECTOR;
 use super::model::{Model, sector};
+use super::rich::LESS;
 
 /// Most sectors of one request.
 const MOST: u64 = 12;
@@ -54,8 +55,9 @@ impl Crowd {
                 let count = 1 + random.below(MOST.min(sectors));
                 let last = if random.chance(700) { count } else { sectors };
                 let first = sectors - count - random.below(last.min(sectors - count) + 1);
-                // It may end within what is read, as it becomes smaller.
-                crowd.read_up_to(&own, edge, (first, count), 1).await;
+                // It may end within what is read, or before it, as it becomes smaller.
+                let least = u64::from(first + LESS < sectors);
+                crowd.read_up_to(&own, edge, (first, count), least).await;
                 crowd.ended.set(crowd.ended.get() + 1);
                 own.reactor().sleep(random.below(400_000)).await;
             }

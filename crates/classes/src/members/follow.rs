@@ -271,7 +271,10 @@ pub(crate) async fn behind(disk: &Taster, read: Read) -> Option<Behind> {
     }
     for was in disk.ended.iter().copied() {
         let Some(from) = end(was).filter(|from| *from < to) else { continue };
-        let Ok(label) = disk.read(from, len).await else { continue };
+        // Twice the same was copied by somebody: which of them is meant nobody can say.
+        let Some(label) = disk.read(from, len).await.ok().filter(|label| *label != last) else {
+            continue;
+        };
         if let Some(placed) = read(&label).ok().filter(|p| p.provider_bytes == was) {
             return Some(Behind { was, from, label, placed, last, to });
         }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -67,6 +69,10 @@ impl Papers {
         let days = if good == Good::Now { 2 } else { 0 };
         let ca = format!("-CA {by}.pem -CAkey {by}.key -CAcreateserial -days {days} -extfile ext");
         self.openssl(&format!("x509 -req -in {name}.csr {ca} -out {cert}"))?;
+        if good == Good::Before {
+            // It is good to the end of the second in which it was signed.
+            sleep(Duration::from_secs(1));
+        }
         std::fs::copy(folder.join("ca.pem"), mine.join("ca-cert.pem"))?;
         Ok(())
     }

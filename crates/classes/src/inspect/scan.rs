@@ -5,7 +5,7 @@ use std::fmt;
 use super::signs::{At, Depth, INTEL, SIGNS, Sign};
 use super::{boot, copies};
 use crate::label;
-use crate::members::follow;
+use crate::members::{follow, frame};
 use crate::part::{self, Place, Table};
 use crate::probe::{Reason, Sectors, Step, Stop, array, le32, le64, span};
 
@@ -28,12 +28,28 @@ const LEFTOVERS: &[(&str, &str, &str, &[u8])] = &[
     ("imsm", "Intel RAID", "raid", INTEL),
 ];
 
-/// What a sector holds at its start that is known, other than of this class.
-pub(crate) fn leftover(sector: &[u8], class: &str) -> Option<&'static str> {
+/// What a sector at the end of a media of so many bytes holds that is known, other than of this
+/// class. A label that was written for another end is nobody's there.
+pub(crate) fn leftover(sector: &[u8], class: &str, bytes: u64) -> Option<&'static str> {
+    let strays = |of: &str| {
+        let placed = label_of(of).and_then(|read| read(sector).ok());
+        placed.is_some_and(|p| !frame::is_of_size(p.provider_bytes, bytes))
+    };
     let known = |(_, what, of, magic): &(_, &'static str, &str, &[u8])| {
-        (*of != class && sector.starts_with(magic)).then_some(*what)
+        (*of != class && sector.starts_with(magic) && !strays(of)).then_some(*what)
     };
     LEFTOVERS.iter().filter(|(kind, ..)| *kind != "geom").find_map(known)
+}
+
+/// How the label of a class is read that says where it ends.
+fn label_of(class: &str) -> Option<follow::Read> {
+    match class {
+        "mirror" => Some(crate::mirror::placed),
+        "multipath" => Some(crate::multipath::placed),
+        "stripe" => Some(crate::stripe::placed),
+        "concat" => Some(crate::concat::placed),
+        _ => None,
+    }
 }
 
 /// What a finding is to its kind.
@@ -212,21 +228,14 @@ fn record(sectors: &Sectors, finding: &Finding) -> Result<String, Stop> {
 
 /// The size for which a label was written that is no longer in the last sector.
 fn left_behind(sectors: &Sectors, finding: &Finding) -> Result<Option<u64>, Stop> {
-    let read: follow::Read = match finding.class {
-        "mirror" => crate::mirror::placed,
-        "multipath" => crate::multipath::placed,
-        "stripe" => crate::stripe::placed,
-        "concat" => crate::concat::placed,
-        "raid" if finding.kind == "imsm" => {
-            let unit = sectors.sector_size();
-            let bytes = sectors.get(finding.offset, unit as usize)?;
-            return Ok(
-                bytes.and_then(|bytes| crate::raid::imsm::left_behind(bytes, finding.offset))
-            );
-        }
-        _ => return Ok(None),
-    };
     let unit = sectors.sector_size();
+    let Some(read) = label_of(finding.class) else {
+        if finding.kind != "imsm" {
+            return Ok(None);
+        }
+        let bytes = sectors.get(finding.offset, unit as usize)?;
+        return Ok(bytes.and_then(|bytes| crate::raid::imsm::left_behind(bytes, finding.offset)));
+    };
     let bytes = sectors.get(finding.offset, unit as usize)?;
     let placed = bytes.and_then(|bytes| read(bytes).ok());
     let behind = placed.filter(|p| follow::is_left_behind(p, unit, finding.offset));

@@ -307,7 +307,7 @@ impl Behind {
         let (words, was) = (self.words(), self.was);
         let Behind { from, label, placed, last, to, .. } = self;
         let (key, by_hand) = (label.clone(), by_hand(class, &disk.name, was));
-        if let Some(what) = inspect::leftover(&last, class) {
+        if let Some(what) = inspect::leftover(&last, class, disk.media_bytes) {
             let carry = Err(occupied(what, &by_hand));
             return Verdict::Left(words, Left { was, key, carry, by_hand });
         }

@@ -180,7 +180,7 @@ pub(super) async fn left(taster: &Taster) -> Option<Verdict> {
         if last.1 == label.1 {
             continue;
         }
-        let known = |sector: &[u8]| inspect::leftover(sector, NAME);
+        let known = |sector: &[u8]| inspect::leftover(sector, NAME, media);
         if let Some(what) = last.1.chunks(disk.unit() as usize).find_map(known) {
             let carry = Err(occupied(what, &by_hand));
             return Some(Verdict::Left(words, Left { was, key, carry, by_hand }));

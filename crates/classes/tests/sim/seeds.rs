@@ -43,8 +43,9 @@ const OVERLAPPING: [u64; 2] = [3001079, 3501501];
 /// 216423: a disk that a mirror had put out grew, its record stayed behind (`put_out`), and what
 /// stood on the mirror's partition took the stale one of that disk; 6034063: a stripe ended, after
 /// a power cut, where a label of another one had been left on its member as that one grew, and its
-/// own was not looked for where it had ended.
-const RISING: [u64; 5] = [42, 5056, 216423, 233699, 6034063];
+/// own was not looked for where it had ended; 6070403: the same for a concat, which took it for
+/// somebody's.
+const RISING: [u64; 6] = [42, 5056, 216423, 233699, 6034063, 6070403];
 
 /// Of stacks in which the power goes though an array lacks a member: 35: the record of a disk in a
 /// partition was torn, so the whole disk was taken for it as the array started, and let go when

@@ -77,7 +77,7 @@ impl MirrorClass {
         // A refusal, so that nothing is found on a half meanwhile: it would pass for the whole's.
         self.stopped.refuse(NAME, &seen.record.name)?;
         let known = t.find_geom(NAME, &seen.record.name);
-        known::is_no_circle(t, on, known)?;
+        known::check_circle(t, on, known)?;
         let geom = match known {
             Some(geom) => geom,
             None => self.place(t, Mirror::of(&seen.record), why)?,

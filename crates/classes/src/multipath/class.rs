@@ -141,7 +141,7 @@ impl Class for MultipathClass {
             return Err(Error::new(Errno::Inval, "the claim is not a record"));
         };
         let known = self.geom_of(topology, &record.uuid);
-        known::is_no_circle(topology, on, known)?;
+        known::check_circle(topology, on, known)?;
         let geom = match known {
             Some(geom) => geom,
             None => self.place(topology, &record, why)?,

@@ -213,7 +213,7 @@ impl Class for RaidClass {
         };
         // A refusal, so that nothing is found on a member meanwhile: it would pass for the whole's.
         self.stopped.refuse(NAME, &found.set().name())?;
-        known::is_no_circle(topology, on, topology.find_geom(NAME, &found.set().name()))?;
+        known::check_circle(topology, on, topology.find_geom(NAME, &found.set().name()))?;
         let gone = || Error::new(Errno::NxIo, "the disk is gone");
         let sector = topology.limits(on).ok_or_else(gone)?.sector_bytes;
         let (geom, new) = if found.is_spare() {

@@ -141,7 +141,7 @@ impl<S: Span> SpanGeom<S> {
         label: SpanLabel,
     ) -> Result<(), Error> {
         let known = t.find_geom(S::NAME, &label.name);
-        known::is_no_circle(t, on, known)?;
+        known::check_circle(t, on, known)?;
         let geom = match known {
             Some(geom) => geom,
             None => {

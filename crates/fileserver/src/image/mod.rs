@@ -89,6 +89,8 @@ const EVICT: usize = 64;
 const TRIES: usize = 4;
 /// How often memory is waited for, and how long each time, ns.
 const WAITS: usize = 1000;
+/// The same while unsent replies hold memory, which comes back.
+const WAITS_LENT: usize = 10 * WAITS;
 /// See [`WAITS`].
 const WAIT_NS: u64 = 1_000_000;
 
@@ -216,7 +218,8 @@ impl Image {
                     if gone == 0 {
                         self.commit_now().await?;
                     }
-                    if waits > WAITS {
+                    let is_lent = self.0.state.borrow().frames.is_lent();
+                    if waits > if is_lent { WAITS_LENT } else { WAITS } {
                         return Err(Fault::NoSpace("the block cache is too small"));
                     }
                     if gone == 0 {

@@ -5,7 +5,7 @@
 //!                                             +--> replies -> one send for all that are there
 //! ```
 //! Requests of a client go beside one another; a slow one holds up nobody. Reading stops while too
-//! much is under way, so a client's part of memory is bounded.
+//! much is under way or unsent ([`super::unsent`]), so a client's part of memory is bounded.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -22,6 +22,7 @@ use wire::ninep::{self, HEAD, R, T, WRITE_HEAD};
 use super::refusal::Refusal;
 use super::session::{Reply, Session};
 use super::trace::Traced;
+use super::unsent::{Held, Owed};
 use crate::bell::Bell;
 
 /// Requests of one client under way.
@@ -43,12 +44,21 @@ struct Doing {
     bytes: usize,
 }
 
+/// Replies that are to be sent.
+#[derive(Default)]
+struct Out {
+    segs: Vec<Seg>,
+    bytes: usize,
+    held: Vec<Held>,
+}
+
 struct Line {
     session: Rc<Session>,
     stream: Stream,
     doing: RefCell<HashMap<u16, Doing>>,
     bytes: Cell<usize>,
-    out: RefCell<Vec<Seg>>,
+    out: RefCell<Out>,
+    owed: Rc<Owed>,
     chunk: RefCell<Option<(Buf, usize)>>,
     /// Something is to be sent, or a request has ended.
     news: Bell,
@@ -65,6 +75,7 @@ pub(super) async fn run(session: Rc<Session>, stream: Stream) {
         doing: RefCell::default(),
         bytes: Cell::new(0),
         out: RefCell::default(),
+        owed: Rc::default(),
         chunk: RefCell::default(),
         news: Bell::default(),
         over: Cell::new(false),
@@ -94,23 +105,24 @@ impl Line {
     }
 
     async fn send_all(self: Rc<Self>) {
-        let mut batch = Vec::new();
         loop {
             let seen = self.news.count();
-            if self.out.borrow().is_empty() {
+            if self.out.borrow().segs.is_empty() {
                 if self.over.get() {
                     return;
                 }
                 self.news.after(seen).await;
                 continue;
             }
-            std::mem::swap(&mut *self.out.borrow_mut(), &mut batch);
+            let mut batch = self.out.take();
             // The rest of a chunk may be written while its front is being sent.
-            if self.stream.send(&mut batch).await.is_err() {
+            if self.stream.send(&mut batch.segs).await.is_err() {
                 self.over.set(true);
                 self.stream.close();
                 return;
             }
+            self.owed.release(batch.bytes);
+            self.news.ring();
         }
     }
 
@@ -143,7 +155,8 @@ impl Line {
         loop {
             let seen = self.news.count();
             let n = self.doing.borrow().len();
-            if n == 0 || (n < REQUESTS_MAX && self.bytes.get() + more <= BYTES_MAX) {
+            let may_begin = n == 0 || (n < REQUESTS_MAX && self.bytes.get() + more <= BYTES_MAX);
+            if may_begin && self.owed.has_room() {
                 return;
             }
             self.news.after(seen).await;
@@ -153,7 +166,7 @@ impl Line {
     fn begin(self: &Rc<Self>, message: Vec<u8>, size: u32, tag: u16, data: Vec<Seg>) {
         let t = match T::decode(&message, size) {
             Ok(t) => t,
-            Err(e) => return self.refuse(tag, &Refusal::Malformed(e.to_string())),
+            Err(e) => return self.refuse(tag, &Refusal::unreadable(&e)),
         };
         self.trace(tag, true, &t);
         match t {
@@ -173,8 +186,13 @@ impl Line {
         let line = self.clone();
         let task = self.session.server.reactor.spawn("9p", async move {
             let age = line.session.age.get();
+            let mut reserved = None;
             let done = match T::decode(&message, size) {
                 Ok(t) => {
+                    if let T::Read { count, .. } = t {
+                        let bytes = count.min(line.session.iounit()) as usize;
+                        reserved = Some(line.owed.reserve(bytes).await);
+                    }
                     let is_version = matches!(t, T::Version { .. });
                     let done = line.session.handle(t, &data).await;
                     if line.session.age.get() != age && !is_version {
@@ -182,10 +200,11 @@ impl Line {
                     }
                     done
                 }
-                Err(e) => Err(Refusal::Malformed(e.to_string())),
+                Err(e) => Err(Refusal::unreadable(&e)),
             };
             drop(data);
             line.end(tag, done);
+            drop(reserved);
         });
         if let Some(doing) = self.doing.borrow_mut().get_mut(&tag) {
             doing.task = Some(task);
@@ -243,10 +262,16 @@ impl Line {
             Reply::R(r) => self.send(tag, &r),
             Reply::Version(msize, version) => self.send(tag, &R::Version { msize, version }),
             Reply::Entries(data) => self.send(tag, &R::Read { data: &data }),
-            Reply::Data(segs, n) => {
+            Reply::Data(data) => {
+                let n = data.len;
                 self.trace(tag, false, &format_args!("Rread count {n}"));
-                self.put(|out| ninep::read_head(tag, n, out));
-                self.out.borrow_mut().extend(segs);
+                self.put(|out| ninep::read_head(tag, n as u32, out));
+                let (segs, held) = data.into_parts();
+                let mut out = self.out.borrow_mut();
+                out.segs.extend(segs);
+                out.bytes += n;
+                out.held.extend(held);
+                self.owed.add(n);
             }
             Reply::Stat(stat) => {
                 if let Ok((stat, _)) = ninep::Stat::decode(&stat) {
@@ -276,6 +301,8 @@ impl Line {
     fn put(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::with_capacity(64);
         encode(&mut bytes);
+        self.owed.add(bytes.len());
+        self.out.borrow_mut().bytes += bytes.len();
         let pool = &self.session.server.pool;
         let mut chunk = self.chunk.borrow_mut();
         let mut left = &bytes[..];
@@ -289,7 +316,7 @@ impl Line {
             seg.copy_from(0, &left[..n]);
             *used += n;
             left = &left[n..];
-            self.out.borrow_mut().push(seg);
+            self.out.borrow_mut().segs.push(seg);
         }
     }
 }

@@ -20,6 +20,7 @@ mod refusal;
 mod session;
 pub mod trace;
 mod transfer;
+mod unsent;
 mod wstat;
 
 use std::cell::{Cell, RefCell};
@@ -74,6 +75,8 @@ pub struct Export {
     pub name: String,
     /// Its files.
     pub files: Served,
+    /// What replies that are not sent yet hold of its block cache.
+    share: Rc<unsent::CacheShare>,
 }
 
 /// File systems of one core, and who may do what with them.
@@ -151,7 +154,10 @@ impl Server {
     /// A further file system.
     pub fn export(&self, name: &str, files: impl Into<Served>) {
         let files = files.into();
-        self.exports.borrow_mut().push(Rc::new(Export { name: name.into(), files }));
+        let facts = files.facts();
+        let (block, blocks) = (facts.block as usize, facts.memory as usize);
+        let share = unsent::CacheShare::new(blocks * block, block);
+        self.exports.borrow_mut().push(Rc::new(Export { name: name.into(), files, share }));
     }
 
     /// The file system of a name; the first one for none.

@@ -1,5 +1,7 @@
 //! Why a request is refused, in the words that the client knows.
 
+use wire::{Kind, WireError};
+
 use crate::fault::Fault;
 
 /// How strict the rules are, and which words go with them.
@@ -23,6 +25,8 @@ pub enum Refusal {
     UnknownFid,
     /// The fid is in use.
     FidInUse,
+    /// The client has so many fids, and may have no more.
+    TooManyFids(usize),
     /// The tag is in use.
     TagInUse,
     /// Permissions do not allow it.
@@ -66,6 +70,16 @@ impl From<Fault> for Refusal {
 }
 
 impl Refusal {
+    /// Of a message that cannot be decoded. A name that is not UTF-8 (intro(5)) is the fault of
+    /// the program that chose it, not of the protocol.
+    pub fn unreadable(e: &WireError) -> Refusal {
+        match (e.kind, e.field) {
+            (Kind::BadValue, "wname") => Fault::NotFound.into(),
+            (Kind::BadValue, "name" | "stat.name") => Fault::BadName("it is not UTF-8").into(),
+            _ => Refusal::Malformed(e.to_string()),
+        }
+    }
+
     /// For the client.
     pub fn text(&self, flavour: Flavour) -> String {
         match flavour {
@@ -80,6 +94,7 @@ impl Refusal {
             Refusal::Fault(fault) => fault.to_string(),
             Refusal::UnknownFid => "unknown fid".into(),
             Refusal::FidInUse => "fid already in use".into(),
+            Refusal::TooManyFids(max) => format!("too many fids: the limit is {max} a client"),
             Refusal::TagInUse => "duplicate tag".into(),
             Refusal::Permission => "permission denied".into(),
             Refusal::BadUse => "bad use of fid".into(),
@@ -111,7 +126,8 @@ impl Refusal {
                 Fault::IsDir => "Is a directory",
                 Fault::NoSpace(_) => "file system is full",
                 Fault::TooBig => "file too big",
-                Fault::BadName(_) => "illegal name",
+                // Its "illegal name" is ENAMETOOLONG.
+                Fault::BadName(_) => "Invalid argument",
                 Fault::NameTooLong => "File name too long",
                 Fault::ReadOnly => "read only file system",
                 Fault::Invalid(_) => "illegal mode",
@@ -125,6 +141,7 @@ impl Refusal {
             },
             Refusal::UnknownFid => "fid unknown or out of range",
             Refusal::FidInUse => "fid already in use",
+            Refusal::TooManyFids(_) => "Too many open files",
             Refusal::TagInUse | Refusal::NoVersion | Refusal::Malformed(_) => "protocol botch",
             Refusal::Permission | Refusal::UnknownTree | Refusal::Maintenance => {
                 "permission denied"

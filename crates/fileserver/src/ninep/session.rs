@@ -9,6 +9,7 @@ use wire::ninep::{IOHDR, NOFID, Names, Qid, R, T, mode, open};
 
 use super::node::{Facts, Node, split_mode};
 use super::refusal::{Flavour, Refusal};
+use super::unsent::Data;
 use super::{Door, Export, MSIZE_MIN, Presence, Server};
 use crate::fault::{Fault, Stop};
 use crate::files::{Change, Files, Flags, Kind, New, ROOT, Reader};
@@ -16,8 +17,9 @@ use crate::keepers::Held;
 use crate::users::{Id, NONE};
 use crate::volume::View;
 
-/// Fids of one client.
-const FIDS_MAX: usize = 65_536;
+/// Fids of one client. Linux with `cache=loose` has one for each name that it remembers; closed
+/// ones cost some 60 bytes each. A request for one more is refused.
+const FIDS_MAX: usize = 1 << 20;
 
 /// What a fid may do once it is open.
 pub(super) struct Open {
@@ -43,7 +45,8 @@ pub(super) struct Fid {
     pub export: Rc<Export>,
     pub node: Node,
     pub user: Id,
-    pub open: Option<Open>,
+    /// Boxed, since most fids of a client are not open.
+    pub open: Option<Box<Open>>,
 }
 
 /// What goes back.
@@ -51,7 +54,7 @@ pub(super) enum Reply {
     /// A message.
     R(R<'static>),
     /// Contents.
-    Data(Vec<Seg>, u32),
+    Data(Data),
     /// Entries of a directory.
     Entries(Vec<u8>),
     /// A file's attributes, encoded.
@@ -138,8 +141,11 @@ impl Session {
 
     fn enter(&self, fid: u32, new: Fid) -> Result<(), Refusal> {
         let mut fids = self.fids.borrow_mut();
-        if fid == NOFID || fids.contains_key(&fid) || fids.len() >= FIDS_MAX {
+        if fid == NOFID || fids.contains_key(&fid) {
             return Err(Refusal::FidInUse);
+        }
+        if fids.len() >= FIDS_MAX {
+            return Err(Refusal::TooManyFids(FIDS_MAX));
         }
         fids.insert(fid, new);
         Ok(())
@@ -308,7 +314,8 @@ impl Session {
     }
 
     pub(super) fn iounit(&self) -> u32 {
-        self.msize.get() - IOHDR
+        // 0 before a version is agreed on.
+        self.msize.get().saturating_sub(IOHDR)
     }
 
     /// The parent of a file and its name there, if the user may change that directory.
@@ -381,7 +388,7 @@ impl Session {
         let held = node.live().ok().map(|ino| export.files.hold(ino));
         self.fid(fid, |f| {
             let open = Open::new(access, removes, excl, held);
-            f.open = Some(open);
+            f.open = Some(Box::new(open));
         })?;
         Ok(Reply::R(R::Open { qid: opened.qid, iounit: self.iounit() }))
     }
@@ -440,7 +447,7 @@ impl Session {
         self.fid(fid, |f| {
             f.node = Node::File(View::Live, ino);
             let open = Open::new(how & 3, how & open::RCLOSE != 0, excl, Some(held));
-            f.open = Some(open);
+            f.open = Some(Box::new(open));
         })?;
         Ok(Reply::R(R::Create { qid: facts.qid, iounit: self.iounit() }))
     }
@@ -455,7 +462,8 @@ impl Session {
     }
 
     fn unlock(&self, fid: u32, gone: &Fid) {
-        if let (Some(Open { excl: true, .. }), Node::File(_, ino)) = (&gone.open, gone.node) {
+        let excl = gone.open.as_ref().is_some_and(|o| o.excl);
+        if let (true, Node::File(_, ino)) = (excl, gone.node) {
             self.server.locks.leave(ino, (self.number, fid));
         }
     }

@@ -52,7 +52,7 @@ impl Session {
             }
         })?;
         self.read.set(self.read.get() + n as u64);
-        Ok(Reply::Data(segs, n as u32))
+        Ok(Reply::Data(export.share.keep(segs, n)))
     }
 
     fn touch(&self, node: Node, fid: u32, excl: bool) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 //! Twstat: all that is asked for, or nothing.
 
-use wire::ninep::{R, Stat, mode};
+use wire::ninep::{R, Stat, mode, open};
 
 use super::node::{Facts, Node, split_mode};
 use super::refusal::Refusal;
@@ -12,9 +12,21 @@ use crate::volume::View;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// The author of a change.
+#[derive(Clone, Copy)]
+struct By {
+    user: Id,
+    /// The fid allows a change of length, whatever the mode of the file.
+    may_cut: bool,
+}
+
 impl Session {
     pub(super) async fn wstat(&self, fid: u32, stat: &Stat<'_>) -> Result<Reply, Refusal> {
-        let (export, node, user) = self.fid(fid, |f| (f.export.clone(), f.node, f.user))?;
+        let (export, node, user, access) = self
+            .fid(fid, |f| (f.export.clone(), f.node, f.user, f.open.as_ref().map(|o| o.access)))?;
+        // POSIX: ftruncate asks what the descriptor is open for, whatever the mode has become.
+        let is_open = matches!(access, Some(open::WRITE | open::RDWR));
+        let by = By { user, may_cut: is_open && self.is_lenient() };
         let muid = if self.is_lenient() { "" } else { stat.muid };
         if (Stat { muid, ..*stat }) == Stat::KEEP {
             // Stable storage is what it asks for.
@@ -22,7 +34,7 @@ impl Session {
             return Ok(Reply::R(R::Wstat));
         }
         let ino = node.live()?;
-        export.files.run(|f| self.change(f, ino, user, stat)).await??;
+        export.files.run(|f| self.change(f, ino, by, stat)).await??;
         Ok(Reply::R(R::Wstat))
     }
 
@@ -30,12 +42,13 @@ impl Session {
         &self,
         f: &mut Files<'_, '_>,
         ino: u64,
-        user: Id,
+        by: By,
         stat: &Stat<'_>,
     ) -> Result<Result<(), Refusal>, Stop> {
+        let user = by.user;
         let facts = Node::File(View::Live, ino).facts(f)?;
         let mut change = Change { by: user, ..Change::default() };
-        if let Err(why) = self.attributes(&facts, user, stat, &mut change) {
+        if let Err(why) = self.attributes(&facts, by, stat, &mut change) {
             return Ok(Err(why));
         }
         if !stat.name.is_empty() && stat.name.as_bytes() != facts.name {
@@ -56,10 +69,11 @@ impl Session {
     fn attributes(
         &self,
         facts: &Facts,
-        user: Id,
+        by: By,
         stat: &Stat<'_>,
         change: &mut Change,
     ) -> Result<(), Refusal> {
+        let user = by.user;
         let (users, inode, keep) = (self.server.users(), &facts.inode, Stat::KEEP);
         let god = self.server.allows(user);
         let owner = god || user == inode.uid || users.leads(user, inode.gid);
@@ -95,7 +109,7 @@ impl Session {
             return Err(Refusal::BadStat("qid.type"));
         }
         if stat.length != keep.length {
-            let may = god || users.may(user, &facts.owned(), 2);
+            let may = god || by.may_cut || users.may(user, &facts.owned(), 2);
             if !may {
                 return Err(Refusal::Permission);
             }

@@ -200,7 +200,10 @@ impl Host {
             },
             opened => opened,
         };
-        let fs = opened.map_err(|fault| self.why(&fault))?;
+        let fs = match opened {
+            Ok(fs) => fs,
+            Err(fault) => return Err(self.why(&fault, self.is_formatted().await)),
+        };
         self.server.export(name, fs.clone());
         *self.fs.borrow_mut() = Some(fs);
         // Before anybody can come.
@@ -284,22 +287,24 @@ impl Host {
         Ok(format!("/dump/{year}/{day}"))
     }
 
-    /// A fault of its opening in words, and what to type.
-    fn why(&self, fault: &Fault) -> (String, String) {
+    /// A fault of its opening in words, and what to type. `recover` wants `--force` where the cache
+    /// device is formatted.
+    fn why(&self, fault: &Fault, is_formatted: bool) -> (String, String) {
         let name = &self.shared.name;
+        let force = if is_formatted { " --force" } else { "" };
         let has_worm = !self.options.legs.is_empty();
         let next = match fault {
             Fault::Strange(_) if has_worm => format!(
-                "`ashlar fs ream {name}` makes a new one on blank devices; `ashlar fs recover \
-                 {name}` begins again from the newest dump of the WORM"
+                "`ashlar fs recover {name}{force}` begins again from the newest dump of the WORM; \
+                 to make a new file system instead, `ashlar fs ream {name}`"
             ),
             Fault::Strange(_) => format!("`ashlar fs ream {name}` makes a new one"),
             Fault::Corrupt(_) if has_worm => format!(
                 "`ashlar fs recover {name} --force` begins again from the newest dump of the WORM"
             ),
             Fault::Fenced(_) => format!(
-                "if that server is to serve no more, `ashlar fs recover {name}` takes the WORM \
-                 back from its newest dump"
+                "if that server is to serve no more, `ashlar fs recover {name} --force` takes the \
+                 WORM back from its newest dump"
             ),
             Fault::Io(..) => format!("see to the device, then `ashlar fs start {name}`"),
             _ => format!("mend that, then `ashlar fs start {name}`"),

@@ -27,6 +27,8 @@ struct Frame {
 pub struct Frames {
     pool: Pool,
     block: usize,
+    /// What a block takes of the pool.
+    buffer: usize,
     zeros: Option<Seg>,
     map: AddrMap<Frame>,
     /// Addresses in the order in which the hand comes by; some have gone since.
@@ -45,13 +47,16 @@ impl Frames {
     /// At most `bytes` of memory, for blocks of `block` bytes.
     pub fn new(bytes: usize, block: usize) -> Frames {
         let pool = Pool::new(PoolConfig { limit_bytes: bytes });
-        let zeros = pool.get(block).and_then(|b| b.seg(0, block));
+        let first = pool.get(block);
+        let buffer = first.as_ref().map_or(block, |b| b.capacity());
+        let zeros = first.and_then(|b| b.seg(0, block));
         if let Some(z) = &zeros {
             z.with_mut(|b| b.fill(0));
         }
         Frames {
             pool,
             block,
+            buffer,
             zeros,
             map: AddrMap::default(),
             ring: VecDeque::new(),
@@ -81,6 +86,13 @@ impl Frames {
     /// New memory for a block; none: evict first.
     pub fn memory(&self) -> Option<Seg> {
         self.pool.get(self.block).and_then(|b| b.seg(0, self.block))
+    }
+
+    /// True while memory of blocks that are not in the cache any more is still in use: by replies
+    /// on their way, or by writes to a device. It comes back.
+    pub fn is_lent(&self) -> bool {
+        let own = self.map.len() + usize::from(self.zeros.is_some());
+        self.pool.usage().used_bytes > own * self.buffer
     }
 
     /// A block, if it is in memory.

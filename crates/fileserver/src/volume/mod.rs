@@ -97,6 +97,11 @@ const TOO_SMALL: Fault = Fault::NoSpace("the block cache is too small for the op
 const LOADS: usize = 64;
 /// Blocks evicted from memory at a time.
 const EVICT: usize = 64;
+/// Waits of an operation for memory that unsent replies hold, and the length of one, ns. After
+/// these the operation is refused as one that is too large for the block cache.
+const LENT_WAITS: usize = 10_000;
+/// See [`LENT_WAITS`].
+const LENT_WAIT_NS: u64 = 1_000_000;
 /// A commit is begun when so many thousandths of the block cache are dirty, or so many blocks: what
 /// begins and ends one is done in one go, while clients wait ...
 const COMMIT_AT: usize = 250;
@@ -227,6 +232,9 @@ impl Volume {
             if gone > 0 && !busy {
                 return Ok(());
             }
+            if self.is_lent(patience).await {
+                return Ok(());
+            }
             if patience.is_at_its_end() {
                 return Err(TOO_SMALL);
             }
@@ -245,6 +253,20 @@ impl Volume {
             return Err(Fault::NoSpace(if is_temporary { FULL_OF_TEMPORARY } else { FULL }));
         }
         Ok(())
+    }
+
+    /// Memory that unsent replies hold comes back, and a commit makes no more of it: waits a
+    /// moment for that. False: none is lent, or it was waited for long enough.
+    async fn is_lent(&self, patience: &mut Patience) -> bool {
+        if !self.0.state.borrow().frames.is_lent() || patience.waits == LENT_WAITS {
+            return false;
+        }
+        patience.waits += 1;
+        if self.0.state.borrow().frames.dirty() > 0 && !self.0.committing.get() {
+            self.begin_commit();
+        }
+        self.0.reactor.sleep(LENT_WAIT_NS).await;
+        true
     }
 
     /// What ended before it was called is durable when it returns.
@@ -359,6 +381,8 @@ struct Patience {
     most: usize,
     /// Blocks that were loaded for it.
     loads: usize,
+    /// Waits for memory that was lent.
+    waits: usize,
 }
 
 impl Patience {

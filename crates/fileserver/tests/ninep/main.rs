@@ -10,3 +10,4 @@ mod permissions;
 mod plant;
 mod protocol;
 mod removed;
+mod slow;

@@ -1,7 +1,7 @@
 //! Who may do what: Plan 9's rules, and Twstat's.
 
 use fileserver::ninep::Flavour;
-use wire::ninep::{Qid, R, Stat, mode, open};
+use wire::ninep::{Names, Qid, R, Stat, T, mode, open};
 
 use super::client::in_a_house;
 
@@ -187,5 +187,55 @@ fn the_lenient_flavour_does_what_linux_relies_on() {
         let taken = s.wstat(1, Stat { name: "old", ..Stat::KEEP }).await;
         assert_eq!(taken, Err("file already exists".into()));
         assert_eq!(s.walk(1, 4, &[]).await, Err("bad use of fid".into()));
+    });
+}
+
+#[test]
+fn ftruncate_follows_what_the_fid_is_open_for() {
+    in_a_house(26, |h| async move {
+        let c = h.user("ann", Flavour::Linux).await;
+        c.make(1, "ro", 0o444, open::RDWR).await;
+        c.write(1, 0, b"hello").await.unwrap();
+        c.wstat(1, Stat { length: 2, ..Stat::KEEP }).await.unwrap();
+        assert_eq!(c.read(1, 0, 10).await.unwrap(), b"he");
+        // A fid that is not open, or open to read, is judged by the mode.
+        c.walk(0, 2, &["ro"]).await.unwrap();
+        let cut = Stat { length: 1, ..Stat::KEEP };
+        assert_eq!(c.wstat(2, cut).await, Err("permission denied".into()));
+        c.open(2, open::READ).await.unwrap();
+        assert_eq!(c.wstat(2, cut).await, Err("permission denied".into()));
+        // By Plan 9's manual (stat(5)) it is the mode that counts.
+        let s = h.user("ann", Flavour::Plan9).await;
+        s.make(1, "ro9", 0o444, open::RDWR).await;
+        s.write(1, 0, b"hello").await.unwrap();
+        assert_eq!(s.wstat(1, cut).await, Err("permission denied".into()));
+    });
+}
+
+#[test]
+fn a_name_that_is_not_utf8_is_refused_as_a_name() {
+    in_a_house(27, |h| async move {
+        for (flavour, refusal) in [
+            (Flavour::Linux, "Invalid argument"),
+            (Flavour::Plan9, "illegal name: it is not UTF-8"),
+        ] {
+            let c = h.user("ann", flavour).await;
+            assert_eq!(c.walk(0, 1, &[]).await, Ok(vec![]));
+            let mut out = Vec::new();
+            let tag = c.tag();
+            T::Create { fid: 1, name: "caf?", perm: 0o644, mode: 0 }.encode(tag, &mut out);
+            let at = out.iter().position(|b| *b == b'?').unwrap();
+            out[at] = 0xe9;
+            c.send_raw(&out).await;
+            assert_eq!(c.reply(tag).await.error().as_deref(), Some(refusal));
+            let mut out = Vec::new();
+            let tag = c.tag();
+            let names = Names::new(&["caf?"]).unwrap();
+            T::Walk { fid: 0, newfid: 2, names }.encode(tag, &mut out);
+            let at = out.iter().position(|b| *b == b'?').unwrap();
+            out[at] = 0xe9;
+            c.send_raw(&out).await;
+            assert!(c.reply(tag).await.error().unwrap().contains("not"), "no such file");
+        }
     });
 }

@@ -1,0 +1,144 @@
+//! Memory of replies that their clients have not taken yet.
+//!
+//! Invariants
+//!  U1  A connection is owed at most [`CONNECTION_BYTES`] of replies, or a single one: further
+//!      requests wait for that connection alone.
+//!  U2  Unsent replies hold at most a quarter of the block cache, whatever the number of
+//!      connections. Data beyond that are copied out of it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bio::{Pool, PoolConfig, Seg};
+
+use crate::bell::Bell;
+
+/// Bytes of replies that a connection may be owed. A client that takes none costs so much memory.
+const CONNECTION_BYTES: usize = 2 << 20;
+/// The part of the block cache that unsent replies may hold.
+const CACHE_PART: usize = 4;
+/// A reply shorter than this is copied: it would hold a whole block.
+const SMALL: usize = 4096;
+
+/// Replies that a connection is owed: those being made, and those made and not sent.
+#[derive(Default)]
+pub(super) struct Owed {
+    bytes: Cell<usize>,
+    freed: Bell,
+}
+
+impl Owed {
+    /// Waits until a reply of `bytes` may be made (U1).
+    pub async fn reserve(self: &Rc<Self>, bytes: usize) -> Reserved {
+        loop {
+            let seen = self.freed.count();
+            if self.bytes.get() == 0 || self.bytes.get() + bytes <= CONNECTION_BYTES {
+                self.add(bytes);
+                return Reserved { owed: self.clone(), bytes };
+            }
+            self.freed.after(seen).await;
+        }
+    }
+
+    /// True while a further request may be read.
+    pub fn has_room(&self) -> bool {
+        self.bytes.get() <= CONNECTION_BYTES
+    }
+
+    /// A reply was made.
+    pub fn add(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    /// Replies were sent, or will not be.
+    pub fn release(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get().saturating_sub(bytes));
+        self.freed.ring();
+    }
+}
+
+/// Room for a reply that is being made; given back when it is dropped.
+pub(super) struct Reserved {
+    owed: Rc<Owed>,
+    bytes: usize,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.owed.release(self.bytes);
+    }
+}
+
+/// What unsent replies hold of the block cache of a file system.
+pub(super) struct CacheShare {
+    held: Cell<usize>,
+    bound: usize,
+    block: usize,
+    /// Memory of data that were copied out. Its limit is U1 times the number of connections.
+    copies: Pool,
+}
+
+impl CacheShare {
+    /// Of a block cache of `cache_bytes`, in blocks of `block` bytes.
+    pub fn new(cache_bytes: usize, block: usize) -> Rc<CacheShare> {
+        let copies = Pool::new(PoolConfig { limit_bytes: usize::MAX });
+        let bound = cache_bytes / CACHE_PART;
+        Rc::new(CacheShare { held: Cell::new(0), bound, block, copies })
+    }
+
+    /// Data of a reply of `len` bytes, as it may be kept until it is sent (U2).
+    pub fn keep(self: &Rc<Self>, segs: Vec<Seg>, len: usize) -> Data {
+        let bytes = segs.len() * self.block;
+        if (len <= SMALL || self.held.get() + bytes > self.bound)
+            && let Some(copied) = self.copy(&segs)
+        {
+            return Data { segs: copied, len, held: None };
+        }
+        self.held.set(self.held.get() + bytes);
+        Data { segs, len, held: Some(Held { share: self.clone(), bytes }) }
+    }
+
+    /// None: there is no memory.
+    fn copy(&self, segs: &[Seg]) -> Option<Vec<Seg>> {
+        let mut out = Vec::with_capacity(segs.len());
+        for seg in segs {
+            let mut at = 0;
+            while at < seg.len() {
+                let buf = self.copies.get(seg.len() - at)?;
+                let n = buf.capacity().min(seg.len() - at);
+                let to = buf.seg(0, n)?;
+                let part = seg.slice(at, n)?;
+                part.with(|b| to.copy_from(0, b));
+                out.push(to);
+                at += n;
+            }
+        }
+        Some(out)
+    }
+}
+
+/// Blocks of the cache that an unsent reply holds.
+pub(super) struct Held {
+    share: Rc<CacheShare>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.share.held.set(self.share.held.get().saturating_sub(self.bytes));
+    }
+}
+
+/// Contents on their way to a client.
+pub(super) struct Data {
+    pub segs: Vec<Seg>,
+    pub len: usize,
+    held: Option<Held>,
+}
+
+impl Data {
+    /// The bytes, and what is to be dropped once they are sent.
+    pub fn into_parts(self) -> (Vec<Seg>, Option<Held>) {
+        (self.segs, self.held)
+    }
+}

@@ -1,0 +1,88 @@
+//! Clients that ask and do not take the replies, and clients with many fids.
+
+use fileserver::ninep::{Flavour, MSIZE_MAX};
+use wire::ninep::{T, open};
+
+use super::client::{Client, in_a_house};
+
+const MIB: usize = 1 << 20;
+
+/// A client that asks for 64 reads of 1 MiB and takes none of them.
+async fn ask_without_taking(c: &Client) {
+    for i in 0..64 {
+        let offset = (i % 12) * MIB as u64;
+        c.post(&T::Read { fid: 1, offset, count: MIB as u32 }, &[]).await;
+    }
+}
+
+#[test]
+fn a_client_that_takes_no_replies_stops_no_other() {
+    in_a_house(31, |h| async move {
+        let a = h.user("ann", Flavour::Linux).await;
+        a.make(1, "big", 0o644, open::RDWR).await;
+        for i in 0..192 {
+            assert_eq!(a.write(1, i << 16, &[i as u8; 1 << 16]).await, Ok(1 << 16));
+        }
+        let mut slow = Vec::new();
+        for _ in 0..4 {
+            let c = h.stranger(Flavour::Linux).await;
+            assert_eq!(c.version(MSIZE_MAX).await, MSIZE_MAX);
+            c.attach(0, "ann", "").await.unwrap();
+            c.walk(0, 1, &["big"]).await.unwrap();
+            c.open(1, open::READ).await.unwrap();
+            ask_without_taking(&c).await;
+            slow.push(c);
+        }
+        h.reactor.sleep(2_000_000_000).await;
+        let b = h.stranger(Flavour::Linux).await;
+        b.version(MSIZE_MAX).await;
+        b.attach(0, "bob", "").await.unwrap();
+        for k in 0..20 {
+            b.make(2, &format!("w{k}"), 0o644, open::RDWR).await;
+            assert_eq!(b.write(2, 0, &vec![k; MIB]).await, Ok(MIB as u32), "write {k}");
+            assert_eq!(b.read(2, 0, MIB as u32).await, Ok(vec![k; MIB]), "read {k}");
+            b.remove(2).await.unwrap();
+        }
+        // A slow client gets all that it asked for once it takes it.
+        for _ in 0..64 {
+            let reply = slow[0].receive().await.expect("the server hung up");
+            assert_eq!(reply.len(), 11 + MIB);
+        }
+    });
+}
+
+#[test]
+fn replies_that_are_not_taken_hold_a_bounded_part_of_the_pool() {
+    in_a_house(32, |h| async move {
+        let c = h.user("ann", Flavour::Plan9).await;
+        let before = h.pool.usage().used_bytes;
+        let (sender, pool) = (std::rc::Rc::new(c), h.pool.clone());
+        let s = sender.clone();
+        h.reactor.spawn("asks", async move {
+            for _ in 0..100_000 {
+                s.post(&T::Stat { fid: 0 }, &[]).await;
+            }
+        });
+        h.reactor.sleep(60_000_000_000).await;
+        let held = pool.usage().used_bytes - before;
+        assert!(held < 4 * MIB, "{held} bytes");
+        assert!(h.user("bob", Flavour::Plan9).await.stat(0).await.error().is_none());
+    });
+}
+
+#[test]
+fn a_client_may_have_more_than_65536_fids() {
+    in_a_house(33, |h| async move {
+        let c = h.user("ann", Flavour::Linux).await;
+        for first in (1..70_000).step_by(100) {
+            let mut tags = Vec::new();
+            for newfid in first..first + 100 {
+                let names = wire::ninep::Names::new(&[]).unwrap();
+                tags.push(c.post(&T::Walk { fid: 0, newfid, names }, &[]).await);
+            }
+            for tag in tags {
+                assert_eq!(c.reply(tag).await.error(), None, "fids from {first}");
+            }
+        }
+    });
+}

@@ -224,8 +224,8 @@ fn a_dirty_volume_with_parity_that_lacks_a_disk_is_started_only_by_force() {
     let start = |raid: &mut Raid, force| {
         raid.world.verb("raid", "start", &raid.set.clone(), json!({ "force": force }))
     };
-    let refused = start(&mut again, false).expect_err("it waits");
-    assert!(refused.what.contains("was not stopped"), "{}", refused.what);
+    let refused = start(&mut again, false).expect_err("its parity may be wrong");
+    assert!(refused.what.contains("raid start --force"), "{}", refused.what);
     start(&mut again, true).expect("by force");
     assert_eq!(again.state(), "DEGRADED");
     assert!(again.show("Volume").contains("parity may be wrong"), "{}", again.show("Volume"));

@@ -172,3 +172,53 @@ fn writes_to_a_volume_without_redundancy_write_no_record() {
         assert!(again.read_all() == raid.model, "{format} {level}");
     }
 }
+
+/// A stop while a volume is open and was just written.
+#[test]
+fn records_are_clean_after_rest_whole_and_degraded() {
+    for (format, level, count) in raids::REDUNDANT {
+        for degraded in [false, true] {
+            let what = format!("{format} {level}, degraded {degraded}");
+            let mut raid = Raid::label(format, level, *count, json!({ "strip": 8192 }));
+            let mut left: Vec<usize> = (0..*count).collect();
+            if degraded {
+                raid.lose(*count - 1);
+                left.pop();
+            }
+            let open = raid.open(Access::WRITE);
+            raid.world.write(&open, 0, &noise(5, 65536)).expect("written");
+            raid.model[..65536].copy_from_slice(&noise(5, 65536));
+            let late = raid.world.control.rest(geom::REST_DEADLINE, |_, _| true);
+            assert_eq!(late, [""; 0], "{what}");
+            let mut again = raid.reborn_with(&left);
+            again.settle();
+            let line = again.show("Volume");
+            assert!(!["synchronised", "dirty"].iter().any(|word| line.contains(word)), "{line}");
+            assert_eq!(again.state(), if degraded { "DEGRADED" } else { "OPTIMAL" }, "{what}");
+            assert!(again.read_all() == raid.model, "{what}");
+            raid.world.close(open);
+        }
+    }
+}
+
+/// The content of a disk is put back as it was at an earlier, clean stop.
+#[test]
+fn a_member_restored_from_an_older_copy_is_rebuilt() {
+    for (format, level, count) in raids::REDUNDANT {
+        let what = format!("{format} {level}");
+        let mut raid = Raid::label(format, level, *count, json!({ "strip": 8192 }));
+        raid.write(0, &noise(6, raid.size()));
+        raid.stop();
+        let old = raid.disks[0].bytes();
+        let mut raid = raid.reborn();
+        raid.complete();
+        raid.write(0, &noise(7, raid.size()));
+        raid.stop();
+        raid.disks[0].0.lock().expect("media").bytes = old;
+        let mut again = raid.reborn();
+        assert!(again.read_all() == raid.model, "{what}: before it is rebuilt");
+        again.complete();
+        again.lose(*count - 1);
+        assert!(again.read_all() == raid.model, "{what}: rebuilt");
+    }
+}

@@ -15,7 +15,7 @@ use control::config::{
 };
 use control::plan::{Action, Step};
 use fileserver::FsClass;
-use geom::{Class, Control, Create, ProviderId};
+use geom::{Class, Control, Create, GeomId, ProviderId, REST_DEADLINE, Topology};
 use serde_json::Value;
 
 use crate::arrival;
@@ -191,6 +191,7 @@ impl Room {
             }
         }
         done?;
+        self.rest_closed();
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         // What was lost is in the configuration still, and is made anew.
         match action {
@@ -282,7 +283,24 @@ impl Room {
             // It has gone by itself: a disk that was lost. There is nothing left to remove.
             return Ok(());
         };
+        if !self.control.topology.geom_is_open(geom) {
+            self.rest(|_, asked| asked == geom);
+        }
         self.control.call(|t| found.destroy(t, geom, false)).map_err(|e| from_geom(&op, name, e))
+    }
+
+    /// Records become clean, so that the next start finds nothing to repair.
+    fn rest(&mut self, which: impl Fn(&Topology, GeomId) -> bool) {
+        for name in self.control.rest(REST_DEADLINE, which) {
+            let most = REST_DEADLINE.as_secs();
+            let text = format!("{name}: records are not clean after {most} s: a disk hangs");
+            self.note(Level::Warn, &name, text);
+        }
+    }
+
+    /// The records of what a change has closed are clean before its answer.
+    fn rest_closed(&mut self) {
+        self.rest(|t, geom| !t.geom_is_open(geom));
     }
 
     fn groups(&mut self, action: &Action) -> Result<()> {
@@ -510,6 +528,7 @@ impl Room {
         }
         let done = found.verb(&mut self.control, verb, on, params);
         self.control.settle().map_err(|e| from_geom(&op, on, e))?;
+        self.rest_closed();
         if (class, verb) == ("disk", "resize") {
             self.returns.learn(&self.control.topology, on);
         }
@@ -535,6 +554,7 @@ impl Room {
             }
         }
         FsClass::halt_all(&mut self.control);
+        self.rest(|_, _| true);
         self.control.topology.shut_down();
         self.control.pump();
         self.cam.shut_down();

@@ -222,6 +222,14 @@ pub trait Geom: Send + Any {
         let _ = hurry;
     }
 
+    /// Asks for records on disk that are clean, so that the next start has nothing to repair. True
+    /// once they are, or cannot become so; false while that goes on: it is asked again. Writes that
+    /// come later make them dirty again.
+    fn rest(&mut self, topology: &mut Topology, me: GeomId) -> bool {
+        let _ = (topology, me);
+        true
+    }
+
     /// True when the geom must go when somebody else writes its provider.
     fn spoils(&self) -> bool {
         false

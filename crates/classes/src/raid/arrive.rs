@@ -1,12 +1,12 @@
 //! How disks come to an array, and when it starts.
 
 use bio::Errno;
-use geom::{Access, ConsumerId, Error, GeomId, ProviderId, Topology};
+use geom::{Access, ConsumerId, Error, GeomId, Grade, ProviderId, Topology};
 
 use super::book::Book;
 use super::found::{Found, Judged, judge};
 use super::geom::{Attached, Job, RaidGeom, Told};
-use super::model::{Array, DiskState, Identity};
+use super::model::{Array, DiskState, Identity, Volume, VolumeState};
 use super::records::{self};
 use super::set::{Set, Tag};
 use super::volume::Role;
@@ -191,9 +191,9 @@ impl RaidGeom {
         let without = |disk: &&Attached| found.is_apart(&disk.key, self.sector);
         if !found.is_spare() && !good.is_empty() && good.iter().all(without) {
             return Some(
-                "it was used without the disks that the array runs on: each may hold what the \
-                 other does not. Stop the array and start it with this disk alone, or `clear` \
-                 this one and `insert` it"
+                "split brain: it was used without the disks that the array runs on: each may \
+                 hold what the other does not. Stop the array and start it with this disk alone, \
+                 or `clear` this one and `insert` it"
                     .into(),
             );
         }
@@ -247,8 +247,9 @@ impl RaidGeom {
         }
         judged.split.first().map(|at| {
             format!(
-                "its halves were used without each other: {} and the newest both may hold what the \
-                 other does not. `ashlar raid start --force {set}` believes the newest",
+                "split brain: its halves were used without each other: {} and the newest both may \
+                 hold what the other does not. `ashlar raid start --force {set}` believes the \
+                 newest",
                 name(at)
             )
         })
@@ -301,7 +302,7 @@ impl RaidGeom {
         self.believed = believed;
         self.fault = None;
         let ahead: Vec<Tag> = judged.ahead.iter().filter_map(|at| tags.get(*at)).copied().collect();
-        let mut here = vec![None; array.disks.len()];
+        let (mut here, mut aged) = (vec![None; array.disks.len()], Vec::new());
         let probe = Set::start(array.clone(), Vec::new());
         for tag in tags {
             let Some(disk) = self.disks.get(&tag) else { continue };
@@ -328,6 +329,9 @@ impl RaidGeom {
                     if disk.found.is_spare() {
                         has_nothing(&mut array, index);
                     }
+                    if disk.found.is_older_copy(believed) {
+                        aged.push((tag, index));
+                    }
                     here[index] = Some(tag);
                     if let Some(disk) = self.disks.get_mut(&tag) {
                         disk.grown = grown;
@@ -336,7 +340,52 @@ impl RaidGeom {
                 (None, None) => {}
             }
         }
+        self.set_aside(t, &mut array, &here, &aged);
         self.begin(t, me, Set::start(array, here), book);
+    }
+
+    /// A6: members whose records are older copies are filled anew, unless a volume cannot do
+    /// without one of them.
+    fn set_aside(
+        &self,
+        t: &mut Topology,
+        array: &mut Array,
+        here: &[Option<Tag>],
+        aged: &[(Tag, usize)],
+    ) {
+        let mut without = array.clone();
+        aged.iter().for_each(|(_, index)| has_nothing(&mut without, *index));
+        let (now, then) =
+            (Set::start(array.clone(), here.to_vec()), Set::start(without.clone(), here.to_vec()));
+        let is_lost = |at: usize| {
+            now.state(at) > VolumeState::Broken && then.state(at) == VolumeState::Broken
+        };
+        let lost = (0..now.vols.len()).any(is_lost);
+        let mut words = Vec::new();
+        for (tag, index) in aged {
+            let Some(disk) = self.disks.get(tag) else { continue };
+            let changed = |at: usize| now.array.volumes.get(at) != then.array.volumes.get(at);
+            let of = |v: &Volume| v.members.iter().any(|m| m.disk == *index);
+            let of = |at: usize| now.array.volumes.get(at).is_some_and(of);
+            if !(0..now.vols.len()).any(|at| of(at) && changed(at)) {
+                continue;
+            }
+            let (own, newest) = (disk.found.generation(), self.believed);
+            words.push(format!(
+                "{} is older than the array (generation {own}, newest {newest})",
+                disk.name
+            ));
+        }
+        let words = words.join("; ");
+        if words.is_empty() {
+            return;
+        }
+        if lost {
+            // A disk that a volume cannot do without stays though its record cannot be written.
+            return t.remark(self.me, Grade::Degraded, &format!("{words}, and is needed"));
+        }
+        t.remark(self.me, Grade::Degraded, &format!("{words}: it is rebuilt"));
+        *array = without;
     }
 
     /// It runs from now on.

@@ -148,6 +148,12 @@ impl Found {
         }
     }
 
+    /// Whether this record proves that its disk is an older copy of a member: a record is written
+    /// only when all disks have the one before, so a crash leaves one behind by one, never by two.
+    pub(crate) fn is_older_copy(&self, newest: u32) -> bool {
+        self.is_heard() && self.generation().saturating_add(1) < newest
+    }
+
     /// What the record says that this disk has, bytes; DDF does not say.
     pub(crate) fn disk_bytes(&self, sector: u32) -> Option<u64> {
         let Found::Intel { record, .. } = self else { return None };

@@ -82,6 +82,35 @@ impl RaidGeom {
         std::mem::replace(&mut volume.dirty, dirty) != dirty
     }
 
+    /// Asks for clean records of all volumes; true once they are clean, or cannot become so: a pass
+    /// is not over, or what was taken by force was not written.
+    pub(super) fn clean_up(&mut self, t: &mut Topology, me: GeomId) -> bool {
+        if self.over || self.set.is_none() {
+            return true;
+        }
+        if self.doing.is_some() || !self.queue.is_empty() {
+            return false;
+        }
+        let keys: Vec<u32> = self.ups.keys().copied().collect();
+        let dirty: Vec<u32> = keys.into_iter().filter(|key| self.may_become_clean(*key)).collect();
+        let is_clean = dirty.is_empty();
+        dirty.into_iter().for_each(|key| self.push(t, me, Job::Clean(key)));
+        is_clean
+    }
+
+    /// Whether a volume is dirty, and [`Job::Clean`] makes it clean, now or when parity that is
+    /// owed has been paid.
+    fn may_become_clean(&self, key: u32) -> bool {
+        let Some(set) = &self.set else { return false };
+        let Some(at) = set.volume(key) else { return false };
+        let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
+            return false;
+        };
+        let even = vol.even == ALL || vol.raw;
+        let marked = volume.level.redundant() && volume.dirty;
+        marked && even && (set.is_said_dirty(at) || !vol.as_it_is)
+    }
+
     /// The state changes; then records are written, or nothing is left to do.
     pub(super) fn carry_out(&mut self, t: &mut Topology, me: GeomId, job: Job) {
         let mut settle = false;
@@ -187,6 +216,8 @@ impl RaidGeom {
         // A copy that was made before: the disk that left had a newer record.
         let newer = |(left, held): &(String, u32)| *left == key && found.generation() < *held;
         let copy = !found.is_torn() && self.left.iter().any(newer);
+        // A6
+        let copy = copy || found.is_older_copy(self.believed);
         book.enter(&found);
         self.above = self.above.max(if found.is_spare() { 0 } else { found.generation() });
         let mut grew = false;

@@ -16,6 +16,8 @@
 //!  A5  A volume with logs of partial parity that was left dirty is not offered before they have
 //!      been replayed; then its parity is right (A3 does not speak of it). One replay at a time:
 //!      the next begins when the last has ended.
+//!  A6  A member whose own record is two generations or more behind, though the newest calls it in
+//!      order, is an older copy of itself: it is filled anew, unless a volume cannot do without it.
 
 use super::model::{
     Array, Disk, DiskState, Level, Member, Migration, MigrationKind, SubdiskState, Volume,

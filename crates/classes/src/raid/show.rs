@@ -190,6 +190,10 @@ impl Geom for RaidGeom {
         Ok(())
     }
 
+    fn rest(&mut self, t: &mut Topology, me: GeomId) -> bool {
+        self.clean_up(t, me)
+    }
+
     fn deletes(&self, t: &Topology, _: GeomId, provider: ProviderId) -> Deletes {
         self.granules(t, provider)
     }

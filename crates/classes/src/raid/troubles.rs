@@ -90,22 +90,21 @@ impl RaidGeom {
     /// What is not as it should be.
     pub(super) fn ills(&self, t: &Topology) -> Vec<Trouble> {
         let name = self.id.name();
-        let clear = format!(
-            "one that is not wanted any more is cleared: `ashlar {NAME} stop {name}`, then \
-             `ashlar {NAME} clear DISK`"
-        );
         let mut out = Vec::new();
         if let Some(fault) = &self.fault {
-            let action = format!("See `ashlar {NAME} list {name}`; {clear}.");
+            // What it names may still start: nothing that destroys is suggested here.
+            let action = format!(
+                "Bring the disks back that it lacks; `ashlar {NAME} list {name}` shows what each \
+                 has, and `ashlar {NAME} start --force {name}` starts what is there as it is."
+            );
             out.push(Trouble::failed(fault.clone(), action));
         }
         let Some(set) = &self.set else {
             if out.is_empty() {
                 let here: Vec<&str> = self.disks.values().map(|disk| disk.name.as_str()).collect();
                 let why = format!("it waits for further disks beside {}", here.join(", "));
-                let action = format!(
-                    "Bring them back, or `ashlar {NAME} start {name}` starts it without; {clear}."
-                );
+                let action =
+                    format!("Bring them back, or `ashlar {NAME} start {name}` starts it without.");
                 out.push(Trouble::degraded(why, action));
             }
             return out;

@@ -488,8 +488,15 @@ fn start(
             Ok(())
         })?;
     } else if !was_stopped {
-        let what = format!("raid {name} was not stopped; `ashlar raid status` shows all");
-        return Err(Error::new(Errno::NoEnt, what));
+        with(control, on, |g, t, me| {
+            if g.set.is_some() {
+                let what = format!("raid {name} was not stopped; `ashlar raid status` shows all");
+                return Err(Error::new(Errno::NoEnt, what));
+            }
+            // It waits for further disks: not any more.
+            g.launch(t, me, true, false);
+            Ok(())
+        })?;
     }
     let (count, fault) = with(control, on, |g, _, _| Ok((g.ups.len(), g.fault.clone())))?;
     match fault {

@@ -493,6 +493,11 @@ impl Topology {
         self.shut = true;
     }
 
+    /// Every geom there is.
+    pub(crate) fn geom_ids(&self) -> Vec<GeomId> {
+        self.geoms.keys().collect()
+    }
+
     /// Runs `f` with a geom's own state and the topology. `None` when the geom is gone or is on
     /// the stack already.
     pub(crate) fn with_geom<R>(

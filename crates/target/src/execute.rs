@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{End, Flags, Op, Origin, Segs};
-use wire::scsi::{Asc, Command as Cdb, Key, PeripheralType, Sense, Status, asc};
+use wire::scsi::{Asc, Command as Cdb, Key, PeripheralType, PrOutAction, Sense, Status, asc};
 
 use crate::attention::{flags, sense_of};
 use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
@@ -103,6 +103,7 @@ impl Session {
         slot.expect_in = command.expect_in;
         slot.expect_out = command.expect_out;
         slot.wanted = 0;
+        slot.needed = 0;
         slot.plan = Plan::NOTHING;
         slot.bars = 0;
         slot.path = path.clone();
@@ -149,6 +150,12 @@ impl Session {
         // an overflow. One that would write nothing of what it should must not say GOOD.
         if plan.out > 0 && command.expect_out == 0 && command.expect_in > 0 {
             return Err(Ending::check(asc::DATA_PHASE_ERROR));
+        }
+        if is_cut(&cdb, &plan, command.expect_out, path.as_ref()) {
+            if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
+                slot.needed = u64::from(plan.out);
+            }
+            return Err(Ending::check(asc::INVALID_FIELD_IN_INFORMATION_UNIT));
         }
         if plan.exact && command.expect_out != plan.out {
             return Err(Ending::check(asc::INVALID_FIELD_IN_CDB));
@@ -533,10 +540,47 @@ impl Session {
     }
 }
 
+/// The initiator is ready to send less than the command takes, and what it sends could not be
+/// carried out: GOOD would vouch for bytes that are discarded. Whole blocks of a write can (RFC
+/// 7143 11.4.5.2: residual overflow), a part of a block or of a parameter list cannot.
+fn is_cut(cdb: &Cdb, plan: &Plan, expect_out: u32, path: Option<&Rc<Path>>) -> bool {
+    if plan.up_to || plan.exact || expect_out >= plan.out {
+        return false;
+    }
+    match cdb {
+        Cdb::Write(extent) | Cdb::WriteVerify { extent, .. } if extent.blocks > 0 => {
+            // With protection information a block comes with its tuple.
+            let unit = plan.out / extent.blocks;
+            path.is_none() || !expect_out.is_multiple_of(unit.max(1))
+        }
+        _ => true,
+    }
+}
+
 /// No write may pass.
 fn is_protected(path: &Path) -> bool {
     let device: &Arc<crate::device::Device> = path.device();
     path.is_read_only() || device.spec().read_only || device.mode().has(ModeBits::SWP)
+}
+
+/// The command changes what other initiators of the unit meet, though not the medium. A group that
+/// may only read may not.
+fn is_for_all(cdb: &Cdb, path: &Path) -> bool {
+    match cdb {
+        Cdb::ModeSelect { .. }
+        | Cdb::LogSelect { .. }
+        | Cdb::Reserve
+        | Cdb::SetTargetPortGroups { .. }
+        | Cdb::SetIdentifying { .. }
+        | Cdb::SetTimestamp { .. } => true,
+        // Its own key gives a host a part in what others reserved, and takes nothing from them.
+        Cdb::PersistentOut { action, .. } => {
+            !matches!(action, PrOutAction::Register | PrOutAction::RegisterAndIgnore)
+        }
+        // A drive's tray is for whoever reads the disc.
+        Cdb::StartStop { .. } => !path.device().spec().removable,
+        _ => false,
+    }
 }
 
 /// What a command needs, or why it cannot run at this unit through this nexus.
@@ -552,7 +596,7 @@ fn plan(path: &Path, cdb: &Cdb) -> Result<Plan, Ending> {
         let op = if plan.writes { Op::Write } else { Op::Read };
         return Err(ending_of(error, op));
     }
-    if plan.writes && is_protected(path) {
+    if plan.writes && is_protected(path) || path.is_read_only() && is_for_all(cdb, path) {
         return Err(Ending::check(asc::WRITE_PROTECTED));
     }
     Ok(plan)

@@ -288,6 +288,9 @@ fn answer_of(slot: &Slot, ending: &Ending, data: &mut Segs) -> Residual {
     let inward = slot.expect_in > 0 || slot.plan.reply > 0;
     if *ending != Ending::Good {
         data.clear();
+        if !inward && slot.needed > u64::from(slot.expect_out) {
+            return Residual::of(slot.needed, slot.expect_out);
+        }
         let expected = if inward { slot.expect_in } else { slot.expect_out };
         let moved = if !inward && slot.data_ready { slot.wanted } else { 0 };
         return Residual::of(u64::from(moved), expected);

@@ -463,12 +463,14 @@ fn describe(
         return Err(Error::new(Errno::NotSup, what));
     }
     let product = if is_cd { PRODUCT_CD } else { PRODUCT };
+    // Only the disk handler frees blocks of the medium.
+    let is_disk = spec.handler.as_deref().is_none_or(|h| h == "disk") && !spec.read_only;
     Ok(DeviceSpec {
         physical_bytes: u32::try_from(physical).unwrap_or(sector_bytes).max(sector_bytes),
         rotation: int("GEOM::rotation_rate").and_then(|r| u16::try_from(r).ok()).filter(|r| *r > 0),
         any_memory: int("ASHLAR::any_memory") == Some(1),
         atomic_bytes: atomic_of(t, below),
-        can_delete: int("GEOM::candelete") == Some(1) && !spec.read_only && !is_cd,
+        can_delete: int("GEOM::candelete") == Some(1) && is_disk,
         delete_reads_zero: freeing.reads_zero,
         delete_unit_bytes: freeing.unit_bytes,
         delete_offset: freeing.offset,
@@ -484,7 +486,7 @@ fn describe(
         protection: spec.protection,
         room,
         full_percents: spec.full_percents.clone().unwrap_or_else(|| FULL_PERCENTS.to_vec()),
-        can_anchor: int("GEOM::cananchor") == Some(1) && !spec.read_only && !is_cd,
+        can_anchor: int("GEOM::cananchor") == Some(1) && is_disk,
         stripe_bytes,
         ..DeviceSpec::new(provider, &serial, t.edge(consumer), limits.media_bytes, sector_bytes)
     })

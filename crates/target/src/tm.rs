@@ -62,7 +62,7 @@ pub(crate) enum Done {
         session: Rc<Session>,
         tag: u32,
         outcome: TmOutcome,
-        close_all: bool,
+        close_own: bool,
     },
     Reply {
         to: Mailer<Message>,
@@ -159,10 +159,13 @@ impl Engine {
             Some(Done::Reply { to, ticket }) => self.post(to, Message::Aborted { ticket }),
             Some(Done::Crowd { device, spans }) => self.counted_out(&device, spans),
             Some(Done::Drained(transition)) => self.registry().drained(&transition),
-            Some(Done::Answer { session, tag, outcome, close_all }) => {
+            Some(Done::Answer { session, tag, outcome, close_own }) => {
                 session.tm_answer(tag, outcome);
-                if close_all {
-                    self.registry().close_all(session.target(), CloseReason::ColdReset);
+                if close_own {
+                    // The sessions of others are no business of this one, though RFC 7143 11.5.1
+                    // would have the target end them too.
+                    let of = &session.facts.initiator;
+                    self.registry().close_of(session.target(), of, CloseReason::ColdReset);
                 }
             }
         }
@@ -354,7 +357,7 @@ impl Session {
             session: self.clone(),
             tag,
             outcome: TmOutcome::Complete,
-            close_all: f == TmFunction::TargetColdReset,
+            close_own: f == TmFunction::TargetColdReset,
         };
         let ticket = engine.tms.borrow_mut().open(done);
         match (f, path) {
@@ -371,8 +374,12 @@ impl Session {
                 engine.abort_all(&self, &words, AbortHow::Silent, ticket);
                 engine.absolve(path.device(), Some(path.nexus()));
             }
+            // Whoever may only read resets nothing that others use: its own commands end.
+            (TmFunction::LunReset, Some(path)) if path.is_read_only() => {
+                self.reset_own(ticket, |p| Rc::ptr_eq(p, &path));
+            }
             (TmFunction::ClearTaskSet, Some(path))
-                if !path.device().mode().has(ModeBits::TST_EACH) =>
+                if !path.is_read_only() && !path.device().mode().has(ModeBits::TST_EACH) =>
             {
                 engine.abort_everywhere(path.device(), by, false, ticket);
             }
@@ -392,7 +399,8 @@ impl Session {
                 self.raise_at(asc::NEXUS_LOSS, |_| true);
             }
             _ => {
-                for device in self.devices() {
+                self.reset_own(ticket, |p| p.is_read_only());
+                for device in self.devices(|lun| !lun.read_only) {
                     // Without a nexus nobody has sent it anything.
                     if device.has_nexus() {
                         engine.abort_everywhere(&device, by, true, ticket);
@@ -402,6 +410,13 @@ impl Session {
             }
         }
         engine.tm_step(ticket);
+    }
+
+    /// A reset for this nexus alone: its commands at some units end.
+    fn reset_own(&self, ticket: u32, wanted: impl Fn(&Rc<Path>) -> bool) {
+        let words = self.commands_at(&wanted);
+        self.engine().abort_all(self, &words, AbortHow::Silent, ticket);
+        self.raise_at(asc::POWER_ON_OR_RESET, wanted);
     }
 
     /// Has a ticket told when each command of now has ended that a change of access states waits

@@ -492,6 +492,18 @@ fn a_null_unit_asks_nobody() {
     assert_eq!(w.run(&h, 0, &read16(0, 600), 600 * 512, &[]).good().data, vec![0; 600 * 512]);
     assert_eq!(w.run(&h, 0, &read16(4096, 1), 512, &[]).asc(), (5, 0x21, 0));
     w.run(&h, 0, &cdb16(0x91, 0, 0), 0, &[]).good();
+    // Pages offer nothing that it refuses.
+    for refused in [0x42, 0x89, 0x93, 0x9C] {
+        assert_eq!(w.run(&h, 0, &cdb16(refused, 0, 1), 0, &[0; 512]).asc(), (5, 0x20, 0));
+    }
+    let page = |code| w.run(&h, 0, &[0x12, 1, code, 0, 64, 0], 64, &[]).good().data;
+    let limits = page(0xB0);
+    assert_eq!(limits[5], 0, "COMPARE AND WRITE");
+    assert_eq!(limits[12..16], [0; 4], "OPTIMAL TRANSFER LENGTH");
+    assert_eq!(limits[20..64], [0; 44], "UNMAP, WRITE SAME, WRITE ATOMIC");
+    let provisioning = page(0xB2);
+    assert_eq!(provisioning[5] & 0xE0, 0, "LBPU, LBPWS, LBPWS10");
+    assert_eq!(provisioning[6] & 7, 0, "a fully provisioned unit");
     assert!(w.disks[0].1.state().log.is_empty());
     assert!(!w.disks[0].1.state().bytes.iter().any(|b| *b != 0));
 }

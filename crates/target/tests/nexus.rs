@@ -156,7 +156,6 @@ fn residuals_go_both_ways_and_no_byte_beyond_reaches_the_medium() {
     for (given, written, residual) in [
         (1024, 1024, Residual::None),
         (512, 512, Residual::Over(512)),
-        (600, 512, Residual::Over(424)),
         (0, 0, Residual::Over(1024)),
         (2000, 1024, Residual::Under(976)),
     ] {
@@ -403,4 +402,105 @@ fn queries_answer_and_what_is_not_there_is_not_managed() {
     assert_eq!(ask(TmFunction::QueryTask, 0, Some(tag)), TmOutcome::Found);
     assert_eq!(ask(TmFunction::QueryTaskSet, 0, None), TmOutcome::Found);
     assert_eq!(ask(TmFunction::QueryAsyncEvent, 0, None), TmOutcome::Complete);
+}
+
+/// INVALID FIELD IN COMMAND INFORMATION UNIT.
+const CUT: (u8, u8, u8) = (5, 0x0E, 3);
+
+#[test]
+fn data_cut_within_a_block_is_refused_and_nothing_is_written() {
+    let w = World::simple(1, 64);
+    let h = w.calm(0, "i1", &[0]);
+    let disk = &w.disks[0].1;
+    disk.state().bytes[..4096].fill(7);
+    let ten = |op: u8, n: u8, bits: u8| vec![op, bits, 0, 0, 0, 0, 0, 0, n, 0];
+    let twelve = |op: u8, n: u8| vec![op, 0, 0, 0, 0, 0, 0, 0, 0, n, 0, 0];
+    let sixteen = |op: u8, n: u8| [vec![op], vec![0; 12], vec![n, 0, 0]].concat();
+    let six = vec![0x0A, 0, 0, 0, 2, 0];
+    let writes = [
+        six,
+        ten(0x2A, 2, 0),
+        twelve(0xAA, 2),
+        sixteen(0x8A, 2),
+        ten(0x2E, 2, 0),
+        twelve(0xAE, 2),
+        sixteen(0x8E, 2),
+    ];
+    for cdb in &writes {
+        for given in [1, 200, 511, 513, 1023] {
+            let a = w.run(&h, 0, cdb, 0, &vec![1; given]);
+            let over = Residual::Over(1024 - given as u32);
+            assert_eq!((a.asc(), a.residual), (CUT, over), "{cdb:x?}: {given} bytes");
+        }
+        assert_eq!(disk.state().bytes[..4096], [7; 4096], "{cdb:x?}");
+    }
+    // Those that compare or combine want all of it, and so do parameter lists.
+    let modes = [&[0x15, 0x10, 0, 0, 24, 0][..], &[0x55, 0x10, 0, 0, 0, 0, 0, 0, 24, 0]].concat();
+    let all: [(&[u8], usize); 8] = [
+        (&ten(0x2F, 2, 2), 1024),
+        (&sixteen(0x8B, 2), 1024),
+        (&modes[..6], 24),
+        (&modes[6..], 24),
+        (&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], 24),
+        (&[0x5F, 0, 0, 0, 0, 0, 0, 0, 24, 0], 24),
+        (&[&[0x83, 0x11][..], &[0; 11], &[32, 0, 0]].concat(), 32),
+        (&[0x3B, 2, 0, 0, 0, 0, 0, 0, 64, 0], 64),
+    ];
+    for (cdb, whole) in all {
+        for given in [0, 4, whole / 2, whole - 1] {
+            let a = w.run(&h, 0, cdb, 0, &vec![0; given]);
+            assert_eq!(a.asc(), CUT, "{cdb:x?}: {given} of {whole} bytes");
+        }
+    }
+    assert_eq!(disk.state().bytes[..4096], [7; 4096]);
+}
+
+#[test]
+fn a_read_only_group_changes_nothing_that_others_meet() {
+    let mut w = World::new(1);
+    let disk = w.disk("d0", 64);
+    w.export("d0");
+    w.groups(&[("rw", &["w"], &[(0, "d0", false)]), ("ro", &["r"], &[(0, "d0", true)])]);
+    let (writer, reader) = (w.calm(0, "w", &[0]), w.calm(1, "r", &[0]));
+    let key = [&[0; 8][..], &[0, 0, 0, 0, 0, 0, 0, 1], &[0; 8]].concat();
+    let out = |action: u8| [0x5F, action, 3, 0, 0, 0, 0, 0, 24, 0];
+    // Its own key it may register.
+    w.run(&reader, 0, &out(0), 0, &key).good();
+    let use_key = [&key[8..16], &[0; 16][..]].concat();
+    let swp = [&[0, 0, 0, 0, 0x0A, 10, 2, 0, 8][..], &[0; 7]].concat();
+    let mode: &[u8] = &[0x15, 0x10, 0, 0, 16, 0];
+    let commands: [(&[u8], &[u8]); 8] = [
+        (mode, &swp),
+        (&out(1), &use_key),
+        (&out(3), &use_key),
+        (&out(4), &use_key),
+        (&out(5), &use_key),
+        (&[0x16, 0, 0, 0, 0, 0], &[]),
+        (&[0x1B, 0, 0, 0, 0, 0], &[]),
+        (&[0x4C, 2, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
+    ];
+    for (cdb, data) in commands {
+        assert_eq!(w.run(&reader, 0, cdb, 0, data).asc(), (7, 0x27, 0), "{cdb:x?}");
+    }
+    // Resets end its own commands, and those of no other.
+    for (i, f) in [TmFunction::LunReset, TmFunction::ClearTaskSet, TmFunction::TargetWarmReset]
+        .into_iter()
+        .enumerate()
+    {
+        disk.state().hold = true;
+        let write = writer.send(0, &write16(i as u64, 1), 0, &[5; 512]);
+        let read = reader.send(0, &read16(9, 1), 512, &[]);
+        let tm = reader.manage(f, 0, None);
+        w.turn();
+        assert!(writer.answer(write).is_none() && !writer.discarded(write), "{f:?}");
+        disk.state().hold = false;
+        w.release_all(&disk);
+        w.turn();
+        assert_eq!(reader.outcome(tm), Some(TmOutcome::Complete), "{f:?}");
+        assert!(reader.answer(read).is_none(), "{f:?} aborts it");
+        writer.answer(write).expect("it went on").good();
+        // No unit attention either.
+        w.run(&writer, 0, &write16(20, 1), 0, &[6; 512]).good();
+        while w.run(&reader, 0, &TUR, 0, &[]).status != 0 {}
+    }
 }

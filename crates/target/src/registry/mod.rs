@@ -548,11 +548,12 @@ impl Registry {
         self.state().sessions.remove(&number);
     }
 
-    /// Closes every session of a target (cold reset).
-    pub(crate) fn close_all(&self, target: &TargetPort, why: CloseReason) {
+    /// Closes every session that an initiator has with a target (cold reset).
+    pub(crate) fn close_of(&self, target: &TargetPort, initiator: &str, why: CloseReason) {
         let state = self.state();
         for s in state.sessions.values() {
-            if s.driver == target.driver && s.target == target.name {
+            let is_there = s.driver == target.driver && s.target == target.name;
+            if is_there && s.initiator == initiator {
                 send_close(&state, s, why);
             }
         }

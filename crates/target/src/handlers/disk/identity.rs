@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wire::scsi::{
     Identity, Limits, Provisioning, SanitizeAction, Sense, TargetPortName, Vpd, inquiry_data,
-    vpd_page,
+    commands_of, vpd_page,
 };
 
 use super::unmap::UNMAP_DESCRIPTORS_MAX;
@@ -13,12 +13,15 @@ use super::{atomic, compare_write, sanitize, unmap};
 use crate::commands::opcodes::ACA_SERVED;
 use crate::copy::LIMITS;
 use crate::device::Device;
-use crate::handlers::Ask;
+use crate::handlers::{Ask, is_served};
 use crate::registry::TargetPort;
 use crate::space::Space;
 
 /// Company in NAA identifiers: the locally administered bit is set, nobody owns it.
 const COMPANY: u32 = 0x02_A5_B1;
+
+/// Largest physical sector of a disk, bytes; what is larger is a stripe.
+const PHYSICAL_SECTOR_MAX: u32 = 4096;
 
 /// SPT of page 86h: types 1, 2 and 3.
 const PROTECTION_TYPES: u8 = 7;
@@ -90,6 +93,17 @@ pub fn naa(serial: &str) -> [u8; 16] {
     (6 << 124 | u128::from(COMPANY) << 100 | tail).to_be_bytes()
 }
 
+/// OPTIMAL TRANSFER LENGTH, bytes; 0 where there is no stripe. Linux takes it for its largest
+/// command (`max_sectors_kb`), so a physical sector, which GEOM calls a stripe too, must not stand
+/// here.
+pub(crate) fn transfer_best(device: &Device) -> u64 {
+    let spec = device.spec();
+    match spec.stripe_bytes > u64::from(spec.physical_bytes.max(PHYSICAL_SECTOR_MAX)) {
+        true => spec.stripe_bytes.min(u64::from(device.transfer_max())),
+        false => 0,
+    }
+}
+
 /// What page B0h tells and the commands enforce, in blocks.
 fn limits(device: &Device) -> Limits {
     let spec = device.spec();
@@ -97,21 +111,26 @@ fn limits(device: &Device) -> Limits {
     let blocks = |bytes: u64| u32::try_from(bytes / block).unwrap_or(u32::MAX);
     let thin = spec.can_delete;
     let atomic = atomic::limits(device);
+    // A handler that stands on this one serves fewer commands: pages offer what it serves.
+    let kind = device.handler().peripheral();
+    let serves = |opcode| commands_of(kind, opcode).any(|info| is_served(info, device));
+    let (compares, atomic_writes) = (serves(0x89), serves(0x9C));
+    let writes_same = serves(0x41) || serves(0x93);
     let freeing = device.freeing();
     let unit = u32::try_from(freeing.unit(block)).unwrap_or(u32::MAX);
     Limits {
         granularity: u16::try_from(spec.physical_bytes / device.block_bytes()).unwrap_or(0),
         transfer_max: blocks(u64::from(device.transfer_max())),
-        transfer_best: blocks(spec.stripe_bytes.min(u64::from(device.transfer_max()))),
-        compare_max: compare_write::blocks_max(device),
-        atomic_max: atomic.blocks,
-        atomic_alignment: atomic.alignment,
+        transfer_best: blocks(transfer_best(device)),
+        compare_max: if compares { compare_write::blocks_max(device) } else { 0 },
+        atomic_max: if atomic_writes { atomic.blocks } else { 0 },
+        atomic_alignment: if atomic_writes { atomic.alignment } else { 0 },
         unmap_blocks_max: if thin { unmap::blocks_max(device) } else { 0 },
         unmap_descriptors_max: if thin { UNMAP_DESCRIPTORS_MAX } else { 0 },
         unmap_granularity: if thin { unit } else { 0 },
         unmap_alignment: freeing.alignment(block).filter(|_| thin),
-        write_same_max: u64::from(blocks(WRITE_SAME_BYTES_MAX)),
-        write_same_nonzero: !spec.write_same_to_end,
+        write_same_max: if writes_same { u64::from(blocks(WRITE_SAME_BYTES_MAX)) } else { 0 },
+        write_same_nonzero: writes_same && !spec.write_same_to_end,
         provisioning: if thin { Provisioning::Thin } else { Provisioning::Full },
         unmap: thin,
         unmap_same16: thin,

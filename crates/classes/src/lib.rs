@@ -9,6 +9,7 @@
 pub mod concat;
 mod conversation;
 pub mod fuzzing;
+pub mod guard;
 pub mod inspect;
 pub mod label;
 mod members;

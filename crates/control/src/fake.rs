@@ -342,7 +342,7 @@ impl Plant for FakePlant {
         self.with(|i| i.refuse.clone().map_or(Ok(()), Err))
     }
 
-    fn intend(&self, config: &Config) {
+    fn intend(&self, config: &Config, _consent: &[String]) {
         self.with(|i| i.intended = config.clone());
     }
 
@@ -431,8 +431,8 @@ impl Plant for std::sync::Arc<FakePlant> {
         self.as_ref().check(step, before)
     }
 
-    fn intend(&self, config: &Config) {
-        self.as_ref().intend(config);
+    fn intend(&self, config: &Config, consent: &[String]) {
+        self.as_ref().intend(config, consent);
     }
 
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {

@@ -32,8 +32,15 @@ pub trait Plant: Send + Sync {
     fn check(&self, step: &Step, before: &[Step]) -> Result<()>;
 
     /// What the steps that follow are to bring it to; after steps that failed, what they came to.
-    /// Changes nothing by itself; a changing call (P1).
-    fn intend(&self, config: &Config);
+    /// Changes nothing by itself; a changing call (P1). `consent` names what may be destroyed.
+    fn intend(&self, config: &Config, consent: &[String]);
+
+    /// What the providers that an action writes to hold and would lose, in words; `None` when
+    /// nothing is lost, or when that is not known before other steps are done.
+    fn loses(&self, action: &Action) -> Option<String> {
+        let _ = action;
+        None
+    }
 
     /// Does it, wholly or not at all.
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome>;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::Outcome;
 use control::api::{Error, Kind, PartAnswer, PartOrder, Result, State};
+use control::config::GeomConfig;
 use control::plan::{Action, Step};
 use geom::Inbox;
 use serde_json::Value;
@@ -37,8 +38,17 @@ pub struct Ahead {
 
 /// A change.
 pub enum Change {
-    /// The providers that the steps to come leave to initiators.
-    Lend(BTreeSet<String>, SyncSender<()>),
+    /// What the steps to come leave to initiators, and what they may destroy.
+    Intend {
+        /// Providers.
+        lent: BTreeSet<String>,
+        /// Names that were given as consent.
+        consent: Vec<String>,
+        /// To answer.
+        to: SyncSender<()>,
+    },
+    /// What a geom's members would lose if it were made.
+    Loses(Box<GeomConfig>, SyncSender<Option<String>>),
     /// One step of a plan.
     Carry(Box<Action>, SyncSender<Result<Outcome>>),
     /// A partition table.

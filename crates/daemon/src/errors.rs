@@ -21,6 +21,12 @@ pub fn kind_of(errno: Errno) -> Kind {
 /// A refusal of the graph as an error of the API. Sentences that begin with who is meant do not say
 /// it again.
 pub fn from_geom(op: &str, at: &str, error: geom::Error) -> Error {
+    if !error.destroys.is_empty() {
+        let flags: Vec<String> =
+            error.destroys.iter().map(|name| format!("--yes-destroy {name}")).collect();
+        let next = format!("Repeat the command with {} if that may be lost.", flags.join(" "));
+        return Error::new(Kind::WouldDestroy, op, error.what).at(at).next(next);
+    }
     let what = error.what.strip_prefix(at).and_then(|rest| rest.strip_prefix(": "));
     Error::new(kind_of(error.kind), op, what.unwrap_or(&error.what)).at(at)
 }

@@ -155,6 +155,7 @@ fn control_thread(
         names,
         said: crate::buses::Said::new(),
         look_ns: 0,
+        consent: Vec::new(),
     };
     room.exports.remember();
     let _ = ready.send(Ok(desk.clone()));
@@ -343,10 +344,17 @@ impl Plant for Daemon {
         self.desk.ask(|to| Question::Check(step, ahead, to))?
     }
 
-    fn intend(&self, config: &Config) {
+    fn intend(&self, config: &Config, consent: &[String]) {
         let lent = exports::lent(config);
+        let consent = consent.to_vec();
         // An error says that it is stopping.
-        let _ = self.desk.order(|to| Change::Lend(lent, to));
+        let _ = self.desk.order(|to| Change::Intend { lent, consent, to });
+    }
+
+    fn loses(&self, action: &Action) -> Option<String> {
+        let Action::CreateGeom { geom } = action else { return None };
+        let geom = Box::new(geom.clone());
+        self.desk.order(|to| Change::Loses(geom, to)).ok()?
     }
 
     fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {

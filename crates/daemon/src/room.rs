@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bio::Errno;
 use cam::CamClass;
+use classes::guard;
 use control::Outcome;
 use control::api::{Error, Kind, Level, PartAnswer, PartOrder, PartRequest, Result};
 use control::config::{
@@ -71,6 +72,8 @@ pub struct Room {
     pub said: buses::Said,
     /// When the disks are asked next how full they are, ns of the cores' clock.
     pub look_ns: u64,
+    /// Names that were given as consent to lose what they hold, for the steps being carried out.
+    pub consent: Vec<String>,
 }
 
 impl Room {
@@ -119,10 +122,12 @@ impl Room {
     fn carry(&mut self, change: Change) {
         // Whoever asked may have gone away; what was asked is done all the same.
         match change {
-            Change::Lend(names, to) => {
-                self.control.topology.lend(names);
+            Change::Intend { lent, consent, to } => {
+                self.control.topology.lend(lent);
+                self.consent = consent;
                 let _ = to.send(());
             }
+            Change::Loses(geom, to) => drop(to.send(self.loses(&geom))),
             Change::Carry(action, to) => drop(to.send(self.carry_out(&action))),
             Change::Part(order, to) => drop(to.send(self.part(&order))),
             Change::Verb(class, verb, params, to) => {
@@ -256,6 +261,26 @@ impl Room {
         self.create(&geom.class, &geom.name, &members, &params)
     }
 
+    /// What the members of a geom hold and would lose if it were made now.
+    fn loses(&mut self, geom: &GeomConfig) -> Option<String> {
+        let class = self.control.topology.class(&geom.class)?;
+        if !class.keeps_records()
+            || self.control.topology.find_geom(&geom.class, &geom.name).is_some()
+        {
+            return None;
+        }
+        let by = guard::By { class: &geom.class, geom: &geom.name };
+        let mut lost = Vec::new();
+        for name in geom.below() {
+            if self.control.topology.find(name).is_some()
+                && let Ok(Some(what)) = guard::holds(&mut self.control, by, name)
+            {
+                lost.push(format!("{name} holds {what}"));
+            }
+        }
+        (!lost.is_empty()).then(|| format!("{}: it is overwritten", lost.join("; ")))
+    }
+
     fn create(
         &mut self,
         class: &str,
@@ -266,10 +291,8 @@ impl Room {
         let op = format!("create {class}");
         let found = self.class(class, &op)?;
         let request = Create { name, members, params };
-        self.control
-            .call(|t| found.create(t, &request))
-            .map(drop)
-            .map_err(|e| from_geom(&op, name, e))
+        let consent = self.consent.clone();
+        found.declare(&mut self.control, &request, &consent).map_err(|e| from_geom(&op, name, e))
     }
 
     fn provider(&self, name: &str, op: &str) -> Result<ProviderId> {
@@ -526,13 +549,41 @@ impl Room {
         if let Some(lacks) = spec.and_then(|spec| spec.lacks(class, on, params)) {
             return Err(Error::new(Kind::Usage, &op, lacks));
         }
-        let done = found.verb(&mut self.control, verb, on, params);
+        let done = self.guarded(&found, verb, on, params);
         self.control.settle().map_err(|e| from_geom(&op, on, e))?;
         self.rest_closed();
         if (class, verb) == ("disk", "resize") {
             self.returns.learn(&self.control.topology, on);
         }
         done.map_err(|e| from_geom(&op, on, e))
+    }
+
+    /// Calls the class, if what the verb would write over may be lost.
+    fn guarded(
+        &mut self,
+        class: &Arc<dyn Class>,
+        verb: &str,
+        on: &str,
+        params: &Value,
+    ) -> std::result::Result<Value, geom::Error> {
+        let spec = class.verbs().iter().find(|spec| spec.name == verb);
+        let takes = spec.map(|spec| spec.takes(params)).unwrap_or_default();
+        if takes.is_empty() {
+            return class.verb(&mut self.control, verb, on, params);
+        }
+        let mut params = params.clone();
+        let given = params.as_object_mut().and_then(|all| all.remove("yes_destroy"));
+        let given = given.map(serde_json::from_value).transpose();
+        let consent: Vec<String> = given
+            .map_err(|e| geom::Error::new(Errno::Inval, format!("yes_destroy: {e}")))?
+            .unwrap_or_default();
+        let by = guard::By { class: class.name(), geom: on };
+        guard::check(&mut self.control, by, &takes, &consent)?;
+        if let Some(all) = params.as_object_mut().filter(|_| !consent.is_empty()) {
+            // The class is not to ask again.
+            all.insert("force".into(), true.into());
+        }
+        class.verb(&mut self.control, verb, on, &params)
     }
 
     /// No new logins, sessions closed, disks flushed.

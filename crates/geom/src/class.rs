@@ -163,6 +163,25 @@ pub trait Class: Send + Sync {
         ))
     }
 
+    /// True for a class whose geoms are found by records on their members, also those that a
+    /// configuration declares: [`Class::declare`] makes these.
+    fn keeps_records(&self) -> bool {
+        false
+    }
+
+    /// Sees to it that there is a geom as a configuration declares it: one that was found by its
+    /// records is taken, with the settings that are declared; otherwise members get records.
+    /// `consent` names members, or the geom for all of them, whose contents may be lost.
+    fn declare(
+        &self,
+        control: &mut Control,
+        request: &Create<'_>,
+        consent: &[String],
+    ) -> Result<(), Error> {
+        let _ = consent;
+        control.call(|t| self.create(t, request)).map(drop)
+    }
+
     /// Takes a geom apart. `force` orphans what is open.
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
         if !force && topology.geom_is_open(geom) {

@@ -11,17 +11,25 @@ pub struct Error {
     pub kind: Errno,
     /// What, where, and what to do next.
     pub what: String,
+    /// Providers whose contents would be lost, and whose names were not given as consent.
+    pub destroys: Vec<String>,
 }
 
 impl Error {
     /// A refusal.
     pub fn new(kind: Errno, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into() }
+        Error { kind, what: what.into(), destroys: Vec::new() }
+    }
+
+    /// A refusal for want of consent to lose what these providers hold.
+    pub fn destroying(mut self, providers: Vec<String>) -> Error {
+        self.destroys = providers;
+        self
     }
 
     /// A bare errno with the operation it ended.
     pub fn of(kind: Errno, op: &str) -> Error {
-        Error { kind, what: format!("{op}: {}", kind.text()) }
+        Error::new(kind, format!("{op}: {}", kind.text()))
     }
 }
 

@@ -22,6 +22,17 @@ pub struct VerbSpec {
 }
 
 impl VerbSpec {
+    /// The providers that the verb would write to, whatever they hold; none for a verb that asks
+    /// for no consent.
+    pub fn takes<'p>(&self, params: &'p Value) -> Vec<&'p str> {
+        if !self.args.iter().any(|arg| arg.kind == ArgKind::Consent) {
+            return Vec::new();
+        }
+        let one = params.get("member").into_iter();
+        let all = params.get("members").and_then(Value::as_array).into_iter().flatten();
+        one.chain(all).filter_map(Value::as_str).collect()
+    }
+
     /// What is missing in a list of words that a verb must have, and what to type: it would do
     /// nothing and say that it is done. `on`, on what the verb is, may stand for the first of any
     /// list but that of members.
@@ -72,6 +83,10 @@ pub enum ArgKind {
     Text,
     /// An option with one of these words.
     Choice(&'static [&'static str]),
+    /// An option that may be given several times, each with the name of a provider whose contents
+    /// may be lost: an array of strings. A verb that has it writes where users' data may be, and
+    /// the providers in its `members` and `member` are looked at before it is called.
+    Consent,
     /// An option with a number.
     Number,
     /// An option with a number of bytes; units are allowed: a number.

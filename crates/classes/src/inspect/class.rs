@@ -47,10 +47,7 @@ impl Class for InspectClass {
     ) -> Result<Value, Error> {
         match verb {
             "scan" => {
-                let place = place(control, on)?;
-                let report = hand::reading(control, NAME, on, |control, edge| {
-                    scan(control, on, edge, place)
-                })?;
+                let report = report(control, on)?;
                 answer(control, on, &report, &[])
             }
             "wipe" => {
@@ -67,6 +64,12 @@ impl Class for InspectClass {
             )),
         }
     }
+}
+
+/// Looks at a provider.
+pub(crate) fn report(control: &mut Control, name: &str) -> Result<Report, Error> {
+    let place = place(control, name)?;
+    hand::reading(control, NAME, name, |control, edge| scan(control, name, edge, place))
 }
 
 /// Where a provider stands among partition tables.
@@ -122,7 +125,7 @@ fn chosen<'a>(report: &'a Report, params: &Wipe) -> Vec<&'a Finding> {
 
 fn wipe(control: &mut Control, name: &str, params: &Wipe) -> Result<Value, Error> {
     let place = place(control, name)?;
-    let report = hand::reading(control, NAME, name, |c, edge| scan(c, name, edge, place))?;
+    let report = report(control, name)?;
     let first = chosen(&report, params);
     let missing =
         |word: &&String| !report.findings.iter().any(|f| is_meant(std::slice::from_ref(*word), f));

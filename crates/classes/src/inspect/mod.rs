@@ -19,6 +19,7 @@ mod signs;
 mod weak;
 
 pub use class::InspectClass;
+pub(crate) use class::report;
 pub(crate) use scan::leftover;
 pub use scan::{Finding, Report, Standing, step};
 pub use signs::{At, SIGNS, Sign};

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::class::{LabelClass, NAME, OWN_PREFIX};
 use super::geom::KIND_ATTR;
 use super::{clean, generic};
+use crate::guard;
 use crate::members::hand;
 
 /// What the verbs take.
@@ -103,6 +104,9 @@ fn label(control: &mut Control, name: &str, request: &Request) -> Result<Value, 
         }
         Ok(())
     };
+    if !request.overwrite {
+        guard::check(control, guard::By { class: NAME, geom: name }, &[name], &[])?;
+    }
     hand::writing(control, NAME, name, check, |control, edge| {
         // Zeroes first, so that whoever reads meanwhile sees no half of two labels.
         hand::write(control, name, edge, at, zeros)?;

@@ -75,11 +75,9 @@ pub(crate) fn check_member(
             // Whoever uses it has written that.
             return Err(hand::busy(name, Errno::Perm));
         }
-        let what = format!(
-            "the last sector of {name} holds something (`ashlar inspect {name}` says what); give \
-             --force if it may be lost"
-        );
-        Err(Error::new(Errno::Exist, what))
+        let what =
+            format!("the last sector of {name} holds something (`ashlar inspect {name}` shows it)");
+        Err(Error::new(Errno::Exist, what).destroying(vec![name.to_owned()]))
     })?;
     // Open for writing, if only for a moment, is what labelling needs.
     hand::writing(control, class, name, |_, _| Ok(()), |_, _| Ok(()))

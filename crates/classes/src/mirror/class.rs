@@ -198,6 +198,19 @@ impl Class for MirrorClass {
         verbs::by_hand(self, topology, request, (balance, slice, flags))
     }
 
+    fn keeps_records(&self) -> bool {
+        true
+    }
+
+    fn declare(
+        &self,
+        control: &mut Control,
+        request: &Create<'_>,
+        consent: &[String],
+    ) -> Result<(), Error> {
+        verbs::declare(self, control, request, consent)
+    }
+
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
         let name = topology.geom_name(geom).to_owned();
         if !force && topology.geom_is_open(geom) {

@@ -67,12 +67,12 @@ pub(super) const VERBS: &[VerbSpec] = &[
     VerbSpec {
         detail: "The record is written to the last sector by the first path only. A further one \
                  that does not show it there leads to another disk: it is refused, and the sector \
-                 is what it was. A disk with something in its last sector is refused unless \
-                 --force is given.",
+                 is what it was. A disk that holds something is refused unless \
+                 --yes-destroy PROVIDER is given.",
         ..verb(
             "label",
             "Label a disk that is reached by several paths, so that it is found again by itself",
-            &[words::NAME, words::PROVIDERS, ACTIVE, READ, words::FORCE],
+            &[words::NAME, words::PROVIDERS, ACTIVE, READ, words::YES_DESTROY, words::FORCE],
             "multipath label -A data d0 d1",
             true,
         )

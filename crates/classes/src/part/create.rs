@@ -12,8 +12,9 @@ use super::request::Answer;
 use super::verbs::{Change, answer, apply, with};
 use super::{Entry, Media, PartError, Place, Scheme, Table, WritePlan, params, step};
 use crate::conversation::drive;
+use crate::inspect::{self, Report};
 use crate::probe::Sectors;
-use crate::{registry, slice};
+use crate::{guard, slice};
 
 /// Bytes at the start of the media that are zeroed where another format is overwritten: all the
 /// places where the formats known keep their first copy.
@@ -177,7 +178,7 @@ fn may_replace(
 /// What the media holds, and sixteen bytes of chance.
 struct Look {
     table: Option<String>,
-    signs: Vec<String>,
+    report: Report,
     /// A range that could not be read: what is there is not known.
     unread: Option<(u64, Errno)>,
     random: Vec<[u8; 16]>,
@@ -206,12 +207,12 @@ fn look(
                 done.inspect_err(|error| unread.set(Some((offset, *error))))
             };
             let table = drive(&mut sectors, &read, |s| step(s, &place)).await;
-            let signs = drive(&mut sectors, &read, registry::signs).await;
+            let report = drive(&mut sectors, &read, |s| inspect::step(s, &place)).await;
             let mut random = vec![[0; 16]; chances];
             random.iter_mut().for_each(|block| core.reactor().fill_random(block));
             let table = table.ok().map(|table| describe(&table, ""));
-            let signs = signs.unwrap_or_default();
-            Look { table, signs, unread: unread.get(), random }
+            let report = report.unwrap_or_default();
+            Look { table, report, unread: unread.get(), random }
         })
     });
     control.call(|topology| {
@@ -234,9 +235,11 @@ fn fill(
     let media = Media { sectors, sector_size: limits.sector_bytes, stripe_size, stripe_offset };
     let seen = look(control, geom, media, *place, making.chances)?;
     let known = with(&mut control.topology, geom, |part, _| part.media.is_some())?;
-    let mut there = seen.signs.clone();
-    // A table of this geom was spoken about before.
-    there.extend(seen.table.filter(|_| !known));
+    // A table of this geom was spoken about before: its class does not count then.
+    let class = if known { NAME } else { "" };
+    let signs = guard::in_words(&seen.report, guard::By { class, geom: name });
+    let there: Vec<String> = seen.table.filter(|_| !known).into_iter().chain(signs).collect();
+    let is_foreign = seen.report.findings.iter().any(|f| f.class != NAME);
     let (overwrite, consent) = (making.overwrite, making.consent);
     if let Some((at, error)) = seen.unread
         && !overwrite
@@ -245,17 +248,17 @@ fn fill(
             "{name} cannot be read at byte {at}, so what it holds is not known; {consent} to lose \
              it"
         );
-        return Err(Error::new(error, what));
+        return Err(Error::new(error, what).destroying(vec![name.to_owned()]));
     }
     if !overwrite && !there.is_empty() {
         let what = format!("{name} holds {}; {consent} to lose it", there.join(", "));
-        return Err(Error::new(Errno::Exist, what));
+        return Err(Error::new(Errno::Exist, what).destroying(vec![name.to_owned()]));
     }
     let tables = (making.tables)(media, &seen.random).map_err(refusal)?;
     let entries = tables.last().map(Table::entries).unwrap_or_default();
-    let wipe = match seen.signs.is_empty() {
-        true => WritePlan::default(),
-        false => wipe(&media, entries),
+    let wipe = match is_foreign {
+        false => WritePlan::default(),
+        true => wipe(&media, entries),
     };
     let (mut fresh, mut said) = (Some(wipe), format!("{name} {}", making.done));
     for table in tables {

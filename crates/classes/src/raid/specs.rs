@@ -117,6 +117,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
                 ORDER,
                 CONSISTENCY,
                 words::SAME,
+                words::YES_DESTROY,
                 words::FORCE,
             ],
             "raid label Intel data RAID1 d0 d1",
@@ -140,7 +141,7 @@ pub(super) const VERBS: &[VerbSpec] = &[
     verb(
         "insert",
         "Add disks: they take the places of disks that are gone, or wait as spares",
-        &[ARRAY, words::PROVIDERS, words::FORCE],
+        &[ARRAY, words::PROVIDERS, words::YES_DESTROY, words::FORCE],
         "raid insert Intel-1234abcd d2",
         true,
     ),

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 pub(crate) const LABEL: &str = "The last sector of each provider is written. What it holds now, \
     and what stands on the provider, is lost to those who would look for it there: a provider \
-    with something in its last sector is refused unless --force is given. Members are found again \
-    wherever they are plugged in.";
+    that holds something is refused unless --yes-destroy PROVIDER is given. Members are found \
+    again wherever they are plugged in.";
 
 pub(crate) const NAME: ArgSpec =
     ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "Its name, without the class" };
@@ -32,6 +32,13 @@ pub(crate) const HARDCODE: ArgSpec = ArgSpec {
     short: Some('h'),
     kind: ArgKind::Flag,
     doc: "Store the providers' names: they are found nowhere else",
+};
+
+pub(crate) const YES_DESTROY: ArgSpec = ArgSpec {
+    name: "yes_destroy",
+    short: None,
+    kind: ArgKind::Consent,
+    doc: "Name of a provider whose contents may be lost",
 };
 
 /// GEOM has no letter for it; `f` is that of other classes.

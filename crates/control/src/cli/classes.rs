@@ -179,6 +179,7 @@ fn argument(spec: &ArgSpec, place: usize) -> Arg {
         ArgKind::Choice(words) => {
             option(arg).value_name(value).value_parser(PossibleValuesParser::new(words))
         }
+        ArgKind::Consent => option(arg).value_name("NAME").action(ArgAction::Append),
         ArgKind::Text | ArgKind::Number | ArgKind::Bytes => option(arg).value_name(value),
     }
 }
@@ -204,7 +205,7 @@ fn params(class: &str, verb: &VerbSpec, matches: &ArgMatches) -> Result<Map<Stri
         let text = || matches.get_one::<String>(arg.name);
         let value = match arg.kind {
             ArgKind::Flag => matches.get_flag(arg.name).then_some(Value::Bool(true)),
-            ArgKind::Names(_) => {
+            ArgKind::Names(_) | ArgKind::Consent => {
                 let all = matches.get_many::<String>(arg.name).into_iter().flatten();
                 let all: Vec<Value> = all.map(|v| Value::from(v.as_str())).collect();
                 (!all.is_empty()).then_some(Value::Array(all))

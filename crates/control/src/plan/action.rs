@@ -2,7 +2,7 @@
 
 use crate::config::{
     AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
-    TargetConfig, UnitConfig,
+    TargetConfig, UnitConfig, UnitProtection,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -155,6 +155,16 @@ impl Action {
         }
     }
 
+    /// The names to give as consent where it destroys something.
+    pub fn destroyed(&self) -> Vec<String> {
+        match self {
+            Action::Units { from, to } => {
+                newly_protected(from, to).map(|unit| unit.provider.clone()).collect()
+            }
+            other => vec![other.name()],
+        }
+    }
+
     /// What it does to a configuration.
     pub fn apply_to(&self, config: &mut Config) {
         match self {
@@ -265,4 +275,16 @@ impl Step {
     pub fn new(action: Action, why: impl Into<String>, risk: Risk) -> Step {
         Step { what: action.what(), why: why.into(), risk, inverse: action.inverse(), action }
     }
+}
+
+/// Units that get protection information which they did not have: it is written over the end of
+/// their providers.
+pub(super) fn newly_protected<'a>(
+    from: &'a [UnitConfig],
+    to: &'a [UnitConfig],
+) -> impl Iterator<Item = &'a UnitConfig> {
+    to.iter().filter(move |unit| {
+        let was = from.iter().find(|f| f.provider == unit.provider).map(|f| f.protection);
+        unit.protection != UnitProtection::None && was.unwrap_or_default() == UnitProtection::None
+    })
 }

@@ -1,6 +1,6 @@
 //! How dangerous a change is for those connected now.
 
-use super::action::{Action, Risk};
+use super::action::{Action, Risk, newly_protected};
 use crate::api::{SessionState, State};
 use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog};
 
@@ -13,9 +13,12 @@ pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
         | Action::CreateDisk { .. }
         | Action::GrowDisk { .. }
         | Action::CreateGeom { .. }
-        | Action::Units { .. }
         | Action::CreateTarget { .. }
         | Action::CreateAccess { .. } => Risk::Safe,
+        Action::Units { from, to } => match newly_protected(from, to).next() {
+            Some(_) => Risk::Destroys,
+            None => Risk::Safe,
+        },
         Action::PortGroups { from, to } => {
             let loses = |g: &AluaConfig| {
                 let was = from.iter().find(|f| f.name == g.name).map(|f| f.state);

@@ -164,7 +164,13 @@ impl Control {
         let unwanted = config.geom.iter().filter(|g| desired.geom(&g.name).is_none());
         let lost: Vec<_> = unwanted.filter(|g| base.geom(&g.name).is_none()).cloned().collect();
         base.geom.extend(lost);
-        let steps = plan::plan(&base, desired, &state, &self.catalog);
+        let mut steps = plan::plan(&base, desired, &state, &self.catalog);
+        for step in &mut steps {
+            if let Some(lost) = self.plant.loses(&step.action) {
+                step.risk = Risk::Destroys;
+                step.why = lost;
+            }
+        }
         Ok(Plan { steps, generation, base })
     }
 
@@ -204,10 +210,10 @@ impl Control {
             return Ok((plan, Applied::default()));
         }
         let mut reached = plan.base.clone();
-        self.plant.intend(desired);
+        self.plant.intend(desired, &consent.destroy);
         let result = plan::apply(self.plant.as_ref(), &plan.steps, &mut reached, progress);
         if result.is_err() {
-            self.plant.intend(&reached);
+            self.plant.intend(&reached, &[]);
         }
         let changed = {
             let mut running = lock(&self.running);
@@ -229,7 +235,7 @@ impl Control {
 fn agreed(steps: &[Step], names: &[String]) -> Result<()> {
     let lost = steps.iter().filter(|s| s.risk == Risk::Destroys);
     let missing: Vec<String> =
-        lost.map(|s| s.action.name()).filter(|n| !names.contains(n)).collect();
+        lost.flat_map(|s| s.action.destroyed()).filter(|n| !names.contains(n)).collect();
     if missing.is_empty() {
         return Ok(());
     }

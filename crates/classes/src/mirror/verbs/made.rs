@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::whole::flags;
 use super::{Request, balance, inval, is_own, shape, slice, write_record};
+use crate::guard;
 use crate::members::{hand, known};
 use crate::mirror::NAME;
 use crate::mirror::class::{MirrorClass, Seen};
@@ -115,6 +116,50 @@ pub(super) fn create(
     params["no_autosync"] = json!(request.no_autosync);
     control.call(|t| class.create(t, &Create { name, members: &members, params: &params }))?;
     known::up(control, NAME, name, &request.members)
+}
+
+/// A mirror of the configuration. Its records say who has what, so that no start copies an older
+/// member over a newer one; the configuration only names it. It is labelled once: when none of that
+/// name is found on disks.
+pub(in crate::mirror) fn declare(
+    class: &MirrorClass,
+    control: &mut Control,
+    declared: &Create<'_>,
+    consent: &[String],
+) -> Result<(), Error> {
+    let name = declared.name;
+    let wrong = |e: serde_json::Error| inval(format!("mirror {name}: {e}"));
+    let mut request: Request = match declared.params {
+        Value::Null => Request::default(),
+        given => serde_json::from_value(given.clone()).map_err(wrong)?,
+    };
+    control.settle()?;
+    if class.stopped.start(name) {
+        hand::look_again(control)?;
+        control.settle()?;
+    }
+    if let Some(geom) = control.topology.find_geom(NAME, name) {
+        let (balance, slice, flags) = (balance(&request)?, slice(&request)?, flags(&request, 0));
+        let differs = control.topology.with(geom, |g: &mut MirrorGeom, _| {
+            let m = &g.mirror;
+            balance.is_some_and(|b| b != m.balance)
+                || slice.is_some_and(|s| s != m.slice)
+                || flags & !m.flags != 0
+        });
+        if differs == Some(true) {
+            super::whole::configure(control, name, &request)?;
+        }
+        return Ok(());
+    }
+    let names = declared.members.iter().map(|on| control.topology.provider_name(*on).to_owned());
+    request.members = names.collect();
+    let consents = consent.iter().any(|c| c == name);
+    let looked: Vec<&str> = request.members.iter().map(String::as_str).collect();
+    if !consents {
+        guard::check(control, guard::By { class: NAME, geom: name }, &looked, consent)?;
+    }
+    request.force = true;
+    label(class, control, name, &request).map(drop)
 }
 
 /// A mirror of providers as they are, without records: the first is copied to the others.

@@ -22,7 +22,7 @@ use super::state::Mirror;
 use crate::members::follow::{self, Ask};
 use crate::members::{hand, known};
 use crate::span::words;
-pub(super) use made::by_hand;
+pub(super) use made::{by_hand, declare};
 pub(super) use specs::VERBS;
 
 /// Longest wait of a verb for its mirror to have done what it asked for.

@@ -99,8 +99,8 @@ const RIGHT: ArgSpec = ArgSpec {
 pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
     VerbSpec {
         detail: "The last sector of each provider is written; the first provider's contents are \
-                 kept and copied to the others. A provider with something in its last sector is \
-                 refused unless --force is given. The last one has the highest priority.",
+                 kept and copied to the others. A provider that holds something is refused \
+                 unless --yes-destroy PROVIDER is given. The last one has the highest priority.",
         ..verb(
             "label",
             "Label providers and make a mirror of them that is found again by itself",
@@ -115,6 +115,7 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
                 BITMAP,
                 REGION,
                 words::HARDCODE,
+                words::YES_DESTROY,
                 words::FORCE,
             ],
             "mirror label -b round-robin data d0 d1",
@@ -154,7 +155,15 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
     verb(
         "insert",
         "Add members; they are rebuilt in the background",
-        &[words::NAME, words::PROVIDERS, PRIORITY, INACTIVE, words::HARDCODE, words::FORCE],
+        &[
+            words::NAME,
+            words::PROVIDERS,
+            PRIORITY,
+            INACTIVE,
+            words::HARDCODE,
+            words::YES_DESTROY,
+            words::FORCE,
+        ],
         "mirror insert data d2",
         true,
     ),

@@ -1,0 +1,102 @@
+//! The guard: what a provider holds, asked before anything is written where users' data may be.
+//!
+//! Every verb and every plan step that writes metadata or takes a whole disk asks here, and
+//! nowhere else. It looks with [`crate::inspect`], so it recognises what `ashlar inspect` shows.
+//!
+//! Invariants
+//!  U1  Nothing is written to a provider that holds something known, or that cannot be read whole
+//!      near its ends, unless its name was given as consent.
+//!  U2  All providers of a verb are looked at before the first one is written.
+
+use geom::{Control, Error};
+
+use crate::inspect::{self, Finding, Report, Standing};
+
+/// Findings that an error names; further ones are counted.
+const NAMED_MAX: usize = 4;
+
+/// Who asks: records of the same class may be written again by it.
+#[derive(Clone, Copy, Debug)]
+pub struct By<'a> {
+    /// The class whose verb it is.
+    pub class: &'a str,
+    /// The geom that the verb is about: its own records on a member that comes back count for
+    /// nothing.
+    pub geom: &'a str,
+}
+
+/// Refuses with the names to type when a provider holds something.
+///
+/// # Errors
+/// One whose [`Error::destroys`] has every provider that holds something and is not in `consent`.
+pub fn check(
+    control: &mut Control,
+    by: By<'_>,
+    providers: &[&str],
+    consent: &[String],
+) -> Result<(), Error> {
+    let (mut lost, mut why) = (Vec::new(), Vec::new());
+    for name in providers {
+        if consent.iter().any(|c| c == name) || is_open(control, name) {
+            continue;
+        }
+        if let Some(what) = holds(control, by, name)? {
+            why.push(format!("{name} holds {what}"));
+            lost.push((*name).to_owned());
+        }
+    }
+    match lost.is_empty() {
+        true => Ok(()),
+        false => Err(Error::new(bio::Errno::Exist, why.join("; ")).destroying(lost)),
+    }
+}
+
+/// What a provider holds that would be lost, in words.
+///
+/// # Errors
+/// There is no such provider, or it cannot be opened to be read.
+pub fn holds(control: &mut Control, by: By<'_>, name: &str) -> Result<Option<String>, Error> {
+    let report = inspect::report(control, name)?;
+    Ok(in_words(&report, by))
+}
+
+/// It is open for writing, or exclusively: the class says by whom, and refuses.
+fn is_open(control: &Control, name: &str) -> bool {
+    let counts = control.topology.find(name).map(|on| control.topology.counts(on));
+    counts.is_some_and(|counts| counts.w > 0 || counts.e > 0)
+}
+
+pub(crate) fn in_words(report: &Report, by: By<'_>) -> Option<String> {
+    let all: Vec<&Finding> = report.findings.iter().filter(|f| counts(f, by)).collect();
+    let mut words: Vec<String> = Vec::new();
+    for finding in &all {
+        let text = finding.what.clone();
+        if !words.contains(&text) {
+            words.push(text);
+        }
+    }
+    if let Some((at, _)) = report.unread.first() {
+        words.push(format!("bytes from {at} that cannot be read"));
+    }
+    let more = words.len().saturating_sub(NAMED_MAX);
+    words.truncate(NAMED_MAX);
+    if more > 0 {
+        words.push(format!("and {more} more"));
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Whether something found would be lost by a write of this class.
+fn counts(finding: &Finding, by: By<'_>) -> bool {
+    // Copies within a partition go with the table that has the partition.
+    if !finding.is_of_the_whole() || finding.standing == Standing::Guard {
+        return false;
+    }
+    // A name may be given anew, a table is asked about by its class, and a member that comes back
+    // is its own geom's.
+    let own = finding.class == by.class
+        && (finding.kind == "label"
+            || by.class == "part"
+            || finding.why.ends_with(&format!("of {}/{}", by.class, by.geom)));
+    !own
+}

@@ -3,6 +3,7 @@
 
 mod house;
 
+use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
@@ -122,7 +123,7 @@ fn spans_paths_and_arrays_are_made_and_taken_apart() {
             ("stripe status", 0, &["stripe/s", "UP", "d0", "d1"]),
             ("concat label c d1 d2", 1, &["d1 is in use"]),
             ("stripe stop s", 0, &["s stopped"]),
-            ("concat label c d1 d2", 1, &["`ashlar inspect d1`", "--force"]),
+            ("concat label c d1 d2", 4, &["d1 holds member of a stripe", "--yes-destroy d1"]),
             ("stripe clear d0 d1", 0, &["d0, d1 cleared"]),
             ("concat label c d0 d1", 0, &["concat/c is there"]),
             ("concat append c d9", 1, &["d9", "`ashlar list`"]),
@@ -452,4 +453,118 @@ fn what_is_wrong_and_what_happened_is_told() {
     told(array, "volume data: OPTIMAL, was SUBOPTIMAL");
     told(array, "volume data: DEGRADED, was OPTIMAL");
     told(array, "d5 is refused");
+}
+
+/// Reads or writes through the iSCSI target with QEMU's own initiator.
+fn qemu_io(house: &House, lun: u64, command: &str) -> String {
+    tool("qemu-io", &["-f", "raw", "-c", command, "-c", "flush", &house.url(lun)], "")
+}
+
+/// A provider with LUKS, and one with an ext4 file system at its start.
+fn foreign(house: &House) {
+    let mut luks = fs::read(house.path("d0.img")).unwrap();
+    luks[..8].copy_from_slice(b"LUKS\xba\xbe\0\x01");
+    fs::write(house.path("d0.img"), luks).unwrap();
+    let image = house.path("d1.img");
+    tool("mkfs.ext4", &["-q", "-F", image.to_str().unwrap(), "32M"], "");
+}
+
+#[test]
+fn nothing_known_is_overwritten_without_consent() {
+    let mut house = disks("guard", 4);
+    house.stop();
+    foreign(&house);
+    let before: Vec<_> = ["d0.img", "d1.img"].map(|f| fs::read(house.path(f)).unwrap()).into();
+    house.start();
+    let luks: &[&str] = &["d0 holds LUKS", "--yes-destroy d0"];
+    let ext: &[&str] = &["d1 holds ext2, ext3 or ext4", "--yes-destroy d1"];
+    typed(
+        &house,
+        &[
+            ("part create -s gpt d0", 4, &["LUKS", "--yes-destroy d0"]),
+            ("part create -s gpt d1", 4, &["--yes-destroy d1"]),
+            ("mirror label m d2 d0", 4, luks),
+            ("mirror label m d2 d1", 4, ext),
+            ("stripe label s d1 d2", 4, ext),
+            ("concat label c d2 d0", 4, luks),
+            ("multipath label p d0", 4, luks),
+            ("raid label Intel a RAID1 d2 d1", 4, ext),
+            ("geom label label on=d1 name=usb", 4, ext),
+            ("geom label label on=d2 name=usb", 0, &["label/usb"]),
+            ("geom label clear on=d2", 0, &["cleared"]),
+            // The name of one is no consent for the other.
+            ("mirror label m d0 d1 --yes-destroy d0", 4, ext),
+            ("mirror label m d2 d3", 0, &["mirror/m is there"]),
+            ("mirror insert m d1", 4, ext),
+        ],
+    );
+    // The declared way asks the same.
+    let declared = |members: &str| {
+        let disks: String =
+            (0..4).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
+        format!("{disks}\n[[geom]]\nclass = \"mirror\"\nname = \"n\"\nmembers = [{members}]\n")
+    };
+    house.configure(&declared("\"d0\", \"d1\""), "");
+    house.ashlar(&["plan"]).ends(6).says(&["destroys", "d0 holds LUKS", "d1 holds ext2"]);
+    house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy n"]);
+    let after: Vec<_> = ["d0.img", "d1.img"].map(|f| fs::read(house.path(f)).unwrap()).into();
+    assert!(before == after, "something was written");
+    house.ashlar(&["apply", "--yes-destroy", "n"]).ends(0);
+    typed(&house, &[("mirror status", 0, &["mirror/n"])]);
+    house.stop();
+}
+
+#[test]
+fn a_declared_mirror_keeps_the_newest_data_over_a_restart() {
+    let mut house = House::new("declared");
+    ["d0.img", "d1.img"].iter().for_each(|f| drop(house.image(f, 64 << 20)));
+    let disks: String = (0..2).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
+    let mirror = "\n[[geom]]\nclass = \"mirror\"\nname = \"m\"\nmembers = [\"d0\", \"d1\"]\n";
+    house.configure(&format!("{disks}{mirror}"), "0 = \"mirror/m\"");
+    house.start();
+    qemu_io(&house, 0, "write -P 0x11 0 64k");
+    house.until("the second member is filled", Duration::from_secs(60), || {
+        house.ok(&["mirror", "status"]).contains("COMPLETE")
+    });
+    house.ok(&["mirror", "deactivate", "m", "d0"]);
+    qemu_io(&house, 0, "write -P 0x33 0 64k");
+    for _ in 0..2 {
+        house.stop();
+        house.start();
+        qemu_io(&house, 0, "read -P 0x33 0 64k");
+        assert!(house.ok(&["plan"]).contains("no changes"));
+    }
+    house.stop();
+}
+
+#[test]
+fn an_orderly_stop_right_after_a_write_leaves_clean_records() {
+    let mut house = House::new("clean");
+    let files: Vec<String> = (0..5).map(|n| format!("d{n}")).collect();
+    let disks: String = files.iter().map(|f| file_disk(f, &format!("{f}.img"))).collect();
+    files.iter().for_each(|f| drop(house.image(&format!("{f}.img"), 64 << 20)));
+    house.configure(&disks, "");
+    house.start();
+    house.ok(&["mirror", "label", "--assume-same", "m", "d0", "d1"]);
+    house.ok(&["raid", "label", "--assume-same", "Intel", "five", "RAID5", "d2", "d3", "d4"]);
+    let list = house.ok(&["raid", "list"]);
+    let volume = list.split_whitespace().find(|w| w.starts_with("raid/") && w.ends_with("/five"));
+    let volume = volume.expect("a volume").to_owned();
+    house.ok(&["raid", "fail", "five", "d4"]);
+    house.configure(&disks, &format!("0 = \"mirror/m\", 1 = \"{volume}\""));
+    house.ok(&["apply"]);
+    for lun in [0, 1] {
+        qemu_io(&house, lun, "write -P 0x5a 0 1M");
+    }
+    house.stop();
+    house.start();
+    // Neither copies anything, and the array with a disk too few needs no force.
+    let mirror = house.ok(&["mirror", "status"]);
+    assert!(mirror.contains("COMPLETE") && !mirror.contains("SYNCHRONIZING"), "{mirror}");
+    let list = house.ok(&["raid", "list"]);
+    assert!(list.contains(&volume) && !list.contains("parity may be wrong"), "{list}");
+    for lun in [0, 1] {
+        qemu_io(&house, lun, "read -P 0x5a 0 1M");
+    }
+    house.stop();
 }

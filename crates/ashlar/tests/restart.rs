@@ -59,6 +59,35 @@ fn load(house: &House, name: &str, image: &str, writes: bool) -> Proc {
     Proc::start(name, &mut command, &house.path(&format!("{name}.log"))).unwrap()
 }
 
+#[test]
+fn signals_reload_or_do_nothing_and_never_end_the_daemon_in_disorder() {
+    let mut house = House::new("signals");
+    ["d0.img", "d1.img"].iter().for_each(|f| drop(house.image(f, BYTES)));
+    let both = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    let send = |house: &House, signal: &str| {
+        let pid = house.pid().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    };
+    for signal in ["-USR1", "-USR2", "-ALRM", "-VTALRM", "-PROF", "-IO", "-PWR", "-PIPE"] {
+        send(&house, signal);
+        sleep(Duration::from_millis(50));
+        house.assert_alive();
+    }
+    // SIGHUP: a file that is wrong changes nothing, one that is right is applied.
+    house.write("ashlar.toml", "[[disk]]\nname = 7\n");
+    send(&house, "-HUP");
+    house.until("the refusal is logged", BACK, || house.log().contains("was not reloaded"));
+    house.ok(&["list", "disks"]);
+    house.configure(&both, "0 = \"d0\", 1 = \"d1\"");
+    send(&house, "-HUP");
+    house.until("the new disk is served", BACK, || house.provider("d1").is_some());
+    send(&house, "-QUIT");
+    house.until("it has stopped", BACK, || !house.path("ashlar.sock").exists());
+    assert!(house.log().contains("stopping: SIGQUIT"), "{}", house.log());
+}
+
 /// Somebody who logs in again and again, whether the daemon is there or not.
 struct Knocks {
     over: Arc<AtomicBool>,

@@ -23,6 +23,8 @@ pub struct By<'a> {
     /// The geom that the verb is about: its own records on a member that comes back count for
     /// nothing.
     pub geom: &'a str,
+    /// `--force` was given: other records of the class may be written over.
+    pub force: bool,
 }
 
 /// Refuses with the names to type when a provider holds something.
@@ -97,6 +99,7 @@ fn counts(finding: &Finding, by: By<'_>) -> bool {
     let own = finding.class == by.class
         && (finding.kind == "label"
             || by.class == "part"
+            || by.force && finding.class != "label"
             || finding.why.ends_with(&format!("of {}/{}", by.class, by.geom)));
     !own
 }

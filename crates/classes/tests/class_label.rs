@@ -59,7 +59,7 @@ fn refusals_disturb_nobody() {
     let user = w.watch("da0p1");
     let before = disk.bytes();
     let refused = label(&mut w, "label", "da0", json!({ "name": "usb" })).expect_err("a GPT");
-    assert!(refused.kind == Errno::Exist && refused.what.contains("overwrite"), "{refused}");
+    assert!(refused.kind == Errno::Exist && refused.destroys == ["da0"], "{refused}");
     assert_eq!(kind(label(&mut w, "clear", "da0", json!({}))), Errno::NoEnt);
     assert!(!user.orphaned() && disk.bytes() == before);
     assert_eq!(kind(label(&mut w, "label", "nix", json!({ "name": "x" }))), Errno::NoEnt);

@@ -294,7 +294,7 @@ fn create_loses_nothing_unasked() {
     let (mut w, disk) = World::with("ada0", bytes.clone(), 512);
     assert!(w.has("btrfs/data"), "{}", w.verdict("ada0", "label"));
     let (kind, what) = w.refused("create", "ada0", json!({ "scheme": "mbr" }));
-    assert!(kind == Errno::Exist && what.contains("btrfs/data"), "{what}");
+    assert!(kind == Errno::Exist && what.contains("Btrfs"), "{what}");
     assert!(what.contains("overwrite"), "{what}");
     assert!(disk.bytes() == bytes);
     let open = w.open("btrfs/data", Access::READ);

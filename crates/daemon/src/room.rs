@@ -269,7 +269,7 @@ impl Room {
         {
             return None;
         }
-        let by = guard::By { class: &geom.class, geom: &geom.name };
+        let by = guard::By { class: &geom.class, geom: &geom.name, force: false };
         let mut lost = Vec::new();
         for name in geom.below() {
             if self.control.topology.find(name).is_some()
@@ -577,7 +577,8 @@ impl Room {
         let consent: Vec<String> = given
             .map_err(|e| geom::Error::new(Errno::Inval, format!("yes_destroy: {e}")))?
             .unwrap_or_default();
-        let by = guard::By { class: class.name(), geom: on };
+        let force = params.get("force") == Some(&Value::Bool(true));
+        let by = guard::By { class: class.name(), geom: on, force };
         guard::check(&mut self.control, by, &takes, &consent)?;
         if let Some(all) = params.as_object_mut().filter(|_| !consent.is_empty()) {
             // The class is not to ask again.
@@ -603,6 +604,9 @@ impl Room {
                 let text = format!("{hang} sessions have commands at a disk that does not answer");
                 self.note(Level::Warn, &target.name, text);
             }
+        }
+        for e in self.exports.close_units(&mut self.control) {
+            self.note(Level::Warn, &e.at, e.source);
         }
         FsClass::halt_all(&mut self.control);
         self.rest(|_, _| true);

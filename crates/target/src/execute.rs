@@ -146,19 +146,11 @@ impl Session {
         if command.attribute == TaskAttribute::Aca && !runs {
             return Err(Ending::check(INVALID_ATTRIBUTE));
         }
-        // One that would send to an initiator which wants to send itself moves nothing: GOOD with
-        // an overflow. One that would write nothing of what it should must not say GOOD.
-        if plan.out > 0 && command.expect_out == 0 && command.expect_in > 0 {
-            return Err(Ending::check(asc::DATA_PHASE_ERROR));
-        }
-        if is_cut(&cdb, &plan, command.expect_out, path.as_ref()) {
+        if let Err(ending) = expects_enough(&cdb, &plan, command) {
             if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
                 slot.needed = u64::from(plan.out);
             }
-            return Err(Ending::check(asc::INVALID_FIELD_IN_INFORMATION_UNIT));
-        }
-        if plan.exact && command.expect_out != plan.out {
-            return Err(Ending::check(asc::INVALID_FIELD_IN_CDB));
+            return Err(ending);
         }
         let simple = command.attribute == TaskAttribute::Simple;
         let mut slots = self.slots.borrow_mut();
@@ -540,20 +532,30 @@ impl Session {
     }
 }
 
-/// The initiator is ready to send less than the command takes, and what it sends could not be
-/// carried out: GOOD would vouch for bytes that are discarded. Whole blocks of a write can (RFC
-/// 7143 11.4.5.2: residual overflow), a part of a block or of a parameter list cannot.
-fn is_cut(cdb: &Cdb, plan: &Plan, expect_out: u32, path: Option<&Rc<Path>>) -> bool {
-    if plan.up_to || plan.exact || expect_out >= plan.out {
-        return false;
+/// The initiator is ready to send what the command takes. Of less, GOOD would vouch for bytes that
+/// are discarded: whole blocks of a write can be carried out (RFC 7143 11.4.5.2: residual
+/// overflow), a part of a block or of a parameter list cannot.
+fn expects_enough(cdb: &Cdb, plan: &Plan, command: &Command<'_>) -> Result<(), Ending> {
+    let expect_out = command.expect_out;
+    // One that would send to an initiator which wants to send itself moves nothing: GOOD with an
+    // overflow. One that would write nothing of what it should must not say GOOD.
+    if plan.out > 0 && expect_out == 0 && command.expect_in > 0 {
+        return Err(Ending::check(asc::DATA_PHASE_ERROR));
+    }
+    if plan.exact && expect_out != plan.out {
+        return Err(Ending::check(asc::INVALID_FIELD_IN_CDB));
+    }
+    if plan.up_to || expect_out >= plan.out {
+        return Ok(());
     }
     match cdb {
-        Cdb::Write(extent) | Cdb::WriteVerify { extent, .. } if extent.blocks > 0 => {
-            // With protection information a block comes with its tuple.
-            let unit = plan.out / extent.blocks;
-            path.is_none() || !expect_out.is_multiple_of(unit.max(1))
+        // With protection information a block comes with its tuple.
+        Cdb::Write(extent) | Cdb::WriteVerify { extent, .. }
+            if extent.blocks > 0 && expect_out.is_multiple_of(plan.out / extent.blocks) =>
+        {
+            Ok(())
         }
-        _ => true,
+        _ => Err(Ending::check(asc::INVALID_FIELD_IN_INFORMATION_UNIT)),
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Request {
     pub name: String,
     /// Whether what is in the last sector may be lost.
     pub overwrite: bool,
+    /// The provider's name, if what it holds may be lost.
+    pub yes_destroy: Vec<String>,
     /// Take a name away from those who have it open.
     pub force: bool,
 }
@@ -79,6 +81,7 @@ fn last(control: &mut Control, name: &str, edge: Edge) -> Result<Last, Error> {
 
 fn label(control: &mut Control, name: &str, request: &Request) -> Result<Value, Error> {
     let on = find(control, name)?;
+    let overwrite = request.overwrite || request.yes_destroy.iter().any(|given| given == name);
     let (size, len) = hand::sizes(control, on);
     let bad = |e: generic::LabelError| Error::new(Errno::Inval, e.to_string());
     let (at, sector) = generic::label(&request.name, size, len).map_err(bad)?;
@@ -95,7 +98,7 @@ fn label(control: &mut Control, name: &str, request: &Request) -> Result<Value, 
     }
     let check = |control: &mut Control, edge| {
         let found = last(control, name, edge)?;
-        if matches!(found, Last::Other) && !request.overwrite {
+        if matches!(found, Last::Other) && !overwrite {
             let what = format!(
                 "the last sector of {name} holds something else (a GPT, the end of a file \
                  system); make it smaller, or label with overwrite"
@@ -104,8 +107,8 @@ fn label(control: &mut Control, name: &str, request: &Request) -> Result<Value, 
         }
         Ok(())
     };
-    if !request.overwrite {
-        guard::check(control, guard::By { class: NAME, geom: name }, &[name], &[])?;
+    if !overwrite {
+        guard::check(control, guard::By { class: NAME, geom: name, force: false }, &[name], &[])?;
     }
     hand::writing(control, NAME, name, check, |control, edge| {
         // Zeroes first, so that whoever reads meanwhile sees no half of two labels.

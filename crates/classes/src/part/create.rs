@@ -237,7 +237,7 @@ fn fill(
     let known = with(&mut control.topology, geom, |part, _| part.media.is_some())?;
     // A table of this geom was spoken about before: its class does not count then.
     let class = if known { NAME } else { "" };
-    let signs = guard::in_words(&seen.report, guard::By { class, geom: name });
+    let signs = guard::in_words(&seen.report, guard::By { class, geom: name, force: false });
     let there: Vec<String> = seen.table.filter(|_| !known).into_iter().chain(signs).collect();
     let is_foreign = seen.report.findings.iter().any(|f| f.class != NAME);
     let (overwrite, consent) = (making.overwrite, making.consent);

@@ -42,7 +42,7 @@ fn label_spares_what_is_there_unless_forced() {
     way(&mut world, "d0", &one);
     let params = json!({ "members": ["d0"] });
     let refused = world.verb("multipath", "label", "m", params).expect_err("refused");
-    assert!(refused.what.contains("--force") && one.bytes() == bytes);
+    assert!(refused.destroys == ["d0"] && one.bytes() == bytes, "{refused}");
     let params = json!({ "members": ["d0"], "force": true });
     world.verb("multipath", "label", "m", params).expect("forced");
 }

@@ -12,7 +12,7 @@ pub use archive::{Archive, Archived};
 
 use crate::api::{Error, Kind, Result, State};
 use crate::config::{Catalog, Config, check};
-use crate::plan::{self, Applied, Risk, Step};
+use crate::plan::{self, Action, Applied, Risk, Step};
 use crate::plant::{Plant, Progress};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -61,6 +61,8 @@ pub struct Consent {
     pub if_generation: Option<u64>,
     /// Stop before the first change.
     pub dry_run: bool,
+    /// The daemon starts: what its units had on their disks is brought back, not made.
+    pub is_start: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -201,7 +203,7 @@ impl Control {
             let why = format!("planned against generation {wanted}, now {}", plan.generation);
             return Err(Error::new(Kind::Stale, "apply", why));
         }
-        agreed(&plan.steps, &consent.destroy)?;
+        agreed(&plan.steps, consent)?;
         if consent.dry_run {
             for (i, step) in plan.steps.iter().enumerate() {
                 let before = plan.steps.get(..i).unwrap_or_default();
@@ -232,8 +234,10 @@ impl Control {
 }
 
 /// Every step that destroys has been consented to by name.
-fn agreed(steps: &[Step], names: &[String]) -> Result<()> {
-    let lost = steps.iter().filter(|s| s.risk == Risk::Destroys);
+fn agreed(steps: &[Step], consent: &Consent) -> Result<()> {
+    let names = &consent.destroy;
+    let brought_back = |s: &Step| consent.is_start && matches!(s.action, Action::Units { .. });
+    let lost = steps.iter().filter(|s| s.risk == Risk::Destroys && !brought_back(s));
     let missing: Vec<String> =
         lost.flat_map(|s| s.action.destroyed()).filter(|n| !names.contains(n)).collect();
     if missing.is_empty() {

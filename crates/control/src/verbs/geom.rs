@@ -23,6 +23,9 @@ pub struct Params {
     /// Its parameters: KEY=VALUE. Numbers may have units.
     #[serde(default)]
     pub params: Vec<String>,
+    /// Name of a provider whose contents may be lost.
+    #[serde(default)]
+    pub yes_destroy: Vec<String>,
     /// Its parameters as a value; those by KEY=VALUE are added to it.
     #[serde(default)]
     #[schemars(extend("x-hidden" = true))]
@@ -83,7 +86,10 @@ impl Verb for Geom {
 
 impl DaemonVerb for Geom {
     fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
-        let Params { class, verb, params, value: mut all } = params;
+        let Params { class, verb, params, yes_destroy, value: mut all } = params;
+        if !yes_destroy.is_empty() {
+            all.insert("yes_destroy".to_owned(), yes_destroy.into());
+        }
         for word in &params {
             let Some((key, text)) = word.split_once('=') else {
                 let why = format!("`{word}` is not KEY=VALUE");

@@ -29,6 +29,7 @@ pub(crate) mod plan;
 mod reservations;
 pub(crate) mod schema;
 mod serve;
+mod serve_signals;
 mod sessions;
 pub(crate) mod status;
 pub(crate) mod top;

@@ -7,8 +7,9 @@
 
 use super::entry::{Local, LocalVerb, Verb};
 use super::plan::default_file;
+use super::serve_signals::{Asked, Signals};
 use crate::api::{Error, Kind, Result};
-use crate::config::{Config, read};
+use crate::config::{Catalog, Config, read};
 use crate::http::{self, Listening};
 use crate::logs::Lines;
 use crate::service::{Archive, Consent, Control, LeftOut};
@@ -65,13 +66,13 @@ impl Drop for Flushed {
     }
 }
 
-fn load(local: &Local<'_>, file: &str) -> Result<Config> {
+fn load(catalog: fn() -> Catalog, file: &str) -> Result<Config> {
     let text = std::fs::read_to_string(file).map_err(|e| {
         Error::new(Kind::System, "read configuration", e)
             .at(file)
             .next("Name the file: ashlar serve FILE.")
     })?;
-    read(&text, file, &(local.app.catalog)())
+    read(&text, file, &catalog())
 }
 
 /// Where the socket is: the flag or environment, then the file, then the default.
@@ -90,9 +91,10 @@ fn socket(local: &Local<'_>, config: &Config) -> PathBuf {
 pub fn bring_up(control: &Control, config: &Config, keep_going: bool) -> Result<()> {
     let mut wanted = config.clone();
     let mut left_out = Vec::new();
+    let consent = Consent { is_start: true, ..Consent::default() };
     loop {
         let mut progress = |line: crate::api::ProgressLine| tracing::debug!("{}", line.what);
-        match control.apply(&wanted, &Consent::default(), &mut progress) {
+        match control.apply(&wanted, &consent, &mut progress) {
             Ok((_, applied)) => {
                 applied.notes.iter().for_each(|n| tracing::warn!("{n}"));
                 control.leave_out(left_out);
@@ -123,6 +125,18 @@ fn leave_out(config: &mut Config, error: &Error) -> bool {
     *config != before
 }
 
+/// What SIGHUP does: `apply` of the file that the daemon was started with, without consent to lose
+/// anything. What is wrong is logged, and everything goes on as it was.
+fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
+    let mut progress = |line: crate::api::ProgressLine| tracing::debug!("{}", line.what);
+    let applied = load(catalog, file)
+        .and_then(|config| control.apply(&config, &Consent::default(), &mut progress));
+    match applied {
+        Ok((plan, _)) => tracing::info!("SIGHUP: {file} reloaded, {} changes", plan.steps.len()),
+        Err(e) => tracing::error!("SIGHUP: {file} was not reloaded; nothing changed: {e}"),
+    }
+}
+
 /// Waits for a signal that ends a program, and names it.
 pub(super) async fn stopped() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
@@ -138,19 +152,19 @@ pub(super) async fn stopped() -> &'static str {
     }
 }
 
-/// Where logical units keep what outlives the daemon, when the configuration does not say.
-fn state_folder(socket: &Path) -> String {
-    let folder = match socket.starts_with("/run") {
-        true => PathBuf::from("/var/lib/ashlar/units"),
-        false => socket.with_file_name("units"),
-    };
-    folder.display().to_string()
+/// A folder for what outlives the daemon, and the machine's next boot, when the configuration does
+/// not name one.
+fn lasting(socket: &Path, name: &str) -> PathBuf {
+    match socket.starts_with("/run") || socket.starts_with("/var/run") {
+        true => Path::new("/var/lib/ashlar").join(name),
+        false => socket.with_file_name(name),
+    }
 }
 
 /// Where configurations are archived.
 fn archive(config: &Config, socket: &Path) -> Archive {
-    let beside = || socket.with_file_name("history");
-    let folder = config.daemon.history.as_ref().map_or_else(beside, PathBuf::from);
+    let lasting = || lasting(socket, "history");
+    let folder = config.daemon.history.as_ref().map_or_else(lasting, PathBuf::from);
     Archive::new(&folder, config.daemon.history_kept)
 }
 
@@ -159,8 +173,10 @@ impl Verb for Serve {
     type Answer = Answer;
     const NAME: &'static str = "serve";
     const DOC: &'static str = "Run the daemon until it is stopped";
-    const DETAIL: &'static str = "Reads the configuration, carries it out, and serves. SIGTERM and \
-        SIGINT stop it in order: no new logins, sessions closed, disks flushed. A daemon that \
+    const DETAIL: &'static str = "Reads the configuration, carries it out, and serves. SIGTERM, \
+        SIGINT and SIGQUIT stop it in order: no new logins, sessions closed, disks flushed. SIGHUP \
+        reloads the file, as `ashlar apply` does, and logs what is wrong with it. Other signals do \
+        nothing. A daemon that \
         answers on the socket is never replaced; a stale socket is. LUNs and layers whose \
         disks are not there yet are awaited: they come by themselves, and `ashlar status` names \
         them.";
@@ -176,12 +192,19 @@ impl Verb for Serve {
 impl LocalVerb for Serve {
     fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
         let file = params.file.unwrap_or_else(default_file);
-        let config = load(local, &file)?;
+        let catalog = local.app.catalog;
+        let config = load(catalog, &file)?;
         let _log = Flushed(log(&config.daemon.log));
         let path = socket(local, &config);
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().thread_name("control").build();
+        let runtime = runtime.map_err(|e| Error::new(Kind::System, "start runtime", e))?;
+        // Before anything is open that a signal could leave behind.
+        let signals = runtime.block_on(async { Signals::install() });
+        let mut signals = signals.map_err(|e| Error::new(Kind::System, "handle signals", e))?;
         let listening = Listening::at(&path)?;
         let mut given = config.clone();
-        given.daemon.state.get_or_insert_with(|| state_folder(&path));
+        given.daemon.state.get_or_insert_with(|| lasting(&path, "units").display().to_string());
         let plant = (local.app.launch)(&given)?;
         let archive = archive(&config, &path);
         let control = Arc::new(Control::new(plant, (local.app.catalog)(), &config, archive));
@@ -190,12 +213,22 @@ impl LocalVerb for Serve {
             return Err(e);
         }
         control.plant().open();
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_all().thread_name("control").build();
-        let runtime = runtime.map_err(|e| Error::new(Kind::System, "start runtime", e))?;
         tracing::info!("serving {file} on {}", path.display());
         let mut why = "";
-        let stop = async { why = stopped().await };
+        let stop = async {
+            loop {
+                match signals.next().await {
+                    Asked::Stop(signal) => break why = signal,
+                    Asked::Reload => {
+                        let (control, file) = (control.clone(), file.clone());
+                        let reload = move || reload(&control, catalog, &file);
+                        if let Err(e) = tokio::task::spawn_blocking(reload).await {
+                            tracing::error!("SIGHUP: the reload ended early: {e}");
+                        }
+                    }
+                }
+            }
+        };
         let served = runtime.block_on(http::serve(listening, control.clone(), stop));
         tracing::info!("stopping: {why}");
         control.change(|plant| plant.stop());
@@ -209,6 +242,15 @@ impl LocalVerb for Serve {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn history_and_state_survive_a_reboot() {
+        let folder = |socket: &str| lasting(Path::new(socket), "history").display().to_string();
+        assert_eq!(folder("/run/ashlar/ashlar.sock"), "/var/lib/ashlar/history");
+        assert_eq!(folder("/var/run/ashlar.sock"), "/var/lib/ashlar/history");
+        assert_eq!(folder("/srv/a/ashlar.sock"), "/srv/a/history");
+    }
+
     use crate::fake::{FakePlant, catalog};
     use crate::verbs::status;
 

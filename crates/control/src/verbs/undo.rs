@@ -49,7 +49,7 @@ impl DaemonVerb for Undo {
         };
         let config = control.archive().load(number, control.catalog())?;
         let consent =
-            Consent { destroy: params.yes_destroy, if_generation: None, dry_run: params.dry_run };
+            Consent { destroy: params.yes_destroy, dry_run: params.dry_run, ..Consent::default() };
         let note = format!(
             "configuration {number} of history; ashlar.toml is unchanged, `ashlar export` prints \
              what runs"

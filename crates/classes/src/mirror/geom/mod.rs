@@ -266,6 +266,24 @@ impl Geom for MirrorGeom {
         Ok(())
     }
 
+    fn rest(&mut self, t: &mut Topology, me: GeomId) -> bool {
+        if self.over || self.mirror.in_role(Role::Active).is_empty() {
+            return true;
+        }
+        let cleans = |job: &Job| matches!(job, Job::Clean);
+        let cleaning = match &self.doing {
+            Some(Doing::Draining(job) | Doing::Writing(job)) => cleans(job),
+            None => false,
+        };
+        if cleaning || self.queue.iter().any(cleans) {
+            return false;
+        }
+        if self.mirror.dirty {
+            self.push(t, me, Job::Clean);
+        }
+        !self.mirror.dirty
+    }
+
     fn deletes(&self, t: &Topology, _: GeomId, _: ProviderId) -> Deletes {
         let members = self.consumers.values().filter_map(|c| Some(t.deletes(t.below(*c)?)));
         members.reduce(Deletes::with).unwrap_or(Deletes::of(1))

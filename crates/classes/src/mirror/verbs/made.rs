@@ -156,7 +156,12 @@ pub(in crate::mirror) fn declare(
     let consents = consent.iter().any(|c| c == name);
     let looked: Vec<&str> = request.members.iter().map(String::as_str).collect();
     if !consents {
-        guard::check(control, guard::By { class: NAME, geom: name }, &looked, consent)?;
+        guard::check(
+            control,
+            guard::By { class: NAME, geom: name, force: false },
+            &looked,
+            consent,
+        )?;
     }
     request.force = true;
     label(class, control, name, &request).map(drop)

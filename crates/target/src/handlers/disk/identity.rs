@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use wire::scsi::{
-    Identity, Limits, Provisioning, SanitizeAction, Sense, TargetPortName, Vpd, inquiry_data,
-    commands_of, vpd_page,
+    Identity, Limits, Provisioning, SanitizeAction, Sense, TargetPortName, Vpd, commands_of,
+    inquiry_data, vpd_page,
 };
 
 use super::unmap::UNMAP_DESCRIPTORS_MAX;

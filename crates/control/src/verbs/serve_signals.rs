@@ -1,0 +1,56 @@
+//! Signals of the daemon: which end it in order, which reload the configuration, which do nothing.
+//!
+//! Invariant S1: no signal that can be handled ends the daemon without an orderly stop.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Signals that do nothing, though their default action would end the process: SIGUSR1, SIGUSR2,
+/// SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR and SIGSTKFLT. SIGPIPE is ignored by the runtime.
+const IGNORED: [i32; 8] = [10, 12, 14, 26, 27, 29, 30, 16];
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// An orderly stop; the name of the signal.
+    Stop(&'static str),
+    /// `apply` of the configuration file.
+    Reload,
+}
+
+/// Handlers of all of them. What arrives before [`Signals::next`] is called is kept.
+pub(super) struct Signals {
+    term: Signal,
+    int: Signal,
+    quit: Signal,
+    hup: Signal,
+    _ignored: Vec<Signal>,
+}
+
+impl Signals {
+    /// Installs the handlers; within a runtime.
+    ///
+    /// # Errors
+    /// Those of sigaction(2).
+    pub fn install() -> io::Result<Signals> {
+        let ignored = IGNORED.iter().map(|n| signal(SignalKind::from_raw(*n)));
+        Ok(Signals {
+            _ignored: ignored.collect::<io::Result<_>>()?,
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            hup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next one that asks for something.
+    pub async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.term.recv() => Asked::Stop("SIGTERM"),
+            _ = self.int.recv() => Asked::Stop("SIGINT"),
+            _ = self.quit.recv() => Asked::Stop("SIGQUIT"),
+            _ = self.hup.recv() => Asked::Reload,
+        }
+    }
+}

@@ -92,8 +92,8 @@ fn fio_finds_nothing_wrong_while_members_go_and_come() {
             house.ok(&["mirror", "forget", "m"]);
         }
         // One that comes back with its record may be taken in already: then this is refused.
-        house.ashlar(&["mirror", "insert", "--force", "m", m]);
-        house.ashlar(&["raid", "insert", "--force", "five", v]);
+        house.ashlar(&["mirror", "insert", "--yes-destroy", m, "m", m]);
+        house.ashlar(&["raid", "insert", "--yes-destroy", v, "five", v]);
         rounds += 1;
     }
     for mut fio in fios {

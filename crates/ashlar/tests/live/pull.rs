@@ -99,7 +99,7 @@ pub fn give_back(house: &House, made: &Arrays, array: &Array, member: &str, how:
     match (how, array.class) {
         (Pull::Verb, Class::Mirror) => drop(house.ok(&[class, "activate", array.on, member])),
         (Pull::Verb, Class::Raid) => {
-            house.ok(&[class, "insert", "--force", array.on, member]);
+            house.ok(&[class, "insert", "--yes-destroy", member, array.on, member]);
         }
         (Pull::Verb, Class::Multipath) => {
             house.ok(&[class, "restore", array.on, member]);
@@ -107,8 +107,11 @@ pub fn give_back(house: &House, made: &Arrays, array: &Array, member: &str, how:
         }
         (Pull::Removed, of) => {
             made.apply(house, None);
-            let verb = if of == Class::Multipath { "add" } else { "insert" };
-            house.ok(&[class, verb, array.on, member]);
+            let words: &[&str] = match of {
+                Class::Multipath => &["add"],
+                _ => &["insert", "--yes-destroy", member],
+            };
+            house.ok(&[&[class], words, &[array.on, member]].concat());
         }
         (Pull::FailsWrites | Pull::FailsReads | Pull::FailsAll, of) => {
             house.ok(&["geom", "nop", "remove", &format!("name={}", shim(member))]);
@@ -118,7 +121,7 @@ pub fn give_back(house: &House, made: &Arrays, array: &Array, member: &str, how:
                 Class::Raid => {}
             }
             if of != Class::Multipath && !array.holds(house, member) {
-                house.ok(&[class, "insert", "--force", array.on, member]);
+                house.ok(&[class, "insert", "--yes-destroy", member, array.on, member]);
             }
         }
         (Pull::Shrinks, _) => {
@@ -139,7 +142,7 @@ pub fn give_back(house: &House, made: &Arrays, array: &Array, member: &str, how:
             if array.class == Class::Mirror {
                 house.ok(&[class, "forget", array.on]);
             }
-            house.ok(&[class, "insert", array.on, member]);
+            house.ok(&[class, "insert", "--yes-destroy", member, array.on, member]);
         }
     }
 }

@@ -43,6 +43,11 @@ fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
+/// Bounds of the buckets of every histogram, as powers of two of nanoseconds: from 1 us to 34 s.
+/// All series have the same ones, whatever they counted: otherwise a sum over series by `le` would
+/// not be monotone, and percentiles of it false.
+const BOUNDS: std::ops::RangeInclusive<u32> = 10..=35;
+
 fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -95,13 +100,14 @@ impl Page {
     }
 
     fn histogram(&mut self, name: &'static str, labels: &[(&str, &str)], h: &Histogram) {
-        let mut sum = 0u64;
-        for bucket in &h.buckets {
-            sum = sum.saturating_add(bucket.count);
-            let bound = seconds(bucket.upper_ns);
+        let sum: u64 = h.buckets.iter().map(|b| b.count).sum();
+        for power in BOUNDS {
+            let bound_ns = 1u64 << power;
+            let below = h.buckets.iter().filter(|b| b.upper_ns <= bound_ns);
+            let bound = seconds(bound_ns);
             let mut labels = labels.to_vec();
             labels.push(("le", &bound));
-            self.suffixed(name, "_bucket", &labels, sum);
+            self.suffixed(name, "_bucket", &labels, below.map(|b| b.count).sum::<u64>());
         }
         let mut all = labels.to_vec();
         all.push(("le", "+Inf"));
@@ -260,7 +266,7 @@ mod tests {
         for line in [
             "# TYPE ashlar_provider_latency_seconds histogram",
             "ashlar_provider_latency_seconds_bucket{provider=\"d0p1\",class=\"part\",op=\"read\",\
-             le=\"0.000001\"} 2",
+             le=\"0.000001024\"} 2",
             "ashlar_provider_latency_seconds_bucket{provider=\"d0p1\",class=\"part\",op=\"read\",\
              le=\"+Inf\"} 3",
             "ashlar_provider_latency_seconds_sum{provider=\"d0p1\",class=\"part\",op=\"read\"} 1.2",
@@ -274,6 +280,35 @@ mod tests {
             let name = line.split(' ').nth(2).expect("a name").to_owned();
             assert!(!seen.contains(&name), "{name} stands twice");
             seen.push(name);
+        }
+    }
+
+    #[test]
+    fn all_series_of_a_histogram_have_the_same_buckets() {
+        let mut state = State::default();
+        for (name, upper_ns) in [("d0", 900), ("d1", 3_000_000), ("d2", u64::MAX)] {
+            let mut geom = geom_state("disk", name, 0, &[], name);
+            let write = &mut geom.providers[0].stats.write;
+            write.ops = 5;
+            write.latency =
+                Histogram { buckets: vec![Bucket { upper_ns, count: 5 }], sum_ns: upper_ns };
+            state.geoms.push(geom);
+        }
+        let text = render(&state);
+        let mut all: BTreeMap<String, Vec<(String, u64)>> = BTreeMap::new();
+        for line in text.lines().filter(|l| l.contains("_bucket{")) {
+            let (series, rest) = line.split_once(",le=\"").expect("a bound");
+            let (bound, count) = rest.split_once("\"} ").expect("a count");
+            let count = count.parse().expect("a number");
+            all.entry(series.to_owned()).or_default().push((bound.to_owned(), count));
+        }
+        let bounds = |s: &[(String, u64)]| s.iter().map(|(b, _)| b.clone()).collect::<Vec<_>>();
+        let series: Vec<_> = all.into_values().collect();
+        assert_eq!(series.len(), 3);
+        for one in &series {
+            assert_eq!(bounds(one), bounds(&series[0]));
+            assert!(one.windows(2).all(|w| w[0].1 <= w[1].1), "{one:?}");
+            assert_eq!(one.last().map(|(b, n)| (b.as_str(), *n)), Some(("+Inf", 5)));
         }
     }
 

@@ -1,19 +1,28 @@
 //! export: the running configuration as a document.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::Result;
-use crate::config::{Config, write};
+use crate::api::{Error, Kind, Result};
+use crate::config::{Config, secret, write};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// See the module.
 pub struct Export;
 
-/// What `export` takes: nothing.
+/// What `export` takes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Params {}
+pub struct Params {
+    /// Print secrets that are written out in the configuration.
+    #[serde(default)]
+    pub secrets: bool,
+}
+
+/// Stands for a secret that is not shown. It is shorter than a secret may be, so a document with
+/// it is refused by `apply`.
+const HIDDEN: &str = "(hidden)";
 
 /// What `export` answers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -31,9 +40,11 @@ impl Verb for Export {
     type Answer = Answer;
     const NAME: &'static str = "export";
     const DOC: &'static str = "Print the running configuration as ashlar.toml";
-    const DETAIL: &'static str = "The text can be given to plan and apply. Secrets are printed as \
-        they stand in the configuration: as references, unless somebody wrote them out.";
-    const EXAMPLES: &'static [&'static str] = &["ashlar export > ashlar.toml"];
+    const DETAIL: &'static str = "The text can be given to plan and apply. References to secrets \
+        (file:PATH, credential:NAME) are printed; a secret that is written out in the \
+        configuration is hidden without --secrets, and a document with a hidden one is refused.";
+    const EXAMPLES: &'static [&'static str] =
+        &["ashlar export > ashlar.toml", "ashlar export --secrets > ashlar.toml"];
 
     fn table(answer: &Answer) -> String {
         answer.document.clone()
@@ -41,8 +52,55 @@ impl Verb for Export {
 }
 
 impl DaemonVerb for Export {
-    fn run(control: &Control, _params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
         let (config, generation) = control.config();
+        let config = if params.secrets { config } else { hidden(&config)? };
         Ok(Answer { generation, document: write(&config), config })
+    }
+}
+
+/// The configuration without secrets that are written out, wherever a section has one.
+fn hidden(config: &Config) -> Result<Config> {
+    let wrong = |e: serde_json::Error| Error::new(Kind::Internal, "export", e.to_string());
+    let mut value = serde_json::to_value(config).map_err(wrong)?;
+    hide(&mut value);
+    serde_json::from_value(value).map_err(wrong)
+}
+
+fn hide(value: &mut Value) {
+    match value {
+        Value::Object(all) => {
+            for (key, value) in all {
+                match value {
+                    Value::String(text) if key == "secret" && secret::is_literal(text) => {
+                        *text = HIDDEN.to_owned();
+                    }
+                    other => hide(other),
+                }
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(hide),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::read;
+    use crate::fake::catalog;
+
+    #[test]
+    fn secrets_that_are_written_out_are_hidden_and_references_are_not() {
+        let text = "[[target]]\ndriver='iscsi'\nname='iqn.2026-11.org.example:t'\n\
+            listen=['127.0.0.1:3260']\n\
+            chap={user='u',secret='correct horse battery'}\n\
+            mutual_chap={user='m',secret='file:/etc/ashlar/m'}\n";
+        let config = read(text, "a.toml", &catalog()).expect("well-formed");
+        let shown = write(&hidden(&config).expect("it is a configuration still"));
+        assert!(shown.contains(HIDDEN) && !shown.contains("correct horse"), "{shown}");
+        assert!(shown.contains("file:/etc/ashlar/m"), "{shown}");
+        assert!(HIDDEN.len() < secret::CHAP_BYTES_MIN, "apply refuses it");
+        assert!(write(&config).contains("correct horse"));
     }
 }

@@ -465,13 +465,16 @@ fn foreign(house: &House) {
     let mut luks = fs::read(house.path("d0.img")).unwrap();
     luks[..8].copy_from_slice(b"LUKS\xba\xbe\0\x01");
     fs::write(house.path("d0.img"), luks).unwrap();
+    let mut unknown = fs::read(house.path("d4.img")).unwrap();
+    *unknown.last_mut().unwrap() = 1;
+    fs::write(house.path("d4.img"), unknown).unwrap();
     let image = house.path("d1.img");
     tool("mkfs.ext4", &["-q", "-F", image.to_str().unwrap(), "32M"], "");
 }
 
 #[test]
 fn nothing_known_is_overwritten_without_consent() {
-    let mut house = disks("guard", 4);
+    let mut house = disks("guard", 5);
     house.stop();
     foreign(&house);
     let before: Vec<_> = ["d0.img", "d1.img"].map(|f| fs::read(house.path(f)).unwrap()).into();
@@ -496,6 +499,9 @@ fn nothing_known_is_overwritten_without_consent() {
             ("mirror label m d0 d1 --yes-destroy d0", 4, ext),
             ("mirror label m d2 d3", 0, &["mirror/m is there"]),
             ("mirror insert m d1", 4, ext),
+            // What no tool knows, where the record would be; consent for another is none for it.
+            ("concat label c d4", 4, &["something unknown in its last sector", "--yes-destroy d4"]),
+            ("concat label c d0 d4 --yes-destroy d0", 4, &["--yes-destroy d4"]),
         ],
     );
     // The declared way asks the same.

@@ -11,6 +11,7 @@
 use geom::{Control, Error};
 
 use crate::inspect::{self, Finding, Report, Standing};
+use crate::members::hand;
 
 /// Findings that an error names; further ones are counted.
 const NAMED_MAX: usize = 4;
@@ -59,7 +60,16 @@ pub fn check(
 /// There is no such provider, or it cannot be opened to be read.
 pub fn holds(control: &mut Control, by: By<'_>, name: &str) -> Result<Option<String>, Error> {
     let report = inspect::report(control, name)?;
-    Ok(in_words(&report, by))
+    let words = in_words(&report, by);
+    if words.is_some() || by.force {
+        return Ok(words);
+    }
+    // What is not known there may be the end of anything; a record that may be written over is
+    // known, and was left out above.
+    let (at, bytes) = hand::reading(control, by.class, name, |c, edge| hand::last(c, name, edge))?;
+    let is_known = report.findings.iter().any(|f| f.offset.saturating_add(f.len) > at);
+    let is_blank = bytes.iter().all(|b| *b == 0);
+    Ok((!is_blank && !is_known).then(|| "something unknown in its last sector".to_owned()))
 }
 
 /// It is open for writing, or exclusively: the class says by whom, and refuses.

@@ -177,13 +177,6 @@ impl Exports {
         left()
     }
 
-    /// Gives back the providers of all units that no target shows any more, so that what is below
-    /// learns that its last writer has gone. Answers those that would not go.
-    pub fn close_units(&self, control: &mut Control) -> Vec<Error> {
-        let unmapped = self.registry.unmapped();
-        unmapped.iter().filter_map(|name| self.close_device(control, name).err()).collect()
-    }
-
     /// Detaches what is attached of a target, whoever uses it.
     fn detach_all(&self, control: &mut Control, target: &str) {
         if self.attachments.knows(target) {

@@ -605,9 +605,6 @@ impl Room {
                 self.note(Level::Warn, &target.name, text);
             }
         }
-        for e in self.exports.close_units(&mut self.control) {
-            self.note(Level::Warn, &e.at, e.source);
-        }
         FsClass::halt_all(&mut self.control);
         self.rest(|_, _| true);
         self.control.topology.shut_down();

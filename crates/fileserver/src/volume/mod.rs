@@ -229,8 +229,13 @@ impl Volume {
                 let busy = state.frames.dirty() * 1000 > state.frames.limit() * COMMIT_BOUND;
                 (state.frames.evict(EVICT), busy)
             };
-            if gone > 0 && !busy {
-                return Ok(());
+            if gone > 0 {
+                // Each round that evicts something brings it nearer; the end of that is when
+                // nothing clean is left.
+                patience.rounds -= 1;
+                if !busy {
+                    return Ok(());
+                }
             }
             if self.is_lent(patience).await {
                 return Ok(());

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{End, Flags, Op, Origin, Segs};
-use wire::scsi::{Asc, Command as Cdb, Key, PeripheralType, PrOutAction, Sense, Status, asc};
+use wire::scsi::{Asc, Command as Cdb, Key, PeripheralType, Sense, Status, asc};
 
 use crate::attention::{flags, sense_of};
 use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
@@ -565,26 +565,6 @@ fn is_protected(path: &Path) -> bool {
     path.is_read_only() || device.spec().read_only || device.mode().has(ModeBits::SWP)
 }
 
-/// The command changes what other initiators of the unit meet, though not the medium. A group that
-/// may only read may not.
-fn is_for_all(cdb: &Cdb, path: &Path) -> bool {
-    match cdb {
-        Cdb::ModeSelect { .. }
-        | Cdb::LogSelect { .. }
-        | Cdb::Reserve
-        | Cdb::SetTargetPortGroups { .. }
-        | Cdb::SetIdentifying { .. }
-        | Cdb::SetTimestamp { .. } => true,
-        // Its own key gives a host a part in what others reserved, and takes nothing from them.
-        Cdb::PersistentOut { action, .. } => {
-            !matches!(action, PrOutAction::Register | PrOutAction::RegisterAndIgnore)
-        }
-        // A drive's tray is for whoever reads the disc.
-        Cdb::StartStop { .. } => !path.device().spec().removable,
-        _ => false,
-    }
-}
-
 /// What a command needs, or why it cannot run at this unit through this nexus.
 fn plan(path: &Path, cdb: &Cdb) -> Result<Plan, Ending> {
     let device = path.device();
@@ -598,7 +578,7 @@ fn plan(path: &Path, cdb: &Cdb) -> Result<Plan, Ending> {
         let op = if plan.writes { Op::Write } else { Op::Read };
         return Err(ending_of(error, op));
     }
-    if plan.writes && is_protected(path) || path.is_read_only() && is_for_all(cdb, path) {
+    if plan.writes && is_protected(path) {
         return Err(Ending::check(asc::WRITE_PROTECTED));
     }
     Ok(plan)

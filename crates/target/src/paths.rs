@@ -104,10 +104,9 @@ impl Session {
     }
 
     /// The units that the initiator sees, each once.
-    pub(crate) fn devices(&self, wanted: impl Fn(&LunEntry) -> bool) -> Vec<Arc<Device>> {
+    pub(crate) fn devices(&self) -> Vec<Arc<Device>> {
         let map = self.map();
-        let shown = map.iter().filter(|e| wanted(e));
-        let mut all: Vec<Arc<Device>> = shown.map(|e| e.device.clone()).collect();
+        let mut all: Vec<Arc<Device>> = map.iter().map(|e| e.device.clone()).collect();
         all.sort_by_key(|d| d.number());
         all.dedup_by_key(|d| d.number());
         all

@@ -374,12 +374,8 @@ impl Session {
                 engine.abort_all(&self, &words, AbortHow::Silent, ticket);
                 engine.absolve(path.device(), Some(path.nexus()));
             }
-            // Whoever may only read resets nothing that others use: its own commands end.
-            (TmFunction::LunReset, Some(path)) if path.is_read_only() => {
-                self.reset_own(ticket, |p| Rc::ptr_eq(p, &path));
-            }
             (TmFunction::ClearTaskSet, Some(path))
-                if !path.is_read_only() && !path.device().mode().has(ModeBits::TST_EACH) =>
+                if !path.device().mode().has(ModeBits::TST_EACH) =>
             {
                 engine.abort_everywhere(path.device(), by, false, ticket);
             }
@@ -399,8 +395,7 @@ impl Session {
                 self.raise_at(asc::NEXUS_LOSS, |_| true);
             }
             _ => {
-                self.reset_own(ticket, |p| p.is_read_only());
-                for device in self.devices(|lun| !lun.read_only) {
+                for device in self.devices() {
                     // Without a nexus nobody has sent it anything.
                     if device.has_nexus() {
                         engine.abort_everywhere(&device, by, true, ticket);
@@ -410,13 +405,6 @@ impl Session {
             }
         }
         engine.tm_step(ticket);
-    }
-
-    /// A reset for this nexus alone: its commands at some units end.
-    fn reset_own(&self, ticket: u32, wanted: impl Fn(&Rc<Path>) -> bool) {
-        let words = self.commands_at(&wanted);
-        self.engine().abort_all(self, &words, AbortHow::Silent, ticket);
-        self.raise_at(asc::POWER_ON_OR_RESET, wanted);
     }
 
     /// Has a ticket told when each command of now has ended that a change of access states waits

@@ -207,7 +207,9 @@ fn a_key_that_is_wrong_conflicts_and_changes_nothing() {
     // Lists that are too short or too long, by the CDB or by what comes.
     for len in [0, 8, 23, 25, 70_000] {
         let cdb = pr_out(Register, 0, &vec![0; len]);
-        assert_eq!(w.run(&a, 0, &cdb, 0, &[0; 24]).asc(), (5, 0x1A, 0), "{len}");
+        // Less data than the CDB says is a list that was cut.
+        let want = if len == 25 { (5, 0x0E, 3) } else { (5, 0x1A, 0) };
+        assert_eq!(w.run(&a, 0, &cdb, 0, &[0; 24]).asc(), want, "{len}");
     }
     let cdb = pr_out(Register, 0, &[0; 24]);
     assert_eq!(w.run(&a, 0, &cdb, 0, &[0; 10]).asc(), (5, 0x0E, 3));

@@ -288,7 +288,7 @@ fn the_data_of_a_lost_table_stays() {
     let (mut w, disk) = World::with("ada0", bytes, 512);
     let text = "MBR 4\n1 linux-data 63 30000\n";
     let error = restore(&mut w, "ada0", text, json!({})).expect_err("swap is there");
-    assert!(error.kind == Errno::Exist && error.what.contains("swaplinux/old"), "{error}");
+    assert!(error.kind == Errno::Exist && error.what.contains("Linux swap space"), "{error}");
     restore(&mut w, "ada0", text, json!({ "force": true })).expect("restored");
     let now = disk.bytes();
     assert!(now[512..63 * 512].iter().all(|b| *b == 0), "the swap space is gone");

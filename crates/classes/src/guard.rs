@@ -1,7 +1,8 @@
 //! The guard: what a provider holds, asked before anything is written where users' data may be.
 //!
-//! Every verb and every plan step that writes metadata or takes a whole disk asks here, and
-//! nowhere else. It looks with [`crate::inspect`], so it recognises what `ashlar inspect` shows.
+//! Asked for verbs with [`geom::ArgKind::Consent`], for a name, for a new table, and for declared
+//! mirrors. `fs ream`, `wipe` and geoms made by hand do not ask yet. It looks with
+//! [`crate::inspect`], so it recognises what `ashlar inspect` shows.
 //!
 //! Invariants
 //!  U1  Nothing is written to a provider that holds something known, or that cannot be read whole

@@ -111,7 +111,7 @@ fn limits(device: &Device) -> Limits {
     let blocks = |bytes: u64| u32::try_from(bytes / block).unwrap_or(u32::MAX);
     let thin = spec.can_delete;
     let atomic = atomic::limits(device);
-    // A handler that stands on this one serves fewer commands: pages offer what it serves.
+    // A handler built on this one may serve fewer commands: pages offer only those.
     let kind = device.handler().peripheral();
     let serves = |opcode| commands_of(kind, opcode).any(|info| is_served(info, device));
     let (compares, atomic_writes) = (serves(0x89), serves(0x9C));

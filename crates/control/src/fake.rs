@@ -196,9 +196,22 @@ impl Inner {
                     return refuse(Kind::NotFound, format!("no provider {}", lun.provider));
                 }
             }
+            Action::Regroup { target, to, .. } => {
+                if config.target(target).is_none() {
+                    return refuse(Kind::NotFound, "no such target");
+                }
+                let mut luns = to.iter().flat_map(|a| a.luns.values());
+                if let Some(lun) = luns.find(|l| !exists(config, &l.provider)) {
+                    return refuse(Kind::NotFound, format!("no provider {}", lun.provider));
+                }
+            }
             Action::Units { from, to } => {
                 let changes = |p: &String| {
-                    let of = |all: &[UnitConfig]| all.iter().find(|u| u.provider == *p).cloned();
+                    let bare = |u: &UnitConfig| UnitConfig { thresholds: None, ..u.clone() };
+                    let of = |all: &[UnitConfig]| {
+                        let said = all.iter().find(|u| u.provider == *p).map(bare);
+                        said.unwrap_or(UnitConfig { provider: p.clone(), ..Default::default() })
+                    };
                     of(from) != of(to)
                 };
                 let luns = config.access.iter().flat_map(|a| a.luns.values());

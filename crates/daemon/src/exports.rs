@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::api::{Error, Kind, Result};
-use control::config::{AccessConfig, AluaConfig, AluaState, Config, LunConfig, TargetConfig};
+use control::config::{
+    AccessConfig, AluaConfig, AluaState, Config, LunConfig, TargetConfig, UnitConfig,
+};
 use drivers::Driver;
 use drivers::local::By;
 use geom::{Control, Local, Message, Topology};
@@ -347,7 +349,7 @@ impl Exports {
         let mut opened = Vec::new();
         let opens = self.open_devices(control, &wanted, &[target], &mut opened);
         let result = opens.and_then(|()| {
-            let specs: Vec<GroupSpec> = all.iter().map(|a| self.shown(a)).collect();
+            let specs = all.iter().map(|a| self.shown(a)).collect::<Result<Vec<GroupSpec>>>()?;
             let set = self.registry.set_groups(&target.driver, &target.name, &specs);
             set.map_err(|e| from_geom("set access group", &target.name, e))
         });
@@ -410,6 +412,26 @@ impl Exports {
     /// Whether some unit's disk says how full it is.
     pub fn has_thin(&self) -> bool {
         self.registry.has_thin()
+    }
+
+    /// Thresholds of units that are open become those of `to`, under their LUNs; whatever else is
+    /// said of a unit holds from its next opening on.
+    pub fn set_thresholds(&self, from: &[UnitConfig], to: &[UnitConfig]) -> Result<()> {
+        let said = |all: &[UnitConfig], name: &str| {
+            all.iter().find(|u| u.provider == name).and_then(|u| u.thresholds.clone())
+        };
+        let names: BTreeSet<&str> = from.iter().chain(to).map(|u| u.provider.as_str()).collect();
+        for name in names {
+            let (was, is) = (said(from, name), said(to, name));
+            let Some(device) = self.registry.device(name).filter(|_| was != is) else { continue };
+            let knows = device.configure_thresholds(is.as_deref());
+            if !knows && is.is_some_and(|all| !all.is_empty()) {
+                let why = "its disk does not say how full it is";
+                let error = Error::new(Kind::ConfigValue, "change thresholds", why).at(name);
+                return Err(error.next("Leave `thresholds` out of this unit."));
+            }
+        }
+        Ok(())
     }
 
     /// Makes these the groups of target ports, and brings those whose first state changes there.

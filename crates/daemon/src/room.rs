@@ -170,8 +170,7 @@ impl Room {
             }
             Action::CreateGeom { geom } => self.create_geom(geom),
             Action::RemoveGeom { geom } => self.destroy(&geom.class, &geom.name),
-            // What is said of a unit holds from its next opening on.
-            Action::Units { .. } => Ok(()),
+            Action::Units { from, to } => self.exports.set_thresholds(from, to),
             Action::PortGroups { from, to } => {
                 self.exports.set_port_groups(&mut self.control, from, to)
             }
@@ -186,7 +185,8 @@ impl Room {
             }
             Action::CreateAccess { .. }
             | Action::ModifyAccess { .. }
-            | Action::RemoveAccess { .. } => self.groups(action),
+            | Action::RemoveAccess { .. }
+            | Action::Regroup { .. } => self.groups(action),
         };
         match &done {
             Ok(()) => self.note(Level::Info, &action.name(), action.what()),
@@ -337,6 +337,7 @@ impl Room {
         let name = match action {
             Action::CreateAccess { access } | Action::RemoveAccess { access } => &access.target,
             Action::ModifyAccess { to, .. } => &to.target,
+            Action::Regroup { target, .. } => target,
             _ => return Ok(()),
         };
         let Some(target) = after.target(name) else {
@@ -690,10 +691,10 @@ pub fn check(
         Action::RemoveDisk { disk } => is_free(topology, "disk", &disk.name, going),
         Action::RemoveGeom { geom } => is_free(topology, &geom.class, &geom.name, going),
         Action::CreateGeom { geom } => geom.below().try_for_each(|name| need(name, "create geom")),
-        Action::CreateAccess { access } | Action::ModifyAccess { to: access, .. } => {
+        Action::CreateAccess { .. } | Action::ModifyAccess { .. } | Action::Regroup { .. } => {
             // Nearly all are there; who is not is looked for among all that runs.
-            let mut names = access.luns.values().map(|lun| lun.provider.as_str());
-            names.try_for_each(|name| match need(name, "export") {
+            let luns = step.action.groups().flat_map(|access| access.luns.values());
+            luns.map(|lun| lun.provider.as_str()).try_for_each(|name| match need(name, "export") {
                 Err(_) if may_wait(name) => Ok(()),
                 done => done,
             })

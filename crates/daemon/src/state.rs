@@ -522,6 +522,7 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
     SessionState {
         initiator: s.initiator.clone(),
         address: s.from.to_string(),
+        portal: s.portal.to_string(),
         group: (!group.is_empty()).then_some(group),
         isid: if s.driver == "iscsi" { isid } else { String::new() },
         tsih: label("tsih").and_then(|t| t.parse().ok()).unwrap_or(0),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use geom::{Error, Local};
 use reactor::Address;
+pub use target::Account;
 use target::{Engine, Registry};
 
 use crate::aoe::Aoe;
@@ -13,22 +14,6 @@ use crate::iscsi::Iscsi;
 use crate::local::Local as Here;
 use crate::nbd::Nbd;
 use crate::nvme_tcp::NvmeTcp;
-
-/// A name and the secret that proves it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Account {
-    /// The name.
-    pub user: String,
-    /// The secret's bytes.
-    pub secret: Vec<u8>,
-}
-
-impl std::fmt::Debug for Account {
-    /// The secret is not shown.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Account").field("user", &self.user).finish_non_exhaustive()
-    }
-}
 
 /// What a target says to a digest that an initiator offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -61,7 +61,12 @@ impl Keys {
                 roots.build().map_err(|e| format!("tls_client_ca: {e}"))?,
             )
         };
-        let config = config.with_single_cert(chain, key).map_err(|e| format!("tls_key: {e}"))?;
+        let config = config.with_single_cert(chain, key).map_err(|e| {
+            format!(
+                "tls_key: {file}: {e}; accepted are RSA keys of 2048, 3072 and 4096 bits, \
+                 ECDSA keys on P-256 and P-384, and Ed25519 keys"
+            )
+        })?;
         Ok(Keys(Arc::new(config)))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use reactor::Address;
 use wire::portal::Place;
 
-use crate::registry::{Groups, LunMap, View};
+use crate::registry::{Asked, Groups, LunMap, View};
 
 /// The answer for one initiator at one target.
 #[derive(Clone)]
@@ -15,6 +15,8 @@ pub struct Decision {
     pub group: Option<String>,
     /// What the initiator sees; empty when denied.
     pub luns: Arc<LunMap>,
+    /// What its group asks it to prove itself with.
+    pub asked: Asked,
     /// The reason, for people.
     pub why: String,
     /// Where changes show.
@@ -48,10 +50,12 @@ pub fn decide(target: &str, groups: &Groups, initiator: &str, portal: &Address) 
             n => format!("{initiator} is in group {} ({pattern}): {n} LUN(s)", group.name),
         };
         let view = group.view.clone();
-        return Decision { group: Some(group.name.clone()), luns, why, view };
+        let asked = group.proofs.of(initiator);
+        return Decision { group: Some(group.name.clone()), luns, asked, why, view };
     }
     let why = refusal(target, groups, initiator, portal);
-    Decision { group: None, luns: Arc::default(), why, view: groups.nobody.clone() }
+    let (luns, asked) = (Arc::default(), Asked::Nothing);
+    Decision { group: None, luns, asked, why, view: groups.nobody.clone() }
 }
 
 fn refusal(target: &str, groups: &Groups, initiator: &str, portal: &Address) -> String {

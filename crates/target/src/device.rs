@@ -453,6 +453,14 @@ impl Device {
         self.space.as_ref().map(Space::room)
     }
 
+    /// The configuration says other thresholds of use, percent. False when its disk does not say
+    /// how full it is.
+    pub fn configure_thresholds(&self, percents: Option<&[u8]>) -> bool {
+        let Some(space) = &self.space else { return false };
+        space.configure(percents.unwrap_or(&FULL_PERCENTS));
+        true
+    }
+
     /// Its disk says so of its room now. Raises a unit attention at a threshold (`space.rs`).
     pub fn note_room(&self, room: Room) {
         let Some(space) = &self.space else { return };

@@ -65,7 +65,9 @@ pub use load::FlowView;
 pub use memory::{Eater, PATIENCE_NS, Part};
 pub use order::Span;
 pub use protection::ProtectionSpec;
-pub use registry::{GroupSpec, LunChange, LunSpec, Registry, TargetPort, Teller};
+pub use registry::{
+    Account, GroupSpec, LunChange, LunSpec, Proof, Proofs, Registry, TargetPort, Teller,
+};
 pub use session::{Path, Session};
 pub use status::{Ending, ending_of};
 pub use strict::Guard;

@@ -114,6 +114,8 @@ fn side(one: &Threshold, room: &Room, media_bytes: u64) -> Side {
 
 struct State {
     room: Room,
+    /// As configured.
+    first: Thresholds,
     current: Thresholds,
     saved: Thresholds,
     /// H1.
@@ -126,25 +128,17 @@ struct State {
 
 /// The room and the thresholds of one unit.
 pub(crate) struct Space {
-    first: Thresholds,
     state: Mutex<State>,
 }
 
 impl Space {
     /// For a unit whose disk said `room` when it was opened; told at these percentages of use.
     pub fn new(room: Room, percents: &[u8]) -> Space {
-        let mut first = Thresholds::default();
-        for (place, percent) in first.iter_mut().zip(percents).take(FULL_PERCENTS_MAX) {
-            let count = u32::from(100 - (*percent).min(100));
-            *place = Threshold { enabled: true, kind: ThresholdKind::Percent, count };
-        }
-        if let Some(last) = first.last_mut() {
-            last.kind = ThresholdKind::Used;
-        }
+        let first = configured(percents);
         let armed = [true; THRESHOLDS];
         let (current, saved) = (first, first);
-        let state = State { room, current, saved, armed, unheard: false, crossed: 0 };
-        Space { first, state: Mutex::new(state) }
+        let state = State { room, first, current, saved, armed, unheard: false, crossed: 0 };
+        Space { state: Mutex::new(state) }
     }
 
     /// THRESHOLD EXPONENT for blocks of that many bytes.
@@ -169,7 +163,7 @@ impl Space {
 
     /// Thresholds as the unit was made with.
     pub fn first(&self) -> Thresholds {
-        self.first
+        self.state().first
     }
 
     /// Thresholds now.
@@ -180,6 +174,23 @@ impl Space {
     /// Thresholds after a reset.
     pub fn saved(&self) -> Thresholds {
         self.state().saved
+    }
+
+    /// The configuration says other percentages now: they hold where initiators have not set
+    /// others.
+    pub fn configure(&self, percents: &[u8]) {
+        let to = configured(percents);
+        let (was, current) = {
+            let mut s = self.state();
+            let was = std::mem::replace(&mut s.first, to);
+            if s.saved == was {
+                s.saved = to;
+            }
+            (was, s.current)
+        };
+        if current == was {
+            self.set(to);
+        }
     }
 
     /// They hold from now on; those that differ from before are armed.
@@ -237,9 +248,36 @@ impl Space {
     }
 }
 
+/// The mode page's thresholds for percentages of use.
+fn configured(percents: &[u8]) -> Thresholds {
+    let mut first = Thresholds::default();
+    for (place, percent) in first.iter_mut().zip(percents).take(FULL_PERCENTS_MAX) {
+        let count = u32::from(100 - (*percent).min(100));
+        *place = Threshold { enabled: true, kind: ThresholdKind::Percent, count };
+    }
+    if let Some(last) = first.last_mut() {
+        last.kind = ThresholdKind::Used;
+    }
+    first
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_percentages_hold_at_once_unless_an_initiator_has_set_its_own() {
+        let space = Space::new(room(0, 100), &[80]);
+        assert!(space.note(room(85, 15), MEDIA, true), "80 are crossed");
+        space.configure(&[50]);
+        assert!(space.note(room(85, 15), MEDIA, true), "50 are, too, and have not been told");
+        let one = Threshold { enabled: true, kind: ThresholdKind::Used, count: 10 };
+        let own = [one, Threshold::default(), Threshold::default()];
+        space.set(own);
+        space.configure(&[60]);
+        assert_eq!(space.current(), own);
+        assert_ne!(space.saved(), own);
+    }
 
     const MIB: u64 = 1 << 20;
     const MEDIA: u64 = 1000 * MIB;

@@ -1,13 +1,16 @@
 //! Patterns of initiator names: `*` is any text, also none; `?` is any one character.
 //!
-//! ASCII letters are compared without regard to case, as names of iSCSI, NVMe and Fibre Channel
-//! are. The configuration, the command line and the engine all ask this file, so what `access
+//! ASCII letters are compared without regard to case, as names of iSCSI and Fibre Channel are; in
+//! NQNs of NVMe, which begin with `nqn.`, case counts (NVMe base specification 2.0, 4.5). The configuration, the command line and the engine all ask this file, so what `access
 //! check` says is what an initiator meets.
 
 use std::collections::{HashMap, VecDeque};
 
 /// Longest pattern, in bytes: the longest iSCSI name (RFC 7143 4.2.7.1). A longer one is refused.
 pub const PATTERN_MAX: usize = 223;
+
+/// How NQNs begin.
+const NQN: &str = "nqn.";
 
 /// A pattern that was checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +30,7 @@ impl Pattern {
     /// True when the name fits. Allocates nothing.
     pub fn matches(&self, name: &str) -> bool {
         let (p, s) = (self.0.as_bytes(), name.as_bytes());
+        let exact = name.starts_with(NQN);
         let (mut i, mut j) = (0, 0);
         // Where to go on when it does not fit: at the last star, which takes one byte more.
         let mut back: Option<(usize, usize)> = None;
@@ -40,7 +44,7 @@ impl Pattern {
                     i += 1;
                     j = after_character(s, j);
                 }
-                Some(c) if c.eq_ignore_ascii_case(byte) => {
+                Some(c) if c == byte || !exact && c.eq_ignore_ascii_case(byte) => {
                     i += 1;
                     j += 1;
                 }
@@ -59,7 +63,7 @@ impl Pattern {
 
     /// True when some name fits both patterns.
     pub fn overlaps(&self, other: &Pattern) -> bool {
-        let (a, b) = (folded(self), folded(other));
+        let (a, b) = folded(self, other);
         let width = b.len() + 1;
         // `fits[j]`: the rest of `a` from here and `b[j..]` have a name in common.
         let mut fits = vec![false; width];
@@ -91,7 +95,7 @@ impl Pattern {
         if !self.overlaps(other) {
             return None;
         }
-        let (a, b) = (folded(self), folded(other));
+        let (a, b) = folded(self, other);
         let mut came: Way = HashMap::new();
         let mut queue = VecDeque::from([(0, 0)]);
         came.insert((0, 0), ((0, 0), None));
@@ -126,8 +130,13 @@ fn after_character(text: &[u8], at: usize) -> usize {
     at + 1 + rest.iter().take_while(|b| **b & 0xc0 == 0x80).count()
 }
 
-fn folded(pattern: &Pattern) -> Vec<char> {
-    pattern.0.chars().map(|c| c.to_ascii_lowercase()).collect()
+/// The characters by which two patterns are compared: of two NQNs as they are, else without case,
+/// for then a name may fit both that has letters of either.
+fn folded(a: &Pattern, b: &Pattern) -> (Vec<char>, Vec<char>) {
+    let exact = a.0.starts_with(NQN) && b.0.starts_with(NQN);
+    let fold =
+        |p: &Pattern| p.0.chars().map(|c| if exact { c } else { c.to_ascii_lowercase() }).collect();
+    (fold(a), fold(b))
 }
 
 /// How far both patterns are read.
@@ -211,6 +220,17 @@ mod tests {
         assert!(p("iqn.a:X").overlaps(&p("iqn.A:x")));
         assert_eq!(common("iqn.a:x", "iqn.A:x").as_deref(), Some("iqn.a:x"));
         assert_eq!(p("iqn.A:x").as_str(), "iqn.A:x", "shown as it was written");
+    }
+
+    #[test]
+    fn case_counts_in_nqns_and_nowhere_else() {
+        assert!(matches("iqn.A:*", "iqn.a:X"));
+        assert!(matches("nqn.2014-08.org:Host", "nqn.2014-08.org:Host"));
+        assert!(!matches("nqn.2014-08.org:host", "nqn.2014-08.org:Host"));
+        assert!(!matches("*:host", "nqn.2014-08.org:Host"));
+        let p = |text: &str| Pattern::new(text).unwrap();
+        assert!(!p("nqn.a:x").overlaps(&p("nqn.a:X")));
+        assert!(p("*:x").overlaps(&p("nqn.a:X")), "a name of either case may fit");
     }
 
     #[test]

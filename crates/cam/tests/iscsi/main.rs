@@ -21,7 +21,7 @@ use peer::{Peer, Ways};
 use reactor::SeededRandom;
 use reactor::sim::NetShape;
 use serde_json::{Value, json};
-use wire::iscsi::{Auth, ChapUser};
+use wire::iscsi::{Auth, ChapAccount, ChapUser};
 use world::{World, range};
 
 const MS: u64 = 1_000_000;
@@ -356,10 +356,9 @@ fn good() -> Ways {
 
 #[test]
 fn who_does_not_prove_himself_gets_and_gives_nothing() {
-    let auth = Auth::Chap {
-        users: vec![user("we", "our-very-own-secret")],
-        mutual: Some(user("they", "their-own-secret-too")),
-    };
+    let mutual = Some(user("they", "their-own-secret-too"));
+    let account = ChapAccount { user: user("we", "our-very-own-secret"), mutual };
+    let auth = Auth::Chap { accounts: vec![account] };
     let proof = |name: &str, secret: &str| json!({ "user": name, "secret": secret });
     let (we, they) = (proof("we", "our-very-own-secret"), proof("they", "their-own-secret-too"));
     let wrong = proof("they", "some-other-secret-of-theirs");

@@ -187,6 +187,9 @@ pub struct SessionState {
     pub initiator: String,
     /// Its addresses, one a connection.
     pub address: String,
+    /// Our address that it came to.
+    #[serde(default)]
+    pub portal: String,
     /// The access group it fell into; absent for discovery and when none matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,

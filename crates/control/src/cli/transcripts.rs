@@ -393,8 +393,12 @@ fn http_routes() {
     let wrong = client.verb("plan", &json!({ "file": 3 }), &mut |_| {}).expect_err("a number");
     assert_eq!(wrong.kind, Kind::Usage);
     let mut lines = Vec::new();
+    // Another disk behind a LUN that a host uses.
     let more = FIRST.replace("\"d0\"", "\"d1\"");
     let params = json!({ "document": more });
+    let refused = client.verb("apply", &params, &mut |_| {}).expect_err("a swap");
+    assert_eq!(refused.kind, Kind::WouldDestroy);
+    let params = json!({ "document": more, "yes_destroy": ["iqn.a:t/hosts"] });
     client.verb("apply", &params, &mut |line| lines.push(line)).expect("applied");
     assert!(lines.iter().any(|l| l.total > 0 && l.done == l.total), "{lines:?}");
     let done: Vec<u64> = lines.iter().filter(|l| l.total > 0).map(|l| l.done).collect();

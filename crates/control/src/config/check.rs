@@ -4,6 +4,7 @@
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, TargetConfig};
 use crate::api::Kind;
+use crate::plan::rests_on;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -41,6 +42,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     cycles(config, &mut problems);
     targets(config, &mut problems);
     units(config, &mut problems);
+    serials(config, &mut problems);
     port_groups(config, &mut problems);
     groups(config, &mut problems);
     overlaps(config, &mut problems);
@@ -100,7 +102,7 @@ fn names(config: &Config, out: &mut Vec<Problem>) {
             let text = "a name has no spaces, quotes or control characters".to_owned();
             out.push(problem("target", i, "name", Kind::ConfigValue, text));
         }
-        if !seen.insert(target.name.to_ascii_lowercase()) {
+        if !seen.insert(&target.name) {
             let text = format!("a target is already named `{}`", target.name);
             out.push(problem("target", i, "name", Kind::ConfigName, text));
         }
@@ -262,6 +264,57 @@ fn units(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
+/// Sections of a document that say something of nothing: a name that was mistyped. Between the steps
+/// of a plan such a section is no fault.
+pub(super) fn idle(config: &Config) -> Vec<Problem> {
+    let mut out = Vec::new();
+    for (i, unit) in config.unit.iter().enumerate() {
+        let name = unit.provider.as_str();
+        let luns = config.access.iter().flat_map(|a| a.luns.values());
+        let mut names: Vec<&str> = luns.map(|lun| lun.provider.as_str()).collect();
+        names.extend(config.disk.iter().map(|d| d.name.as_str()));
+        names.extend(config.geom.iter().map(|g| g.name.as_str()));
+        // Disks of buses, and what is named by its label, are known when they are found.
+        let found = name.contains('/') || !config.bus.is_empty();
+        if found || names.iter().any(|owner| rests_on(name, owner)) {
+            continue;
+        }
+        let meant = suggest(name, names.into_iter());
+        let meant = meant.map(|m| format!("; did you mean `{m}`?")).unwrap_or_default();
+        let text = format!("there is no `{name}`: this section has no effect{meant}");
+        out.push(problem("unit", i, "provider", Kind::ConfigName, text));
+    }
+    out
+}
+
+/// A unit has one serial number, wherever it is written, and no other unit has it.
+fn serials(config: &Config, out: &mut Vec<Problem>) {
+    let units = config.unit.iter().enumerate().filter_map(|(i, unit)| {
+        Some(("unit", i, "serial", unit.provider.as_str(), unit.serial.as_deref()?))
+    });
+    let luns = config.access.iter().enumerate().flat_map(|(i, access)| {
+        let said =
+            access.luns.values().filter_map(|l| Some((l.provider.as_str(), l.serial.as_ref()?)));
+        said.map(move |(provider, serial)| ("access", i, "luns", provider, serial.as_str()))
+    });
+    let (mut of, mut whose) = (HashMap::new(), HashMap::new());
+    for (section, i, key, provider, serial) in units.chain(luns) {
+        let first = *of.entry(provider).or_insert(serial);
+        let owner = *whose.entry(serial).or_insert(provider);
+        let text = if first != serial {
+            format!("`{provider}` has two serial numbers, `{first}` and `{serial}`")
+        } else if owner != provider {
+            format!(
+                "`{owner}` and `{provider}` have the same serial number, `{serial}`: hosts would \
+                     take them for one disk"
+            )
+        } else {
+            continue;
+        };
+        out.push(problem(section, i, key, Kind::ConfigName, text));
+    }
+}
+
 fn port_groups(config: &Config, out: &mut Vec<Problem>) {
     for (i, group) in config.alua.iter().enumerate() {
         let before = config.alua.get(..i).unwrap_or_default();
@@ -312,16 +365,74 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
             }
         }
         for (k, pattern) in access.initiators.iter().enumerate() {
+            if let Some(why) = no_address(config, access, pattern) {
+                let p = problem("access", i, "initiators", Kind::ConfigValue, why);
+                out.push(Problem { element: Some(k), ..p });
+            }
             if Pattern::new(pattern).is_none() || bad_name(pattern) {
                 let text = format!("not a pattern of up to {} bytes", PATTERN_MAX);
                 let p = problem("access", i, "initiators", Kind::ConfigValue, text);
                 out.push(Problem { element: Some(k), ..p });
             }
         }
+        accounts(config, i, access, out);
         if let Some(lun) = access.luns.keys().find(|&&lun| lun > LUN_MAX) {
             let text = format!("LUN {lun} is too much: at most {LUN_MAX}");
             out.push(problem("access", i, "luns", Kind::ConfigValue, text));
         }
+    }
+}
+
+/// Why a pattern of an address matches nobody, if it does not: initiators of other protocols than
+/// NBD have names, and addresses are no networks.
+fn no_address(config: &Config, access: &AccessConfig, pattern: &str) -> Option<String> {
+    let address = pattern.strip_prefix("ip:")?;
+    let driver = config.target(&access.target)?.driver.as_str();
+    if driver != "nbd" {
+        return Some(format!(
+            "`{pattern}` matches nobody: initiators of {driver} are known by their names; limit \
+             them to addresses of ours by `portals`"
+        ));
+    }
+    let (net, _) = address.split_once('/')?;
+    Some(format!(
+        "`{pattern}` matches nobody: write a pattern of addresses, as in `ip:{net}` or \
+                  `ip:10.0.0.*`"
+    ))
+}
+
+/// The accounts of a group: of a protocol that has them, of initiators that belong to it, with
+/// two different secrets each.
+fn accounts(config: &Config, i: usize, access: &AccessConfig, out: &mut Vec<Problem>) {
+    let driver = config.target(&access.target).map(|t| t.driver.as_str());
+    let theirs = config.target(&access.target).and_then(|t| t.mutual_chap.as_ref());
+    for (initiator, account) in access.accounts() {
+        let key = if initiator.is_some() { "initiator_chap" } else { "chap" };
+        let belongs = |name: &str| {
+            let mut patterns = access.initiators.iter().filter_map(|p| Pattern::new(p));
+            patterns.any(|p| p.matches(name))
+        };
+        let mutual = account.mutual.as_ref().or(theirs);
+        let text = if driver.is_some_and(|d| d != "iscsi") {
+            format!("only iSCSI has CHAP; {} is a {} target", access.target, driver.unwrap_or(""))
+        } else if mutual.is_some_and(|m| m.secret == account.secret) {
+            format!(
+                "the account `{}` and the target prove themselves with the same secret (RFC 7143 \
+                 9.2.1 forbids it)",
+                account.user
+            )
+        } else if let Some(name) = initiator
+            && wire::iscsi::normalise_name(name).is_err()
+        {
+            format!("`{name}` is no iSCSI name: it begins with iqn., eui. or naa.")
+        } else if let Some(name) = initiator
+            && !belongs(name)
+        {
+            format!("`{name}` matches no pattern of `initiators` of group `{}`", access.group)
+        } else {
+            continue;
+        };
+        out.push(problem("access", i, key, Kind::ConfigValue, text));
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod catalog;
 mod check;
+mod exposed;
 mod read;
 pub mod schema;
 pub mod secret;
@@ -20,12 +21,13 @@ mod write;
 pub use catalog::{Catalog, Entry};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, check};
+pub use exposed::{Exposure, exposures};
 pub use read::{CONFIG_BYTES_MAX, read, read_words};
 pub use suggest::suggest;
 pub use tree::is_value;
 pub use types::{
     AccessConfig, AluaConfig, AluaState, BusConfig, Chap, Config, DaemonConfig, DigestPolicy,
-    DiskConfig, GeomConfig, LunAddressing, LunConfig, LunMode, Port, TargetConfig, UnitConfig,
-    UnitHandler, UnitProtection,
+    DiskConfig, GeomConfig, InitiatorChap, LunAddressing, LunConfig, LunMode, Port, TargetConfig,
+    UnitConfig, UnitHandler, UnitProtection,
 };
 pub use write::write;

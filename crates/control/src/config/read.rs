@@ -2,7 +2,7 @@
 //! in one pass, each with its line.
 
 use super::catalog::{Catalog, Entry};
-use super::check::{Problem, check};
+use super::check::{Problem, check, idle};
 use super::schema::{Checker, Fault, unknown};
 use super::suggest::suggest;
 use super::tree::{Field, Node, Span, Tree, caret, parse, place};
@@ -63,15 +63,28 @@ fn read_and(text: &str, file: &str, catalog: &Catalog, report: Report) -> Result
         Error::new(Kind::Internal, op, format!("accepted by its schema, but {e}")).at(file)
     })?;
     one_case(&mut config);
-    faults.extend(check(&config).into_iter().map(|p| locate(&root, p)));
+    let problems = check(&config).into_iter().chain(idle(&config));
+    faults.extend(problems.map(|p| locate(&root, p)));
     if faults.is_empty() { Ok(config) } else { Err(report(text, file, faults)) }
 }
 
-/// Names of targets in lower case, as they travel: iSCSI names have one form whatever is typed
-/// (RFC 3722, RFC 7143 4.2.7.1).
+/// Names of iSCSI targets in the one form in which they travel, whatever is typed (RFC 3722, RFC
+/// 7143 4.2.7.1). An NQN is what was typed: its letters have a case (NVMe base specification 2.0,
+/// 4.5).
 fn one_case(config: &mut Config) {
-    config.target.iter_mut().for_each(|t| t.name.make_ascii_lowercase());
-    config.access.iter_mut().for_each(|a| a.target.make_ascii_lowercase());
+    let folded = |name: &str| wire::iscsi::normalise_name(name).ok();
+    let iscsi = config.target.iter_mut().filter(|t| t.driver == "iscsi");
+    for target in iscsi {
+        if let Some(name) = folded(&target.name) {
+            target.name = name;
+        }
+    }
+    for access in &mut config.access {
+        let is_there = config.target.iter().any(|t| t.name == access.target);
+        if let Some(name) = folded(&access.target).filter(|_| !is_there) {
+            access.target = name;
+        }
+    }
 }
 
 fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
@@ -113,7 +126,10 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
             }
             "access" => {
                 let core = schemars::schema_for!(AccessConfig).to_value();
-                list(field, &mut faults, |n, f| strict(&core, n, f))
+                list(field, &mut faults, |n, f| {
+                    lun_numbers(n, f);
+                    strict(&core, n, f)
+                })
             }
             other => {
                 let text = unknown(other, SECTIONS.into_iter());
@@ -124,6 +140,23 @@ fn sections(root: &Node, catalog: &Catalog) -> (Value, Vec<Fault>) {
         out.insert(field.key.clone(), value);
     }
     (Value::Object(out), faults)
+}
+
+/// Each LUN is written in one way, so that none is written twice: digits, without a sign, and
+/// without zeros before them.
+fn lun_numbers(access: &Node, faults: &mut Vec<Fault>) {
+    let Some(Field { node: Node { value: Tree::Table(luns), .. }, .. }) = access.get("luns") else {
+        return;
+    };
+    for field in luns {
+        let text = match field.key.parse::<u64>() {
+            Ok(number) if number.to_string() == field.key => continue,
+            Ok(number) => format!("write LUN {number} as `{number}`, not as `{}`", field.key),
+            // The schema says so.
+            Err(_) => continue,
+        };
+        faults.push(Fault { span: field.key_span.clone(), kind: Kind::ConfigValue, text });
+    }
 }
 
 fn daemon(field: &Field, faults: &mut Vec<Fault>) -> Value {

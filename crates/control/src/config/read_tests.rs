@@ -229,6 +229,65 @@ fn secrets_of_a_target() {
 }
 
 #[test]
+fn accounts_of_groups() {
+    let group = |rest: &str| {
+        format!(
+            "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['[::]:3260']\n\
+             mutual_chap={{user='t',secret='file:/t'}}\nchap={{user='c',secret='file:/c'}}\n\
+             [[access]]\ntarget='iqn.a:t'\ngroup='g'\ninitiators=['iqn.h:*']\n{rest}\n"
+        )
+    };
+    let good = "chap={user='a',secret='file:/a',mutual={user='m',secret='file:/m'}}\n\
+                initiator_chap={'iqn.H:1'={user='b',secret='file:/b'}}";
+    let config = read(&group(good), "a.toml", &catalog()).expect("good");
+    assert_eq!(config.access[0].accounts().count(), 2);
+    assert_eq!(read(&write(&config), "b.toml", &catalog()).expect("written"), config);
+    let same = "chap={user='a',secret='file:/a',mutual={user='m',secret='file:/a'}}";
+    refused(&group(same), Kind::ConfigValue, &["same secret"]);
+    refused(&group("chap={user='a',secret='file:/t'}"), Kind::ConfigValue, &["same secret"]);
+    let other = "initiator_chap={'iqn.x:1'={user='b',secret='file:/b'}}";
+    refused(&group(other), Kind::ConfigValue, &["iqn.x:1", "matches no pattern"]);
+    let at = group("").replace("iqn.h:*", "ip:10.0.0.1");
+    refused(&at, Kind::ConfigValue, &["matches nobody", "portals"]);
+}
+
+#[test]
+fn one_way_to_write_a_lun_and_one_serial_number_of_a_unit() {
+    let group = |luns: &str, rest: &str| {
+        format!(
+            "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['[::]:3260']\n\
+             [[access]]\ntarget='iqn.a:t'\ngroup='g'\ninitiators=['iqn.h:*']\nluns={{{luns}}}\n\
+             {rest}\n"
+        )
+    };
+    for twice in ["7='a',07='b'", "'+7'='a'"] {
+        refused(&group(twice, ""), Kind::ConfigValue, &["write LUN 7 as `7`"]);
+    }
+    refused(&group("0='a'", "[[unit]]\nprovider='b'"), Kind::ConfigName, &["there is no `b`"]);
+    let two = "0={provider='a',serial='S1'},1={provider='a',serial='S2'}";
+    refused(&group(two, ""), Kind::ConfigName, &["two serial numbers, `S1` and `S2`"]);
+    let one = "0={provider='a',serial='S1'},1={provider='b',serial='S1'}";
+    refused(&group(one, ""), Kind::ConfigName, &["`a` and `b` have the same"]);
+    let both = "0={provider='a',serial='S1'},1='a'";
+    assert!(read(&group(both, ""), "a.toml", &catalog()).is_ok());
+}
+
+/// An NQN is served under the name that was typed.
+#[test]
+fn names_have_the_case_that_their_protocol_gives_them() {
+    let mut catalog = catalog();
+    catalog.drivers.push(Entry::of::<NoParams>("nvme_tcp", "NVMe."));
+    let text = "[[target]]\ndriver='nvme_tcp'\nname='nqn.2026-11.org:Disk'\nlisten=['[::]:4420']\n\
+                [[target]]\ndriver='iscsi'\nname='IQN.A:T'\nlisten=['[::]:3260']\n\
+                [[access]]\ntarget='nqn.2026-11.org:Disk'\ngroup='g'\ninitiators=['*']\n\
+                [[access]]\ntarget='iqn.a:T'\ngroup='g'\ninitiators=['*']\n";
+    let config = read(text, "a.toml", &catalog).expect("good");
+    let names: Vec<&str> = config.target.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["nqn.2026-11.org:Disk", "iqn.a:t"]);
+    assert_eq!(config.access[1].target, "iqn.a:t");
+}
+
+#[test]
 fn targets_at_one_address_agree_about_tls() {
     let mut catalog = catalog();
     catalog.drivers.push(Entry::of::<TlsParams>("other", "Speaks TLS."));
@@ -325,12 +384,12 @@ fn portals_units_and_port_groups() {
     };
     let apart = format!(
         "{head}port_group='near'\n{}{}[[alua]]\nname='near'\nid=7\nstate='non-optimized'\n\
-         [[unit]]\nprovider='d0'\nhandler='cdrom'\nvendor='ACME'\nwrite_cache=false\n",
+         [[unit]]\nprovider='gpt/d0'\nhandler='cdrom'\nvendor='ACME'\nwrite_cache=false\n",
         group("x", "10.0.0.1"),
         group("y", "10.0.0.2:3260")
     );
     let config = read(&apart, "a.toml", &catalog()).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(config.unit("d0").and_then(|u| u.write_cache), Some(false));
+    assert_eq!(config.unit("gpt/d0").and_then(|u| u.write_cache), Some(false));
     let text = write(&config);
     assert_eq!(read(&text, "b.toml", &catalog()).expect("own text"), config, "{text}");
     let meet = format!("{head}{}{}", group("x", "10.0.0.1"), group("y", "*:3260"));

@@ -163,6 +163,22 @@ pub struct Chap {
     pub secret: String,
 }
 
+/// How initiators of a group prove who they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InitiatorChap {
+    /// The name sent in CHAP_N.
+    #[schemars(length(min = 1, max = 255))]
+    pub user: String,
+    /// `file:PATH`, `credential:NAME` (systemd), or the secret itself (discouraged).
+    #[schemars(length(min = 1))]
+    pub secret: String,
+    /// The target proves itself with this to initiators that ask; absent: with the target's
+    /// `mutual_chap`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutual: Option<Chap>,
+}
+
 /// What a target says to a digest that an initiator offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -188,7 +204,9 @@ pub struct TargetConfig {
     /// none.
     #[serde(default)]
     pub listen: Vec<String>,
-    /// Initiators must know this secret; absent: no proof is asked for.
+    /// Initiators must know this secret, unless their group has accounts of its own; absent: no
+    /// proof is asked for. Who knows it can log in under the name of any other initiator: where
+    /// groups see different LUNs, give each group its own in `[[access]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<Chap>,
     /// The target proves itself with this secret to initiators that ask.
@@ -453,6 +471,13 @@ pub struct AccessConfig {
     /// `unix:PATH` or `ether:INTERFACE`; absent: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub portals: Vec<String>,
+    /// The members must know this secret (iSCSI); absent: what the target asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<InitiatorChap>,
+    /// Accounts of single initiators, by name (iSCSI). Such an initiator logs in with its own
+    /// account only; one without an account in a group that has no `chap` is refused.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub initiator_chap: BTreeMap<String, InitiatorChap>,
     /// How the numbers of LUNs are written.
     #[serde(default, skip_serializing_if = "LunAddressing::is_usual")]
     pub addressing: LunAddressing,
@@ -538,7 +563,15 @@ impl AccessConfig {
         self.same_group(other)
             && self.initiators == other.initiators
             && self.portals == other.portals
+            && self.chap == other.chap
+            && self.initiator_chap == other.initiator_chap
             && self.addressing == other.addressing
+    }
+
+    /// Its accounts, with the initiator that each is of; `None`: of the whole group.
+    pub fn accounts(&self) -> impl Iterator<Item = (Option<&str>, &InitiatorChap)> {
+        let single = self.initiator_chap.iter().map(|(name, chap)| (Some(name.as_str()), chap));
+        self.chap.iter().map(|chap| (None, chap)).chain(single)
     }
 
     /// The numbers that stand for something else in `to`, and for what.

@@ -1,5 +1,6 @@
 //! The checks of `doctor`: one file and one line of [`CHECKS`] each.
 
+mod access;
 mod backing;
 mod buses;
 mod config;
@@ -111,6 +112,7 @@ pub const CHECKS: &[Check] = &[
     fds::CHECK,
     config::CHECK,
     secrets::CHECK,
+    access::CHECK,
     backing::CHECK,
     buses::CHECK,
     names::CHECK,

@@ -12,22 +12,28 @@ fn look(facts: &Facts) -> Vec<Finding> {
     let mut out = Vec::new();
     let mut literal = false;
     let targets = config.target.iter();
-    let chaps = targets.flat_map(|t| {
+    let targets = targets.flat_map(|t| {
         let all = [&t.chap, &t.mutual_chap, &t.discovery_chap];
-        all.into_iter().flatten().map(move |c| (t, c))
+        all.into_iter().flatten().map(|c| (t.name.as_str(), c.user.as_str(), c.secret.as_str()))
     });
-    for (target, chap) in chaps {
-        literal |= secret::is_literal(&chap.secret);
-        match secret::resolve(&chap.secret) {
+    let groups = config.access.iter().flat_map(|a| a.accounts().map(move |(_, c)| (a, c)));
+    let groups = groups.flat_map(|(a, c)| {
+        let own = (a.target.as_str(), c.user.as_str(), c.secret.as_str());
+        let ours = c.mutual.iter().map(|m| (a.target.as_str(), m.user.as_str(), m.secret.as_str()));
+        std::iter::once(own).chain(ours)
+    });
+    for (target, user, reference) in targets.chain(groups) {
+        literal |= secret::is_literal(reference);
+        match secret::resolve(reference) {
             Err(e) => out.push(bad(
                 Grade::Fail,
                 format!("{}: {}", e.at, e.source),
-                format!("target {} cannot be served", target.name),
+                format!("target {target} cannot be served"),
                 e.advice(),
             )),
             Ok(bytes) if bytes.len() < secret::CHAP_BYTES_MIN => out.push(bad(
                 Grade::Fail,
-                format!("the secret of {} has only {} bytes", chap.user, bytes.len()),
+                format!("the secret of {user} has only {} bytes", bytes.len()),
                 "it can be guessed; initiators that follow RFC 7143 refuse it",
                 "head -c 12 /dev/urandom | base64 > FILE && chmod 600 FILE",
             )),

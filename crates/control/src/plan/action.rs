@@ -130,6 +130,16 @@ pub enum Action {
         /// Which.
         access: AccessConfig,
     },
+    /// All groups of a target change in one step: an initiator that moves from one to another, or
+    /// whose group has another name, goes on with what both show it.
+    Regroup {
+        /// Whose.
+        target: String,
+        /// As they are: all of them.
+        from: Vec<AccessConfig>,
+        /// As they shall be.
+        to: Vec<AccessConfig>,
+    },
 }
 
 impl Action {
@@ -152,6 +162,7 @@ impl Action {
             Action::CreateAccess { access } => Action::RemoveAccess { access },
             Action::ModifyAccess { from, to } => Action::ModifyAccess { from: to, to: from },
             Action::RemoveAccess { access } => Action::CreateAccess { access },
+            Action::Regroup { target, from, to } => Action::Regroup { target, from: to, to: from },
         }
     }
 
@@ -163,6 +174,17 @@ impl Action {
             }
             other => vec![other.name()],
         }
+    }
+
+    /// The groups that it makes, as they shall be.
+    pub fn groups(&self) -> impl Iterator<Item = &AccessConfig> {
+        match self {
+            Action::CreateAccess { access } => std::slice::from_ref(access),
+            Action::ModifyAccess { to, .. } => std::slice::from_ref(to),
+            Action::Regroup { to, .. } => to.as_slice(),
+            _ => &[],
+        }
+        .iter()
     }
 
     /// What it does to a configuration.
@@ -196,6 +218,10 @@ impl Action {
             Action::RemoveAccess { access } => {
                 config.access.retain(|a| a.target != access.target || a.group != access.group);
             }
+            Action::Regroup { target, to, .. } => {
+                config.access.retain(|a| a.target != *target);
+                config.access.extend(to.iter().cloned());
+            }
         }
     }
 
@@ -228,6 +254,7 @@ impl Action {
             Action::RemoveAccess { access } => {
                 format!("remove group {} of {}", access.group, access.target)
             }
+            Action::Regroup { target, .. } => format!("change the groups of {target}"),
         }
     }
 
@@ -246,6 +273,7 @@ impl Action {
                 target.name.clone()
             }
             Action::ModifyTarget { to, .. } => to.name.clone(),
+            Action::Regroup { target, .. } => target.clone(),
             Action::CreateAccess { access }
             | Action::RemoveAccess { access }
             | Action::ModifyAccess { to: access, .. } => {
@@ -264,6 +292,9 @@ pub struct Step {
     pub why: String,
     /// How dangerous it is.
     pub risk: Risk,
+    /// Initiators that are logged in now and notice it; a disk that is lost may concern others.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     /// The change itself.
     pub action: Action,
     /// What takes it back.
@@ -273,9 +304,30 @@ pub struct Step {
 impl Step {
     /// A step for `action`.
     pub fn new(action: Action, why: impl Into<String>, risk: Risk) -> Step {
-        Step { what: action.what(), why: why.into(), risk, inverse: action.inverse(), action }
+        let (what, why, inverse) = (action.what(), why.into(), action.inverse());
+        Step { what, why, risk, hosts: Vec::new(), action, inverse }
     }
 }
+
+impl Step {
+    /// The risk in words, with whom it concerns.
+    pub fn risk_words(&self) -> String {
+        let word = self.risk.word();
+        let more = self.hosts.len().saturating_sub(HOSTS_SHOWN);
+        let mut hosts = self.hosts.iter().take(HOSTS_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        if more > 0 {
+            hosts.push_str(&format!(" and {more} more"));
+        }
+        match (hosts.is_empty(), self.risk) {
+            (true, _) => word.to_owned(),
+            (false, Risk::Destroys) => format!("{word}: in use by {hosts}"),
+            (false, _) => format!("{word}: {hosts}"),
+        }
+    }
+}
+
+/// Initiators that a line of a plan names; the rest are counted.
+const HOSTS_SHOWN: usize = 2;
 
 /// Units that get protection information which they did not have: it is written over the end of
 /// their providers.

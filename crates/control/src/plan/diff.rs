@@ -4,7 +4,7 @@
 
 use super::action::{Action, Step};
 use super::depend::{Ground, bottom_up};
-use super::risk::risk;
+use super::risk::{Scene, risk};
 use crate::api::State;
 use crate::config::{
     AccessConfig, AluaConfig, Catalog, Config, DiskConfig, TargetConfig, UnitConfig,
@@ -18,7 +18,8 @@ pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog
     let ground = Ground::new(state);
     let gone = gone(running, desired, &ground);
     let other = other_units(running, desired);
-    let mut planner = Planner { now: running.clone(), steps: Vec::new(), state, catalog };
+    let scene = Scene { state, catalog, running };
+    let mut planner = Planner { now: running.clone(), steps: Vec::new(), scene };
     planner.withdraw(running, desired, &gone, &other, &ground);
     planner.remove(running, desired, &gone, &ground);
     if running.daemon != desired.daemon {
@@ -94,19 +95,20 @@ struct Planner<'a> {
     /// What will run after the steps so far.
     now: Config,
     steps: Vec<Step>,
-    state: &'a State,
-    catalog: &'a Catalog,
+    scene: Scene<'a>,
 }
 
 impl Planner<'_> {
     fn step(&mut self, action: Action, why: impl Into<String>) {
         action.apply_to(&mut self.now);
-        let risk = risk(&action, self.state, self.catalog);
-        self.steps.push(Step::new(action, why, risk));
+        let judged = risk(&action, &self.scene);
+        let step = Step::new(action, why, judged.risk);
+        self.steps.push(Step { hosts: judged.hosts, ..step });
     }
 
-    /// Groups give up what they may not keep: LUNs whose foundation goes, patterns that are
-    /// dropped (another group may take them over before this one is complete again).
+    /// Groups give up what they may not keep: LUNs whose foundation goes. Who belongs to them
+    /// changes at the end, in one step (`grant`): an initiator that moves to another group keeps
+    /// what both show it.
     fn withdraw(
         &mut self,
         running: &Config,
@@ -122,34 +124,18 @@ impl Planner<'_> {
                 (Some(a), Some(b)) => self.new_port(a, b).is_none(),
                 _ => false,
             };
-            let to = desired.access(&access.target, &access.group).filter(|_| target_stays);
-            let Some(to) = to else {
-                let why =
-                    if target_stays { "no longer in the configuration" } else { "its target goes" };
+            if !target_stays {
+                let why = "its target goes";
                 self.step(Action::RemoveAccess { access: access.clone() }, why);
                 continue;
-            };
+            }
             let mut less = access.clone();
-            less.initiators.retain(|p| to.initiators.contains(p));
             less.luns.retain(|_, lun| {
                 let changes = other.contains(lun.provider.as_str());
                 !changes && !gone.keys().any(|o| ground.rests(&lun.provider, o))
             });
-            let portals = common_portals(&access.portals, &to.portals);
-            let apart = portals.is_none();
-            less.portals = portals.unwrap_or_default();
-            if apart {
-                let why = "all its portals change";
-                self.step(Action::RemoveAccess { access: access.clone() }, why);
-            } else if less.initiators.is_empty() {
-                let why = "all its patterns change";
-                self.step(Action::RemoveAccess { access: access.clone() }, why);
-            } else if less != *access {
-                let why = if less.luns == access.luns {
-                    "it gives up patterns or portals"
-                } else {
-                    "what stands behind a LUN changes"
-                };
+            if less != *access {
+                let why = "what is behind a LUN changes";
                 self.step(Action::ModifyAccess { from: access.clone(), to: less }, why);
             }
         }
@@ -162,14 +148,19 @@ impl Planner<'_> {
         }
         let has = |id: u16| {
             from.port_id == Some(id)
-                || self.state.targets.iter().any(|t| t.name == to.name && t.relative_port == id)
+                || self
+                    .scene
+                    .state
+                    .targets
+                    .iter()
+                    .any(|t| t.name == to.name && t.relative_port == id)
         };
         to.port_id.filter(|id| !has(*id)).map(|_| "its port_id changes")
     }
 
     /// Units whose LUNs are withdrawn get what is said of them; port groups come.
     fn describe(&mut self, running: &Config, desired: &Config) {
-        if !other_units(running, desired).is_empty() {
+        if !same_but_order(&running.unit, &desired.unit) {
             let (from, to) = (running.unit.clone(), desired.unit.clone());
             let why = format!("{} now, {} then", from.len(), to.len());
             self.step(Action::Units { from, to }, why);
@@ -294,18 +285,41 @@ impl Planner<'_> {
         }
     }
 
+    /// The groups of each target become what they shall be: those that can one by one, and all
+    /// in one step where initiators may move between them.
     fn grant(&mut self, desired: &Config) {
-        for access in &desired.access {
-            match self.now.access(&access.target, &access.group).cloned() {
-                None => {
-                    let why = "in the configuration, not running";
-                    self.step(Action::CreateAccess { access: access.clone() }, why);
-                }
-                Some(from) if from != *access => {
-                    let why = grants(&from, access);
-                    self.step(Action::ModifyAccess { from, to: access.clone() }, why);
-                }
-                Some(_) => {}
+        for target in &desired.target {
+            let of = |config: &Config| -> Vec<AccessConfig> {
+                config.access.iter().filter(|a| a.target == target.name).cloned().collect()
+            };
+            let (from, to) = (of(&self.now), of(desired));
+            let was = |a: &AccessConfig| from.iter().find(|f| f.same_group(a));
+            let new: Vec<&AccessConfig> = to.iter().filter(|a| was(a).is_none()).collect();
+            let changed: Vec<(&AccessConfig, &AccessConfig)> =
+                to.iter().filter_map(|a| Some((was(a).filter(|w| *w != a)?, a))).collect();
+            let stays = |a: &AccessConfig| to.iter().any(|t| t.same_group(a));
+            let lost: Vec<&AccessConfig> = from.iter().filter(|a| !stays(a)).collect();
+            let moves = changed.iter().filter(|(from, to)| !from.differs_in_luns_only(to)).count();
+            let moves = moves + lost.len();
+            if moves > 1 || moves == 1 && !new.is_empty() {
+                let mut why: Vec<String> = lost.iter().map(|a| format!("-{}", a.group)).collect();
+                why.extend(new.iter().map(|a| format!("+{}", a.group)));
+                why.extend(changed.iter().map(|(f, t)| format!("{}: {}", t.group, grants(f, t))));
+                let (why, target) = (why.join("; "), target.name.clone());
+                self.step(Action::Regroup { target, from: from.clone(), to: to.clone() }, why);
+                continue;
+            }
+            for access in lost {
+                let why = "no longer in the configuration";
+                self.step(Action::RemoveAccess { access: access.clone() }, why);
+            }
+            for (from, to) in changed {
+                let why = grants(from, to);
+                self.step(Action::ModifyAccess { from: from.clone(), to: to.clone() }, why);
+            }
+            for access in new {
+                let why = "in the configuration, not running";
+                self.step(Action::CreateAccess { access: access.clone() }, why);
             }
         }
     }
@@ -316,26 +330,28 @@ fn same_but_order<T: PartialEq>(a: &[T], b: &[T]) -> bool {
     a == b || a.len() == b.len() && a.iter().all(|x| b.contains(x))
 }
 
-/// Providers of which something else is said.
+/// Providers whose units are shown in another way from now on, which their LUNs have to be
+/// withdrawn for. Thresholds change under them.
 fn other_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str> {
-    let by_name = |c: &'c Config| -> HashMap<&'c str, &'c UnitConfig> {
-        c.unit.iter().map(|u| (u.provider.as_str(), u)).collect()
+    let by_name = |c: &'c Config| -> HashMap<&'c str, UnitConfig> {
+        let bare = |u: &UnitConfig| UnitConfig { thresholds: None, ..u.clone() };
+        let mut all: HashMap<&str, UnitConfig> =
+            c.unit.iter().map(|u| (u.provider.as_str(), bare(u))).collect();
+        // A LUN may say the serial number in its unit's place.
+        for lun in c.access.iter().flat_map(|a| a.luns.values()) {
+            let Some(serial) = &lun.serial else { continue };
+            let provider =
+                || UnitConfig { provider: lun.provider.clone(), ..UnitConfig::default() };
+            let unit = all.entry(lun.provider.as_str()).or_insert_with(provider);
+            unit.serial.get_or_insert_with(|| serial.clone());
+        }
+        all
     };
     let (was, is) = (by_name(running), by_name(desired));
-    was.keys().chain(is.keys()).copied().filter(|p| was.get(p) != is.get(p)).collect()
-}
-
-/// Rules for portals that admit nobody whom either list keeps out, as far as rules are the same;
-/// `None` when there are none. An empty list admits everybody.
-fn common_portals(from: &[String], to: &[String]) -> Option<Vec<String>> {
-    match (from.is_empty(), to.is_empty()) {
-        (true, _) => Some(to.to_vec()),
-        (false, true) => Some(from.to_vec()),
-        (false, false) => {
-            let both: Vec<String> = from.iter().filter(|p| to.contains(p)).cloned().collect();
-            (!both.is_empty()).then_some(both)
-        }
-    }
+    // A unit of which nothing is said is like one of which only defaults are.
+    let plain = |p: &str| UnitConfig { provider: p.to_owned(), ..UnitConfig::default() };
+    let of = |all: &HashMap<&str, UnitConfig>, p: &str| all.get(p).cloned().unwrap_or(plain(p));
+    was.keys().chain(is.keys()).copied().filter(|p| of(&was, p) != of(&is, p)).collect()
 }
 
 /// How two groups differ, in a few words.

@@ -1,47 +1,90 @@
-//! How dangerous a change is for those connected now.
+//! How dangerous a change is for those connected now, and for whom.
 
 use super::action::{Action, Risk, newly_protected};
 use crate::api::{SessionState, State};
-use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog};
+use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use wire::portal::{Place, PortalRule, any_matches};
+
+/// What a change is judged by.
+pub struct Scene<'a> {
+    /// Who is connected now.
+    pub state: &'a State,
+    /// Which disks forget.
+    pub catalog: &'a Catalog,
+    /// What runs before the whole plan: what hosts see now.
+    pub running: &'a Config,
+}
+
+/// The verdict on one change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// How dangerous it is.
+    pub risk: Risk,
+    /// Initiators that it concerns, by name, each once; empty when it concerns nobody by name.
+    pub hosts: Vec<String>,
+}
+
+impl Judged {
+    fn of(risk: Risk) -> Judged {
+        Judged { risk, hosts: Vec::new() }
+    }
+
+    /// Disruptive for these; safe when there are none.
+    fn for_them<'s>(hosts: impl Iterator<Item = &'s SessionState>) -> Judged {
+        let mut hosts: Vec<String> = hosts.map(|s| s.initiator.clone()).collect();
+        hosts.sort();
+        hosts.dedup();
+        let risk = if hosts.is_empty() { Risk::Safe } else { Risk::Disruptive };
+        Judged { risk, hosts }
+    }
+}
 
 /// The risk of one change, given what runs.
-pub fn risk(action: &Action, state: &State, catalog: &Catalog) -> Risk {
-    let disruptive = |yes: bool| if yes { Risk::Disruptive } else { Risk::Safe };
+pub fn risk(action: &Action, scene: &Scene<'_>) -> Judged {
+    let (state, catalog) = (scene.state, scene.catalog);
+    let disruptive = |yes: bool| Judged::of(if yes { Risk::Disruptive } else { Risk::Safe });
     match action {
         Action::Daemon { .. }
         | Action::CreateBus { .. }
         | Action::CreateDisk { .. }
         | Action::GrowDisk { .. }
         | Action::CreateGeom { .. }
-        | Action::CreateTarget { .. }
-        | Action::CreateAccess { .. } => Risk::Safe,
+        | Action::CreateTarget { .. } => Judged::default(),
         Action::Units { from, to } => match newly_protected(from, to).next() {
-            Some(_) => Risk::Destroys,
-            None => Risk::Safe,
+            Some(_) => Judged::of(Risk::Destroys),
+            None => Judged::default(),
         },
         Action::PortGroups { from, to } => {
             let loses = |g: &AluaConfig| {
                 let was = from.iter().find(|f| f.name == g.name).map(|f| f.state);
                 was != Some(g.state) && !is_active(g.state)
             };
-            disruptive(to.iter().any(loses) && state.sessions().next().is_some())
+            let hosts = state.sessions().filter(|_| to.iter().any(loses));
+            Judged::for_them(hosts.map(|(_, session)| session))
         }
-        Action::RemoveBus { bus } if catalog.volatile_bus(&bus.kind) => Risk::Destroys,
+        Action::RemoveBus { bus } if catalog.volatile_bus(&bus.kind) => Judged::of(Risk::Destroys),
         Action::RemoveBus { bus } => {
             let buses = state.buses.iter().filter(|b| b.name == bus.name);
             disruptive(buses.flat_map(|b| &b.devices).any(|device| open(state, &device.name)))
         }
-        Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => Risk::Destroys,
+        Action::RemoveDisk { disk } if catalog.volatile(&disk.kind) => Judged::of(Risk::Destroys),
         Action::RemoveDisk { disk } => disruptive(open(state, &disk.name)),
         Action::RemoveGeom { geom } => disruptive(open(state, &geom.name)),
-        Action::RemoveTarget { target } => disruptive(sessions(state, &target.name) > 0),
+        Action::RemoveTarget { target } => Judged::for_them(sessions(state, &target.name)),
         Action::ModifyTarget { from, to } => {
-            disruptive(from.listen != to.listen && sessions(state, &to.name) > 0)
+            let lost = |s: &&SessionState| {
+                reached(&s.portal, &from.listen) && !reached(&s.portal, &to.listen)
+            };
+            Judged::for_them(sessions(state, &to.name).filter(lost))
         }
-        Action::RemoveAccess { access } => disruptive(members(state, access).next().is_some()),
+        Action::CreateAccess { access } => regrouped(scene, &[], std::slice::from_ref(access)),
+        Action::RemoveAccess { access } => regrouped(scene, std::slice::from_ref(access), &[]),
         Action::ModifyAccess { from, to } => {
-            disruptive(members(state, from).any(|session| suffers(session, from, to)))
+            regrouped(scene, std::slice::from_ref(from), std::slice::from_ref(to))
         }
+        Action::Regroup { from, to, .. } => regrouped(scene, from, to),
     }
 }
 
@@ -55,20 +98,57 @@ fn open(state: &State, geom: &str) -> bool {
     providers.any(|p| p.r > 0 || p.w > 0 || p.e > 0)
 }
 
-fn sessions(state: &State, target: &str) -> usize {
-    state.targets.iter().filter(|t| t.name == target).map(|t| t.sessions.len()).sum()
+fn sessions<'s>(state: &'s State, target: &str) -> impl Iterator<Item = &'s SessionState> {
+    state.targets.iter().filter(move |t| t.name == target).flat_map(|t| &t.sessions)
 }
 
-fn members<'s>(
-    state: &'s State,
-    access: &'s AccessConfig,
-) -> impl Iterator<Item = &'s SessionState> {
-    let here = state.targets.iter().filter(|t| t.name == access.target);
-    here.flat_map(|t| &t.sessions).filter(|s| s.group.as_ref() == Some(&access.group))
+/// Whether an address of ours, to which somebody came, is one of those that are listened at.
+fn reached(portal: &str, listen: &[String]) -> bool {
+    let same = |at: &String| {
+        let (Ok(at), Ok(portal)) = (at.parse::<SocketAddr>(), portal.parse::<SocketAddr>()) else {
+            return at == portal;
+        };
+        at.port() == portal.port() && (at.ip() == portal.ip() || at.ip().is_unspecified())
+    };
+    listen.iter().any(same)
 }
 
-/// Whether a session loses something: its group, or one of its LUNs, or the way a LUN was.
-fn suffers(session: &SessionState, from: &AccessConfig, to: &AccessConfig) -> bool {
-    let belongs = to.initiators.iter().any(|p| wire::pattern::matches(p, &session.initiator));
-    !belongs || from.luns.iter().any(|(lun, was)| to.luns.get(lun) != Some(was))
+/// Whether a group admits a session that is there.
+fn admits(access: &AccessConfig, session: &SessionState) -> bool {
+    let rules: Vec<PortalRule> = access.portals.iter().filter_map(|r| PortalRule::new(r)).collect();
+    let named = access.initiators.iter().any(|p| wire::pattern::matches(p, &session.initiator));
+    // Where it came to is not known of every session: only its name counts then.
+    named && Place::parse(&session.portal).is_none_or(|at| any_matches(&rules, at))
+}
+
+/// The groups `from` of a target become `to`: who loses a LUN, or finds another disk behind one.
+fn regrouped(scene: &Scene<'_>, from: &[AccessConfig], to: &[AccessConfig]) -> Judged {
+    let Some(target) = from.iter().chain(to).map(|a| a.target.as_str()).next() else {
+        return Judged::default();
+    };
+    let none = BTreeMap::new();
+    let (mut lose, mut swapped) = (Vec::new(), Vec::new());
+    for session in sessions(scene.state, target) {
+        let group = session.group.as_deref().unwrap_or_default();
+        let was = from.iter().find(|a| a.group == group);
+        let Some(after) = to.iter().find(|a| admits(a, session)) else {
+            lose.extend(was.map(|_| session));
+            continue;
+        };
+        // A LUN may have been withdrawn by a step before this one: hosts have not seen that yet.
+        let now = scene.running.access(target, group).map_or(&none, |a| &a.luns);
+        if now.iter().any(|(lun, is)| is_another(is, after.luns.get(lun))) {
+            swapped.push(session);
+        } else if was.is_some_and(|a| a.luns.iter().any(|(l, is)| after.luns.get(l) != Some(is))) {
+            lose.push(session);
+        }
+    }
+    let risk = if swapped.is_empty() { None } else { Some(Risk::Destroys) };
+    let judged = Judged::for_them(if risk.is_some() { swapped } else { lose }.into_iter());
+    Judged { risk: risk.unwrap_or(judged.risk), ..judged }
+}
+
+/// A host that goes on under that number would write its old blocks to another disk.
+fn is_another(was: &LunConfig, is: Option<&LunConfig>) -> bool {
+    is.is_some_and(|is| is.provider != was.provider)
 }

@@ -110,7 +110,7 @@ fn units(dice: &mut Dice, config: &mut Config, above: &[String]) {
                 serde_json::from_value(serde_json::json!({ "provider": provider }))
                     .expect("a unit");
             unit.read_only = dice.below(2) > 0;
-            unit.serial = (dice.below(2) > 0).then(|| format!("S{}", dice.below(2)));
+            unit.serial = (dice.below(2) > 0).then(|| format!("{provider}-{}", dice.below(2)));
             config.unit.push(unit);
         }
     }
@@ -328,6 +328,110 @@ fn what_went_away_comes_back() {
     let left = running(&configured, &State::default());
     let steps = plan(&left, &a, &State::default(), &catalog());
     assert_eq!(steps.iter().map(|s| s.what.as_str()).collect::<Vec<_>>(), ["create disk n (null)"]);
+}
+
+fn access(group: &str, initiators: &[&str], luns: &[(u64, &str)]) -> AccessConfig {
+    let lun = |(number, provider): &(u64, &str)| {
+        let (provider, mode) = ((*provider).to_owned(), LunMode::Rw);
+        (*number, LunConfig { provider, mode, serial: None })
+    };
+    AccessConfig {
+        target: "iqn.t".into(),
+        group: group.into(),
+        initiators: initiators.iter().map(|i| (*i).to_owned()).collect(),
+        luns: luns.iter().map(lun).collect(),
+        ..AccessConfig::default()
+    }
+}
+
+/// Two disks at a target, these groups, and a session of `iqn.h:1` in the first of them.
+fn hosted(groups: Vec<AccessConfig>) -> (Config, State) {
+    let mut dice = Dice::new(0);
+    let mut config = Config { access: groups, ..Config::default() };
+    while config.target.is_empty() {
+        config.target = random(&mut dice).target;
+    }
+    config.target.truncate(1);
+    let target = &mut config.target[0];
+    target.name = "iqn.t".into();
+    target.listen = vec!["10.0.0.1:3260".into(), "10.0.0.2:3260".into()];
+    (target.port_group, target.port_id) = (None, None);
+    let disk = |name: &str| DiskConfig {
+        name: name.into(),
+        kind: "null".into(),
+        params: Default::default(),
+    };
+    config.disk = vec![disk("a"), disk("b")];
+    let (plant, _) = plant_with(&config, &catalog());
+    let mut state = plant.state();
+    state.targets[0].sessions = vec![crate::api::SessionState {
+        initiator: "iqn.h:1".into(),
+        portal: "10.0.0.2:3260".into(),
+        group: config.access.first().map(|a| a.group.clone()),
+        ..Default::default()
+    }];
+    (config, state)
+}
+
+/// What a host sees stays, whatever its group is called and however it is named in it.
+#[test]
+fn edits_that_leave_a_hosts_view_alone_are_one_safe_step() {
+    let luns = [(0, "a"), (1, "b")];
+    let (config, state) = hosted(vec![access("g", &["iqn.h:1", "iqn.h:2"], &luns)]);
+    for (what, groups) in [
+        ("renamed", vec![access("other", &["iqn.h:1", "iqn.h:2"], &luns)]),
+        ("widened", vec![access("g", &["iqn.h:*"], &luns)]),
+        ("moved", vec![access("g", &["iqn.h:2"], &luns), access("own", &["iqn.h:1"], &luns)]),
+        ("more", vec![access("g", &["iqn.h:1"], &luns), access("new", &["iqn.h:3"], &luns)]),
+    ] {
+        let to = Config { access: groups, ..config.clone() };
+        let steps = plan(&config, &to, &state, &catalog());
+        assert_eq!(steps.len(), 1, "{what}: {steps:?}");
+        assert_eq!((steps[0].risk, steps[0].hosts.len()), (Risk::Safe, 0), "{what}");
+    }
+}
+
+#[test]
+fn whoever_loses_something_is_named() {
+    let (config, state) = hosted(vec![access("g", &["iqn.h:*"], &[(0, "a"), (1, "b")])]);
+    let said = |to: Config| {
+        let steps = plan(&config, &to, &state, &catalog());
+        let worst = steps.iter().max_by_key(|s| s.risk).expect("a step");
+        assert!(worst.hosts.len() < 2, "{worst:?}");
+        worst.risk_words()
+    };
+    let groups = |access: Vec<AccessConfig>| Config { access, ..config.clone() };
+    let less = groups(vec![access("g", &["iqn.h:*"], &[(0, "a")])]);
+    assert_eq!(said(less), "disruptive: iqn.h:1");
+    let swapped = groups(vec![access("g", &["iqn.h:*"], &[(0, "b"), (1, "a")])]);
+    assert_eq!(said(swapped), "destroys: in use by iqn.h:1");
+    // Also when the disk that was there goes, and the LUN is withdrawn before.
+    let mut gone = groups(vec![access("g", &["iqn.h:*"], &[(0, "b"), (1, "b")])]);
+    gone.disk.remove(0);
+    assert_eq!(said(gone), "destroys: in use by iqn.h:1");
+    let out = groups(vec![access("g", &["iqn.x:*"], &[(0, "a"), (1, "b")])]);
+    assert_eq!(said(out), "disruptive: iqn.h:1");
+    let mut portals = access("g", &["iqn.h:*"], &[(0, "a"), (1, "b")]);
+    portals.portals = vec!["10.0.0.1".into()];
+    assert_eq!(said(groups(vec![portals.clone()])), "disruptive: iqn.h:1");
+    portals.portals = vec!["10.0.0.2".into()];
+    assert_eq!(said(groups(vec![portals])), "safe");
+    let listens = |at: &[&str]| {
+        let mut to = config.clone();
+        to.target[0].listen = at.iter().map(|a| (*a).to_owned()).collect();
+        to
+    };
+    assert_eq!(said(listens(&["10.0.0.1:3260"])), "disruptive: iqn.h:1");
+    assert_eq!(said(listens(&["0.0.0.0:3260"])), "safe");
+    let mut thresholds = config.clone();
+    let unit =
+        UnitConfig { provider: "a".into(), thresholds: Some(vec![70]), ..Default::default() };
+    thresholds.unit.push(unit);
+    assert_eq!(said(thresholds.clone()), "safe");
+    assert_eq!(plan(&config, &thresholds, &state, &catalog()).len(), 1, "under the LUN");
+    let mut serial = config.clone();
+    serial.access[0].luns.get_mut(&0).expect("LUN 0").serial = Some("S1".into());
+    assert_eq!(said(serial), "disruptive: iqn.h:1", "the unit is opened anew");
 }
 
 /// A file that becomes larger does so in place; anything else about it needs it to go and come.

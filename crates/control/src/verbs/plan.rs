@@ -2,7 +2,7 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
-use crate::config::{CONFIG_BYTES_MAX, read, secret};
+use crate::config::{CONFIG_BYTES_MAX, exposures, read, secret};
 use crate::plan::{Risk, Step};
 use crate::plant::Progress;
 use crate::service::Control;
@@ -98,11 +98,18 @@ pub fn desired(
     let mut notes = Vec::new();
     for target in &config.target {
         let all = [&target.chap, &target.mutual_chap, &target.discovery_chap];
-        if all.into_iter().flatten().any(|c| secret::is_literal(&c.secret)) {
+        let groups = config.access.iter().filter(|a| a.target == target.name);
+        let accounts = groups.flat_map(|a| a.accounts().map(|(_, c)| &c.secret));
+        let mut secrets = all.into_iter().flatten().map(|c| &c.secret).chain(accounts);
+        if secrets.any(|s| secret::is_literal(s)) {
             let name = &target.name;
-            notes.push(format!("{name}: a secret stands in the file; use file: or credential:"));
+            notes
+                .push(format!("{name}: a secret is written in the file; use file: or credential:"));
         }
     }
+    notes.extend(
+        exposures(&config).into_iter().map(|e| format!("{}: {}; {}", e.target, e.why, e.fix)),
+    );
     Ok((config, notes))
 }
 
@@ -113,8 +120,7 @@ pub fn lines(steps: &[Step]) -> String {
         Some("remove") => "-",
         _ => "~",
     };
-    let row =
-        |s: &Step| vec![format!("{} {}", sign(s), s.what), s.risk.word().to_owned(), s.why.clone()];
+    let row = |s: &Step| vec![format!("{} {}", sign(s), s.what), s.risk_words(), s.why.clone()];
     text::table(&["step", "risk", "why"], &steps.iter().map(row).collect::<Vec<_>>())
 }
 

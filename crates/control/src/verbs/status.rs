@@ -2,8 +2,8 @@
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{DiskState, Exit, Health, Result, SCHEMA_VERSION, State, TargetHealth};
-use crate::config::Config;
 use crate::config::units::{short, short_ns};
+use crate::config::{Config, exposures};
 use crate::plan::running;
 use crate::plant::Progress;
 use crate::service::Control;
@@ -152,6 +152,11 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         );
         let action = format!("If it should be let in: `ashlar access check {}`.", last.initiator);
         add(Health::Ok, "access".to_owned(), &why, &action, "ashlar sessions --denied");
+    }
+    for open in exposures(config) {
+        let at = format!("target {}", open.target);
+        let action = format!("In ashlar.toml: {}.", open.fix);
+        add(Health::Ok, at, &open.why, &action, "ashlar doctor access");
     }
     out.extend(stuck(state));
     out.sort_by_key(|f| std::cmp::Reverse(f.health));

@@ -68,10 +68,10 @@ impl Exports {
     }
 
     /// What initiators see of a group (W2).
-    pub(super) fn shown(&self, access: &AccessConfig) -> GroupSpec {
-        let mut spec = group_spec(access);
+    pub(super) fn shown(&self, access: &AccessConfig) -> Result<GroupSpec> {
+        let mut spec = group_spec(access)?;
         spec.luns.retain(|lun| self.registry.device(&lun.device).is_some());
-        spec
+        Ok(spec)
     }
 
     /// The same of a change: one that is awaited takes the place of what was there.

@@ -5,15 +5,15 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use control::api::{Error, Kind, Result};
 use control::config::{
-    AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, LunAddressing, LunConfig,
-    LunMode, TargetConfig, UnitConfig, UnitHandler, UnitProtection, secret,
+    AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, InitiatorChap, LunAddressing,
+    LunConfig, LunMode, TargetConfig, UnitConfig, UnitHandler, UnitProtection, secret,
 };
-use drivers::{Account, TargetSpec};
+use drivers::TargetSpec;
 use reactor::Address;
 use target::alua::{AccessState, PortGroupSpec};
 use target::lun::OpenSpec;
 use target::registry::Addressing;
-use target::{GroupSpec, LunSpec, ProtectionSpec};
+use target::{Account, GroupSpec, LunSpec, Proof, Proofs, ProtectionSpec};
 use wire::scsi::ProtectionType;
 
 /// Every provider that some LUN needs, and how its unit is shown; of `only` these when given.
@@ -97,14 +97,53 @@ pub(super) fn addressing(config: LunAddressing) -> Addressing {
     }
 }
 
-pub(super) fn group_spec(access: &AccessConfig) -> GroupSpec {
-    GroupSpec {
+pub(super) fn group_spec(access: &AccessConfig) -> Result<GroupSpec> {
+    Ok(GroupSpec {
         name: access.group.clone(),
         initiators: access.initiators.clone(),
         portals: access.portals.clone(),
         addressing: addressing(access.addressing),
+        proofs: proofs(access)?,
         luns: access.luns.iter().map(|(number, lun)| lun_spec(*number, lun)).collect(),
+    })
+}
+
+/// The accounts of a group, with their secrets.
+fn proofs(access: &AccessConfig) -> Result<Proofs> {
+    let mut out = Proofs::default();
+    for (initiator, chap) in access.accounts() {
+        let proof = proof(chap).map_err(|e| {
+            let at = format!("{}/{}: {}", access.target, access.group, e.at);
+            e.at(at)
+        })?;
+        match initiator {
+            None => out.group = Some(proof),
+            Some(name) => {
+                let name = wire::iscsi::normalise_name(name).unwrap_or_else(|_| name.to_owned());
+                out.initiators.insert(name, proof);
+            }
+        }
     }
+    Ok(out)
+}
+
+fn proof(chap: &InitiatorChap) -> Result<Proof> {
+    let secret = secret::resolve(&chap.secret)?;
+    let mutual = account(&chap.mutual)?;
+    for bytes in [Some(&secret), mutual.as_ref().map(|m| &m.secret)].into_iter().flatten() {
+        if bytes.len() < secret::CHAP_BYTES_MIN {
+            let (has, least) = (bytes.len(), secret::CHAP_BYTES_MIN);
+            let why = format!("a secret has {has} bytes: it needs at least {least}");
+            let error = Error::new(Kind::Secret, "read secret", why).at(&chap.user);
+            return Err(error.next("head -c 18 /dev/urandom | base64 > FILE && chmod 600 FILE"));
+        }
+    }
+    if mutual.as_ref().is_some_and(|m| m.secret == secret) {
+        let why = "the initiator and the target have the same secret (RFC 7143 9.2.1 forbids it)";
+        let error = Error::new(Kind::Secret, "read secret", why).at(&chap.user);
+        return Err(error.next("Give `mutual` another secret."));
+    }
+    Ok(Proof { account: Account { user: chap.user.clone(), secret }, mutual })
 }
 
 pub(super) fn lun_spec(number: u64, lun: &LunConfig) -> LunSpec {

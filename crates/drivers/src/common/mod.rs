@@ -2,6 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
+//! | `address` | addresses as other machines are told of them |
 //! | `cause` | how connections end without a word of their protocol |
 //! | `inbox` | bytes that came, and who else looks at them |
 //! | `pump` | reading and writing as one task, and when a peer that does not read is let go |
@@ -16,6 +17,7 @@
 //!
 //! A protocol brings its own handshake, requests and answers, and nothing of the above.
 
+pub(crate) mod address;
 pub(crate) mod cause;
 pub(crate) mod cores;
 pub(crate) mod entrance;

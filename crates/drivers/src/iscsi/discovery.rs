@@ -8,6 +8,7 @@ use target::TargetPort;
 use super::NAME;
 use super::params::Checked;
 use super::session::Session;
+use crate::common::address::plain;
 
 /// Target portal group tag: all portals of a target are one group.
 pub(crate) const PORTAL_GROUP: u16 = 1;
@@ -88,11 +89,12 @@ fn addresses(session: &Session, target: &Arc<Checked>) -> Vec<SocketAddr> {
                 false => local,
             }
         };
+        let address = plain(address);
         if !out.contains(&address) {
             out.push(address);
         }
     }
-    let asked = out.iter().position(|a| *a == conn.local);
+    let asked = out.iter().position(|a| *a == plain(conn.local));
     if let Some(asked) = asked {
         out.swap(0, asked);
     }

@@ -8,11 +8,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use target::registry::Denied;
+use target::registry::{Asked, Denied};
 use target::{CloseReason, Transport};
 use wire::iscsi::{
-    Access, Algorithms, Auth, Bhs, CHALLENGE_LEN, Challenge, ChapUser, Established, Grant, Login,
-    LoginConfig, LoginReply, LoginStatus, Offer, PRE_LOGIN, SessionType, Step, TargetQuery,
+    Access, Algorithms, Auth, Bhs, CHALLENGE_LEN, Challenge, ChapAccount, ChapUser, Established,
+    Grant, Login, LoginConfig, LoginReply, LoginStatus, Offer, PRE_LOGIN, SessionType, Step,
+    TargetQuery,
 };
 
 use super::NAME;
@@ -36,11 +37,14 @@ struct Decision {
     tsih: Option<Tsih>,
     access: Access,
     md5: bool,
+    /// Who has to prove himself, for whoever looks why nobody could.
+    expected: String,
 }
 
 impl Decision {
     fn deny(status: LoginStatus) -> Decision {
-        Decision { target: None, tsih: None, access: Access::Deny(status), md5: false }
+        let (access, expected) = (Access::Deny(status), String::new());
+        Decision { target: None, tsih: None, access, md5: false, expected }
     }
 }
 
@@ -81,7 +85,8 @@ pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<S
                 return Err(Ending::Closed(CloseReason::Stopping));
             }
             Step::Refuse { reply, status, reason } => {
-                note_refusal(conn, &asked, status, reason);
+                let expected = decided.as_ref().map_or("", |d| &d.expected);
+                note_refusal(conn, &asked, status, (reason, expected));
                 send(conn, &reply);
                 return Err(Ending::Refused);
             }
@@ -143,18 +148,42 @@ fn grant(auth: Auth, tsih: &Tsih, alias: Option<String>) -> Access {
     Access::Allow(Grant { auth, tsih: tsih.number, portal_group: PORTAL_GROUP, alias })
 }
 
+fn chap_account(user: &Account, mutual: Option<&Account>) -> ChapAccount {
+    ChapAccount { user: chap_user(user), mutual: mutual.map(chap_user) }
+}
+
 /// Discovery needs an account as soon as a target of the portal wants one; who shows one hears of
 /// that account's targets and of those that want none.
 fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
     let targets = conn.here.shared.targets.at(&conn.at.into());
-    let users: Vec<ChapUser> =
-        targets.iter().filter_map(|t| t.spec.discovery_chap.as_ref()).map(chap_user).collect();
-    let mutual = targets.iter().filter(|t| t.spec.discovery_chap.is_some());
-    let mutual = mutual.filter_map(|t| t.spec.mutual_chap.as_ref()).map(chap_user).next();
-    let auth = if users.is_empty() { Auth::None } else { Auth::Chap { users, mutual } };
+    let account = |t: &Arc<Checked>| {
+        Some(chap_account(t.spec.discovery_chap.as_ref()?, t.spec.mutual_chap.as_ref()))
+    };
+    let accounts: Vec<ChapAccount> = targets.iter().filter_map(account).collect();
+    let names: Vec<&str> = accounts.iter().map(|a| a.user.name.as_str()).collect();
+    let expected = format!("the user name expected is {}", names.join(" or "));
+    let auth = if accounts.is_empty() { Auth::None } else { Auth::Chap { accounts } };
     let md5 = targets.iter().any(|t| t.params.chap_md5);
     let access = grant(auth, &tsih, None);
-    Decision { target: None, tsih: Some(tsih), access, md5 }
+    Decision { target: None, tsih: Some(tsih), access, md5, expected }
+}
+
+/// What an initiator has to show, and for the log who is expected: its own account, that of its
+/// group, or that of the target; in a group with accounts nobody enters without one.
+fn proof(target: &Checked, asked: Asked) -> (Auth, String) {
+    let (user, mutual) = match asked {
+        Asked::NoAccount => {
+            let why = "its group has accounts, and none for it: give it one in `initiator_chap`, \
+                       or the group one in `chap`";
+            return (Auth::Chap { accounts: Vec::new() }, why.into());
+        }
+        Asked::Proof(proof) => (Some(proof.account), proof.mutual),
+        Asked::Nothing => (target.spec.chap.clone(), None),
+    };
+    let Some(user) = user else { return (Auth::None, String::new()) };
+    let mutual = mutual.as_ref().or(target.spec.mutual_chap.as_ref());
+    let expected = format!("the user name expected is {}", user.user);
+    (Auth::Chap { accounts: vec![chap_account(&user, mutual)] }, expected)
 }
 
 fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Decision {
@@ -172,24 +201,20 @@ fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Dec
             access.why, query.initiator
         );
         deny_note(conn, query, example);
-        return Decision::deny(LoginStatus::AuthorizationFailure);
+        // As one that does not exist: names cannot be guessed.
+        return Decision::deny(LoginStatus::NotFound);
     }
     conn.login_limit_s.set(target.params.login_timeout);
     if let Some((address, permanent)) = target.params.moved_to() {
         let access = Access::Redirect { address: address.into(), permanent };
-        return Decision { target: Some(target), tsih: None, access, md5: false };
+        let expected = String::new();
+        return Decision { target: Some(target), tsih: None, access, md5: false, expected };
     }
-    let auth = match &target.spec.chap {
-        None => Auth::None,
-        Some(account) => Auth::Chap {
-            users: vec![chap_user(account)],
-            mutual: target.spec.mutual_chap.as_ref().map(chap_user),
-        },
-    };
+    let (auth, expected) = proof(&target, access.asked);
     let alias = Some(target.params.alias.clone()).filter(|a| !a.is_empty());
     let access = grant(auth, &tsih, alias);
     let md5 = target.params.chap_md5;
-    Decision { target: Some(target), tsih: Some(tsih), access, md5 }
+    Decision { target: Some(target), tsih: Some(tsih), access, md5, expected }
 }
 
 fn deny_note(conn: &Connection, query: &TargetQuery, text: String) {
@@ -215,7 +240,13 @@ fn md5_hint(conn: &Connection, query: &TargetQuery) -> &'static str {
     }
 }
 
-fn note_refusal(conn: &Connection, query: &TargetQuery, status: LoginStatus, reason: &str) {
+/// The reason, and who was expected to prove himself.
+fn note_refusal(
+    conn: &Connection,
+    query: &TargetQuery,
+    status: LoginStatus,
+    (reason, expected): (&str, &str),
+) {
     let who = if query.initiator.is_empty() { "an initiator" } else { &query.initiator };
     let to = query.target.as_deref().unwrap_or("discovery");
     if matches!(status, LoginStatus::TargetMovedTemporarily | LoginStatus::TargetMovedPermanently) {
@@ -231,15 +262,8 @@ fn note_refusal(conn: &Connection, query: &TargetQuery, status: LoginStatus, rea
         status.code()
     ));
     if status == LoginStatus::AuthenticationFailure {
-        let target = query.target.as_deref().and_then(|t| conn.here.shared.targets.get(t));
-        let account = target.as_ref().and_then(|t| match query.session {
-            SessionType::Normal => t.spec.chap.as_ref(),
-            SessionType::Discovery => t.spec.discovery_chap.as_ref(),
-        });
-        let expected = match account {
-            Some(a) => format!("the user name expected is {}", a.user),
-            None => "it has no account that matches".into(),
-        };
+        let expected =
+            if expected.is_empty() { "it has no account that matches" } else { expected };
         deny_note(conn, query, format!("CHAP: {reason}; {expected}{}", md5_hint(conn, query)));
     }
 }
@@ -310,7 +334,7 @@ async fn enter(
 fn old_session_hangs(conn: &Connection, done: &Established) {
     let status = LoginStatus::ServiceUnavailable;
     let reason = "commands of its former session still hang at a disk";
-    note_refusal(conn, &done.query, status, reason);
+    note_refusal(conn, &done.query, status, (reason, ""));
     let mut reply = done.reply.clone();
     reply.text.clear();
     reply.header.status = status;

@@ -19,6 +19,7 @@ use super::ending::Ending;
 use super::inlet::Inlet;
 use super::params::{Checked, Place};
 use super::queue::{Queue, Shape};
+use super::shared::NUMBER_MAX;
 use super::tasks::DEPTH;
 
 /// How often a host that is let in later looks whether its last commands have ended, ns.
@@ -135,11 +136,7 @@ async fn enter(
     let host = Host { name: names.host, id: names.host_id, subsystem: names.subsystem };
     let target = match host.subsystem == DISCOVERY_NQN {
         true => None,
-        false => Some(shared.targets.get_at(&conn.at, &host.subsystem).ok_or_else(|| {
-            let text = format!("no subsystem {} at {}", host.subsystem, conn.at);
-            note_denied(conn, &host, text);
-            No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true)
-        })?),
+        false => Some(visible(conn, &host)?),
     };
     let place = match &target {
         Some(target) => Some(target.place().ok_or(No(Status::CONNECT_BUSY, 0, false))?),
@@ -154,11 +151,31 @@ async fn enter(
             conn.here.core.reactor().sleep(PAUSE_NS).await;
         }
         let make = |number| Controller::new(number, host.clone(), target.clone(), shared);
-        shared.add_controller(make).ok_or(No(Status::CONNECT_BUSY, 0, false))?
+        let numbers = target.as_ref().map_or(1..=NUMBER_MAX, |t| t.params.controllers());
+        shared.add_controller(numbers, make).ok_or(No(Status::CONNECT_BUSY, 0, false))?
     } else {
         associated(conn, &connect, asked, &host)?
     };
     seat(conn, &connect, controller, place)
+}
+
+/// The subsystem that a host names. One that is hidden from the host is answered like one that does
+/// not exist, so that names cannot be guessed.
+fn visible(conn: &Connection, host: &Host) -> Result<Arc<Checked>, No> {
+    let found = conn.here.shared.targets.get_at(&conn.at, &host.subsystem);
+    let port = conn.here.engine.find_target(NAME, &host.subsystem);
+    let why = match (&found, port) {
+        (Some(_), Some(port)) => Some(port.decide(&host.name, &conn.local)),
+        _ => None,
+    };
+    match (found, why) {
+        (Some(target), Some(decision)) if decision.grants() => Ok(target),
+        (_, decision) => {
+            let missing = || format!("no subsystem {} at {}", host.subsystem, conn.at);
+            note_denied(conn, host, decision.map_or_else(missing, |d| d.why));
+            Err(No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true))
+        }
+    }
 }
 
 /// The controller whose I/O queue it is to be.
@@ -228,7 +245,8 @@ fn seat(
     };
     let transport: Rc<dyn Transport> = queue.clone();
     // Refusals are noted by the engine.
-    let nexus = engine.login(login, transport).map_err(|_| No(Status::CONNECT_HOST, 0, false))?;
+    let hidden = No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true);
+    let nexus = engine.login(login, transport).map_err(|_| hidden)?;
     queue.attach(nexus);
     tracing::info!(
         target: "nvme_tcp",

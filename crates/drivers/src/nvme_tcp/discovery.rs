@@ -10,6 +10,7 @@ use wire::nvme::codes::DISCOVERY_NQN;
 use super::NAME;
 use super::queue::Queue;
 use super::tasks::DEPTH;
+use crate::common::address::plain;
 
 fn record(name: &str, at: SocketAddr, number: u16, discovery: bool) -> Subsystem {
     Subsystem {
@@ -35,7 +36,7 @@ impl Queue {
             *ports.entry(at).or_insert(next)
         };
         let mut all = Vec::new();
-        if let Some(at) = conn.local.inet() {
+        if let Some(at) = conn.local.inet().map(plain) {
             all.push(record(DISCOVERY_NQN, at, number(at), true));
         }
         for target in shared.targets.all() {
@@ -50,6 +51,7 @@ impl Queue {
                     (true, Some(local)) => SocketAddr::new(local.ip(), real.port()),
                     _ => real,
                 };
+                let reached = plain(reached);
                 if port.decide(host, &Address::Inet(reached)).grants() {
                     all.push(record(&target.spec.name, reached, number(reached), false));
                 }

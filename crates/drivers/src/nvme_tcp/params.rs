@@ -1,5 +1,6 @@
 //! The parameters of an NVMe/TCP target.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use wire::nvme::codes::DISCOVERY_NQN;
 use wire::nvme::is_nqn;
 
+use super::shared::NUMBER_MAX;
 use crate::common::targets;
 use crate::driver::{DigestPolicy, TargetSpec};
 
@@ -30,6 +32,14 @@ pub struct NvmeTcpParams {
     /// Seconds that a connection may take until it is a queue.
     #[schemars(range(min = 1, max = 300))]
     pub handshake_timeout: u32,
+    /// Smallest controller identifier (CNTLID) that hosts are given. Two gateways that serve one
+    /// subsystem need ranges without common numbers: Linux refuses a second path with the
+    /// identifier of the first.
+    #[schemars(range(min = 1, max = 65519))]
+    pub controller_id_min: u16,
+    /// Largest controller identifier that hosts are given.
+    #[schemars(range(min = 1, max = 65519))]
+    pub controller_id_max: u16,
     /// Connections at one time; a further one is refused.
     #[schemars(range(min = 1, max = 16384))]
     pub connections_max: u32,
@@ -42,8 +52,17 @@ impl Default for NvmeTcpParams {
             model: "Ashlar".into(),
             queues_max: 64,
             handshake_timeout: 15,
+            controller_id_min: 1,
+            controller_id_max: NUMBER_MAX,
             connections_max: 4096,
         }
+    }
+}
+
+impl NvmeTcpParams {
+    /// The numbers of its controllers.
+    pub fn controllers(&self) -> RangeInclusive<u16> {
+        self.controller_id_min..=self.controller_id_max
     }
 }
 
@@ -142,11 +161,19 @@ fn check(p: &NvmeTcpParams) -> Result<(), String> {
     for (key, value, min, max) in [
         ("queues_max", u32::from(p.queues_max), 1, 1024),
         ("handshake_timeout", p.handshake_timeout, 1, 300),
+        ("controller_id_min", u32::from(p.controller_id_min), 1, u32::from(NUMBER_MAX)),
+        ("controller_id_max", u32::from(p.controller_id_max), 1, u32::from(NUMBER_MAX)),
         ("connections_max", p.connections_max, 1, 16384),
     ] {
         if value < min || value > max {
             return Err(format!("{key} = {value}: it must be {min} to {max}"));
         }
+    }
+    if p.controllers().is_empty() {
+        return Err(format!(
+            "controller_id_min = {} is greater than controller_id_max = {}",
+            p.controller_id_min, p.controller_id_max
+        ));
     }
     let plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic() || c == ' ');
     for (key, text, min, max) in [("serial", &p.serial, 0, 20), ("model", &p.model, 1, 40)] {

@@ -8,6 +8,7 @@
 //!      can no longer touch the medium: its next writes would be overwritten.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -20,7 +21,7 @@ use crate::common::entrance::Strain;
 use crate::common::targets::Targets;
 
 /// Largest CNTLID; those above it are reserved.
-const NUMBER_MAX: u16 = 0xffef;
+pub(crate) const NUMBER_MAX: u16 = 0xffef;
 
 /// What cores tell each other.
 pub(crate) enum Order {
@@ -83,14 +84,16 @@ impl Shared {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Makes a controller with a free number (S1); None when all are taken.
+    /// Makes a controller with a free number of these (S1); None when all are taken.
     pub fn add_controller(
         self: &Arc<Self>,
+        numbers: RangeInclusive<u16>,
         make: impl FnOnce(u16) -> Arc<Controller>,
     ) -> Option<Arc<Controller>> {
         let mut state = self.state();
-        for _ in 0..NUMBER_MAX {
-            state.last = state.last % NUMBER_MAX + 1;
+        for _ in numbers.clone() {
+            let next = state.last.wrapping_add(1);
+            state.last = if numbers.contains(&next) { next } else { *numbers.start() };
             let number = state.last;
             let used = state.controllers.get(&number).is_some_and(|c| c.strong_count() > 0);
             if !used {

@@ -21,6 +21,7 @@ use wire::portal::{Place, PortalRule, any_matches, any_overlaps};
 use wire::scsi::Addressing;
 
 use super::map::{LUN_MAX, LunEntry, LunMap};
+use super::proof::Proofs;
 use crate::device::Device;
 
 /// Groups of one target; a further one is refused.
@@ -52,6 +53,8 @@ pub struct GroupSpec {
     pub portals: Vec<String>,
     /// How REPORT LUNS writes the numbers.
     pub addressing: Addressing,
+    /// What they show to be let in.
+    pub proofs: Proofs,
     /// What they see.
     pub luns: Vec<LunSpec>,
 }
@@ -113,6 +116,8 @@ pub struct Group {
     pub patterns: Vec<Pattern>,
     /// By which portals they must come; empty means any.
     pub portals: Vec<PortalRule>,
+    /// What its members show to be let in.
+    pub proofs: Proofs,
     pub(crate) view: Arc<View>,
 }
 
@@ -167,10 +172,12 @@ impl Groups {
         all.for_each(|v| if retire { v.retire() } else { v.touch() });
     }
 
-    /// True when both have the same groups with the same members.
+    /// True when both have the same groups with the same members and accounts.
     pub(super) fn same_members(&self, other: &Groups) -> bool {
         let same = |a: &Group| {
-            other.group(&a.name).is_some_and(|b| a.patterns == b.patterns && a.portals == b.portals)
+            other.group(&a.name).is_some_and(|b| {
+                a.patterns == b.patterns && a.portals == b.portals && a.proofs == b.proofs
+            })
         };
         self.groups.len() == other.groups.len() && self.groups.iter().all(same)
     }
@@ -239,7 +246,7 @@ fn build_group(
     }
     let map = build_map(&at, spec, was, find)?;
     let view = Arc::new(View::new(Arc::new(map)));
-    Ok(Group { name: spec.name.clone(), patterns, portals, view })
+    Ok(Group { name: spec.name.clone(), patterns, portals, proofs: spec.proofs.clone(), view })
 }
 
 fn build_map(

@@ -17,6 +17,7 @@ mod groups;
 mod map;
 mod numbers;
 mod ports;
+mod proof;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -44,6 +45,7 @@ pub(crate) use facts::{FlowNotes, Tally, add};
 pub(crate) use groups::View;
 pub use groups::{GROUPS_MAX, Group, GroupSpec, Groups, LunSpec, PATTERNS_MAX, PORTALS_MAX};
 pub use map::{LUN_MAX, LunEntry, LunMap, Tell};
+pub use proof::{Account, Asked, Proof, Proofs};
 pub use view::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 pub use wire::pattern::{PATTERN_MAX, Pattern};
 pub use wire::scsi::Addressing;

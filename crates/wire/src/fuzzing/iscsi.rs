@@ -162,7 +162,8 @@ pub fn fuzz_login(data: &[u8]) {
         command_window: 8,
     });
     let secret = ChapUser { name: "a".to_owned(), secret: b"twelve bytes".to_vec() };
-    let auth = if chap { Auth::Chap { users: vec![secret], mutual: None } } else { Auth::None };
+    let accounts = vec![ChapAccount { user: secret, mutual: None }];
+    let auth = if chap { Auth::Chap { accounts } } else { Auth::None };
     while let Some((flags, body)) = record(&mut script) {
         let header = LoginRequest { data_len: body.len() as u32, ..LoginRequest::default() };
         let mut bhs = encoded(&header);

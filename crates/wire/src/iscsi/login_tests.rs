@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::iscsi::{
-    ChapUser, ClientChap, ClientConfig, ClientError, ClientLogin, ClientStep, Connected,
-    DigestPolicy, chap_response, encode_hex, pairs as read_pairs,
+    ChapAccount, ChapUser, ClientChap, ClientConfig, ClientError, ClientLogin, ClientStep,
+    Connected, DigestPolicy, chap_response, encode_hex, pairs as read_pairs,
 };
 
 const NAME: &str = "iqn.2001-04.com.example:me";
@@ -28,10 +28,8 @@ fn grant(auth: Auth) -> Access {
 }
 
 fn chap_grant() -> Auth {
-    Auth::Chap {
-        users: vec![user("alice", "secret of alice")],
-        mutual: Some(user("target", "secret of target")),
-    }
+    let mutual = Some(user("target", "secret of target"));
+    Auth::Chap { accounts: vec![ChapAccount { user: user("alice", "secret of alice"), mutual }] }
 }
 
 fn client() -> ClientConfig {
@@ -149,8 +147,8 @@ fn chap_failures_have_one_face() {
 #[test]
 fn a_target_that_does_not_prove_itself_is_left() {
     let mut wrong = chap_grant();
-    if let Auth::Chap { mutual, .. } = &mut wrong {
-        *mutual = Some(user("target", "another secret"));
+    if let Auth::Chap { accounts } = &mut wrong {
+        accounts[0].mutual = Some(user("target", "another secret"));
     }
     let asks = chap_client("alice", "secret of alice");
     let (_, error) = run(config(), asks, grant(wrong)).unwrap_err();

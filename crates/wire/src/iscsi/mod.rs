@@ -55,7 +55,7 @@ pub use number::{decode_binary, encode_base64, encode_hex, parse_number, parse_r
 pub use pdu::Pdu;
 pub use request::*;
 pub use response::*;
-pub use security::Auth;
+pub use security::{Auth, ChapAccount};
 pub use status::LoginStatus;
 pub use text::{
     KEY_LEN_MAX, PAIRS_MAX, TEXT_LEN_MAX, TextBuilder, TextInput, VALUE_LEN_MAX, pairs,

@@ -5,15 +5,18 @@ use crate::error::WireError;
 /// Longest iSCSI name, bytes of UTF-8; a longer one is refused.
 pub const NAME_LEN_MAX: usize = 223;
 
-/// Checks an iSCSI name (`iqn.`, `eui.` or `naa.`) and brings ASCII letters to lower case, so that
-/// names can be compared byte by byte. Refused: no or another type, more than [`NAME_LEN_MAX`]
+/// Checks an iSCSI name (`iqn.`, `eui.` or `naa.`) and folds it as RFC 3722 says (letters to lower
+/// case, compatible characters to one form), so that names can be compared byte by byte. Refused: no or another type, more than [`NAME_LEN_MAX`]
 /// bytes, control characters, spaces and the signs that would be dangerous in logs, file names or
 /// text (`/ \ % , = * ? " ' < > | ; & $`).
 pub fn normalise_name(name: &str) -> Result<String, WireError> {
     if name.len() > NAME_LEN_MAX {
         return Err(WireError::long("iSCSI name", 0));
     }
-    let lower = name.to_ascii_lowercase();
+    let lower = fold(name)?;
+    if lower.len() > NAME_LEN_MAX {
+        return Err(WireError::long("iSCSI name", 0));
+    }
     let good = if let Some(rest) = lower.strip_prefix("iqn.") {
         !rest.is_empty() && rest.chars().all(allowed)
     } else if let Some(rest) = lower.strip_prefix("eui.") {
@@ -24,6 +27,18 @@ pub fn normalise_name(name: &str) -> Result<String, WireError> {
         false
     };
     if good { Ok(lower) } else { Err(WireError::bad("iSCSI name", 0)) }
+}
+
+/// The profile of RFC 3722 for what is not ASCII: tables B.1 and B.2 of RFC 3454, form KC, and
+/// nothing that those prohibit. It is that of internationalized domain names.
+fn fold(name: &str) -> Result<String, WireError> {
+    if name.is_ascii() {
+        return Ok(name.to_ascii_lowercase());
+    }
+    match stringprep::nameprep(name) {
+        Ok(folded) => Ok(folded.into_owned()),
+        Err(_) => Err(WireError::bad("iSCSI name", 0)),
+    }
 }
 
 fn allowed(c: char) -> bool {
@@ -37,6 +52,16 @@ fn allowed(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_letters_fold_as_rfc_3722_says() {
+        let fold = |name: &str| normalise_name(name).unwrap();
+        assert_eq!(fold("iqn.2001-04.de.B\u{dc}RO:disk"), "iqn.2001-04.de.b\u{fc}ro:disk");
+        // Composed and not, fullwidth, and the long s: one name.
+        assert_eq!(fold("iqn.2001-04.de.bu\u{308}ro:disk"), "iqn.2001-04.de.b\u{fc}ro:disk");
+        assert_eq!(fold("iqn.2001-04.de.\u{ff21}:disk"), "iqn.2001-04.de.a:disk");
+        assert!(normalise_name("iqn.2001-04.de.a\u{2028}b").is_err());
+    }
 
     #[test]
     fn good_and_bad_names() {

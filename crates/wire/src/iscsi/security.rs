@@ -25,11 +25,19 @@ pub enum Auth {
     None,
     /// CHAP.
     Chap {
-        /// Who may log in. Names should differ; the first that matches counts.
-        users: Vec<ChapUser>,
-        /// What this side answers when the initiator asks it to prove itself; None refuses that.
-        mutual: Option<ChapUser>,
+        /// Who may log in. Names should differ; the first that matches counts. None: everybody
+        /// is asked and nobody is let in.
+        accounts: Vec<ChapAccount>,
     },
+}
+
+/// One who may log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChapAccount {
+    /// What the initiator shows.
+    pub user: ChapUser,
+    /// What this side answers when that initiator asks it to prove itself; None refuses that.
+    pub mutual: Option<ChapUser>,
 }
 
 /// Why a login ends.
@@ -157,19 +165,19 @@ impl Security {
         pairs: &[(&str, &str)],
         out: &mut TextBuilder,
     ) -> Result<(), Failure> {
-        let Auth::Chap { users, mutual } = &self.auth else {
+        let Auth::Chap { accounts } = &self.auth else {
             return Err(Failure::protocol("CHAP was not chosen"));
         };
         let name = value_of(pairs, "CHAP_N").ok_or(Failure::protocol("CHAP_N is missing"))?;
         let proof = value_of(pairs, "CHAP_R").ok_or(Failure::protocol("CHAP_R is missing"))?;
         let proof = chap::parse_response(proof, algorithm)?;
         // S3: an unknown name is checked against a secret that nobody has.
-        let user = users.iter().find(|user| user.name == name);
-        let secret = user.map_or(&[][..], |user| &user.secret);
+        let account = accounts.iter().find(|account| account.user.name == name);
+        let secret = account.map_or(&[][..], |account| &account.user.secret);
         let Challenge { id, bytes } = self.challenge;
         let wanted = chap::response(algorithm, id, secret, &bytes);
         let agrees = chap::equal_constant_time(wanted.bytes(), &proof);
-        let Some(user) = user.filter(|_| agrees) else {
+        let Some(ChapAccount { user, mutual }) = account.filter(|_| agrees) else {
             return Err(Failure::auth("unknown CHAP name or wrong secret"));
         };
         let asked = (value_of(pairs, "CHAP_I"), value_of(pairs, "CHAP_C"));

@@ -2,6 +2,7 @@
 
 use drivers::{Account, TargetSpec};
 use serde_json::json;
+use target::{GroupSpec, LunSpec, Proof, Proofs};
 use wire::iscsi::{
     Algorithm, Algorithms, Challenge, ChapUser, ClientChap, LoginRequest, chap_response,
     decode_binary, encode_base64, encode_hex,
@@ -321,6 +322,62 @@ fn algorithms_have_the_numbers_of_iana() {
     let every = with_chap("alice", "secret of alice", Algorithms::ANY);
     drop(house.client_as(&every));
     house.well("every algorithm");
+}
+
+/// Every pair of a name and an account, of two hosts with groups of their own on one target: an
+/// account opens the way to its own initiator's units, and to no others.
+#[test]
+fn an_account_lets_in_its_own_initiator_and_no_other() {
+    let house = House::new();
+    let (one, two, third) = ("iqn.2026-11.test:one", "iqn.2026-11.test:two", "iqn.2026-11.test:3");
+    let proof = |name: &str| Proof {
+        account: account(name, &format!("secret of {name}")).unwrap(),
+        mutual: account("target", &format!("target's for {name}")),
+    };
+    let group = |name: &str, initiators: &[&str], proofs: Proofs| GroupSpec {
+        name: name.into(),
+        initiators: initiators.iter().map(|i| (*i).into()).collect(),
+        proofs,
+        luns: vec![LunSpec { lun: 0, device: "memory".into(), read_only: false }],
+        ..GroupSpec::default()
+    };
+    let whole = Proofs { group: Some(proof("user1")), ..Proofs::default() };
+    let single = [(two.to_owned(), proof("user2"))].into();
+    let single = Proofs { group: None, initiators: single };
+    let groups = [group("a", &[one], whole), group("b", &[two, third], single)];
+    house.server.registry.set_groups("iscsi", IQN, &groups).unwrap();
+    for (initiator, user, enters) in [
+        (one, Some("user1"), true),
+        (two, Some("user2"), true),
+        (one, Some("user2"), false),
+        (two, Some("user1"), false),
+        (third, Some("user1"), false),
+        (third, Some("user2"), false),
+        (one, None, false),
+        (two, None, false),
+        (third, None, false),
+    ] {
+        let how = match user {
+            None => How::default(),
+            Some(user) => with_chap(user, &format!("secret of {user}"), Algorithms::default()),
+        };
+        let how = How { initiator: initiator.into(), ..how };
+        let came = Client::try_login(house.server.portal, &how).is_ok();
+        assert_eq!(came, enters, "{initiator} with {user:?}");
+    }
+    // The target shows each the secret that this one expects, and no other's.
+    for (expects, enters) in [("target's for user1", true), ("target's for user2", false)] {
+        let challenge = Challenge { id: 3, bytes: [7; 32] };
+        let chap = ClientChap {
+            user: user("user1", "secret of user1"),
+            algorithms: Algorithms::default(),
+            mutual: Some((user("target", expects), challenge)),
+        };
+        let how = How { initiator: one.into(), chap: Some(chap), ..How::default() };
+        assert_eq!(Client::try_login(house.server.portal, &how).is_ok(), enters, "{expects}");
+    }
+    let denied = house.server.registry.denied();
+    assert!(denied.iter().any(|d| d.text.contains("`initiator_chap`")), "{denied:?}");
 }
 
 #[test]

@@ -22,9 +22,9 @@ fn a_login_is_told_where_the_target_is() {
         assert_eq!(text, "TargetAddress=[fd00::2]:3261,1\0");
         assert!(raw.is_closed());
     }
-    // Nobody is told who may not come in.
+    // Nobody is told who may not come in: it is as if there were no such target.
     house.server.allow(&["iqn.2026-11.test.ashlar:witness"]);
-    assert_eq!(house.dial().status(0x87, &who()), 0x0202);
+    assert_eq!(house.dial().status(0x87, &who()), 0x0203);
     // A session that was there stays; without a redirection logins are served again.
     house.server.allow(&["*"]);
     house.well("a redirection");

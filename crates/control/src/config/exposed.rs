@@ -1,0 +1,153 @@
+//! Targets that let in more than their owner may think: open ones, and those where one host can
+//! pass for another.
+
+use super::types::{AccessConfig, Config, TargetConfig};
+use std::net::SocketAddr;
+
+/// What is said of one target; nothing here keeps a configuration from being used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exposure {
+    /// The target.
+    pub target: String,
+    /// What can happen.
+    pub why: String,
+    /// What to write.
+    pub fix: String,
+}
+
+/// Every such target, in the order of the configuration.
+pub fn exposures(config: &Config) -> Vec<Exposure> {
+    let mut out = Vec::new();
+    for target in &config.target {
+        let groups: Vec<&AccessConfig> =
+            config.access.iter().filter(|a| a.target == target.name).collect();
+        out.extend(open(target, &groups));
+        out.extend(shared(target, &groups));
+    }
+    out
+}
+
+/// Whether somebody on another machine can come to it.
+fn is_beyond_loopback(target: &TargetConfig) -> bool {
+    target.listen.iter().any(|at| match at.parse::<SocketAddr>() {
+        Ok(at) => !at.ip().to_canonical().is_loopback(),
+        Err(_) => at.starts_with("ether:"),
+    })
+}
+
+fn has_tls(target: &TargetConfig) -> bool {
+    let text = |key: &str| target.params.get(key).and_then(serde_json::Value::as_str);
+    text("tls").is_some_and(|tls| !tls.is_empty() && tls != "off")
+        || text("tls_client_ca").is_some_and(|ca| !ca.is_empty())
+}
+
+/// Anybody on the network is let in, and shows nothing.
+fn open(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
+    let proves = |a: &&&AccessConfig| target.chap.is_some() || a.accounts().next().is_some();
+    let all = |a: &&&AccessConfig| a.initiators.iter().any(|p| p == "*") && !a.luns.is_empty();
+    let open = groups.iter().find(|a| all(a) && !proves(a))?;
+    if !is_beyond_loopback(target) || has_tls(target) {
+        return None;
+    }
+    let fix = match target.driver.as_str() {
+        "iscsi" => "name its initiators, or give the group `chap`",
+        "nbd" => "name its initiators, or give the target `tls` and `tls_client_ca`",
+        _ => "name its initiators, and keep strangers off that network",
+    };
+    Some(Exposure {
+        target: target.name.clone(),
+        why: format!(
+            "group {} lets in everybody who reaches {} (pattern `*`, neither CHAP nor TLS)",
+            open.group,
+            target.listen.join(", ")
+        ),
+        fix: fix.to_owned(),
+    })
+}
+
+/// Several groups, and one account for them all: who knows it can take the name of any other.
+fn shared(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
+    let account = target.chap.as_ref()?;
+    let sharing: Vec<&str> =
+        groups.iter().filter(|a| a.accounts().next().is_none()).map(|a| a.group.as_str()).collect();
+    (sharing.len() > 1).then(|| Exposure {
+        target: target.name.clone(),
+        why: format!(
+            "groups {} share the account `{}`: an initiator of one can log in under a name of \
+             another and write its LUNs",
+            sharing.join(", "),
+            account.user
+        ),
+        fix: "give each [[access]] group its own `chap`".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Chap, InitiatorChap};
+
+    fn config(listen: &str, patterns: &[&str]) -> Config {
+        let target = TargetConfig {
+            driver: "iscsi".into(),
+            name: "iqn.t".into(),
+            listen: vec![listen.into()],
+            chap: None,
+            mutual_chap: None,
+            discovery_chap: None,
+            header_digest: Default::default(),
+            data_digest: Default::default(),
+            port_group: None,
+            port_id: None,
+            params: Default::default(),
+        };
+        let lun = crate::config::LunConfig {
+            provider: "d".into(),
+            mode: Default::default(),
+            serial: None,
+        };
+        let group = |(i, pattern): (usize, &&str)| AccessConfig {
+            target: "iqn.t".into(),
+            group: format!("g{i}"),
+            initiators: vec![(*pattern).to_owned()],
+            luns: [(0, lun.clone())].into(),
+            ..AccessConfig::default()
+        };
+        let access = patterns.iter().enumerate().map(group).collect();
+        Config { target: vec![target], access, ..Config::default() }
+    }
+
+    fn chap() -> Chap {
+        Chap { user: "u".into(), secret: "file:/s".into() }
+    }
+
+    #[test]
+    fn open_targets_are_named_and_proof_of_any_kind_silences_that() {
+        assert_eq!(exposures(&config("127.0.0.1:3260", &["*"])), []);
+        assert_eq!(exposures(&config("[::ffff:127.0.0.1]:3260", &["*"])), []);
+        assert_eq!(exposures(&config("0.0.0.0:3260", &["iqn.h:*"])), []);
+        let open = config("0.0.0.0:3260", &["*"]);
+        let said = exposures(&open);
+        assert!(said.len() == 1 && said[0].why.contains("group g0"), "{said:?}");
+        let mut proven = open.clone();
+        proven.target[0].chap = Some(chap());
+        assert_eq!(exposures(&proven), []);
+        let mut proven = open.clone();
+        let account = InitiatorChap { user: "u".into(), secret: "file:/s".into(), mutual: None };
+        proven.access[0].chap = Some(account);
+        assert_eq!(exposures(&proven), []);
+        let mut proven = open;
+        proven.target[0].params.insert("tls".into(), "require".into());
+        assert_eq!(exposures(&proven), []);
+    }
+
+    #[test]
+    fn one_account_for_several_groups_is_named() {
+        let mut two = config("127.0.0.1:3260", &["iqn.a", "iqn.b"]);
+        two.target[0].chap = Some(chap());
+        assert!(exposures(&two)[0].why.contains("groups g0, g1 share"));
+        let own = InitiatorChap { user: "b".into(), secret: "file:/b".into(), mutual: None };
+        two.access[1].chap = Some(own);
+        assert_eq!(exposures(&two), []);
+    }
+}

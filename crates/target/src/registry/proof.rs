@@ -1,0 +1,88 @@
+//! What initiators show to prove who they are, by access group: the name that is proved is the
+//! name by which the group was chosen.
+//!
+//! Invariants
+//!  A1  An account of one initiator lets in no other: it is looked up by the name that chose the
+//!      group, and only that account is accepted.
+//!  A2  In a group that has accounts nobody enters without one.
+
+use std::collections::BTreeMap;
+
+/// A name and the secret that proves it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The name.
+    pub user: String,
+    /// The secret's bytes.
+    pub secret: Vec<u8>,
+}
+
+impl std::fmt::Debug for Account {
+    /// The secret is not shown.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Account").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Both directions of a proof.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Proof {
+    /// What the initiator shows.
+    pub account: Account,
+    /// What this side shows when it is asked to; `None`: what its target has for that.
+    pub mutual: Option<Account>,
+}
+
+/// The accounts of an access group.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Proofs {
+    /// Of every initiator that has none of its own.
+    pub group: Option<Proof>,
+    /// Of single initiators, by name in the form in which they log in.
+    pub initiators: BTreeMap<String, Proof>,
+}
+
+/// What a group asks of one initiator.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// Nothing: its target may.
+    Nothing,
+    /// This.
+    Proof(Proof),
+    /// Others of its group have accounts and it has none (A2).
+    NoAccount,
+}
+
+impl Proofs {
+    /// What is asked of an initiator (A1, A2).
+    pub fn of(&self, initiator: &str) -> Asked {
+        match self.initiators.get(initiator).or(self.group.as_ref()) {
+            Some(proof) => Asked::Proof(proof.clone()),
+            None if self.initiators.is_empty() => Asked::Nothing,
+            None => Asked::NoAccount,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a1_a2_an_account_is_of_one_initiator_and_nobody_enters_without_one() {
+        let proof = |user: &str| Proof {
+            account: Account { user: user.into(), secret: user.into() },
+            mutual: None,
+        };
+        let none = Proofs::default();
+        assert_eq!(none.of("iqn.a"), Asked::Nothing);
+        let own = BTreeMap::from([("iqn.a".to_owned(), proof("a"))]);
+        let single = Proofs { group: None, initiators: own.clone() };
+        assert_eq!(single.of("iqn.a"), Asked::Proof(proof("a")));
+        assert_eq!(single.of("iqn.b"), Asked::NoAccount);
+        let both = Proofs { group: Some(proof("all")), initiators: own };
+        assert_eq!(both.of("iqn.a"), Asked::Proof(proof("a")), "its own and no other");
+        assert_eq!(both.of("iqn.b"), Asked::Proof(proof("all")));
+        assert!(!format!("{both:?}").contains("secret"));
+    }
+}

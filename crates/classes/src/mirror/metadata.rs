@@ -6,6 +6,7 @@
 use md5::{Digest, Md5};
 
 use super::bitmap;
+use super::lineage::Lineage;
 use crate::members::follow::Placed;
 use crate::members::frame::{Fields, FrameError, Record};
 
@@ -110,6 +111,8 @@ pub(crate) struct Metadata {
     pub(super) provider_bytes: u64,
     /// The write-intent bitmap, if it has one.
     pub(super) bitmap: Option<bitmap::Shape>,
+    /// What it proves of its age, behind FreeBSD's record.
+    pub(super) lineage: Lineage,
 }
 
 fn checksum(bytes: &[u8]) -> [u8; 16] {
@@ -147,6 +150,7 @@ impl Metadata {
         if f.bytes(16, "checksum")? != checksum(summed) {
             return Err(FrameError::Checksum);
         }
+        let lineage = Lineage::decode(sector, f.taken());
         let wrong = |field, what: String| Err(FrameError::Value(field, what));
         let Some(&balance) = Balance::ALL.get(usize::from(balance)) else {
             return wrong("balance", format!("{balance} is not known"));
@@ -191,6 +195,7 @@ impl Metadata {
             home,
             provider_bytes,
             bitmap,
+            lineage,
         })
     }
 
@@ -219,7 +224,9 @@ impl Metadata {
             None => record,
         };
         let sum = checksum(record.so_far());
-        record.bytes(&sum).so_far().to_vec()
+        let mut bytes = record.bytes(&sum).so_far().to_vec();
+        self.lineage.encode(&mut bytes);
+        bytes
     }
 
     /// As what can be brought elsewhere.
@@ -290,6 +297,7 @@ mod tests {
             home: "ada0".into(),
             provider_bytes: 1_048_576,
             bitmap: None,
+            lineage: Lineage::default(),
         }
     }
 

@@ -1,9 +1,11 @@
 //! mirror: RAID1, on disk as FreeBSD has it (geom.md 2.2).
 //!
-//! * [`metadata`] the record of a member; [`state`] who is to be believed, without any I/O.
+//! * [`metadata`] the record of a member; [`lineage`] what two prove of each other,
+//!   [`age`] and who is believed by that; [`state`] who is to be believed, without any I/O.
 //! * `geom` decides on the control thread; `layer`, `balance` and `shared` are the data path;
 //!   `tasks` writes records and rebuilds on core 0.
 
+mod age;
 mod balance;
 mod bitmap;
 mod class;
@@ -11,6 +13,7 @@ mod geom;
 mod idents;
 mod layer;
 mod level;
+mod lineage;
 mod metadata;
 mod shared;
 mod state;

@@ -35,10 +35,17 @@
 //!      then on: the syncid grows when a copy is seen, and when another disk comes with the number
 //!      of one that was here. So a copy is rebuilt before it is used. Of two that look alike when
 //!      nothing runs yet the first is taken: no record tells which of them it was.
+//!  M12 Where records say who went on without whom (`lineage`), that counts and not the counters.
+//!      Two that each went on without the other are not put together: nothing starts until
+//!      somebody says which of them is kept, and the other is rebuilt from its start.
+//!  M13 Of members alike in all else those with fewer events are rebuilt: by bitmaps when they lack
+//!      one, from their start when they lack more, for then they were restored from a copy.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::age::{Newest, is_copied, is_dirty};
 use super::bitmap::{Image, Shape};
+use super::lineage::{Kin, Lineage};
 use super::metadata::{Balance, Metadata, disk_flags, mirror_flags};
 
 /// Members at most: what one word of bits can name.
@@ -115,6 +122,8 @@ pub(super) struct Mirror {
     pub(super) all: u8,
     pub(super) genid: u32,
     pub(super) syncid: u32,
+    /// What the records prove besides (M12, M13).
+    pub(super) lineage: Lineage,
     pub(super) slice: u32,
     pub(super) balance: Balance,
     pub(super) media_bytes: u64,
@@ -156,6 +165,7 @@ impl Mirror {
             all: 0,
             genid: 0,
             syncid: 0,
+            lineage: Lineage::default(),
             slice: 0,
             balance: Balance::Load,
             media_bytes: 0,
@@ -179,10 +189,11 @@ impl Mirror {
     }
 
     /// Takes the parameters of a record over (M1).
-    fn follow(&mut self, record: &Metadata) {
+    pub(super) fn follow(&mut self, record: &Metadata) {
         self.all = record.all;
         self.genid = record.genid;
         self.syncid = record.syncid;
+        self.lineage = record.lineage.clone();
         self.slice = record.slice;
         self.balance = record.balance;
         self.media_bytes = record.media_bytes;
@@ -238,7 +249,7 @@ impl Mirror {
         }
         let twin = self.members().find(|(_, m)| m.record.disk == record.disk);
         if let Some((slot, twin)) = twin {
-            let age = |r: &Metadata| (r.genid, r.syncid);
+            let age = |r: &Metadata| (r.genid, r.syncid, r.lineage.events);
             let instead = !self.running && age(&record) > age(&twin.record);
             return if instead { Arrival::Instead(slot) } else { Arrival::Twin };
         }
@@ -248,7 +259,20 @@ impl Mirror {
                 self.name
             ));
         }
-        let newer = (record.genid, record.syncid) > (self.genid, self.syncid);
+        let kin = record.lineage.kin(&self.lineage);
+        if self.running && kin == Kin::Apart {
+            return refused(format!(
+                "split brain: it was used without those that run, and they without it. To keep \
+                 what runs: `ashlar mirror clear` it, then `ashlar mirror insert {0}` it. To keep \
+                 what it has: `ashlar mirror stop {0}`, then `ashlar mirror start {0} --keep` it",
+                self.name
+            ));
+        }
+        let newer = match kin {
+            Kin::Older => false,
+            Kin::Newer => true,
+            _ => (record.genid, record.syncid) > (self.genid, self.syncid),
+        };
         if self.running && newer {
             return refused(format!(
                 "it is newer (genid {}, syncid {}) than what runs (genid {}, syncid {}): a stale \
@@ -341,14 +365,16 @@ impl Mirror {
         // Nothing was written without it. Its syncid alone does not say so: a mirror may have had
         // as many members as it expects, and not this one among them.
         let same = then == self.begun && !self.dirty;
+        let newest = self.newest();
         let Some(member) = self.member_mut(slot) else { return };
         let is_new = member.record.syncid == top;
-        if same && is_whole(member, top) && !is_dirty(member, true) {
+        if same && newest.is_had_by(member) && !is_dirty(member, true) {
             member.role = Role::Active;
+            self.hold();
             return self.admit(slot, is_new);
         }
         member.partial = false;
-        if !same || !resumes(member, top, true) {
+        if !same || !newest.resumes(member, true) {
             member.record.sync_offset = 0;
         }
         let asked = member.record.has(disk_flags::FORCE_SYNC);
@@ -384,6 +410,25 @@ impl Mirror {
         self.bump = false;
         self.syncid = self.syncid.wrapping_add(1);
         self.renewed += 1;
+        self.fork();
+    }
+
+    /// The counters grow: the line changes when somebody else has it (lineage L1).
+    fn fork(&mut self) {
+        let active: Vec<u32> = self
+            .members()
+            .filter(|(_, m)| m.role == Role::Active)
+            .map(|(_, m)| m.record.disk)
+            .collect();
+        if self.running && usize::from(self.lineage.held_by) > active.len() {
+            self.lineage.fork(active.into_iter(), (self.genid, self.syncid));
+        }
+    }
+
+    /// All that are ACTIVE have the line now, or will when their records are written.
+    fn hold(&mut self) {
+        let active = u8::try_from(self.in_role(Role::Active).len()).unwrap_or(u8::MAX);
+        self.lineage.held_by = self.lineage.held_by.max(active);
     }
 
     /// So many members are counted from now on (M10).
@@ -410,7 +455,7 @@ impl Mirror {
         let is_new = |m: &Member| {
             let record = &m.record;
             let labelled = self.syncid <= 1 && record.has(disk_flags::FORCE_SYNC);
-            record.syncid == self.syncid || labelled
+            self.is_current(record) || labelled
         };
         let used = self.members().filter(|(_, m)| self.misfit(m).is_none() && is_new(m));
         used.count() >= usize::from(self.all)
@@ -424,7 +469,7 @@ impl Mirror {
         }
         // How many they are may differ: a member may be taken in while not all could be told.
         let same = record.media_bytes == self.media_bytes;
-        if record.syncid == self.syncid && !same {
+        if self.is_current(record) && !same {
             return Some(format!(
                 "its record says that the mirror has {} bytes, the others' {}: it was not written \
                  with them. `ashlar mirror clear` it, then `insert` takes it in anew",
@@ -443,9 +488,15 @@ impl Mirror {
     /// Starts with the members there are. Returns the slots of those that are not used, with why.
     /// An error changes nothing.
     pub(super) fn start(&mut self) -> Result<Vec<(usize, String)>, String> {
+        if self.split().is_some() {
+            return Err("split brain: members of it were each used without the other".to_owned());
+        }
         let out: Vec<(usize, String)> =
             self.members().filter_map(|(slot, m)| Some((slot, self.misfit(m)?))).collect();
         let master = self.choose_master(&out)?;
+        let counted = self.member(master).map_or(0, |m| m.record.lineage.events);
+        self.lineage.events = counted;
+        let newest = self.newest();
         out.iter().for_each(|(slot, _)| self.vacate(*slot));
         let (top, complete) = (self.syncid, self.is_complete());
         // r306743: one that is broken is missing, and must not come back as if nothing had been.
@@ -453,18 +504,18 @@ impl Mirror {
         let auto = self.flags & mirror_flags::NOAUTOSYNC == 0;
         let failsync = self.flags & mirror_flags::NOFAILSYNC == 0;
         let torn = self.member(master).is_some_and(|m| is_dirty(m, failsync));
-        self.gather_bits(top);
+        self.gather_bits(&newest);
         let shape = self.shape();
         for slot in 0..self.slots.len() {
             let Some(member) = self.member_mut(slot) else { continue };
-            let whole = is_whole(member, top);
+            let whole = newest.is_had_by(member);
             let active = slot == master || whole && !is_dirty(member, failsync);
             if active {
                 member.role = Role::Active;
                 continue;
             }
-            member.partial = shape.is_some() && is_marked(member, top);
-            if member.partial || !resumes(member, top, failsync) {
+            member.partial = shape.is_some() && newest.is_marked(member);
+            if member.partial || !newest.resumes(member, failsync) {
                 member.record.sync_offset = 0;
             }
             let asked = member.record.has(disk_flags::FORCE_SYNC);
@@ -473,6 +524,8 @@ impl Mirror {
         self.count_in();
         self.dirty = false;
         self.bump |= missing || self.members().any(|(_, m)| m.role != Role::Active);
+        self.running = true;
+        self.hold();
         // M7: those that are missing may hold others of the last writes than the master.
         // M10: who is rebuilt may be counted in the place of one that is not there.
         let is_old = |m: &Member| m.role == Role::Synchronizing && m.record.syncid != top;
@@ -481,14 +534,13 @@ impl Mirror {
             self.renew();
         }
         self.count_those_here();
-        self.running = true;
         Ok(out)
     }
 
     /// M9: the bits of all that had everything.
-    fn gather_bits(&mut self, top: u32) {
+    fn gather_bits(&mut self, newest: &Newest) {
         let Some(mut image) = self.bitmap.take() else { return };
-        let marked = self.members().filter(|(_, m)| is_marked(m, top));
+        let marked = self.members().filter(|(_, m)| newest.is_marked(m));
         marked.for_each(|(_, m)| image.join(&m.bits));
         self.bitmap = Some(image);
     }
@@ -508,12 +560,15 @@ impl Mirror {
 
     /// M2: the member whose contents are the mirror's.
     fn choose_master(&self, out: &[(usize, String)]) -> Result<usize, String> {
-        let (top, failsync) = (self.syncid, self.flags & mirror_flags::NOFAILSYNC == 0);
+        let failsync = self.flags & mirror_flags::NOFAILSYNC == 0;
         let used = |slot: &usize| !out.iter().any(|(o, _)| o == slot);
-        let whole = self.members().filter(|(slot, m)| used(slot) && is_whole(m, top));
-        // A clean one first; then the highest priority; then the one found first.
+        let is_whole = |m: &Member| self.is_current(&m.record) && !is_copied(m);
+        let whole = self.members().filter(|(slot, m)| used(slot) && is_whole(m));
+        // Who has the most events (M13); a clean one first; then the highest priority; then the
+        // one found first.
         let best = whole.max_by_key(|(slot, m)| {
-            (!is_dirty(m, failsync), m.record.priority, std::cmp::Reverse(*slot))
+            let (events, priority) = (m.record.lineage.events, m.record.priority);
+            (events, !is_dirty(m, failsync), priority, std::cmp::Reverse(*slot))
         });
         best.map(|(slot, _)| slot).ok_or_else(|| {
             "no member has all of the data: those there are were being rebuilt; plug in the one \
@@ -537,6 +592,7 @@ impl Mirror {
         match fault {
             Fault::Broken => {
                 self.genid = self.genid.wrapping_add(1);
+                self.fork();
                 Some(true)
             }
             // While nothing is being written the bump can wait for the first write.
@@ -546,6 +602,7 @@ impl Mirror {
             }
             Fault::Absent => {
                 self.syncid = self.syncid.wrapping_add(1);
+                self.fork();
                 Some(true)
             }
         }
@@ -555,9 +612,21 @@ impl Mirror {
     pub(super) fn begin_writes(&mut self) {
         if std::mem::take(&mut self.bump) {
             self.syncid = self.syncid.wrapping_add(1);
+            self.fork();
         }
+        if self.lineage.line == 0 {
+            let all = self.members().map(|(_, m)| m.record.disk).collect::<Vec<_>>();
+            self.lineage.fork(all.into_iter(), (self.genid, self.syncid));
+        }
+        self.lineage.events += 1;
         self.dirty = true;
         self.begun += 1;
+    }
+
+    /// Nothing is written any more.
+    pub(super) fn end_writes(&mut self) {
+        self.dirty = false;
+        self.lineage.events += 1;
     }
 
     /// The mirror has so many bytes from now on. Its syncid grows: a member whose record the power
@@ -604,6 +673,7 @@ impl Mirror {
             member.record.sync_offset = 0;
             member.record.disk_flags &= !(disk_flags::SYNCHRONIZING | disk_flags::FORCE_SYNC);
         }
+        self.hold();
     }
 
     /// A member is to be rebuilt from the start.
@@ -651,6 +721,7 @@ impl Mirror {
             disk_flags: flags,
             provider_bytes: member.provider_bytes,
             bitmap: self.shape(),
+            lineage: self.lineage.clone(),
             ..old.clone()
         })
     }
@@ -664,30 +735,4 @@ impl Mirror {
             true => "DEGRADED",
         }
     }
-}
-
-/// Has all of the mirror's data but, perhaps, that of the last moments before a crash.
-fn is_whole(member: &Member, top: u32) -> bool {
-    let record = &member.record;
-    // One that was just taken in has nothing, whatever the others' syncid is.
-    let copied = record.has(disk_flags::SYNCHRONIZING) || record.has(disk_flags::FORCE_SYNC);
-    record.syncid == top && !copied
-}
-
-/// M6: its rebuild goes on where it was. After a crash amid writes it begins anew: what had been
-/// copied may have been written on other members since, and not on this one.
-fn resumes(member: &Member, top: u32, failsync: bool) -> bool {
-    let record = &member.record;
-    record.syncid == top && record.has(disk_flags::SYNCHRONIZING) && !is_dirty(member, failsync)
-}
-
-/// Differs from the others that had everything, if it does, only where their bitmaps say so.
-fn is_marked(member: &Member, top: u32) -> bool {
-    let record = &member.record;
-    let by_bits = record.has(disk_flags::BITMAP_SYNC) && !record.has(disk_flags::FORCE_SYNC);
-    record.bitmap.is_some() && record.syncid == top && (is_whole(member, top) || by_bits)
-}
-
-fn is_dirty(member: &Member, failsync: bool) -> bool {
-    failsync && member.record.has(disk_flags::DIRTY)
 }

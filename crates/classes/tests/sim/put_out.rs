@@ -127,6 +127,8 @@ fn the_record_of_a_stale_member_follows_its_disk() {
     bench.pull("d0");
     bench.fill(2, true);
     bench.plug("d0");
+    // It is taken in soon after it was found.
+    bench.life.pass(100 * MS);
     assert_eq!(bench.state("d0"), "STALE", "{}", bench.life.story());
     grow(&mut bench, "d0");
     grow(&mut bench, "d1");

@@ -129,7 +129,7 @@ impl MirrorGeom {
     }
 
     /// Starts with what there is, if it has not started.
-    pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId) {
+    pub(in crate::mirror) fn launch(&mut self, t: &mut Topology, me: GeomId) {
         if self.mirror.running || self.mirror.members().next().is_none() {
             return;
         }

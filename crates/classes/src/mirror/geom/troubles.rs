@@ -59,6 +59,9 @@ impl MirrorGeom {
     /// What is not as it should be.
     pub(super) fn ills(&self, t: &Topology) -> Vec<Trouble> {
         let m = &self.mirror;
+        if let Some(trouble) = self.split_brain(t) {
+            return vec![trouble];
+        }
         if let Some(fault) = &self.fault {
             let action = format!(
                 "Bring back who is missing; `ashlar {NAME} list {}` says who is refused, and why.",
@@ -100,6 +103,36 @@ impl MirrorGeom {
             out.push(Trouble::degraded(why, action));
         }
         out
+    }
+
+    /// M12: two of them were each used without the other, and somebody has to choose.
+    fn split_brain(&self, t: &Topology) -> Option<Trouble> {
+        self.mirror.split().filter(|_| !self.mirror.running)?;
+        let when = |s: u64| match jiff::Timestamp::from_second(s as i64) {
+            Ok(at) if s > 0 => format!("last written {at}"),
+            _ => "time of the last write not known".to_owned(),
+        };
+        let said = |(_, name, m): (usize, String, &Member)| {
+            let r = &m.record;
+            format!(
+                "{name} (genid {}, syncid {}, {})",
+                r.genid,
+                r.syncid,
+                when(r.lineage.written_s)
+            )
+        };
+        let all: Vec<String> = self.named(t).map(said).collect();
+        let why = format!(
+            "split brain: members were each used without the other, and each has writes that the \
+             other lacks: {}",
+            all.join("; ")
+        );
+        let action = format!(
+            "Choose: `ashlar {NAME} start {} --keep MEMBER` keeps what MEMBER has and overwrites \
+             the other. To look at one first, detach the other and start without it.",
+            self.mirror.name
+        );
+        Some(Trouble::failed(why, action))
     }
 
     /// Members that are not there.

@@ -11,6 +11,7 @@ use crate::members::{hand, known};
 use crate::mirror::NAME;
 use crate::mirror::class::{MirrorClass, Seen};
 use crate::mirror::geom::MirrorGeom;
+use crate::mirror::lineage::Lineage;
 use crate::mirror::metadata::{Balance, Metadata, disk_flags};
 use crate::mirror::state::{MEMBERS_MAX, Mirror};
 
@@ -72,6 +73,10 @@ pub(super) fn label(
         home: String::new(),
         provider_bytes: 0,
         bitmap,
+        lineage: Lineage {
+            held_by: if request.assume_same { members.len() as u8 } else { 1 },
+            ..Lineage::first(id)
+        },
     };
     class.stopped.start(name);
     for member in members {
@@ -199,6 +204,7 @@ pub(in crate::mirror) fn by_hand(
         home: String::new(),
         provider_bytes: 0,
         bitmap: None,
+        lineage: Lineage::default(),
     };
     let mut mirror = Mirror::of(&record);
     mirror.manual = true;

@@ -67,6 +67,7 @@ pub(super) fn insert(control: &mut Control, on: &str, request: &Request) -> Resu
                 home,
                 provider_bytes,
                 bitmap: m.shape(),
+                lineage: m.lineage.clone(),
             })
         })?;
         write_record(control, member, Some(&record))?;

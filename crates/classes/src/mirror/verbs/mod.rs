@@ -56,6 +56,7 @@ struct Request {
     repair: bool,
     end: bool,
     rate: Option<u64>,
+    keep: Option<String>,
 }
 
 fn inval(what: impl Into<String>) -> Error {
@@ -104,7 +105,7 @@ pub(super) fn run(
         "stop" | "destroy" => {
             words::each(on, &request.names, |on| whole::stop(class, control, on, &request))
         }
-        "start" => known::start(control, NAME, &class.stopped, on),
+        "start" => whole::start(class, control, on, &request),
         "clear" => {
             known::clear(control, NAME, &request.members, "record of a mirror", Metadata::decode)
         }

@@ -86,6 +86,12 @@ const REGION: ArgSpec = ArgSpec {
     kind: ArgKind::Bytes,
     doc: "What one bit of the bitmap stands for, a power of two [default: 1MiB, or as it fits]",
 };
+const KEEP: ArgSpec = ArgSpec {
+    name: "keep",
+    short: None,
+    kind: ArgKind::Text,
+    doc: "After a split brain: the member whose contents are kept",
+};
 const REPAIR: ArgSpec =
     ArgSpec { name: "repair", short: None, kind: ArgKind::Flag, doc: "Write anew what differs" };
 const RIGHT: ArgSpec = ArgSpec {
@@ -241,7 +247,14 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
     },
     words::STOP_HIDING,
     words::DESTROY,
-    words::START,
+    VerbSpec {
+        detail: "Members that were each used without the other (split brain) are not put together: \
+                 the mirror does not start, and `status` shows what each has. --keep says which of \
+                 them is right; the other is overwritten with what it has.",
+        args: &[words::NAME, KEEP],
+        writes: true,
+        ..words::START
+    },
     words::CLEAR,
     words::DUMP,
     FOLLOW,

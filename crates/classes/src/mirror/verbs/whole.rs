@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::members::slot;
 use super::{Request, balance, complete, inval, priority, shape, slice, with};
-use crate::members::known;
+use crate::members::{hand, known};
 use crate::mirror::bitmap::Shape;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::{Job, MirrorGeom};
@@ -197,6 +197,40 @@ pub(super) fn stop(
     }
     control.call(|t| class.destroy(t, geom, request.force))?;
     Ok(json!({ "message": format!("{on} stopped") }))
+}
+
+/// Starts what was stopped, or what does not start for its members went on apart (M12).
+pub(super) fn start(
+    class: &MirrorClass,
+    control: &mut Control,
+    on: &str,
+    request: &Request,
+) -> Result<Value, Error> {
+    let Some(keep) = &request.keep else {
+        return known::start(control, NAME, &class.stopped, on);
+    };
+    let name = known::bare(NAME, on).to_owned();
+    if class.stopped.start(&name) {
+        hand::look_again(control)?;
+        control.settle()?;
+    }
+    with(control, on, |g, t, me| {
+        let slot = slot(g, t, keep)?;
+        if g.mirror.running {
+            let what = format!("{on} runs already; `ashlar mirror stop {on}` first");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        g.mirror.keep(slot);
+        g.launch(t, me);
+        Ok(())
+    })?;
+    match control.topology.find(&format!("{NAME}/{name}")) {
+        Some(_) => Ok(json!({ "message": format!("{NAME}/{name} runs with what {keep} has") })),
+        None => {
+            let what = format!("{on} does not start; `ashlar mirror list {on}` says why");
+            Err(Error::new(Errno::NxIo, what))
+        }
+    }
 }
 
 pub(super) fn dump(control: &mut Control, request: &Request) -> Result<Value, Error> {

@@ -1,0 +1,111 @@
+//! Which members are to be believed, by what their records prove (M12, M13 of `state`).
+
+use super::lineage::{Kin, Lineage};
+use super::metadata::{Metadata, disk_flags, mirror_flags};
+use super::state::{Member, Mirror};
+
+impl Mirror {
+    /// Whether a record counts as the newest do.
+    pub(super) fn is_current(&self, record: &Metadata) -> bool {
+        let kin = record.lineage.kin(&self.lineage);
+        record.syncid == self.syncid && matches!(kin, Kin::Same | Kin::Unknown)
+    }
+
+    /// What those say who are to be believed.
+    pub(super) fn newest(&self) -> Newest {
+        Newest {
+            syncid: self.syncid,
+            lineage: self.lineage.clone(),
+            slack: u64::from(self.flags & mirror_flags::NOFAILSYNC != 0),
+        }
+    }
+
+    /// Slots of two members that each went on without the other (M12), if there are any.
+    pub(super) fn split(&self) -> Option<(usize, usize)> {
+        let all: Vec<(usize, &Member)> = self.members().collect();
+        let mut pairs =
+            all.iter().enumerate().flat_map(|(i, a)| all.iter().skip(i + 1).map(move |b| (a, b)));
+        let apart = |(a, b): &(&(usize, &Member), &(usize, &Member))| {
+            a.1.record.lineage.kin(&b.1.record.lineage) == Kin::Apart
+        };
+        pairs.find(apart).map(|(a, b)| (a.0, b.0))
+    }
+
+    /// M12: what this member has is kept, before the start; those that went on without it are
+    /// rebuilt from their start.
+    pub(super) fn keep(&mut self, slot: usize) {
+        let Some(kept) = self.member(slot).map(|m| m.record.clone()) else { return };
+        let all: Vec<Metadata> = self.members().map(|(_, m)| m.record.clone()).collect();
+        self.follow(&kept);
+        self.genid = all.iter().map(|r| r.genid).max().unwrap_or(self.genid);
+        self.syncid = all.iter().map(|r| r.syncid).max().unwrap_or(self.syncid).wrapping_add(1);
+        for record in all.iter().filter(|r| r.lineage.kin(&kept.lineage) == Kin::Apart) {
+            self.lineage.outrank(&record.lineage);
+        }
+        let (genid, syncid, lineage) = (self.genid, self.syncid, self.lineage.clone());
+        for Member { record, .. } in self.slots.iter_mut().flatten() {
+            match record.lineage.kin(&kept.lineage) {
+                Kin::Same if record.syncid == kept.syncid => {
+                    let events = record.lineage.events;
+                    record.lineage = Lineage { events, ..lineage.clone() };
+                    (record.genid, record.syncid) = (genid, syncid);
+                }
+                Kin::Apart => {
+                    record.lineage = Lineage::default();
+                    (record.genid, record.syncid, record.sync_offset) = (genid, 0, 0);
+                    record.disk_flags |= disk_flags::FORCE_SYNC;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What the newest members say, by which others are judged.
+pub(super) struct Newest {
+    syncid: u32,
+    lineage: Lineage,
+    /// Events that may be lacking: with NOFAILSYNC one, for then members are taken as they are.
+    slack: u64,
+}
+
+impl Newest {
+    fn is_like(&self, record: &Metadata, lacking: u64) -> bool {
+        let kin = record.lineage.kin(&self.lineage);
+        record.syncid == self.syncid
+            && matches!(kin, Kin::Same | Kin::Unknown)
+            && record.lineage.events.saturating_add(lacking) >= self.lineage.events
+    }
+
+    /// Has all of the mirror's data but, perhaps, that of the last moments before a crash.
+    pub(super) fn is_had_by(&self, member: &Member) -> bool {
+        self.is_like(&member.record, self.slack) && !is_copied(member)
+    }
+
+    /// M6: its rebuild goes on where it was. After a crash amid writes it begins anew: what had been
+    /// copied may have been written on other members since, and not on this one.
+    pub(super) fn resumes(&self, member: &Member, failsync: bool) -> bool {
+        let record = &member.record;
+        let is_copied = record.has(disk_flags::SYNCHRONIZING);
+        self.is_like(record, 0) && is_copied && !is_dirty(member, failsync)
+    }
+
+    /// Differs from the others that had everything, if it does, only where their bitmaps say so:
+    /// also when the power came before the last event was on its record, for what is written after
+    /// that event is marked.
+    pub(super) fn is_marked(&self, member: &Member) -> bool {
+        let record = &member.record;
+        let by_bits = record.has(disk_flags::BITMAP_SYNC) && !record.has(disk_flags::FORCE_SYNC);
+        record.bitmap.is_some() && self.is_like(record, 1) && (!is_copied(member) || by_bits)
+    }
+}
+
+/// One that was just taken in has nothing, whatever its syncid is.
+pub(super) fn is_copied(member: &Member) -> bool {
+    let record = &member.record;
+    record.has(disk_flags::SYNCHRONIZING) || record.has(disk_flags::FORCE_SYNC)
+}
+
+pub(super) fn is_dirty(member: &Member, failsync: bool) -> bool {
+    failsync && member.record.has(disk_flags::DIRTY)
+}

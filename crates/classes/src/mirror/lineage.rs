@@ -1,0 +1,225 @@
+//! What the records of two members prove about each other's age: which of them went on without the
+//! other, and how often the mirror has been written since.
+//!
+//! FreeBSD's counters say who is newer as long as one mirror ran at a time. Two halves that were
+//! each used alone count alike, and a member that was restored from an older copy of itself counts
+//! as it did then. So there is more in the last sector, behind FreeBSD's record, which ignores it
+//! there and clears it when it writes the record:
+//!
+//! ```text
+//!   "ASHLAR::LINEAGE", 0 | version | held by | how many before | line | events | written |
+//!   lines before, newest first | MD5 of FreeBSD's record and this
+//! ```
+//!
+//! Invariants
+//!  L1  A line is a number for a run of contents. It changes before the first write without a
+//!      member that has it, in the records that say so: two that went on alone have other lines.
+//!  L2  The line that a mirror had before is kept, so that a member with it is known as older,
+//!      whatever its counters say.
+//!  L3  `events` grows in all records before the first write and after the last one. Between two
+//!      members of one line that the power came between it differs by one. By more: the lower is
+//!      an older copy.
+//!  L4  Zero is not known: a record that FreeBSD wrote, or we did before there were lines. Then the
+//!      counters alone decide, as in FreeBSD.
+
+use md5::{Digest, Md5};
+
+/// Lines before that are kept; when there were more, an unknown one proves nothing.
+pub(super) const BEFORE_MAX: usize = 16;
+
+const MAGIC: &[u8; 16] = b"ASHLAR::LINEAGE\0";
+const VERSION: u8 = 1;
+/// Bytes before the lines.
+const HEAD: usize = 16 + 3 + 8 * 3;
+const SUM: usize = 16;
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Lineage {
+    /// The line; zero: not known.
+    pub(super) line: u64,
+    /// Members that have the line, all told.
+    pub(super) held_by: u8,
+    /// How often writes began or ended.
+    pub(super) events: u64,
+    /// When the record was written, seconds since 1970.
+    pub(super) written_s: u64,
+    /// Lines before, newest first.
+    pub(super) before: Vec<u64>,
+}
+
+/// How one record's line is related to another's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kin {
+    /// The same line.
+    Same,
+    /// The other went on without it.
+    Older,
+    /// It went on without the other.
+    Newer,
+    /// Each went on without the other.
+    Apart,
+    /// Nothing is proved (L4).
+    Unknown,
+}
+
+impl Lineage {
+    /// Of a mirror that is made now.
+    pub(super) fn first(id: u32) -> Lineage {
+        Lineage { line: mix(u64::from(id), [u32::MAX].into_iter()), ..Lineage::default() }
+    }
+
+    /// What it is to another.
+    pub(super) fn kin(&self, other: &Lineage) -> Kin {
+        let has = |a: &Lineage, line: u64| a.before.contains(&line);
+        match (self.line, other.line) {
+            (0, _) | (_, 0) => Kin::Unknown,
+            (a, b) if a == b => Kin::Same,
+            (a, _) if has(other, a) => Kin::Older,
+            (_, b) if has(self, b) => Kin::Newer,
+            _ if self.before.len().max(other.before.len()) >= BEFORE_MAX => Kin::Unknown,
+            _ => Kin::Apart,
+        }
+    }
+
+    /// Members with these numbers go on, and others may have the line: they get a new one (L1).
+    /// The number is made of what they are, so that others cannot get the same.
+    pub(super) fn fork(&mut self, members: impl Iterator<Item = u32>, counters: (u32, u32)) {
+        let counters = [counters.0, counters.1].into_iter();
+        let mut members: Vec<u32> = members.collect();
+        members.sort_unstable();
+        let line = mix(self.line, members.iter().copied().chain(counters));
+        if self.line != 0 {
+            self.remember(self.line);
+        }
+        self.line = line;
+        self.held_by = u8::try_from(members.len()).unwrap_or(u8::MAX);
+    }
+
+    /// What another has is given up for this one's: it counts as older from now on.
+    pub(super) fn outrank(&mut self, other: &Lineage) {
+        for line in other.before.iter().rev().chain([&other.line]) {
+            if *line != self.line && *line != 0 {
+                self.remember(*line);
+            }
+        }
+    }
+
+    fn remember(&mut self, line: u64) {
+        self.before.retain(|l| *l != line);
+        self.before.insert(0, line);
+        self.before.truncate(BEFORE_MAX);
+    }
+
+    /// Reads what is behind a record; nothing known when it is not whole, or of another record.
+    pub(super) fn decode(sector: &[u8], record_len: usize) -> Lineage {
+        Lineage::read(sector, record_len).unwrap_or_default()
+    }
+
+    fn read(sector: &[u8], record_len: usize) -> Option<Lineage> {
+        let (record, rest) = sector.split_at_checked(record_len)?;
+        let head: &[u8; HEAD] = rest.first_chunk()?;
+        let [version, held_by, count] = *head.get(16..)?.first_chunk::<3>()?;
+        if !head.starts_with(MAGIC) || version != VERSION || usize::from(count) > BEFORE_MAX {
+            return None;
+        }
+        let word = |at: usize| Some(u64::from_le_bytes(*rest.get(at..)?.first_chunk()?));
+        let end = HEAD + usize::from(count) * 8;
+        let before = (0..usize::from(count)).map(|i| word(HEAD + i * 8)).collect::<Option<_>>()?;
+        let sum = sum(record, rest.get(..end)?);
+        if rest.get(end..)?.first_chunk::<SUM>()? != &sum {
+            return None;
+        }
+        let (line, events, written_s) = (word(19)?, word(27)?, word(35)?);
+        Some(Lineage { line, held_by, events, written_s, before })
+    }
+
+    /// Appends itself to a record; nothing when it is not known.
+    pub(super) fn encode(&self, record: &mut Vec<u8>) {
+        if self.line == 0 {
+            return;
+        }
+        let from = record.len();
+        record.extend(MAGIC);
+        record.extend([VERSION, self.held_by, self.before.len() as u8]);
+        for word in [self.line, self.events, self.written_s].iter().chain(&self.before) {
+            record.extend(word.to_le_bytes());
+        }
+        let (freebsd, ours) = record.split_at(from);
+        let sum = sum(freebsd, ours);
+        record.extend(sum);
+    }
+}
+
+fn sum(record: &[u8], ours: &[u8]) -> [u8; SUM] {
+    Md5::new().chain_update(record).chain_update(ours).finalize().into()
+}
+
+fn mix(line: u64, words: impl Iterator<Item = u32>) -> u64 {
+    let mut digest = Md5::new().chain_update(line.to_le_bytes());
+    words.for_each(|word| digest.update(word.to_le_bytes()));
+    let bytes: [u8; 16] = digest.finalize().into();
+    bytes.first_chunk().map_or(1, |b| u64::from_le_bytes(*b)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forked(from: &Lineage, members: &[u32]) -> Lineage {
+        let mut to = from.clone();
+        to.fork(members.iter().copied(), (0, 1));
+        to
+    }
+
+    #[test]
+    fn l1_l2_who_went_on_without_whom() {
+        let both = Lineage::first(7);
+        let (one, two) = (forked(&both, &[1]), forked(&both, &[2]));
+        assert_eq!((both.kin(&both), both.kin(&one), one.kin(&both)), same_older_newer());
+        assert_eq!((one.kin(&two), two.kin(&one)), (Kin::Apart, Kin::Apart));
+        let on = forked(&one, &[1]);
+        assert_eq!((both.kin(&on), on.kin(&two)), (Kin::Older, Kin::Apart));
+        let mut kept = one.clone();
+        kept.outrank(&two);
+        assert_eq!((two.kin(&kept), both.kin(&kept)), (Kin::Older, Kin::Older));
+        assert_eq!(forked(&both, &[2, 1]), forked(&both, &[1, 2]), "in any order");
+        assert_eq!(Lineage::default().kin(&one), Kin::Unknown);
+    }
+
+    fn same_older_newer() -> (Kin, Kin, Kin) {
+        (Kin::Same, Kin::Older, Kin::Newer)
+    }
+
+    #[test]
+    fn what_was_forgotten_proves_nothing() {
+        let both = Lineage::first(7);
+        let mut far = both.clone();
+        (0..=BEFORE_MAX as u32).for_each(|n| far.fork([1, n].into_iter(), (0, n)));
+        assert_eq!((both.kin(&far), far.kin(&both)), (Kin::Unknown, Kin::Unknown));
+    }
+
+    #[test]
+    fn it_is_read_back_and_every_damaged_byte_is_noticed() {
+        let mut full = Lineage::first(7);
+        (0..40).for_each(|n| full.fork([1].into_iter(), (0, n)));
+        (full.events, full.written_s) = (5, 1_800_000_000);
+        for lineage in [Lineage::first(7), full] {
+            let mut sector = b"a record".to_vec();
+            lineage.encode(&mut sector);
+            let len = sector.len();
+            assert!(len + 140 - 8 <= 512, "there is room for it: {len}");
+            sector.resize(512, 0);
+            assert_eq!(Lineage::decode(&sector, 8), lineage);
+            for at in 0..len {
+                let mut damaged = sector.clone();
+                damaged[at] ^= 1;
+                assert_eq!(Lineage::decode(&damaged, 8), Lineage::default(), "byte {at}");
+            }
+            assert_eq!(Lineage::decode(&sector[..len - 1], 8), Lineage::default());
+            // FreeBSD writes its record alone.
+            sector[8..].fill(0);
+            assert_eq!(Lineage::decode(&sector, 8), Lineage::default());
+        }
+    }
+}

@@ -166,6 +166,7 @@ impl Exports {
             }
         }
         self.registry.doors().close();
+        self.registry.keep_known();
     }
 
     /// Waits, at most until `end`, for the sessions of a target that was removed; answers how many
@@ -404,9 +405,11 @@ impl Exports {
         Ok(())
     }
 
-    /// Asks the disks of thin units how full they are, and tells initiators.
+    /// Asks the disks of thin units how full they are, and tells initiators; keeps what initiators
+    /// know of their units.
     pub fn look_at_room(&self, topology: &Topology) {
         look_at_room(topology, &self.registry);
+        self.registry.keep_known();
     }
 
     /// Whether some unit's disk says how full it is.

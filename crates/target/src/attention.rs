@@ -79,6 +79,8 @@ pub mod flags {
     pub const ALUA_SHIFT: u32 = 8;
     /// The asymmetric access state.
     pub const ALUA: u32 = 0xf << ALUA_SHIFT;
+    /// The initiator knows another unit under this number, and has not asked who this one is.
+    pub const STRANGER: u32 = 1 << 12;
 }
 
 /// What the cores and the control thread share about one I_T_L nexus.

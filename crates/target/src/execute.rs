@@ -138,6 +138,11 @@ impl Session {
         let (cdb, info) = parsed.map_err(Ending::Check)?;
         if word != 0 {
             gate::rights(word, info.access, command.cdb)?;
+            if word & flags::STRANGER != 0
+                && let Some(path) = &path
+            {
+                self.introduce(path, info.access, command.cdb)?;
+            }
         }
         let plan = match &path {
             Some(path) => plan(path, &cdb)?,

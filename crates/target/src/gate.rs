@@ -69,6 +69,20 @@ pub(crate) fn barred(access: Access, cdb: &[u8]) -> u32 {
     }
 }
 
+/// Whether a command touches the medium, or changes what others find: it has to wait until its
+/// initiator knows which unit it is about.
+pub(crate) fn needs_acquaintance(access: Access) -> bool {
+    !matches!(access.persistent, Persistent::Always | Persistent::Release)
+}
+
+/// Whether a command asks who the unit is: standard INQUIRY and its page 83h.
+pub(crate) fn asks_who(cdb: &[u8]) -> bool {
+    match cdb {
+        [0x12, evpd, page, ..] => evpd & 1 == 0 || *page == 0x83,
+        _ => false,
+    }
+}
+
 /// The bits that stop a command which has waited for data, its turn or memory: those that barred it
 /// when it came, and what may have become of its unit since.
 pub(crate) fn barred_late(barred: u32, plan: &Plan) -> u32 {

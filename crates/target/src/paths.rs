@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   (in the map) --first command--> PATH --unit exchanged--> PATH to the new unit, which begins
-//!        ^                           |                       with INQUIRY DATA HAS CHANGED
+//!        ^                           |                       with POWER ON, RESET and is strange (P4)
 //!        '--- comes to the map       '--taken out of the map, session ends--> nexus_lost()
 //! ```
 //!
@@ -23,13 +23,15 @@
 //!      together with the nexus's: that the list of LUNs has changed, the access state of the
 //!      port's group. So it holds for nexuses that are made later. The first is delivered by
 //!      whichever unit has nothing else to tell, once, or told by REPORT LUNS.
+//!  P4  A path to another unit than the one that the initiator knows under that number does not
+//!      reach the medium until the initiator has asked who it is (`registry/known`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 
-use wire::scsi::{Asc, Lun, asc};
+use wire::scsi::{Access, Asc, Lun, asc};
 
 use crate::attention::{Nexus, flags};
 use crate::commands::nexus_made;
@@ -38,6 +40,7 @@ use crate::flow::Seat;
 use crate::gate;
 use crate::registry::{LunEntry, LunMap};
 use crate::session::{Path, Session};
+use crate::status::Ending;
 
 /// Spreads LUNs, which the operator chooses and no peer does.
 #[derive(Default)]
@@ -185,7 +188,10 @@ impl Session {
                     self.engine().lose(&path);
                 }
                 Fate::Exchange(entry) => {
-                    let new = Rc::new(self.path_to(&entry, asc::INQUIRY_CHANGED));
+                    let new = Rc::new(self.path_to(&entry, asc::POWER_ON_OR_RESET));
+                    // Not that INQUIRY data have changed: hosts read them then by themselves, and
+                    // whoever writes there is not told.
+                    listed = true;
                     self.paths.borrow_mut().insert(entry.lun, new);
                     path.nexus().set(flags::GONE);
                     self.engine().lose(&path);
@@ -250,6 +256,37 @@ impl Session {
         self.paths.borrow().values().filter(|p| wanted(p)).for_each(|p| p.nexus().raise(attention));
     }
 
+    /// A command that came by a path to a strange unit (P4).
+    #[cold]
+    pub(crate) fn introduce(&self, path: &Path, access: Access, cdb: &[u8]) -> Result<(), Ending> {
+        if gate::asks_who(cdb) {
+            self.learn(path.lun());
+            return Ok(());
+        }
+        // Another queue of the same host may have asked.
+        let serial = &path.device().spec().serial;
+        if self.engine().registry().known().meets(self.port(), path.lun(), serial) {
+            path.nexus().clear(flags::STRANGER);
+            return Ok(());
+        }
+        match gate::needs_acquaintance(access) {
+            true => Err(Ending::check(asc::LUN_NOT_SUPPORTED)),
+            false => Ok(()),
+        }
+    }
+
+    /// The initiator has asked who the unit of a number is, and is told (P4).
+    pub fn learn(&self, lun: u64) {
+        let Some(entry) = self.map.borrow().get(lun).cloned() else { return };
+        let serial = &entry.device.spec().serial;
+        self.engine().registry().known().learns(self.port(), lun, serial);
+        if let Some(path) = self.paths.borrow().get(&lun)
+            && Arc::ptr_eq(path.device(), &entry.device)
+        {
+            path.nexus().clear(flags::STRANGER);
+        }
+    }
+
     /// The session is over: its nexuses are, too.
     pub(crate) fn drop_paths(&self) {
         for path in self.paths() {
@@ -264,6 +301,11 @@ impl Session {
         entry.device.enlist(&nexus);
         nexus_made(&entry.device, &nexus);
         let seat = Seat::new(self.engine().flow(&entry.device));
+        let (registry, serial) = (self.engine().registry(), &entry.device.spec().serial);
+        if !registry.known().meets(self.port(), entry.lun, serial) {
+            nexus.set(flags::STRANGER);
+            self.bits.set(self.bits.get() | flags::ATTENTION);
+        }
         let number = self.number_for(entry.lun, None);
         Path::new(entry.lun, entry.device.clone(), nexus, entry.read_only, (seat, number))
     }

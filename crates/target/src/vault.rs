@@ -44,11 +44,13 @@ pub enum Kind {
     Names,
     /// Where providers ended that are known by what is at their ends; of no unit.
     Ends,
+    /// Which unit initiators know behind each of their LUNs; of no unit.
+    Known,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Reservations,
         Kind::ModePages,
         Kind::Medium,
@@ -59,6 +61,7 @@ impl Kind {
         Kind::Aoe,
         Kind::Names,
         Kind::Ends,
+        Kind::Known,
     ];
 
     /// Name in file names and messages.
@@ -74,6 +77,7 @@ impl Kind {
             Kind::Aoe => "aoe",
             Kind::Names => "names",
             Kind::Ends => "ends",
+            Kind::Known => "known",
         }
     }
 }

@@ -25,6 +25,8 @@ struct Member {
     map: Map,
     /// What each nexus that exists has to tell.
     paths: BTreeMap<u64, VecDeque<(u8, u8)>>,
+    /// The disk that it knows under each number: it has asked, or it was the first there.
+    known: BTreeMap<u64, usize>,
     listed: bool,
 }
 
@@ -37,7 +39,9 @@ impl Member {
             match (was, is) {
                 (Some(_), None) => drop(self.paths.remove(&lun)),
                 (Some((a, _)), Some((b, _))) if a != b && self.paths.contains_key(&lun) => {
-                    self.paths.insert(lun, VecDeque::from([(0x3F, 3)]));
+                    self.paths.remove(&lun);
+                    self.begin(lun, *b);
+                    self.listed = true;
                 }
                 _ => {}
             }
@@ -45,16 +49,28 @@ impl Member {
         self.map.clone_from(new);
     }
 
+    /// A nexus is made, if there is none: to a strange unit it says that LUNs have changed.
+    fn begin(&mut self, lun: u64, disk: usize) {
+        if !self.paths.contains_key(&lun) {
+            self.listed |= *self.known.entry(lun).or_insert(disk) != disk;
+            self.paths.insert(lun, VecDeque::from([(0x29, 0)]));
+        }
+    }
+
     /// What the next command for a LUN must end with before it does anything.
     fn must(&mut self, lun: u64) -> Option<(u8, u8, u8)> {
-        if !self.map.contains_key(&lun) {
+        let Some((disk, _)) = self.map.get(&lun).copied() else {
             return Some((5, 0x25, 0));
-        }
-        let path = self.paths.entry(lun).or_insert_with(|| VecDeque::from([(0x29, 0)]));
+        };
+        self.begin(lun, disk);
+        let path = self.paths.entry(lun).or_default();
         if let Some((asc, ascq)) = path.pop_front() {
             return Some((6, asc, ascq));
         }
-        std::mem::take(&mut self.listed).then_some((6, 0x3F, 0x0E))
+        if std::mem::take(&mut self.listed) {
+            return Some((6, 0x3F, 0x0E));
+        }
+        (self.known.get(&lun) != Some(&disk)).then_some((5, 0x25, 0))
     }
 }
 
@@ -88,8 +104,8 @@ impl Sim {
         for (core, name, group) in [(0, "a", 0), (1, "b", 1), (1, "a2", 0), (0, "c", 0)] {
             let host = sim.w.host(core, name);
             let map = sim.maps[group].clone();
-            let (paths, listed) = (BTreeMap::new(), false);
-            sim.members.push(Member { host, group, map, paths, listed });
+            let (paths, known, listed) = (BTreeMap::new(), BTreeMap::new(), false);
+            sim.members.push(Member { host, group, map, paths, known, listed });
         }
         sim
     }
@@ -161,9 +177,25 @@ impl Sim {
                 let told: Vec<u64> =
                     parse_luns(&data).unwrap().0.iter().map(|l| u64::from(l.number())).collect();
                 assert_eq!(told, m.map.keys().copied().collect::<Vec<_>>());
+                if let Some((disk, _)) = m.map.get(&lun).copied() {
+                    m.begin(lun, disk);
+                }
                 m.listed = false;
-                if m.map.contains_key(&lun) {
-                    m.paths.entry(lun).or_insert_with(|| VecDeque::from([(0x29, 0)]));
+            }
+            4 => {
+                // Who the unit is, in one of two ways; another page does not say so.
+                let page = [
+                    &[0x12, 0, 0, 0, 96, 0],
+                    &[0x12, 1, 0x83, 0, 96, 0],
+                    &[0x12, 1, 0x80, 0, 96, 0],
+                ];
+                let asked = self.random.below(3) as usize;
+                self.w.run(&m.host, lun, page[asked], 96, &[]);
+                if let Some((disk, _)) = m.map.get(&lun).copied() {
+                    m.begin(lun, disk);
+                    if asked < 2 {
+                        m.known.insert(lun, disk);
+                    }
                 }
             }
             1..4 => {

@@ -309,11 +309,29 @@ fn a_map_that_changes_is_heard_once_a_session_and_seen_at_once() {
     w.run(&h, 0, &TUR, 0, &[]).good();
     // Exchanged.
     w.map(&[(0, "d1", false), (1, "d0", false)]);
-    assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x3F, 0x03));
+    assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0));
     // REPORT LUNS tells the change, too.
     w.run(&h, 0, &REPORT_LUNS, 256, &[]).good();
     w.run(&h, 0, &TUR, 0, &[]).good();
-    assert_eq!(w.run(&h, 1, &TUR, 0, &[]).asc(), (6, 0x3F, 0x03));
+    assert_eq!(w.run(&h, 1, &TUR, 0, &[]).asc(), (6, 0x29, 0));
+    // It is another disk: nothing reaches it before the initiator has asked who it is.
+    let pages = [&[0x12, 1, 0x80, 0, 96, 0], &[0x12, 1, 0xB0, 0, 96, 0]];
+    for _ in 0..2 {
+        assert_eq!(w.run(&h, 0, &write16(0, 1), 0, &[0; 512]).asc(), (5, 0x25, 0));
+        assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).asc(), (5, 0x25, 0));
+        pages.iter().for_each(|page| drop(w.run(&h, 0, *page, 96, &[]).good()));
+    }
+    // Nor by a new session, nor while another host has asked.
+    w.run(&w.calm(0, "i2", &[0]), 0, &INQUIRY, 96, &[]).good();
+    let port = h.session.port().transport_id.clone();
+    h.session.close();
+    w.settle();
+    let h = Host::login_as(&w.engines[0], "i1", &port).unwrap();
+    assert_eq!(w.run(&h, 0, &write16(0, 1), 0, &[0; 512]).asc(), (6, 0x29, 0));
+    assert_eq!(w.run(&h, 0, &write16(0, 1), 0, &[0; 512]).asc(), (6, 0x3F, 0x0E));
+    assert_eq!(w.run(&h, 0, &write16(0, 1), 0, &[0; 512]).asc(), (5, 0x25, 0));
+    w.run(&h, 0, &[0x12, 1, 0x83, 0, 96, 0], 96, &[]).good();
+    w.run(&h, 0, &write16(0, 1), 0, &[0; 512]).good();
     // Writable to read-only, without a word: the unit is the same.
     w.map(&[(0, "d1", true), (1, "d0", false)]);
     w.run(&h, 0, &TUR, 0, &[]).good();

@@ -207,6 +207,7 @@ fn facts(session: &Session) -> Identify {
 fn identify(session: &Rc<Session>, asked: &Asked) {
     let front: &Client = &session.front;
     front.court.forget(front.key.mac);
+    session.is_asked_who();
     let bytes = facts(session).encode();
     let here = &front.portal.here;
     let mut data = here.segs();

@@ -185,6 +185,7 @@ fn registers(command: u8, problem: Error) -> Option<Registers> {
 impl Front for Client {
     // Who knows a write again must know when it can no longer reach the medium.
     const LEAVES: bool = true;
+    const ASKS: bool = true;
 
     fn kick(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {

@@ -48,6 +48,9 @@ pub(crate) trait Front: Sized + 'static {
     /// error would say that they are over. When the daemon ends nothing has: the client asks the
     /// next one. Only where the end of the connection says the rest.
     const LEAVES: bool = false;
+    /// The peer asks who the unit is, and has to before it uses another one than it knew there. One
+    /// whose protocol has no such question chose the unit by its name.
+    const ASKS: bool = false;
     /// Something that the task waits for has changed.
     fn kick(&self);
     /// `waker` is woken by `kick`.
@@ -111,6 +114,16 @@ impl<F: Front> Blocks<F> {
     /// The engine's side.
     pub fn attach(&self, nexus: Rc<target::Session>) {
         *self.nexus.borrow_mut() = Some(nexus);
+        if !F::ASKS {
+            self.is_asked_who();
+        }
+    }
+
+    /// The peer has asked who the unit is.
+    pub fn is_asked_who(&self) {
+        if let (Some(nexus), Ok(lun)) = (self.nexus(), Lun::decode(self.lun)) {
+            nexus.learn(u64::from(lun.number()));
+        }
     }
 
     /// The unit.

@@ -77,6 +77,9 @@ impl Queue {
             };
         };
         self.controller.told(number, entry.device.number());
+        if matches!(what, cns::NAMESPACE | cns::DESCRIPTORS) {
+            nexus.learn(entry.lun);
+        }
         Answer::Data(match what {
             cns::NAMESPACE => namespace(entry).encode(),
             // Neither protection information nor anything else of the command set's own.

@@ -14,6 +14,7 @@
 mod doors;
 mod facts;
 mod groups;
+mod known;
 mod map;
 mod numbers;
 mod ports;
@@ -37,6 +38,7 @@ use crate::engine::Message;
 use crate::handlers;
 use crate::transport::CloseReason;
 use crate::vault::{NoVault, Vault};
+use known::Known;
 use numbers::Numbers;
 
 pub use doors::Doors;
@@ -144,6 +146,7 @@ pub struct Registry {
     /// Grows with every reset of a unit, so that sessions know which came after their login.
     resets: AtomicU64,
     tokens: Tokens,
+    known: Known,
     doors: Doors,
     /// Who sends requests.
     origins: Arc<Origins>,
@@ -161,7 +164,20 @@ impl Registry {
     /// them.
     pub fn set_vault(&self, vault: Arc<dyn Vault>) {
         self.state().numbers = None;
+        if let Err(e) = self.known.load(vault.as_ref()) {
+            self.tell("", e.what);
+        }
         *self.vault.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault);
+    }
+
+    /// Which unit each initiator port knows behind its LUNs.
+    pub(crate) fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Begins to save which units initiators know, if that has changed.
+    pub fn keep_known(&self) {
+        self.known.save(self.vault().as_ref());
     }
 
     /// Who sends requests, for layers below: `Topology::set_origins`.

@@ -1,68 +1,20 @@
 //! What `wipefs` finds on images made by other people's tools, `inspect` finds too; and once
 //! what it found is cleared, `wipefs`, `blkid` and `sgdisk` find nothing.
 
+mod inspected;
 mod support;
 mod world;
 
 use bio::Errno;
-use classes::inspect::{self, Finding, Standing};
-use classes::part::Place;
+use classes::inspect::Standing;
 use geom::Access;
+use inspected::{clean, judge, look};
 use serde_json::{Value, json};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use support::{Loop, Scratch, probe_file, run, run_on, try_run};
+use support::{Scratch, run_on};
 use world::World;
 
 const MIB: u64 = 1 << 20;
-
-fn look(path: &Path, sector: u32) -> Vec<Finding> {
-    let found = probe_file(path, sector, |s| inspect::step(s, &Place::default()));
-    let found = found.unwrap_or_else(|why| panic!("{why}"));
-    assert_eq!(found.unread, []);
-    found.findings
-}
-
-/// Offsets that wipefs lists.
-fn wipefs(device: &str) -> Vec<u64> {
-    let text = run("wipefs", &["-n", "-p", device]);
-    let offset = |line: &str| line.split(',').next().map(str::to_owned);
-    let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(offset);
-    let number = |text: String| {
-        u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or_else(|_| panic!("{text}"))
-    };
-    lines.map(number).collect()
-}
-
-/// Everything that wipefs finds is found; what was found is cleared; then nobody finds anything.
-fn judge(path: &Path, sector: u32, kind: &str) {
-    let found = look(path, sector);
-    assert!(found.iter().any(|f| f.kind == kind), "{kind}: {found:#?}");
-    assert!(found.iter().all(|f| !f.why.is_empty() && f.len > 0), "{found:#?}");
-    let device = Loop::new(path, sector);
-    let theirs = wipefs(device.name());
-    assert!(!theirs.is_empty(), "wipefs finds nothing for {kind}");
-    for at in &theirs {
-        let known = |f: &Finding| (f.offset..f.offset + f.len).contains(at);
-        assert!(found.iter().any(known), "{kind}: wipefs has {at:#x}, we have {found:#x?}");
-    }
-    drop(device);
-    let file = std::fs::File::options().write(true).open(path).expect("image");
-    for f in &found {
-        file.write_all_at(&vec![0; f.len as usize], f.offset).expect("cleared");
-    }
-    clean(path, sector);
-}
-
-fn clean(path: &Path, sector: u32) {
-    assert_eq!(look(path, sector), []);
-    let device = Loop::new(path, sector);
-    assert_eq!(wipefs(device.name()), Vec::<u64>::new());
-    let (_, said) = try_run("blkid", &["-p", device.name()], "");
-    assert_eq!(said.trim(), "");
-    let said = run("sgdisk", &["-p", device.name()]);
-    assert!(said.contains("Creating new GPT entries in memory"), "{said}");
-}
 
 fn made(kind: &str, mib: u64, tool: &str, args: &[&str]) {
     let scratch = Scratch::new(&format!("inspect-{kind}-{}", args.join("")));

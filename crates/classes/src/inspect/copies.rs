@@ -1,8 +1,9 @@
 //! What formats keep in further places: found through what stands in the first one.
 
 use super::scan::{Finding, Standing};
-use super::signs::Depth;
-use crate::probe::{Sectors, Stop, array, le32, span};
+use super::signs::{BCACHE, BCACHEFS, Depth};
+use super::weak;
+use crate::probe::{Sectors, Stop, array, byte, le32, le64, span};
 
 /// Copies of one superblock that are looked for; further ones are left.
 const COPIES_MAX: u64 = 64;
@@ -57,8 +58,14 @@ pub(super) fn find(sectors: &Sectors, found: &mut Vec<Finding>) -> Result<(), St
             look(sectors, Some(at + 0x40), b"_BHRfS_M", &copy, &mut out)?;
         }
     }
-    if has("ddf") {
-        ddf(sectors, &mut out)?;
+    if has("bitlocker") {
+        bitlocker(sectors, &mut out)?;
+    }
+    if has("bcachefs") {
+        bcachefs(sectors, &mut out)?;
+    }
+    for anchor in found.iter().filter(|f| f.kind == "ddf") {
+        ddf(sectors, anchor.offset, &mut out)?;
     }
     zfs(sectors, &mut out)?;
     found.append(&mut out);
@@ -95,21 +102,45 @@ fn xfs(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The anchor says where both headers are.
-fn ddf(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
-    let unit = u64::from(sectors.sector_size());
-    let Some(at) = sectors.media_len().checked_sub(unit) else { return Ok(()) };
+/// The metadata of BitLocker, three times.
+fn bitlocker(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+    let Some(boot) = sectors.get(0, 512)? else { return Ok(()) };
+    let (kind, what, class) = ("bitlocker", "BitLocker metadata", "linux");
+    let copy = Copy { kind, what, class, depth: Depth::Container };
+    for at in weak::bitlocker_metadata(boot).into_iter().filter(|at| *at != 0) {
+        look(sectors, Some(at), b"-FVE-FS-", &copy, out)?;
+    }
+    Ok(())
+}
+
+/// The superblock lists its copies, in units of 512 bytes; the list itself is in sector 7, too.
+fn bcachefs(sectors: &Sectors, out: &mut Vec<Finding>) -> Result<(), Stop> {
+    const HERE: u64 = 0x1000;
+    let Some(block) = sectors.get(HERE, 752)? else { return Ok(()) };
+    let copy = Copy { kind: "bcachefs", what: "bcachefs", class: "linux", depth: Depth::Container };
+    let places = (264..752).step_by(8).take(usize::from(byte(block, 258)));
+    let places = places.map(|at| le64(block, at).checked_mul(512)).filter(|at| *at != Some(HERE));
+    let magics = places.map(|at| at.and_then(|at| at.checked_add(24)));
+    for at in magics.chain([Some(7 * 512)]) {
+        for magic in [BCACHE, BCACHEFS] {
+            look(sectors, at, magic, &copy, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// The anchor says where both headers are: in sectors, or in units of 512 bytes.
+fn ddf(sectors: &Sectors, at: u64, out: &mut Vec<Finding>) -> Result<(), Stop> {
     let Some(anchor) = sectors.get(at, 512)? else { return Ok(()) };
     let Some(magic) = array::<4>(anchor, 0) else { return Ok(()) };
     let little = magic == [0x11, 0xde, 0x11, 0xde];
-    let number = |at: usize| {
-        let bytes = array(anchor, at).unwrap_or([0xff; 8]);
-        let number = if little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) };
-        number.checked_mul(unit)
-    };
     for (place, what) in [(96, "DDF header, first"), (104, "DDF header, second")] {
+        let bytes = array(anchor, place).unwrap_or([0xff; 8]);
+        let number = if little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) };
         let copy = Copy { kind: "ddf", what, class: "raid", depth: Depth::Member };
-        look(sectors, number(place), &magic, &copy, out)?;
+        for unit in [u64::from(sectors.sector_size()), 512] {
+            look(sectors, number.checked_mul(unit).filter(|at| *at != 0), &magic, &copy, out)?;
+        }
     }
     Ok(())
 }

@@ -14,8 +14,10 @@
 mod boot;
 mod class;
 mod copies;
+mod firmware;
 mod scan;
 mod signs;
+mod varied;
 mod weak;
 
 pub use class::InspectClass;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::signs::{At, Depth, INTEL, SIGNS, Sign};
-use super::{boot, copies};
+use super::{boot, copies, varied};
 use crate::label;
 use crate::members::{follow, frame};
 use crate::part::{self, Place, Table};
@@ -153,6 +153,7 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
     for sign in SIGNS {
         found.extend(signature(sectors, sign)?);
     }
+    varied::find(sectors, found)?;
     gpt(sectors, found)?;
     copies::find(sectors, found)?;
     for left in leftovers {

@@ -1,6 +1,6 @@
 //! The table of signatures: a magic number, where it stands, whose it is.
 
-use super::weak;
+use super::{firmware, weak};
 use crate::probe::{Sectors, Stop};
 
 /// Where a magic number stands on media.
@@ -12,6 +12,8 @@ pub enum At {
     Back(u64),
     /// In the sector that many before the last one, at that byte.
     Last(u64, u64),
+    /// That many units of 512 bytes before the end, whatever the sectors are, and at that byte.
+    Tail(u64, u64),
     /// Linux md 0.90: the last whole 64 KiB but one.
     Md090,
     /// Linux md 1.0: 8 to 12 KiB before the end.
@@ -28,6 +30,7 @@ impl At {
                 let last = len.checked_div(sector)?.checked_sub(back.checked_add(1)?)?;
                 last.checked_mul(sector)?.checked_add(at)
             }
+            At::Tail(back, at) => (len / 512).checked_sub(back)?.checked_mul(512)?.checked_add(at),
             At::Md090 => (len & !0xffff).checked_sub(0x1_0000),
             At::Md10 => Some(((len / 512).checked_sub(16)? & !7) * 512),
         }
@@ -111,8 +114,30 @@ const fn bios(kind: &'static str, what: &'static str, at: At, magic: &'static [u
     sign((kind, what, "firmware"), Depth::Member, at, magic)
 }
 
-const BCACHE: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
-const BCACHEFS: &[u8] = b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";
+/// A DDF anchor at a place that libblkid counts in units of 512 bytes.
+const fn ddf(at: At, magic: &'static [u8]) -> Sign {
+    sign(("ddf", "DDF anchor", "raid"), Depth::Member, at, magic).checked(firmware::ddf)
+}
+
+/// A record of Promise's firmware, which has one of thirteen places before the end.
+const fn promise(back: u64) -> Sign {
+    bios("promise", "Promise RAID", At::Tail(back, 0), b"Promise Technology, Inc.")
+}
+
+/// The private header of a dynamic disk. Its database is in the last MiB.
+const fn windows(what: &'static str, at: At) -> Sign {
+    sign(("ldm", what, "other"), Depth::Container, at, b"PRIVHEAD").checked(weak::ldm)
+}
+
+const TUXONICE: &[u8] = b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c";
+const SYSV: &[u8] = b"\x20\x7e\x18\xfd";
+const SYSV_BIG: &[u8] = b"\xfd\x18\x7e\x20";
+/// With the word that says that the label is valid.
+const ULTRIX: &[u8] = b"\x57\x29\x03\0\x01\0\0\0";
+pub(super) const BCACHE: &[u8] =
+    b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
+pub(super) const BCACHEFS: &[u8] =
+    b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";
 const MD_LITTLE: &[u8] = b"\xfc\x4e\x2b\xa9";
 const MD_BIG: &[u8] = b"\xa9\x2b\x4e\xfc";
 /// Intel's record begins so.
@@ -122,6 +147,7 @@ pub(crate) const INTEL: &[u8] = b"Intel Raid ISM Cfg Sig. ";
 /// copies: they are looked for apart.
 pub const SIGNS: &[Sign] = &[
     named("ext", "ext2, ext3 or ext4", 0x438, b"\x53\xef").checked(weak::ext),
+    fs("jbd", "external journal of ext3 or ext4", 0x438, b"\x53\xef").checked(weak::jbd),
     named("xfs", "XFS", 0, b"XFSB"),
     named("btrfs", "Btrfs", 0x1_0040, b"_BHRfS_M"),
     named("iso9660", "ISO 9660 volume", 0x8001, b"CD001"),
@@ -132,18 +158,41 @@ pub const SIGNS: &[Sign] = &[
     named("swap", "Linux swap space, pages of 64 KiB", 0xfff6, b"SWAPSPACE2"),
     fs("swap", "old Linux swap space, pages of 4 KiB", 0xff6, b"SWAP-SPACE"),
     fs("swap", "old Linux swap space, pages of 8 KiB", 0x1ff6, b"SWAP-SPACE"),
+    fs("swap", "old Linux swap space, pages of 16 KiB", 0x3ff6, b"SWAP-SPACE"),
+    fs("swap", "old Linux swap space, pages of 32 KiB", 0x7ff6, b"SWAP-SPACE"),
+    fs("swap", "old Linux swap space, pages of 64 KiB", 0xfff6, b"SWAP-SPACE"),
     fs("swsuspend", "a suspended machine (swap)", 0xff6, b"S1SUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0x1ff6, b"S1SUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0x3ff6, b"S1SUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0x7ff6, b"S1SUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0xfff6, b"S1SUSPEND"),
     fs("swsuspend", "a suspended machine (swap)", 0xff6, b"S2SUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0x1ff6, b"S2SUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0x3ff6, b"S2SUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0x7ff6, b"S2SUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0xfff6, b"S2SUSPEND"),
     fs("swsuspend", "a suspended machine (swap)", 0xff6, b"ULSUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0x1ff6, b"ULSUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0x3ff6, b"ULSUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0x7ff6, b"ULSUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0xfff6, b"ULSUSPEND"),
+    fs("swsuspend", "a suspended machine (swap)", 0xff6, b"LINHIB0001"),
+    fs("swsuspend", "a suspended machine (swap)", 0x1ff6, b"LINHIB0001"),
+    fs("swsuspend", "a suspended machine (swap)", 0x3ff6, b"LINHIB0001"),
+    fs("swsuspend", "a suspended machine (swap)", 0x7ff6, b"LINHIB0001"),
+    fs("swsuspend", "a suspended machine (swap)", 0xfff6, b"LINHIB0001"),
+    fs("swsuspend", "a machine suspended by TuxOnIce (swap)", 0, TUXONICE),
     fs("udf", "UDF", 0x8001, b"BEA01"),
     fs("udf", "UDF", 0x8001, b"NSR02"),
     fs("udf", "UDF", 0x8001, b"NSR03"),
+    fs("iso9660", "High Sierra volume", 0x8009, b"CDROM"),
     fs("hfsplus", "HFS+", 0x400, b"H+").checked(weak::hfs_plus),
     fs("hfsplus", "HFSX", 0x400, b"HX").checked(weak::hfs_plus),
     fs("hfs", "HFS", 0x400, b"BD").checked(weak::hfs),
     fs("apfs", "APFS", 32, b"NXSB"),
     fs("reiserfs", "ReiserFS", 0x1_0034, b"ReIsEr"),
     fs("reiserfs", "ReiserFS", 0x2034, b"ReIsEr"),
+    fs("reiserfs", "ReiserFS", 0x2014, b"ReIsErFs"),
     fs("reiser4", "Reiser4", 0x1_0000, b"ReIsEr4"),
     fs("jfs", "JFS", 0x8000, b"JFS1"),
     fs("f2fs", "F2FS", 0x400, b"\x10\x20\xf5\xf2"),
@@ -163,6 +212,11 @@ pub const SIGNS: &[Sign] = &[
     fs("minix", "Minix 2", 0x410, b"\x68\x24").checked(weak::minix),
     fs("minix", "Minix 2", 0x410, b"\x78\x24").checked(weak::minix),
     fs("minix", "Minix 3", 0x418, b"\x5a\x4d").checked(weak::minix3),
+    fs("minix", "Minix 1, big endian", 0x410, b"\x13\x7f").checked(weak::minix_big),
+    fs("minix", "Minix 1, big endian", 0x410, b"\x13\x8f").checked(weak::minix_big),
+    fs("minix", "Minix 2, big endian", 0x410, b"\x24\x68").checked(weak::minix_big),
+    fs("minix", "Minix 2, big endian", 0x410, b"\x24\x78").checked(weak::minix_big),
+    fs("minix", "Minix 3, big endian", 0x418, b"\x4d\x5a").checked(weak::minix3_big),
     fs("ufs", "UFS2", 0x1_055c, b"\x19\x01\x54\x19"),
     fs("ufs", "UFS2", 0x255c, b"\x19\x01\x54\x19"),
     fs("ufs", "UFS1", 0x255c, b"\x54\x19\x01\x00"),
@@ -173,14 +227,37 @@ pub const SIGNS: &[Sign] = &[
     fs("ocfs2", "OCFS2", 0x1000, b"OCFSV2"),
     fs("ocfs2", "OCFS2", 0x2000, b"OCFSV2"),
     fs("hpfs", "HPFS", 0x2000, b"\x49\xe8\x95\xf9"),
-    fs("befs", "BeFS", 0x220, b"1SFB"),
-    fs("befs", "BeFS", 0x20, b"1SFB"),
+    fs("befs", "BeFS", 0x220, b"1SFB").checked(weak::befs),
+    fs("befs", "BeFS", 0x20, b"1SFB").checked(weak::befs),
+    fs("befs", "BeFS, big endian", 0x220, b"BFS1").checked(weak::befs),
+    fs("befs", "BeFS, big endian", 0x20, b"BFS1").checked(weak::befs),
+    fs("bfs", "BFS of SCO Unix", 0, b"\xce\xfa\xad\x1b").checked(weak::bfs),
+    fs("sysv", "System V file system", 0x3f8, SYSV).checked(weak::sysv),
+    fs("sysv", "System V file system", 0x27f8, SYSV).checked(weak::sysv),
+    fs("sysv", "System V file system", 0x3ff8, SYSV).checked(weak::sysv),
+    fs("sysv", "System V file system", 0x4bf8, SYSV).checked(weak::sysv),
+    fs("sysv", "System V file system, big endian", 0x3f8, SYSV_BIG).checked(weak::sysv),
+    fs("sysv", "System V file system, big endian", 0x27f8, SYSV_BIG).checked(weak::sysv),
+    fs("sysv", "System V file system, big endian", 0x3ff8, SYSV_BIG).checked(weak::sysv),
+    fs("sysv", "System V file system, big endian", 0x4bf8, SYSV_BIG).checked(weak::sysv),
+    fs("vxfs", "VxFS", 0x400, b"\xf5\xfc\x01\xa5").checked(weak::vxfs),
+    fs("vxfs", "VxFS, big endian", 0x2000, b"\xa5\x01\xfc\xf5").checked(weak::vxfs_big),
+    fs("nss", "Novell NSS", 0x1000, b"SPB5").checked(weak::nss),
+    fs("mpool", "mpool", 0, b"mpoolDev").checked(weak::mpool),
+    fs("zonefs", "zonefs", 0, b"SFOZ").checked(weak::zonefs),
+    fs("ubifs", "UBIFS", 0, b"\x31\x18\x10\x06").checked(weak::ubifs),
+    fs("ocfs", "OCFS", 0x2000, b"OracleCFS"),
+    fs("oracleasm", "Oracle ASM disk", 0x20, b"ORCLDISK"),
     fs("refs", "ReFS", 0, b"\0\0\0ReFS\0"),
     fs("vmfs", "VMFS", 0x20_0000, b"\x5e\xf1\xab\x2f"),
     fs("vmfs", "VMFS volume", 0x10_0000, b"\x0d\xd0\x01\xc0"),
     fs("bluestore", "Ceph BlueStore", 0, b"bluestore block device"),
     fs("exfs", "EXFS", 0, b"EXFS"),
-    fs("bitlocker", "BitLocker", 3, b"-FVE-FS-"),
+    holder("bitlocker", "BitLocker of Vista", At::Start(0), b"\xeb\x52\x90-FVE-FS-"),
+    holder("bitlocker", "BitLocker", At::Start(0), b"\xeb\x58\x90-FVE-FS-")
+        .checked(weak::bitlocker),
+    holder("bitlocker", "BitLocker To Go", At::Start(0), b"\xeb\x58\x90MSWIN4.1")
+        .checked(weak::bitlocker),
     holder("luks", "LUKS", At::Start(0), b"LUKS\xba\xbe"),
     holder("luks", "LUKS2", At::Start(0x4000), b"SKUL\xba\xbe").copy(),
     holder("luks", "LUKS2", At::Start(0x8000), b"SKUL\xba\xbe").copy(),
@@ -202,10 +279,19 @@ pub const SIGNS: &[Sign] = &[
     holder("vdo", "VDO", At::Start(0), b"dmvdo001"),
     holder("stratis", "Stratis", At::Start(0x204), b"!Stra0tis\x86\xff\x02^Arh"),
     holder("stratis", "Stratis", At::Start(0x1204), b"!Stra0tis\x86\xff\x02^Arh").copy(),
-    holder("bcache", "bcache", At::Start(0x1018), BCACHE),
-    holder("bcachefs", "bcachefs", At::Start(0x1018), BCACHEFS),
-    member("drbd", "DRBD", At::Back(0xfc4), b"\x83\x74\x02\x6b"),
-    member("drbd", "DRBD", At::Back(0xfc4), b"\x83\x74\x02\x6c"),
+    holder("ubi", "UBI", At::Start(0), b"UBI#").checked(weak::ubi),
+    holder("bcache", "bcache", At::Start(0x1018), BCACHE).checked(weak::bcache),
+    holder("bcachefs", "bcachefs", At::Start(0x1018), BCACHE).checked(weak::bcachefs),
+    holder("bcachefs", "bcachefs", At::Start(0x1018), BCACHEFS).checked(weak::bcachefs),
+    member("drbd", "DRBD 8", At::Back(0xfc4), b"\x83\x74\x02\x6b").checked(weak::drbd),
+    member("drbd", "DRBD 8, unclean", At::Back(0xfc4), b"\x83\x74\x02\x6c").checked(weak::drbd),
+    member("drbd", "DRBD 9", At::Back(0xfc4), b"\x83\x74\x02\x6d").checked(weak::drbd),
+    holder("drbdmanage", "DRBD Manage control volume", At::Start(0), b"$DRBDmgr=q")
+        .checked(weak::drbdmanage),
+    holder("drbdproxy", "DRBD Proxy data log", At::Start(0), b"DRBDdlh*"),
+    windows("Windows dynamic disk (LDM)", At::Start(0xc00)),
+    windows("Windows dynamic disk (LDM), second copy", At::Tail(192, 0)).copy(),
+    windows("Windows dynamic disk (LDM), last copy", At::Tail(1, 0)).copy(),
     member("md", "Linux md 0.90", At::Md090, MD_LITTLE).checked(weak::md_090),
     member("md", "Linux md 0.90, other byte order", At::Md090, MD_BIG).checked(weak::md_090),
     member("md", "Linux md 1.0", At::Md10, MD_LITTLE).checked(weak::md_1),
@@ -217,6 +303,8 @@ pub const SIGNS: &[Sign] = &[
     sign(("apm", "Apple partition map", "other"), Depth::Table, At::Start(0), b"ER")
         .checked(weak::apple),
     sign(("apm", "Apple partition map", "other"), Depth::Table, At::Start(512), b"PM\0\0"),
+    sign(("aix", "AIX disk", "other"), Depth::Table, At::Start(0), b"\xc9\xc2\xd4\xc1"),
+    sign(("ultrix", "Ultrix disk label", "other"), Depth::Table, At::Start(0x3fb8), ULTRIX),
     sign(("bsd", "BSD disklabel", "part"), Depth::Table, At::Start(512), b"\x57\x45\x56\x82")
         .checked(weak::bsd),
     sign(("bsd", "BSD disklabel", "part"), Depth::Table, At::Start(4096), b"\x57\x45\x56\x82")
@@ -238,13 +326,39 @@ pub const SIGNS: &[Sign] = &[
     geom("geom", "GEOM shared secret", b"GEOM::SHSEC\0"),
     sign(("imsm", "Intel RAID", "raid"), Depth::Member, At::Last(1, 0), INTEL),
     sign(("ddf", "DDF anchor", "raid"), Depth::Member, At::Last(0, 0), b"\xde\x11\xde\x11")
-        .checked(weak::ddf),
+        .checked(firmware::ddf),
     sign(("ddf", "DDF anchor", "raid"), Depth::Member, At::Last(0, 0), b"\x11\xde\x11\xde")
-        .checked(weak::ddf),
-    bios("promise", "Promise RAID", At::Last(62, 0), b"Promise Technology, Inc."),
-    bios("promise", "Promise RAID, as FreeBSD's ata", At::Last(62, 0), b"FreeBSD ATA driver RAID "),
-    bios("nvidia", "NVIDIA RAID", At::Last(1, 0), b"NVIDIA  "),
-    bios("jmicron", "JMicron RAID", At::Last(0, 0), b"JM").checked(weak::jmicron),
+        .checked(firmware::ddf),
+    ddf(At::Tail(1, 0), b"\xde\x11\xde\x11"),
+    ddf(At::Tail(1, 0), b"\x11\xde\x11\xde"),
+    ddf(At::Tail(257, 0), b"\xde\x11\xde\x11"),
+    ddf(At::Tail(257, 0), b"\x11\xde\x11\xde"),
+    promise(63),
+    promise(255),
+    promise(256),
+    promise(16),
+    promise(399),
+    promise(591),
+    promise(675),
+    promise(735),
+    promise(911),
+    promise(974),
+    promise(991),
+    promise(951),
+    promise(3087),
+    bios("promise", "Promise RAID, as FreeBSD's ata", At::Tail(63, 0), b"FreeBSD ATA driver RAID "),
+    bios("nvidia", "NVIDIA RAID", At::Tail(2, 0), b"NVIDIA  "),
+    bios("jmicron", "JMicron RAID", At::Tail(1, 0), b"JM").checked(firmware::jmicron),
     bios("highpoint", "HighPoint RAID", At::Start(0x1220), b"\xf0\x16\x78\x5a"),
     bios("highpoint", "HighPoint RAID", At::Start(0x1220), b"\xf3\x16\x78\x5a"),
+    bios("highpoint", "HighPoint RAID, broken", At::Start(0x1220), b"\xfd\x16\x78\x5a"),
+    bios("highpoint", "HighPoint RAID 45x", At::Tail(11, 0), b"\xf3\x16\x78\x5a")
+        .checked(firmware::highpoint),
+    bios("highpoint", "HighPoint RAID 45x, broken", At::Tail(11, 0), b"\xfd\x16\x78\x5a")
+        .checked(firmware::highpoint),
+    bios("adaptec", "Adaptec RAID", At::Tail(1, 0), b"\x37\xfc\x4d\x1e").checked(firmware::adaptec),
+    bios("lsi", "LSI MegaRAID", At::Tail(1, 0), b"$XIDE$"),
+    bios("via", "VIA RAID", At::Tail(1, 0), b"\x55\xaa").checked(firmware::via),
+    bios("silicon", "Silicon Image Medley RAID", At::Tail(1, 0x60), b"\0\0\0\x2f")
+        .checked(firmware::silicon),
 ];

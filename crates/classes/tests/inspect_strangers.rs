@@ -94,6 +94,20 @@ fn a_table_left_by_a_smaller_disk_and_by_one_with_other_sectors() {
     let found = look(&path, 512);
     let stale = |at| found.iter().any(|f| f.offset == at && f.standing == Standing::Stale);
     assert!(stale(4096) && stale(64 * MIB - 4096), "{found:?}");
+    let hints = |found: &[classes::inspect::Finding], size: &str| {
+        found.iter().filter(|f| f.kind == "gpt" && f.why.contains(size)).count()
+    };
+    assert_eq!(hints(&found, "`sector_size = 4096`"), 2, "{found:#?}");
+    // The other way round, and a header at no place of any disk.
+    let path = scratch.image("small", 64 * MIB);
+    run_on(&path, 512, "sgdisk", &["-n", "1:0:0", "@"], "");
+    let found = look(&path, 4096);
+    assert_eq!(hints(&found, "`sector_size = 512`"), 2, "{found:#?}");
+    let header = std::fs::read(&path).expect("image")[512..1024].to_vec();
+    let path = scratch.image("astray", 64 * MIB);
+    let file = std::fs::File::options().write(true).open(&path).expect("image");
+    file.write_all_at(&header, 5 * 512).expect("written");
+    assert_eq!(hints(&look(&path, 512), "sector_size"), 0);
 }
 
 #[test]
@@ -194,4 +208,67 @@ fn members_and_labels_of_ours() {
         }
         assert!(disk.bytes()[last as usize..][..16].iter().all(|b| *b == 0));
     }
+}
+
+/// FAT in an image as `mkfs.vfat` makes it, with an entry of an MBR that begins in sector 0.
+fn fat_with_entry(path: &std::path::Path, sector: u32, bits: &str) {
+    let size = sector.to_string();
+    let args = ["-I", "--mbr=yes", "-F", bits, "-S", &size, "@"];
+    run_on(path, sector, "mkfs.vfat", &args, "");
+}
+
+#[test]
+fn fat_that_looks_like_an_empty_mbr_is_fat() {
+    let scratch = Scratch::new("inspect-fat-mbr");
+    for sector in [512, 4096] {
+        for (bits, mib) in [("12", 8), ("16", 64), ("32", 320)] {
+            let path = scratch.image("fat", mib * MIB);
+            fat_with_entry(&path, sector, bits);
+            let why = support::table_of(&path, sector).expect_err("no table");
+            assert_eq!(why.reason, classes::probe::Reason::Foreign, "{why}");
+            let kinds: Vec<&str> = look(&path, sector).iter().map(|f| f.kind).collect();
+            assert!(kinds.iter().all(|kind| *kind == "fat"), "{kinds:?}");
+            // Without its texts and its jump it is FAT by its values.
+            let plain = scratch.image("plain", mib * MIB);
+            std::fs::copy(&path, &plain).expect("a copy");
+            let file = std::fs::File::options().write(true).open(&plain).expect("image");
+            for (at, len) in [(0, 3), (54, 8), (82, 8)] {
+                file.write_all_at(&vec![0; len], at).expect("written");
+            }
+            let kinds: Vec<&str> = look(&plain, sector).iter().map(|f| f.kind).collect();
+            assert_eq!(kinds, ["fat"], "FAT{bits}");
+            assert!(support::table_of(&plain, sector).is_err());
+            judge(&plain, sector, "fat");
+            judge(&path, sector, "fat");
+        }
+    }
+}
+
+#[test]
+fn partitions_cannot_be_added_over_a_fat_volume() {
+    let scratch = Scratch::new("inspect-fat-add");
+    let path = scratch.image("fat", 64 * MIB);
+    fat_with_entry(&path, 512, "16");
+    let bytes = std::fs::read(&path).expect("image");
+    let (mut w, disk) = World::with("ada0", bytes.clone(), 512);
+    let refused = w.verb("part", "add", "ada0", json!({ "kind": "linux-data" }));
+    assert_eq!(refused.expect_err("there is no table").kind, Errno::NoEnt);
+    let refused = w.verb("part", "create", "ada0", json!({ "scheme": "mbr" }));
+    let refused = refused.expect_err("there is a volume");
+    assert!(refused.what.contains("FAT"), "{refused}");
+    assert!(disk.bytes() == bytes, "nothing changes");
+}
+
+#[test]
+fn partitions_are_not_hidden_by_a_fat_volume_that_was_there() {
+    let scratch = Scratch::new("inspect-fat-old");
+    let path = scratch.image("disk", 64 * MIB);
+    run_on(&path, 512, "mkfs.vfat", &["-I", "--mbr=no", "-F", "16", "@"], "");
+    let script = "label: dos\nsize=8MiB,type=83\n";
+    run_on(&path, 512, "sfdisk", &["-q", "--wipe=never", "@"], script);
+    let table = support::table_of(&path, 512).expect("a table");
+    assert_eq!(table.entries().len(), 1);
+    let kinds: Vec<&str> = look(&path, 512).iter().map(|f| f.kind).collect();
+    assert_eq!(kinds, ["fat", "fat", "mbr"]);
+    judge(&path, 512, "mbr");
 }

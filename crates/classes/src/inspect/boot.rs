@@ -2,7 +2,7 @@
 
 use super::scan::{Finding, Standing};
 use super::signs::Depth;
-use crate::part::{Scheme, Table};
+use crate::part::{Scheme, Table, is_fat};
 use crate::probe::{Sectors, Stop, byte, le16, le32, le64, span};
 
 /// What the boot sector of a file system says.
@@ -42,13 +42,15 @@ fn boot(block: &[u8]) -> Option<Boot> {
         return Some(Boot { kind, what: "FAT32", class, text: (82, 8), second });
     }
     let text = span(block, 54, 8);
-    match text.starts_with(b"FAT") || matches!(byte(block, 0), 0xeb | 0xe9) {
-        true => {
-            let text = if text.starts_with(b"FAT") { (54, 8) } else { (0, 1) };
-            Some(Boot { kind, what: "FAT", class, text, second: None })
-        }
-        false => None,
-    }
+    let text = match text.starts_with(b"FAT") {
+        true => (54, 8),
+        // Without a text the values decide.
+        false if !is_fat(block) => return None,
+        false if matches!(byte(block, 0), 0xeb | 0xe9) => (0, 1),
+        false if span(block, 510, 2) == [0x55, 0xaa] => (510, 2),
+        false => return None,
+    };
+    Some(Boot { kind, what: "FAT", class, text, second: None })
 }
 
 fn push(out: &mut Vec<Finding>, boot: &Boot, base: u64, block: &[u8], standing: Standing) {
@@ -61,7 +63,7 @@ fn push(out: &mut Vec<Finding>, boot: &Boot, base: u64, block: &[u8], standing: 
     if boot.text.0 != 0 && matches!(byte(block, 0), 0xeb | 0xe9) {
         add(0, 1, format!("{} boot sector: its jump", boot.what));
     }
-    if span(block, 510, 2) == [0x55, 0xaa] {
+    if boot.text.0 != 510 && span(block, 510, 2) == [0x55, 0xaa] {
         add(510, 2, format!("{} boot sector: its end", boot.what));
     }
 }
@@ -73,25 +75,35 @@ pub(super) fn find(
     out: &mut Vec<Finding>,
 ) -> Result<(), Stop> {
     let Some(block) = sectors.get(0, 512)? else { return Ok(()) };
-    let found = boot(block);
-    if let Some(boot) = &found {
-        push(out, boot, 0, block, Standing::Main);
+    let mut found = Vec::new();
+    if let Some(boot) = boot(block) {
+        push(&mut found, &boot, 0, block, Standing::Main);
         let copy = boot.second.map(|at| sectors.get(at, 512).map(|b| (at, b))).transpose()?;
         if let Some((at, Some(copy))) = copy
             && copy.get(..90) == block.get(..90)
         {
-            push(out, boot, at, copy, Standing::Backup);
+            push(&mut found, &boot, at, copy, Standing::Backup);
         }
-        return Ok(());
     }
+    // What a volume left in the boot code of a disk with partitions does not hide those.
+    let ours = table.is_some_and(|t| t.scheme() == Scheme::Mbr);
+    if ours || found.is_empty() {
+        found.retain(|f| f.offset != 510);
+        out.extend(record(block, ours));
+    }
+    out.append(&mut found);
+    Ok(())
+}
+
+/// A boot record, with a table or without.
+fn record(block: &[u8], ours: bool) -> Option<Finding> {
     if span(block, 510, 2) != [0x55, 0xaa] {
-        return Ok(());
+        return None;
     }
     let slots = || (0..4).map(|slot| span(block, 446 + slot * 16, 16));
     let used = slots().filter(|slot| slot.iter().any(|b| *b != 0)).count();
     let guard = slots().any(|slot| byte(slot, 4) == 0xee);
     let flags = slots().all(|slot| matches!(byte(slot, 0), 0 | 0x80));
-    let ours = table.is_some_and(|t| t.scheme() == Scheme::Mbr);
     let (kind, class, what) = match (guard, ours, used) {
         (true, _, _) => ("pmbr", "part", "MBR that protects a GPT".to_owned()),
         (_, true, 1) => ("mbr", "part", "MBR with 1 entry".to_owned()),
@@ -102,6 +114,5 @@ pub(super) fn find(
         _ => ("boot", "linux", "boot sector (55 AA)".to_owned()),
     };
     let standing = if kind == "pmbr" { Standing::Guard } else { Standing::Main };
-    out.push(Finding::new((kind, class), what, (510, 2), standing, Depth::Table));
-    Ok(())
+    Some(Finding::new((kind, class), what, (510, 2), standing, Depth::Table))
 }

@@ -197,6 +197,12 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
                 "it ended here when it had {was} bytes, and has grown: `ashlar {class} follow \
                  PROVIDER --was {was}` brings the label to its end"
             );
+        } else if let Some(unit) = other_sectors(sectors, finding)? {
+            let here = sectors.sector_size();
+            finding.why = format!(
+                "written with sectors of {unit} bytes, and this disk is read with {here}; next: \
+                 set `sector_size = {unit}` of the disk (kind `file`) in ashlar.toml"
+            );
         } else if finding.standing == Standing::Stale {
             finding.why = "nobody looks there on media of this size; it would be found by a \
                            partition or a disk that ends or begins there"
@@ -241,6 +247,20 @@ fn left_behind(sectors: &Sectors, finding: &Finding) -> Result<Option<u64>, Stop
     let placed = bytes.and_then(|bytes| read(bytes).ok());
     let behind = placed.filter(|p| follow::is_left_behind(p, unit, finding.offset));
     Ok(behind.map(|p| p.provider_bytes))
+}
+
+/// The size of sectors, other than these, with which a GPT header is where it says.
+fn other_sectors(sectors: &Sectors, finding: &Finding) -> Result<Option<u32>, Stop> {
+    if (finding.kind, finding.standing) != ("gpt", Standing::Stale) {
+        return Ok(None);
+    }
+    let Some(header) = sectors.get(finding.offset, 512)? else { return Ok(None) };
+    let own = le64(header, 24);
+    let fits = |unit: &u32| {
+        let there = own.checked_mul((*unit).into()) == Some(finding.offset);
+        *unit != sectors.sector_size() && there && part::is_header(header)
+    };
+    Ok([512, 4096].into_iter().find(fits))
 }
 
 fn inside(table: Option<&Table>, finding: &Finding) -> Option<u32> {

@@ -224,22 +224,34 @@ fn copy_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Found, Stop> {
     Ok(Found { header, table })
 }
 
+/// Is this a header of a GPT with the right checksum, wherever it is?
+pub(crate) fn is_header(sector: &[u8]) -> bool {
+    whole_header(sector).is_ok()
+}
+
+fn whole_header(sector: &[u8]) -> Result<(), Health> {
+    if array::<8>(sector, 0) != Some(SIGNATURE) {
+        return Err(Health::Missing);
+    }
+    let len = le32(sector, 12) as usize;
+    if le32(sector, 8) < 0x0001_0000 || !(HEADER..=sector.len()).contains(&len) {
+        return Err(Health::Invalid);
+    }
+    let rest = span(sector, 20, len - 20);
+    if crc32(&[span(sector, 0, 16), &[0; 4], rest]) != le32(sector, 16) {
+        return Err(Health::Corrupt);
+    }
+    Ok(())
+}
+
 /// The header in sector `at`, or its state.
 fn header_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Result<Header, Health>, Stop> {
     let size = media.sector_size as usize;
     let Some(sector) = sectors.get(media.offset(at), size)? else {
         return Ok(Err(Health::Missing));
     };
-    if array::<8>(sector, 0) != Some(SIGNATURE) {
-        return Ok(Err(Health::Missing));
-    }
-    let len = le32(sector, 12) as usize;
-    if le32(sector, 8) < 0x0001_0000 || len < HEADER || len > size {
-        return Ok(Err(Health::Invalid));
-    }
-    let rest = span(sector, 20, len - 20);
-    if crc32(&[span(sector, 0, 16), &[0; 4], rest]) != le32(sector, 16) {
-        return Ok(Err(Health::Corrupt));
+    if let Err(health) = whole_header(sector) {
+        return Ok(Err(health));
     }
     let header = Header {
         own: le64(sector, 24),

@@ -126,16 +126,42 @@ pub(crate) fn sign(record: &mut [u8]) {
     put(record, SIGNATURE_AT, &SIGNATURE);
 }
 
-/// Does a boot sector of a FAT or NTFS volume stand here, with an empty partition table?
+/// Is this the boot sector of a FAT or NTFS volume? Such a sector has `55 AA`, too, and no entry
+/// that is a partition: blank ones, or what the maker of the volume left there. mkfs.fat makes an
+/// entry that begins in sector 0.
 fn boot_sector(record: &[u8]) -> bool {
     let size = le16(record, 11);
     let cluster = byte(record, 13);
     let sane = matches!(size, 128 | 256 | 512 | 1024 | 2048 | 4096);
     let jump = matches!(byte(record, 0), 0xeb | 0xe9);
-    (0..SLOTS).all(|slot| Slot::is_blank(record, slot))
-        && sane
+    let blank = (0..SLOTS).all(|slot| Slot::is_blank(record, slot));
+    let volume = sane && cluster.is_power_of_two() && (jump || le16(record, 14) != 0);
+    let unused = !(0..SLOTS).any(|slot| Slot::read(record, slot).used());
+    (blank && volume) || (unused && is_fat(record))
+}
+
+/// Are all values of a FAT volume's boot sector right? Its texts and its jump are not looked at.
+pub(crate) fn is_fat(record: &[u8]) -> bool {
+    const CLUSTERS_MAX: u64 = 0x0fff_fff6;
+    const DIRECTORY_ENTRY: u64 = 32;
+    let unit = u64::from(le16(record, 11));
+    let cluster = u64::from(byte(record, 13));
+    let either = |short: u16, long: u32| if short != 0 { u64::from(short) } else { long.into() };
+    let (reserved, fats) = (u64::from(le16(record, 14)), u64::from(byte(record, 16)));
+    let table = either(le16(record, 22), le32(record, 36)).saturating_mul(fats);
+    let total = either(le16(record, 19), le32(record, 32));
+    let root = u64::from(le16(record, 17)).saturating_mul(DIRECTORY_ENTRY);
+    let root = root.checked_div(unit).unwrap_or(0);
+    let data = total.checked_sub(reserved.saturating_add(table).saturating_add(root));
+    let clusters = data.and_then(|data| data.checked_div(cluster)).unwrap_or(0);
+    unit.is_power_of_two()
+        && (512..=4096).contains(&unit)
         && cluster.is_power_of_two()
-        && (jump || le16(record, 14) != 0)
+        && reserved != 0
+        && (1..=4).contains(&fats)
+        && matches!(byte(record, 21), 0xf0 | 0xf8..)
+        && table != 0
+        && (1..=CLUSTERS_MAX).contains(&clusters)
 }
 
 /// The first usable sector of a table whose first partition begins at `lowest`.

@@ -44,6 +44,8 @@ pub use class::PartClass;
 pub(crate) use class::{describe, place};
 pub use ebr::LOGICALS_MAX;
 pub use error::{PartError, PartErrorKind};
+pub(crate) use gpt::is_header;
+pub(crate) use mbr::is_fat;
 pub use plan::{WritePlan, WriteStep};
 pub use restore::Take;
 pub use show::{Column, Row, human};

@@ -47,6 +47,28 @@ pub struct Why {
     pub at: u64,
     /// The structure or field looked at.
     pub field: &'static str,
+    /// The value found and those that are allowed, where one value is the reason.
+    pub value: Option<(u64, Allowed)>,
+}
+
+/// The values that a field may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allowed {
+    /// From the first to the second.
+    Range(u64, u64),
+    /// In words.
+    Text(&'static str),
+}
+
+impl fmt::Display for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Allowed::Range(low, high) if low == high => write!(f, "{low}"),
+            Allowed::Range(low, high) if low < high => write!(f, "{low} to {high}"),
+            Allowed::Range(..) => f.write_str("none"),
+            Allowed::Text(text) => f.write_str(text),
+        }
+    }
 }
 
 /// The kinds of [`Why`].
@@ -85,13 +107,25 @@ pub enum Reason {
 impl Why {
     /// A reason at byte offset `at` about `field`.
     pub fn new(reason: Reason, at: u64, field: &'static str) -> Self {
-        Self { reason, at, field }
+        Self { reason, at, field, value: None }
+    }
+
+    /// With the value that is the reason, and what is allowed.
+    #[must_use]
+    pub fn with(mut self, value: u64, allowed: Allowed) -> Self {
+        self.value = Some((value, allowed));
+        self
     }
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, field) = (self.at, self.field);
+        if let (Reason::Value | Reason::Integrity, Some((value, allowed))) =
+            (self.reason, self.value)
+        {
+            return write!(f, "{field} at byte {at}: {value} is out of range ({allowed})");
+        }
         match self.reason {
             Reason::Signature => write!(f, "no {field} at byte {at}"),
             Reason::Checksum => write!(f, "{field} at byte {at}: checksum does not match"),
@@ -132,6 +166,11 @@ pub enum Stop {
 impl Stop {
     pub(crate) fn no(reason: Reason, at: u64, field: &'static str) -> Self {
         Stop::No(Why::new(reason, at, field))
+    }
+
+    /// A value of `field` that is not allowed.
+    pub(crate) fn value(at: u64, field: &'static str, value: u64, allowed: Allowed) -> Self {
+        Stop::No(Why::new(Reason::Value, at, field).with(value, allowed))
     }
 }
 

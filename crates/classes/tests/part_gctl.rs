@@ -195,3 +195,22 @@ fn gctl_100_to_120_a_table_without_its_copy_is_not_edited() {
     w.control.settle().expect("at rest");
     assert_eq!(w.names(), Vec::<String>::new(), "120");
 }
+
+/// Not upstream's: a disk that is shorter than its table says.
+#[test]
+fn table_of_a_shorter_disk_is_shown_and_recovered() {
+    let (mut w, disk) = World::with("md0", vec![0; 2048 * 512], 512);
+    w.part("create", "md0", json!({ "scheme": "gpt" }));
+    w.part("add", "md0", json!({ "kind": "linux-data", "size": { "sectors": 100 } }));
+    let mut bytes = disk.bytes();
+    bytes.truncate(1024 * 512);
+    let (mut w, disk) = World::with("md0", bytes, 512);
+    assert!(w.has("md0p1"), "{:?}", w.names());
+    let add = json!({ "kind": "linux-data" });
+    let refused = w.verb("part", "add", "md0", add.clone()).expect_err("damaged");
+    assert!(refused.kind == Errno::Perm && refused.what.contains("recover"), "{refused}");
+    assert_eq!(w.part("recover", "md0", json!({})), "md0 recovered");
+    w.part("add", "md0", add);
+    let (w, _) = World::with("md0", disk.bytes(), 512);
+    assert!(w.has("md0p1") && w.has("md0p2"));
+}

@@ -4,7 +4,9 @@ mod support;
 
 use classes::part::params::{Add, Amount, Attribute, Create, Modify, Resize};
 use classes::part::{self, Damage, Health, Kind, Media, Place, Scheme, Table};
+use classes::probe::Reason;
 use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use support::{Scratch, Window, apply_to, damage_file, run_on, table_of};
 
@@ -354,4 +356,209 @@ fn our_mbr_from_nothing_is_accepted() {
         assert!(text.contains("No errors detected"), "{text}");
         assert_eq!(mbr.entry(1).map(|e| e.kind), Some(Kind::Byte(0x83)));
     }
+}
+
+/// CRC-32 as GPT has it.
+fn crc(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+    !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), bit))
+}
+
+/// Another value of eight bytes in a header, with its checksum.
+fn set_header(path: &Path, unit: u64, sector: u64, at: usize, value: u64) {
+    let mut header = read_at(path, sector * unit, 92);
+    header[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    header[16..20].fill(0);
+    let sum = crc(&header).to_le_bytes();
+    header[16..20].copy_from_slice(&sum);
+    write_at(path, sector * unit, &header);
+}
+
+/// Another first and last sector of an entry, in both copies.
+fn set_entry(path: &Path, unit: u64, index: u64, (start, end): (u64, u64)) {
+    let last = 64 * MIB / unit - 1;
+    for (header, table) in [(1, 2), (last, last - 128 * 128 / unit)] {
+        let mut entries = read_at(path, table * unit, 128 * 128);
+        let at = (index as usize - 1) * 128 + 32;
+        entries[at..at + 8].copy_from_slice(&start.to_le_bytes());
+        entries[at + 8..at + 16].copy_from_slice(&end.to_le_bytes());
+        write_at(path, table * unit, &entries);
+        write_at(path, header * unit + 88, &crc(&entries).to_le_bytes());
+        set_header(path, unit, header, 24, header);
+    }
+}
+
+fn read_at(path: &Path, at: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let file = std::fs::File::open(path).expect("image");
+    file.read_exact_at(&mut bytes, at).expect("read");
+    bytes
+}
+
+fn write_at(path: &Path, at: u64, bytes: &[u8]) {
+    let file = std::fs::File::options().write(true).open(path).expect("image");
+    file.write_all_at(bytes, at).expect("written");
+}
+
+/// What sfdisk accepts.
+fn verified(path: &Path, size: u32) {
+    let text = run_on(path, size, "sfdisk", &["--verify", "@"], "");
+    assert!(text.contains("No errors detected"), "{text}");
+}
+
+#[test]
+fn usable_range_that_reaches_into_the_arrays_is_accepted() {
+    let scratch = Scratch::new("part-usable");
+    for size in SIZES {
+        let unit = u64::from(size);
+        let (end, length) = (64 * MIB / unit - 1, 128 * 128 / unit);
+        let array = end - length;
+        let cases = [(40, 1 + length), (40, 1), (48, array), (48, end - 1), (48, end)];
+        for (field, value) in cases {
+            let path = scratch.image("gpt", 64 * MIB);
+            theirs(&path, size);
+            for header in [1, end] {
+                set_header(&path, unit, header, field, value);
+            }
+            verified(&path, size);
+            let table = table_of(&path, size).unwrap_or_else(|why| panic!("{value}: {why}"));
+            assert_eq!(table.damage(), &[], "field {field} is {value}");
+            same_as_dump(&table, &path, size);
+            let range = (table.first() >= 2 + length, table.last() < array);
+            assert_eq!(range, (true, true), "{} to {}", table.first(), table.last());
+            // All free space is given away, and both copies are still whole.
+            let mut new = table.clone();
+            while let Ok((next, _)) = new.add(&all_free(), [new.entries().len() as u8; 16]) {
+                new = next;
+            }
+            let used = (
+                new.entries().iter().map(|e| e.start).min(),
+                new.entries().iter().map(|e| e.end).max(),
+            );
+            assert_eq!(used, (Some(table.first()), Some(table.last())));
+            apply_to(&path, &part::plan(Some(&table), &new).expect("plan"));
+            assert_eq!(table_of(&path, size).expect("table").damage(), &[]);
+            accepted(&path, size);
+            same_as_dump(&new, &path, size);
+        }
+    }
+}
+
+fn all_free() -> Add {
+    Add { kind: "linux-data".into(), ..Add::default() }
+}
+
+#[test]
+fn partition_over_an_array_is_shown_and_not_edited() {
+    let scratch = Scratch::new("part-covered");
+    for size in SIZES {
+        let unit = u64::from(size);
+        let (end, length) = (64 * MIB / unit - 1, 128 * 128 / unit);
+        let array = end - length;
+        let mib = MIB / unit;
+        let cases = [(3, 48, array, (16 * mib, array)), (1, 40, 1 + length, (1 + length, 4 * mib))];
+        for (index, field, value, place) in cases {
+            let path = scratch.image("gpt", 64 * MIB);
+            theirs(&path, size);
+            set_entry(&path, unit, index, place);
+            for header in [1, end] {
+                set_header(&path, unit, header, field, value);
+            }
+            verified(&path, size);
+            let table = table_of(&path, size).unwrap_or_else(|why| panic!("{value}: {why}"));
+            assert_eq!(table.damage(), &[Damage::TableCovered]);
+            same_as_dump(&table, &path, size);
+            let refused = table.add(&all_free(), [9; 16]).expect_err("damaged");
+            assert!(refused.to_string().contains("covers sectors of the table"), "{refused}");
+            let refused = table.recover().expect_err("no room").to_string();
+            assert!(refused.contains("a partition") && refused.contains("needs sectors"));
+        }
+    }
+}
+
+#[test]
+fn table_of_a_disk_that_shrank_is_read_and_recovered() {
+    let scratch = Scratch::new("part-shrunk");
+    for size in SIZES {
+        let unit = u64::from(size);
+        let was = 64 * MIB / unit;
+        let cut = |path: &Path, bytes| {
+            let file = std::fs::File::options().write(true).open(path).expect("image");
+            file.set_len(bytes).expect("shorter");
+        };
+        let path = scratch.image("gpt", 64 * MIB);
+        theirs(&path, size);
+        let old = table_of(&path, size).expect("a table");
+        cut(&path, 40 * MIB);
+        let table = table_of(&path, size).expect("the table is read");
+        let want = [Damage::SecondaryHeader(Health::Missing), Damage::Shrunk { was }];
+        assert_eq!((table.damage(), table.entries()), (&want[..], old.entries()));
+        let refused = table.add(&all_free(), [9; 16]).expect_err("damaged").to_string();
+        assert!(refused.contains("part recover"), "{refused}");
+        let whole = table.recover().expect("recover");
+        apply_to(&path, &part::plan(Some(&table), &whole).expect("plan"));
+        let found = table_of(&path, size).expect("table");
+        assert_eq!((found.damage(), found.entries()), (&[][..], old.entries()));
+        accepted(&path, size);
+        // The last partition ends where the backup would be.
+        let path = scratch.image("tight", 64 * MIB);
+        theirs(&path, size);
+        let ends = old.entries().last().expect("an entry").end + 1;
+        cut(&path, ends * unit);
+        let table = table_of(&path, size).expect("the table is read");
+        assert_eq!(table.damage().last(), Some(&Damage::TableCovered));
+        let refused = table.recover().expect_err("no room").to_string();
+        assert!(refused.contains(&format!("ends in sector {}", ends - 1)), "{refused}");
+        // It is cut.
+        cut(&path, (ends - 1) * unit);
+        let why = table_of(&path, size).expect_err("a partition is cut");
+        assert_eq!(why.reason, Reason::Integrity);
+        let text = why.to_string();
+        let range = format!("{} is out of range", ends - 1);
+        assert!(text.contains("larger disk") && text.contains(&range), "{text}");
+    }
+}
+
+#[test]
+fn backup_that_fits_the_disk_counts_before_a_primary_of_a_larger_one() {
+    let scratch = Scratch::new("part-larger");
+    let (small, large) = (scratch.image("small", 64 * MIB), scratch.image("large", 96 * MIB));
+    theirs(&small, 512);
+    run_on(&large, 512, "sgdisk", &["-n", "1:0:+1M", "@"], "");
+    let old = table_of(&small, 512).expect("a table");
+    write_at(&small, 512, &read_at(&large, 512, 33 * 512));
+    let table = table_of(&small, 512).expect("the backup");
+    assert_eq!(table.damage(), &[Damage::PrimaryHeader(Health::Invalid)]);
+    assert_eq!(table.entries(), old.entries());
+}
+
+#[test]
+fn impossible_values_are_named_with_their_range() {
+    let scratch = Scratch::new("part-values");
+    let end = 64 * MIB / 512 - 1;
+    let cases: [(usize, u64, &str); 8] = [
+        (8, 0x5c_0000_0001, "revision of the GPT header at byte 520: 1 is out of range (65536 to"),
+        (24, 7, "own sector of the GPT header at byte 536: 7 is out of range (1)"),
+        (32, 1, "sector of the other GPT header at byte 544: 1 is out of range (another sector"),
+        (40, 0, "first usable sector of the GPT at byte 552: 0 is out of range (1 to"),
+        (40, end, "first usable sector of the GPT at byte 552: 131071 is out of range (1 to"),
+        (72, 1, "first sector of the GPT entries at byte 584: 1 is out of range (2 to"),
+        (80, 128 << 32, "number of GPT entries at byte 592: 0 is out of range (1 to 8192)"),
+        (80, 100 << 32 | 128, "bytes of a GPT entry at byte 596: 100 is out of range (a multiple"),
+    ];
+    for (at, value, want) in cases {
+        let path = scratch.image("gpt", 64 * MIB);
+        theirs(&path, 512);
+        set_header(&path, 512, 1, at, value);
+        damage_file(&path, end * 512, 512, 0);
+        let why = table_of(&path, 512).expect_err("no table");
+        assert_eq!(why.reason, Reason::Value, "{why}");
+        assert!(why.to_string().contains(want), "{why}");
+    }
+    // A flag of an MBR entry.
+    let path = scratch.image("mbr", 64 * MIB);
+    run_on(&path, 512, "sfdisk", &SFDISK, "label: dos\nsize=8MiB\n");
+    damage_file(&path, 462, 1, 5);
+    let text = table_of(&path, 512).expect_err("no table").to_string();
+    assert_eq!(text, "flag of an MBR entry at byte 462: 5 is out of range (0 or 128)");
 }

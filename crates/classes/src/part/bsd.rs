@@ -20,7 +20,7 @@ use super::mbr::{TRACK, last_usable};
 use super::plan::WritePlan;
 use super::table::{Body, Entry, Media, Table};
 use super::types::{Guid, Kind};
-use crate::probe::{Reason, Sectors, Stop, byte, le16, le32, put, span};
+use crate::probe::{Allowed, Reason, Sectors, Stop, byte, le16, le32, put, span};
 
 const MAGIC: u32 = 0x8256_4557;
 const ENTRIES_AT: usize = 148;
@@ -74,19 +74,24 @@ pub(crate) fn probe(sectors: &Sectors) -> Result<Table, Stop> {
     if le32(sector, 0) != MAGIC || le32(sector, 132) != MAGIC {
         return Err(Stop::no(Reason::Signature, place, FIELD));
     }
-    let bad = |field| Err(Stop::no(Reason::Value, place, field));
+    let bad = |at, field, value, low, high| {
+        Err(Stop::value(place + at, field, value, Allowed::Range(low, high)))
+    };
     if le32(sector, 40) != size {
-        return bad("sector size of the BSD disklabel");
+        let (found, size) = (le32(sector, 40).into(), size.into());
+        return bad(40, "sector size of the BSD disklabel", found, size, size);
     }
     let (track, tracks) = (u64::from(le32(sector, 44)), u64::from(le32(sector, 48)));
     let cylinder = u64::from(le32(sector, 56));
     if track == 0 || tracks == 0 || cylinder != track.saturating_mul(tracks) {
-        return bad("geometry of the BSD disklabel");
+        let (field, sectors) = ("sectors of a cylinder of the BSD disklabel", track * tracks);
+        return bad(56, field, cylinder, sectors.max(1), sectors);
     }
     let count = u32::from(le16(sector, 138));
     // Linux's fdisk writes labels of four.
     if !(WHOLE..=*COUNT.end()).contains(&count) {
-        return bad("number of partitions of the BSD disklabel");
+        let (low, high) = (WHOLE.into(), (*COUNT.end()).into());
+        return bad(138, "number of partitions of the BSD disklabel", count.into(), low, high);
     }
     let media = Media::plain(sectors.media_sectors(), size);
     let base = base(sector);

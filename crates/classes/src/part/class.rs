@@ -51,7 +51,11 @@ pub(crate) fn describe(table: &Table, name: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     let mut text = format!("{} with {count} partition{plural}", table.scheme().name());
     if table.is_corrupt() {
-        text += &format!(", damaged: {}; `part recover {name}` mends it", damages(table));
+        text += &format!(", damaged: {}; ", damages(table));
+        text += &match table.recover() {
+            Ok(_) => format!("`part recover {name}` mends it"),
+            Err(error) => error.to_string(),
+        };
     }
     text
 }

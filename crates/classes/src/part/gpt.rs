@@ -16,8 +16,12 @@
 //!  G3  Anything short of two good, agreeing copies with the backup in the last sector makes
 //!      the table damaged: usable, and not editable until recovered.
 //!  G4  Number and size of entries and the place of the table are the header's.
+//!  G5  The usable range is the header's without the sectors of headers and entries, unless a
+//!      partition has such a sector: then the table is damaged.
+//!  G6  A primary copy of a larger disk counts when there is no backup that fits this one.
 
 use super::crc::crc32;
+use super::gpt_fit::{Bad, plausible, usable};
 use super::mbr::{self, Slot};
 use super::table::{Body, Damage, Entry, Health, Media, Table};
 use super::types::{Guid, Kind};
@@ -86,6 +90,16 @@ impl Header {
         (self.count as usize).saturating_mul(self.entry_size as usize)
     }
 
+    /// Sectors of the table.
+    pub(crate) fn table_sectors(&self, media: &Media) -> u64 {
+        table_sectors(media, self.count, self.entry_size)
+    }
+
+    /// The table's first sector and the one behind it.
+    fn table_range(&self, media: &Media) -> (u64, u64) {
+        (self.table, self.table.saturating_add(self.table_sectors(media)))
+    }
+
     fn agrees(&self, other: &Header) -> bool {
         let key = |h: &Header| (h.first, h.last, h.disk_guid, h.count, h.entry_size, h.table_crc);
         key(self) == key(other) && self.alternate == other.own && self.own == other.alternate
@@ -96,6 +110,10 @@ impl Header {
 struct Found {
     header: Result<Header, Health>,
     table: Result<Vec<u8>, Health>,
+    /// Why the header is `Invalid`.
+    bad: Option<Bad>,
+    /// The header is that of a larger disk.
+    larger: bool,
 }
 
 impl Found {
@@ -122,7 +140,7 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), St
     }
     let end = media.sectors - 1;
     let pmbr = sectors.get(0, size)?.map_or_else(|| vec![0; size], <[u8]>::to_vec);
-    let primary = copy_at(sectors, &media, 1)?;
+    let mut primary = copy_at(sectors, &media, 1)?;
     let other = primary.header.map_or(end, |header| header.alternate);
     let mut secondary = copy_at(sectors, &media, other)?;
     let mut backup_at = other;
@@ -132,23 +150,40 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), St
             (secondary, backup_at) = (last, end);
         }
     }
+    // G6
+    if primary.larger && secondary.whole().is_some() {
+        primary.header = Err(Health::Invalid);
+    }
+    let was = primary.header.ok().filter(|_| primary.larger).map(|header| header.alternate);
     let (source, header, bytes) = match (primary.whole(), secondary.whole()) {
         (Some((header, bytes)), _) => (Source::Primary, *header, bytes),
         (None, Some((header, bytes))) => (Source::Secondary, *header, bytes),
-        (None, None) => return Err(Stop::No(neither(&media, &primary, &secondary))),
+        (None, None) => {
+            return Err(Stop::No(neither(&media, &primary, (&secondary, backup_at))));
+        }
     };
     let claim = claim(&pmbr);
     let mut present = vec![1, backup_at];
     present.retain(|at| *at != 1 || primary.header != Err(Health::Missing));
     present.retain(|at| *at == 1 || secondary.header != Err(Health::Missing));
     let table_at = primary.header.map_or(2, |header| header.table);
+    let entries = decode(&header, bytes);
+    let reserved = reserved(&media, &header, table_at, (&secondary, backup_at));
+    let range = usable(&header, &entries, &reserved, end);
+    let mut damage = damage(&primary, &secondary, backup_at, end);
+    if let Some(was) = was {
+        damage.push(Damage::Shrunk { was: was.saturating_add(1) });
+    }
+    if range.covered {
+        damage.push(Damage::TableCovered);
+    }
     let mut table = Table {
         media,
-        first: header.first,
-        last: header.last,
-        entries: decode(&header, bytes),
+        first: range.first,
+        last: range.last,
+        entries,
         capacity: header.count,
-        damage: damage(&primary, &secondary, backup_at, end),
+        damage,
         body: Body::Gpt(GptBody {
             disk_guid: header.disk_guid,
             entry_size: header.entry_size,
@@ -161,11 +196,34 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), St
     };
     if let Err(why) = table.check() {
         if check {
-            return Err(Stop::No(why));
+            return Err(Stop::No(match was {
+                Some(_) => {
+                    Why { field: "a sector of a partition in a GPT of a larger disk", ..why }
+                }
+                None => why,
+            }));
         }
         table.damage.push(Damage::Integrity);
     }
     Ok((table, claim))
+}
+
+/// The sectors of headers and entries, those of the backup also where it is to be written.
+fn reserved(
+    media: &Media,
+    header: &Header,
+    table_at: u64,
+    (secondary, backup_at): (&Found, u64),
+) -> [(u64, u64); 4] {
+    let length = header.table_sectors(media);
+    let first = (table_at, table_at.saturating_add(length));
+    let end = media.sectors.saturating_sub(1);
+    let last = match &secondary.header {
+        Ok(header) => header.table_range(media),
+        Err(_) => (end.saturating_sub(length), end),
+    };
+    let at = if secondary.header.is_ok() { backup_at } else { end };
+    [(1, 2), first, (at, at.saturating_add(1)), last]
 }
 
 fn claim(pmbr: &[u8]) -> Claim {
@@ -177,14 +235,18 @@ fn claim(pmbr: &[u8]) -> Claim {
 }
 
 /// Why there is no table, in the most telling words.
-fn neither(media: &Media, primary: &Found, secondary: &Found) -> Why {
+fn neither(media: &Media, primary: &Found, (secondary, backup_at): (&Found, u64)) -> Why {
     let at = media.offset(1);
     let missing = |found: &Found| found.header == Err(Health::Missing);
     if missing(primary) && missing(secondary) {
         return Why::new(Reason::Signature, at, "GPT header (EFI PART), primary or backup,");
     }
+    match (primary.bad, secondary.bad) {
+        (Some(bad), _) => return bad.why(at),
+        (None, Some(bad)) => return bad.why(media.offset(backup_at)),
+        (None, None) => {}
+    }
     match (&primary.header, &primary.table) {
-        (Err(Health::Invalid), _) => Why::new(Reason::Value, at, "GPT header (backup no better)"),
         (Ok(header), _) => {
             let at = media.offset(header.table);
             Why::new(Reason::Checksum, at, "GPT table (backup no better)")
@@ -216,12 +278,29 @@ fn damage(primary: &Found, secondary: &Found, backup_at: u64, end: u64) -> Vec<D
 }
 
 fn copy_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Found, Stop> {
+    let (mut larger, mut bad) = (false, None);
     let header = header_at(sectors, media, at)?;
+    let header = header.and_then(|header| match plausible(&header, media, at) {
+        Ok(of_larger) => {
+            larger = of_larger;
+            Ok(header)
+        }
+        Err(why) => {
+            bad = Some(why);
+            Err(Health::Invalid)
+        }
+    });
     let table = match &header {
         Ok(header) => table_of(sectors, media, header)?,
         Err(_) => Err(Health::Missing),
     };
-    Ok(Found { header, table })
+    if header == Err(Health::Invalid) && bad.is_none() {
+        let size = media.sector_size as usize;
+        let frame = sectors.get(media.offset(at), size)?.unwrap_or(&[]);
+        let (len, revision) = (le32(frame, 12).into(), le32(frame, 8).into());
+        bad = Some(Bad::of_frame(len, revision, media.sector_size.into()));
+    }
+    Ok(Found { header, table, bad, larger })
 }
 
 /// Is this a header of a GPT with the right checksum, wherever it is?
@@ -244,7 +323,7 @@ fn whole_header(sector: &[u8]) -> Result<(), Health> {
     Ok(())
 }
 
-/// The header in sector `at`, or its state.
+/// The header in sector `at`, or its state. Its values are not looked at.
 fn header_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Result<Header, Health>, Stop> {
     let size = media.sector_size as usize;
     let Some(sector) = sectors.get(media.offset(at), size)? else {
@@ -264,30 +343,7 @@ fn header_at(sectors: &Sectors, media: &Media, at: u64) -> Result<Result<Header,
         entry_size: le32(sector, 84),
         table_crc: le32(sector, 88),
     };
-    Ok(if plausible(&header, media, at) { Ok(header) } else { Err(Health::Invalid) })
-}
-
-fn plausible(header: &Header, media: &Media, at: u64) -> bool {
-    let end = media.sectors.saturating_sub(1);
-    let entries = header.entry_size >= 128 && header.entry_size.is_multiple_of(8);
-    let bytes = header.table_bytes();
-    let length = bytes.div_ceil(media.sector_size as usize) as u64;
-    let Some(table_end) = header.table.checked_add(length) else {
-        return false;
-    };
-    let outside = table_end <= header.first || header.table > header.last;
-    header.own == at
-        && header.alternate != at
-        && header.alternate <= end
-        && header.first >= 2
-        && header.first < header.last
-        && header.last < end
-        && entries
-        && header.count > 0
-        && header.table >= 2
-        && table_end <= end
-        && outside
-        && !(header.table..table_end).contains(&at)
+    Ok(Ok(header))
 }
 
 fn table_of(

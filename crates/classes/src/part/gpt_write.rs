@@ -107,15 +107,22 @@ pub(crate) fn settle(table: &mut Table, op: &'static str) -> Result<(), PartErro
         return Ok(());
     };
     let length = table_sectors(&media, table.capacity, body.entry_size);
-    let too_small = || {
-        let at = format!("{} sectors", media.sectors);
-        PartError::new(PartErrorKind::OutOfRange, op, at)
-    };
+    let refuse = |at: String| PartError::new(PartErrorKind::OutOfRange, op, at);
+    let too_small = || refuse(format!("{} sectors, {} for the table", media.sectors, length));
     let end = media.sectors.checked_sub(1).ok_or_else(too_small)?;
     let limit = end.checked_sub(length).ok_or_else(too_small)?;
+    let used = table.entries.iter().map(|entry| entry.end).max().unwrap_or(0);
+    if used >= limit {
+        let what = "the backup of the table needs sectors";
+        return Err(refuse(format!("a partition ends in sector {used}; {what} {limit} to {end}")));
+    }
+    let lowest = table.entries.iter().map(|entry| entry.start).min().unwrap_or(u64::MAX);
+    if lowest < length.saturating_add(2) {
+        let (what, last) = ("the table needs sectors 1", length + 1);
+        return Err(refuse(format!("a partition begins in sector {lowest}; {what} to {last}")));
+    }
     if body.backup_at != end {
         let round = (ROUND / u64::from(media.sector_size).max(1)).max(1);
-        let used = table.entries.iter().map(|entry| entry.end).max().unwrap_or(0);
         table.last = (limit - limit % round).saturating_sub(1).max(used);
     }
     body.backup_at = end;
@@ -124,7 +131,7 @@ pub(crate) fn settle(table: &mut Table, op: &'static str) -> Result<(), PartErro
     if !fits(body.table_at) {
         body.table_at = 2;
     }
-    if !fits(body.table_at) || table.first >= table.last || table.last >= limit {
+    if !fits(body.table_at) || table.first > table.last || table.last >= limit {
         return Err(too_small());
     }
     cover_media(&mut body.pmbr, &media);

@@ -12,7 +12,7 @@ use super::error::{PartError, PartErrorKind};
 use super::plan::WritePlan;
 use super::table::{Body, Entry, Media, Scheme, Table};
 use super::types::{EBR_TYPES, Guid, Kind};
-use crate::probe::{Reason, Sectors, Stop, array, byte, le16, le32, put, span};
+use crate::probe::{Allowed, Reason, Sectors, Stop, array, byte, le16, le32, put, span};
 
 /// Bytes of boot code, the serial number among them.
 const CODE: usize = ENTRIES_AT;
@@ -188,8 +188,10 @@ pub(crate) fn probe(sectors: &Sectors, parent: Option<Scheme>) -> Result<Table, 
         return Err(Stop::no(Reason::Signature, 510, "master boot record (55 AA)"));
     }
     let slots: Vec<Slot> = (0..SLOTS).map(|slot| Slot::read(sector, slot)).collect();
-    if slots.iter().any(|slot| slot.flag != 0 && slot.flag != ACTIVE) {
-        return Err(Stop::no(Reason::Value, 446, "flag of an MBR entry"));
+    let odd = (446..).step_by(ENTRY).zip(&slots).find(|(_, s)| s.flag != 0 && s.flag != ACTIVE);
+    if let Some((at, slot)) = odd {
+        let allowed = Allowed::Text("0 or 128");
+        return Err(Stop::value(at, "flag of an MBR entry", slot.flag.into(), allowed));
     }
     if boot_sector(sector) {
         return Err(Stop::no(Reason::Foreign, 0, "boot sector of a file system"));

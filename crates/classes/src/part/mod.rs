@@ -25,6 +25,7 @@ mod edit;
 mod error;
 mod geom;
 mod gpt;
+mod gpt_fit;
 mod gpt_write;
 mod mbr;
 pub mod params;

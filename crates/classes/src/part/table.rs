@@ -13,7 +13,7 @@ use super::error::{PartError, PartErrorKind};
 use super::gpt::GptBody;
 use super::mbr::MbrBody;
 use super::types::{Guid, Kind};
-use crate::probe::{Reason, Why};
+use crate::probe::{Allowed, Reason, Why};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -93,6 +93,13 @@ pub enum Damage {
         /// Where it is.
         at: u64,
     },
+    /// GPT: the table was written when the disk had more sectors.
+    Shrunk {
+        /// So many.
+        was: u64,
+    },
+    /// GPT: a partition has sectors of the headers or of the entries.
+    TableCovered,
     /// A partition overlaps another or leaves the media, and checking was switched off.
     Integrity,
     /// EBR: the chain comes back to a record at this sector.
@@ -133,6 +140,8 @@ impl fmt::Display for Damage {
             Damage::BackupNotLast { at } => {
                 write!(f, "moved: the backup is in sector {at}, not in the last one")
             }
+            Damage::Shrunk { was } => write!(f, "the disk had {was} sectors and has fewer now"),
+            Damage::TableCovered => f.write_str("a partition covers sectors of the table itself"),
             Damage::Integrity => f.write_str("partitions overlap or leave the media"),
             Damage::ChainLoop(at) => write!(f, "the chain comes back to sector {at}"),
             Damage::ChainBroken(at) => write!(f, "the chain ends in nothing at sector {at}"),
@@ -316,17 +325,25 @@ impl Table {
 
     /// T1, for a table just read: why it cannot be accepted.
     pub(crate) fn check(&self) -> Result<(), Why> {
-        let no = |at: u64, field| Why::new(Reason::Integrity, self.media.offset(at), field);
-        if self.last < self.first || self.last >= self.media.sectors {
-            return Err(no(self.last, "usable range of the table"));
+        let no = |at: u64, field, value, low, high| {
+            let why = Why::new(Reason::Integrity, self.media.offset(at), field);
+            why.with(value, Allowed::Range(low, high))
+        };
+        let end = self.media.sectors.saturating_sub(1);
+        if self.last < self.first || self.last > end {
+            return Err(no(self.last, "last usable sector", self.last, self.first, end));
         }
         let mut sorted: Vec<&Entry> = self.entries.iter().collect();
         sorted.sort_unstable_by_key(|entry| entry.start);
         let mut free_from = self.first;
         for entry in sorted {
             let sound = entry.start <= entry.data && entry.data <= entry.end;
-            if !sound || entry.start < free_from || entry.end > self.last {
-                return Err(no(entry.start, "partition"));
+            let at = entry.start;
+            if at < free_from || at > self.last {
+                return Err(no(at, "first sector of a partition", at, free_from, self.last));
+            }
+            if !sound || entry.end > self.last {
+                return Err(no(at, "last sector of a partition", entry.end, at, self.last));
             }
             free_from = entry.end.saturating_add(1);
         }

@@ -209,8 +209,28 @@ fn table_of_a_shorter_disk_is_shown_and_recovered() {
     let add = json!({ "kind": "linux-data" });
     let refused = w.verb("part", "add", "md0", add.clone()).expect_err("damaged");
     assert!(refused.kind == Errno::Perm && refused.what.contains("recover"), "{refused}");
+    let open = w.open("md0p1", Access::READ);
+    w.close(open);
+    let refused = w.try_open("md0p1", Access::WRITE).err().map(|e| e.kind);
+    assert_eq!(refused, Some(Errno::RoFs));
     assert_eq!(w.part("recover", "md0", json!({})), "md0 recovered");
+    let open = w.open("md0p1", Access::WRITE);
+    w.close(open);
     w.part("add", "md0", add);
     let (w, _) = World::with("md0", disk.bytes(), 512);
     assert!(w.has("md0p1") && w.has("md0p2"));
+}
+
+/// Not upstream's: the first member of a stripe begins with the table of the whole.
+#[test]
+fn table_of_a_whole_is_not_taken_for_one_of_its_member() {
+    let (mut w, disk) = World::with("md0", vec![0; 2048 * 512], 512);
+    w.part("create", "md0", json!({ "scheme": "gpt" }));
+    w.part("add", "md0", json!({ "kind": "linux-data", "size": { "sectors": 100 } }));
+    let mut bytes = disk.bytes();
+    bytes.truncate(1024 * 512);
+    let last = 1023 * 512;
+    bytes[last..last + 13].copy_from_slice(b"GEOM::STRIPE\0");
+    let (w, _) = World::with("md0", bytes, 512);
+    assert_eq!(w.names(), ["md0"]);
 }

@@ -22,6 +22,6 @@ mod weak;
 
 pub use class::InspectClass;
 pub(crate) use class::report;
-pub(crate) use scan::leftover;
 pub use scan::{Finding, Report, Standing, step};
+pub(crate) use scan::{leftover, membership};
 pub use signs::{At, SIGNS, Sign};

@@ -274,6 +274,16 @@ fn inside(table: Option<&Table>, finding: &Finding) -> Option<u32> {
     all.find(|e| (e.start..=e.end).contains(&sector)).map(|e| e.index)
 }
 
+/// Where the record of a member of a larger whole is: an array, a stripe, a volume group.
+pub(crate) fn membership(sectors: &Sectors) -> Result<Option<u64>, Stop> {
+    for sign in SIGNS.iter().filter(|s| matches!(s.depth, Depth::Member | Depth::Container)) {
+        if let Some(found) = signature(sectors, sign)? {
+            return Ok(Some(found.offset));
+        }
+    }
+    Ok(None)
+}
+
 fn signature(sectors: &Sectors, sign: &Sign) -> Result<Option<Finding>, Stop> {
     let unit = u64::from(sectors.sector_size());
     let Some(at) = sign.at.offset(sectors.media_len(), unit) else { return Ok(None) };

@@ -353,6 +353,10 @@ impl Geom for PartGeom {
         _: ProviderId,
         delta: Access,
     ) -> Result<(), Errno> {
+        // The disk may be a part of a larger whole: nothing is written before it is recovered.
+        if delta.w > 0 && self.table.as_ref().is_some_and(Table::is_of_larger_disk) {
+            return Err(Errno::RoFs);
+        }
         // Who writes a partition keeps other writers off the whole disk.
         slice::pass(topology, me, Access { e: delta.w.saturating_add(delta.e), ..delta })
     }

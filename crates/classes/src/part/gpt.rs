@@ -18,13 +18,15 @@
 //!  G4  Number and size of entries and the place of the table are the header's.
 //!  G5  The usable range is the header's without the sectors of headers and entries, unless a
 //!      partition has such a sector: then the table is damaged.
-//!  G6  A primary copy of a larger disk counts when there is no backup that fits this one.
+//!  G6  A primary copy of a larger disk counts when there is no backup that fits this one, and
+//!      nothing says that this disk is a member of a larger whole. Its partitions are read only.
 
 use super::crc::crc32;
 use super::gpt_fit::{Bad, plausible, usable};
 use super::mbr::{self, Slot};
 use super::table::{Body, Damage, Entry, Health, Media, Table};
 use super::types::{Guid, Kind};
+use crate::inspect;
 use crate::probe::{Reason, Sectors, Stop, Why, array, le16, le32, le64, span};
 
 pub(crate) use super::gpt_write::{
@@ -155,6 +157,11 @@ pub(crate) fn probe(sectors: &Sectors, check: bool) -> Result<(Table, Claim), St
         primary.header = Err(Health::Invalid);
     }
     let was = primary.header.ok().filter(|_| primary.larger).map(|header| header.alternate);
+    if was.is_some()
+        && let Some(at) = inspect::membership(sectors)?
+    {
+        return Err(Stop::no(Reason::Foreign, at, "GPT of a whole that this disk is a member of"));
+    }
     let (source, header, bytes) = match (primary.whole(), secondary.whole()) {
         (Some((header, bytes)), _) => (Source::Primary, *header, bytes),
         (None, Some((header, bytes))) => (Source::Secondary, *header, bytes),

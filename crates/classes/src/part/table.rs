@@ -140,7 +140,9 @@ impl fmt::Display for Damage {
             Damage::BackupNotLast { at } => {
                 write!(f, "moved: the backup is in sector {at}, not in the last one")
             }
-            Damage::Shrunk { was } => write!(f, "the disk had {was} sectors and has fewer now"),
+            Damage::Shrunk { was } => {
+                write!(f, "the disk had {was} sectors and has fewer now: partitions are read-only")
+            }
             Damage::TableCovered => f.write_str("a partition covers sectors of the table itself"),
             Damage::Integrity => f.write_str("partitions overlap or leave the media"),
             Damage::ChainLoop(at) => write!(f, "the chain comes back to sector {at}"),
@@ -269,6 +271,11 @@ impl Table {
     /// True when the table must be recovered before it can be edited.
     pub fn is_corrupt(&self) -> bool {
         !self.damage.is_empty()
+    }
+
+    /// True when it was written for a disk with more sectors: its partitions are read only.
+    pub fn is_of_larger_disk(&self) -> bool {
+        self.damage.iter().any(|damage| matches!(damage, Damage::Shrunk { .. }))
     }
 
     /// Unique id of the disk (GPT).

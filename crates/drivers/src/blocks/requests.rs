@@ -15,6 +15,8 @@
 use bio::Segs;
 use wire::nbd::{Error, Request};
 
+use super::patch::Patch;
+
 /// What a command does for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Work {
@@ -35,12 +37,16 @@ pub(crate) enum Work {
     Cache,
     /// GET LBA STATUS.
     Status,
+    /// READ of a block that is to be changed in part.
+    Fetch,
+    /// COMPARE AND WRITE of that block.
+    Swap,
 }
 
 impl Work {
-    /// It changes the medium.
+    /// It changes the medium, or is a step of what does.
     pub fn writes(self) -> bool {
-        matches!(self, Work::Write | Work::Trim | Work::Zero(_))
+        matches!(self, Work::Write | Work::Trim | Work::Zero(_) | Work::Fetch | Work::Swap)
     }
 }
 
@@ -60,6 +66,8 @@ pub(crate) struct Place {
     pub then_flush: bool,
     /// Write data (Q2).
     pub data: Segs,
+    /// What is to be written into one block.
+    pub patch: Patch,
     /// The request that this one is a piece of.
     pub parent: Option<u32>,
     /// Of a parent: pieces that have not ended.
@@ -131,6 +139,7 @@ impl Requests {
         if let Some(place) = self.open_at(tag) {
             place.open = false;
             place.data.clear();
+            place.patch = Patch::default();
             self.open -= 1;
             self.free.push(tag);
         }

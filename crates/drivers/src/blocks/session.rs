@@ -19,9 +19,10 @@ use target::{
 use wire::nbd::codes::command_flag as flag;
 use wire::nbd::command::{self, Cdb, Outcome};
 use wire::nbd::{Error, Request};
-use wire::scsi::{Lun, Sense};
+use wire::scsi::{Key, Lun, Sense};
 
 use super::TRIES_MAX;
+use super::patch::Patch;
 use super::requests::{Place, Requests, Work};
 
 /// Most bytes of one UNMAP or WRITE SAME; a longer request goes piece by piece. What the disk
@@ -157,10 +158,24 @@ impl<F: Front> Blocks<F> {
         self.requests.borrow().open()
     }
 
+    /// A request begins and ends with blocks of the unit.
+    pub fn is_aligned(&self, r: &Request) -> bool {
+        let unit = self.unit();
+        r.offset.is_multiple_of(unit) && r.len.is_multiple_of(unit)
+    }
+
     /// A request's range lies in the unit as it is now, and on its blocks.
     pub fn check_range(&self, r: &Request, work: Work) -> Result<(), Error> {
+        if !self.is_aligned(r) {
+            return Err(Error::Inval);
+        }
+        self.check_bytes(r, work)
+    }
+
+    /// The same of a range that need not lie on blocks.
+    pub fn check_bytes(&self, r: &Request, work: Work) -> Result<(), Error> {
         let unit = self.unit();
-        if r.len == 0 || !r.offset.is_multiple_of(unit) || !r.len.is_multiple_of(unit) {
+        if r.len == 0 {
             return Err(Error::Inval);
         }
         let size = self.device.blocks().saturating_mul(unit);
@@ -259,6 +274,14 @@ impl<F: Front> Blocks<F> {
         self.issue(tag);
     }
 
+    /// Begins a piece that changes a part of the block at `at`.
+    pub(super) fn start_fetch(&self, r: Request, at: u64, unit: u64, patch: Patch, parent: u32) {
+        let tag = self.requests.borrow_mut().put(r, Work::Fetch, at, 0);
+        self.with(tag, |p| (p.now, p.patch, p.parent) = (unit, patch, Some(parent)));
+        self.with(parent, |p| p.pieces += 1);
+        self.issue(tag);
+    }
+
     /// A flush follows when all pieces have ended well.
     pub fn parent_flushes(&self, tag: u32) {
         self.with(tag, |p| p.then_flush = true);
@@ -347,7 +370,7 @@ impl<F: Front> Blocks<F> {
         };
         let (lba, blocks) = (at / unit, u32::try_from(now / unit).unwrap_or(u32::MAX));
         let bytes = u32::try_from(now).unwrap_or(u32::MAX);
-        let mut list = None;
+        let (mut list, mut swap) = (None, None);
         let (cdb, expect_in, expect_out): (Cdb, u32, u32) = match work {
             Work::Read => (command::read(lba, blocks, fua), bytes, 0),
             Work::Write => (command::write(lba, blocks, fua), 0, bytes),
@@ -360,6 +383,13 @@ impl<F: Front> Blocks<F> {
             Work::Flush => (command::flush(), 0, 0),
             Work::Cache => (command::pre_fetch(lba, blocks), 0, 0),
             Work::Status => (command::block_status(lba, STATUS_ALLOC), STATUS_ALLOC, 0),
+            Work::Fetch => (command::read(lba, blocks, false), bytes, 0),
+            Work::Swap => {
+                let both = self.with(tag, |p| p.patch.swap.clone()).unwrap_or_default();
+                let len = u32::try_from(both.len()).unwrap_or(0);
+                swap = Some(both);
+                (command::compare_write(lba, 1, fua), 0, len)
+            }
             Work::Parent => return,
         };
         self.running.set(self.running.get() + 1);
@@ -373,7 +403,8 @@ impl<F: Front> Blocks<F> {
             expect_out,
         });
         if let Next::Data { wanted } = next {
-            self.give(&nexus, tag, wanted, list.as_ref().map(|l| &l[..]));
+            let list = list.as_ref().map(|l| &l[..]);
+            self.give(&nexus, tag, wanted, list.or(swap.as_deref()));
         }
     }
 
@@ -421,6 +452,13 @@ impl<F: Front> Blocks<F> {
         } else {
             return self.finish_request(tag, None);
         }
+        self.ready.borrow_mut().push_back(tag);
+        self.front.kick();
+    }
+
+    /// Another command follows for the same request.
+    fn next_step(&self, tag: u32, work: Work) {
+        self.with(tag, |p| (p.work, p.tries) = (work, 0));
         self.ready.borrow_mut().push_back(tag);
         self.front.kick();
     }
@@ -488,6 +526,10 @@ impl<F: Front> Blocks<F> {
     }
 }
 
+fn is_miscompare(sense: Option<Sense>) -> bool {
+    sense.is_some_and(|s| s.code.key == Key::Miscompare)
+}
+
 fn lun_field(number: u64) -> [u8; 8] {
     let lun = u32::try_from(number).ok().and_then(Lun::new);
     lun.unwrap_or_default().encode()
@@ -506,7 +548,17 @@ impl<F: Front> Transport for Blocks<F> {
                 if work == Work::Status {
                     return F::status(self, tag, response.data);
                 }
+                if work == Work::Fetch {
+                    return match self.fetched(tag, response.data) {
+                        true => self.next_step(tag, Work::Swap),
+                        false => self.finish_request(tag, Some(Error::Io)),
+                    };
+                }
                 self.piece_done(tag);
+            }
+            // Another write of the block came between.
+            Outcome::Failed(_) if work == Work::Swap && is_miscompare(sense) => {
+                self.next_step(tag, Work::Fetch);
             }
             Outcome::Again => self.again(tag),
             // A unit that does not tell: everything may be data.

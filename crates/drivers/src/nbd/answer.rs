@@ -6,6 +6,7 @@ use wire::nbd::{Error, Form, HEAD_MAX, Head, Request, chunk, command};
 
 use super::ending::Ending;
 use super::session::Session;
+use super::unaligned;
 
 /// Zeroes are told as a hole from so many bytes on; shorter runs of them are sent.
 const HOLE_UNIT: usize = 4096;
@@ -108,23 +109,32 @@ impl Session {
             self.finish_request(tag, Some(Error::Io));
             return false;
         }
+        let cut = unaligned::cut(self, &request, at, data);
+        let (at, data) = cut.as_ref().map_or((at, data), |(at, data)| (*at, data));
+        self.send_pieces(&request, at, last, data, begun);
+        if let Some((_, data)) = cut {
+            self.conn().here.put_segs(data);
+        }
+        true
+    }
+
+    fn send_pieces(&self, request: &Request, at: u64, last: bool, data: &Segs, begun: bool) {
         if self.form() == Form::Simple {
             if !begun {
                 self.head(&Head::Simple { error: 0, cookie: request.cookie });
             }
             let mut out = self.conn().line.out.borrow_mut();
             data.iter().for_each(|seg| out.segment(seg.clone()));
-            return true;
+            return;
         }
         let mut runs = self.front.runs.take();
         runs.clear();
         match request.has(flag::DF) {
-            true => runs.push((false, now)),
+            true => runs.push((false, data.len() as u64)),
             false => find_runs(data, &mut runs),
         }
-        self.send_runs(&request, at, last, data, &runs);
+        self.send_runs(request, at, last, data, &runs);
         self.front.runs.replace(runs);
-        true
     }
 
     fn send_runs(&self, r: &Request, at: u64, last: bool, data: &Segs, runs: &[(bool, u64)]) {

@@ -148,5 +148,6 @@ pub(crate) fn describe(f: &Found) -> Export {
         size: device.blocks().saturating_mul(u64::from(min)),
         flags: flags(&f.entry),
         block_sizes: [min, best.into_iter().find(fits).unwrap_or(min), PAYLOAD_MAX],
+        unaligned: f.target.params.unaligned,
     }
 }

@@ -13,6 +13,7 @@
 //! | `exports` | names of units, and what clients are told about one |
 //! | `session` | the front of `blocks`: requests as commands |
 //! | `receive` | what arrives in transmission |
+//! | `unaligned` | requests that do not begin and end with blocks |
 //! | `answer` | replies |
 //! | `ending` | why a connection ends |
 //!
@@ -35,6 +36,7 @@ mod receive;
 mod session;
 pub(crate) mod shared;
 mod tls;
+mod unaligned;
 
 use std::io;
 use std::rc::Rc;

@@ -47,6 +47,11 @@ pub struct NbdParams {
     pub list: bool,
     /// Further names of exports: alias to the name of a unit.
     pub aliases: BTreeMap<String, String>,
+    /// Serve requests that do not begin and end with blocks, to clients that did not ask for the
+    /// block size (NBD_INFO_BLOCK_SIZE): a part of a block is read, changed and written back,
+    /// atomically. With `false` such a client is refused when blocks have more than 512 bytes, and
+    /// its requests of less than a block are EINVAL where they have 512.
+    pub unaligned: bool,
     /// Seconds that a handshake may take in all.
     #[schemars(range(min = 1, max = 300))]
     pub handshake_timeout: u32,
@@ -64,6 +69,7 @@ impl Default for NbdParams {
             tls_client_ca: String::new(),
             list: true,
             aliases: BTreeMap::new(),
+            unaligned: true,
             handshake_timeout: 15,
             connections_max: 4096,
         }

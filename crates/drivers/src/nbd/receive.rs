@@ -14,6 +14,7 @@ use super::ending::Ending;
 use super::exports::{PAYLOAD_MAX, zeroes_fast};
 use super::inlet::Inbox;
 use super::session::Session;
+use super::unaligned;
 use crate::blocks::Work;
 use crate::common::stand::{Stander, stand};
 
@@ -58,9 +59,15 @@ async fn step(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
         _ => {}
     }
     match admit(session, &request, form) {
-        Ok((work, len)) if is_broken_up(session, work, len) => alone(session, request, len).await,
-        Ok((work, len)) => session.start(request, work, len),
         Err(error) => session.refuse(&request, error),
+        Ok(work @ Work::Zero(_)) if !session.is_aligned(&request) => {
+            unaligned::zero(session, request, work).await;
+        }
+        Ok(work) => match unaligned::span(session, &request, work) {
+            (_, 0) if work == Work::Trim => session.answer(&request),
+            span if is_broken_up(session, work, span.1) => alone(session, request, span).await,
+            (at, len) => session.start_at(request, work, at, len),
+        },
     }
     Ok(())
 }
@@ -73,9 +80,9 @@ fn is_broken_up(session: &Session, work: Work, len: u64) -> bool {
 
 /// A READ with no other request beside it. To keep the others' replies back instead would keep the
 /// memory of their data, which the next piece may wait for.
-async fn alone(session: &Rc<Session>, request: Request, len: u64) {
+async fn alone(session: &Rc<Session>, request: Request, (at, len): (u64, u64)) {
     session.idle().await;
-    session.start(request, Work::Read, len);
+    session.start_at(request, Work::Read, at, len);
     session.idle().await;
 }
 
@@ -105,7 +112,8 @@ async fn awaited<T>(session: &Session, bytes: usize, reads: impl Future<Output =
     conn.pace.awaited(&conn.here.core, bytes, reads).await
 }
 
-async fn drop_payload(session: &Session, inbox: &mut Inbox, len: u64) -> Result<(), Ending> {
+/// Reads a payload that is of no use.
+pub(super) async fn drop_payload(session: &Session, inbox: &mut Inbox, len: u64) -> Result<(), Ending> {
     if len > DROP_MAX {
         return Err(Ending::Protocol("a payload too long to be dropped"));
     }
@@ -115,7 +123,7 @@ async fn drop_payload(session: &Session, inbox: &mut Inbox, len: u64) -> Result<
 
 /// The data of a WRITE or of a piece of one: where it arrived when the unit takes it from there,
 /// else in memory of its own. None, and nothing taken, when there is none.
-async fn payload(
+pub(super) async fn payload(
     session: &Rc<Session>,
     inbox: &mut Inbox,
     len: u64,
@@ -155,41 +163,49 @@ fn flags_of(kind: u16, form: Form) -> u16 {
         }
 }
 
-/// What is to be done for a request without payload, and for how many bytes.
-fn admit(session: &Session, r: &Request, form: Form) -> Result<(Work, u64), Error> {
+/// What is to be done for a request without payload.
+fn admit(session: &Session, r: &Request, form: Form) -> Result<Work, Error> {
     if r.flags & !flags_of(r.kind, form) != 0 {
         return Err(Error::Inval);
     }
     let device = session.device();
     let work = match r.kind {
         kind::READ => Work::Read,
-        kind::FLUSH if r.offset == 0 && r.len == 0 => return Ok((Work::Flush, 0)),
+        kind::FLUSH if r.offset == 0 && r.len == 0 => return Ok(Work::Flush),
         kind::TRIM if device.spec().can_delete => Work::Trim,
         kind::CACHE => Work::Cache,
         kind::WRITE_ZEROES => Work::Zero(zeroes_fast(device) && !r.has(flag::NO_HOLE)),
         kind::BLOCK_STATUS if session.tells_allocation() => Work::Status,
         _ => return Err(Error::Inval),
     };
-    session.check_range(r, work)?;
+    session.check(r, work)?;
     if work == Work::Read {
         let df_fits = u64::from(device.transfer_max());
         if r.len > u64::from(PAYLOAD_MAX) {
             return Err(Error::Inval);
         }
-        if r.has(flag::DF) && r.len > df_fits {
+        if r.has(flag::DF) && unaligned::span(session, r, work).1 > df_fits {
             return Err(Error::Overflow);
         }
     }
     if r.has(flag::FAST_ZERO) && r.kind == kind::WRITE_ZEROES && work != Work::Zero(true) {
         return Err(Error::NotSup);
     }
-    Ok((work, r.len))
+    Ok(work)
+}
+
+/// Bytes of a WRITE that go to the medium together.
+pub(super) fn piece_max(session: &Session) -> u64 {
+    session.write_piece(match &session.conn().data {
+        None => WRITE_PIECE,
+        Some(_) => OWN_PIECE,
+    })
 }
 
 async fn write(session: &Rc<Session>, inbox: &mut Inbox, r: Request) -> Result<(), Ending> {
     let checked = match r.flags & !flags_of(r.kind, session.form()) {
         0 if r.len > u64::from(PAYLOAD_MAX) => Err(Error::Inval),
-        0 => session.check_range(&r, Work::Write),
+        0 => session.check(&r, Work::Write),
         _ => Err(Error::Inval),
     };
     if let Err(error) = checked {
@@ -197,10 +213,10 @@ async fn write(session: &Rc<Session>, inbox: &mut Inbox, r: Request) -> Result<(
         session.refuse(&r, error);
         return Ok(());
     }
-    let piece = session.write_piece(match &session.conn().data {
-        None => WRITE_PIECE,
-        Some(_) => OWN_PIECE,
-    });
+    if !session.is_aligned(&r) {
+        return unaligned::write(session, inbox, r).await;
+    }
+    let piece = piece_max(session);
     if r.len <= piece {
         let Some(data) = payload(session, inbox, r.len).await? else {
             drop_payload(session, inbox, r.len).await?;

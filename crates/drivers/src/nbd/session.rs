@@ -12,7 +12,7 @@ use super::ending::Ending;
 use super::params;
 use target::registry::LunEntry;
 
-use crate::blocks::{Blocks, Front, Over};
+use crate::blocks::{Blocks, Front, Over, Work};
 
 /// A session with its connection.
 pub(crate) type Session = Blocks<Client>;
@@ -23,6 +23,7 @@ pub(crate) struct Client {
     pub initiator: String,
     form: Cell<Form>,
     allocation: Cell<bool>,
+    unaligned: Cell<bool>,
     /// Runs of zeroes and data of one reply, reused.
     pub runs: RefCell<Vec<(bool, u64)>>,
     _place: Option<params::Place>,
@@ -41,6 +42,7 @@ impl Session {
             initiator,
             form: Cell::default(),
             allocation: Cell::default(),
+            unaligned: Cell::default(),
             runs: RefCell::default(),
             _place: place,
         };
@@ -51,6 +53,21 @@ impl Session {
     pub fn begin(&self, agreed: &Agreed) {
         self.front.form.set(agreed.form);
         self.front.allocation.set(agreed.allocation);
+        self.front.unaligned.set(agreed.export.unaligned && !agreed.sizes);
+    }
+
+    /// A request's range lies in the unit, and on its blocks where the client keeps to them.
+    pub fn check(&self, r: &Request, work: Work) -> Result<(), Error> {
+        match self.front.unaligned.get() {
+            true => self.check_bytes(r, work),
+            false => self.check_range(r, work),
+        }
+    }
+
+    /// Ends a request for which there is nothing to be done.
+    pub fn answer(&self, request: &Request) {
+        self.reply(request, None, false);
+        self.front.conn.line.kick();
     }
 
     /// The connection.

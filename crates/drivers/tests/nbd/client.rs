@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use wire::nbd::codes::{chunk_kind, command_flag, option, rep};
+use wire::nbd::codes::{chunk_kind, command_flag, info, option, rep};
 use wire::nbd::{Error, Form, HEAD_MAX, Head, OptionReply, Request, chunk, dial};
 
 /// What a request brought.
@@ -51,8 +51,13 @@ impl Client {
         Client { stream, form: Form::Simple, cookie: 0 }
     }
 
-    /// In transmission at an export.
+    /// In transmission at an export, after asking for its block sizes.
     pub fn enter(at: SocketAddr, form: Form, export: &str) -> Client {
+        Client::enter_asking(at, form, export, &[info::BLOCK_SIZE])
+    }
+
+    /// In transmission at an export, after asking for that information.
+    pub fn enter_asking(at: SocketAddr, form: Form, export: &str, asks: &[u16]) -> Client {
         let mut c = Client::dial(at);
         match form {
             Form::Simple => {}
@@ -64,7 +69,7 @@ impl Client {
             let kinds = c.option(option::SET_META_CONTEXT, &contexts);
             assert_eq!(kinds, [rep::META_CONTEXT, rep::ACK]);
         }
-        let kinds = c.option(option::GO, &dial::info(export, &[]));
+        let kinds = c.option(option::GO, &dial::info(export, asks));
         assert_eq!(kinds.last(), Some(&rep::ACK), "{kinds:x?}");
         c.form = form;
         c

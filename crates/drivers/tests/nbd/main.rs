@@ -23,3 +23,4 @@ mod strain;
 mod tls;
 mod tls_mutants;
 mod tools;
+mod unaligned;

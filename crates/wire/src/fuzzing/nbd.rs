@@ -15,6 +15,7 @@ impl Exports for Shop {
                 size: 1 << 20,
                 flags: 5,
                 block_sizes: [512, 4096, 1 << 25],
+                unaligned: false,
             }),
             _ => Err(Unavailable::Unknown("none".to_owned())),
         }

@@ -6,7 +6,7 @@ use crate::bytes::Reader;
 use crate::scsi::build::{self, unmap_descriptor, unmap_head};
 use crate::scsi::{Key, Sense};
 
-pub use crate::scsi::build::{Cdb, flush, pre_fetch, read, write, write_zeroes};
+pub use crate::scsi::build::{Cdb, compare_write, flush, pre_fetch, read, write, write_zeroes};
 
 /// Bytes of UNMAP's parameter list with one descriptor.
 pub const UNMAP_LIST_LEN: usize = 24;

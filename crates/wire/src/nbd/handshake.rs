@@ -16,6 +16,8 @@
 //!  H3  Contexts hold for the export that they were set for, and for no other.
 //!  H4  No more memory than [`OPTION_MAX`] is held for what a client sends, and none by its word
 //!      alone.
+//!  H5  A client that did not ask for the block sizes of an export may send any request. It enters
+//!      an export that serves whole blocks only if these have no more than [`BLOCK_USUAL`] bytes.
 
 use super::codes::{
     self, ALLOCATION_CONTEXT, ALLOCATION_ID, MAGIC, OPTION_MAGIC, export_flag, handshake_flag,
@@ -29,6 +31,10 @@ use crate::bytes::get32;
 
 const GREETING_LEN: usize = 18;
 const HEADER_LEN: usize = 16;
+
+/// Blocks of this size are served to clients that did not ask for it: those that ask for nothing
+/// send whole sectors of 512 bytes.
+const BLOCK_USUAL: u32 = 512;
 
 /// Whether STARTTLS is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +68,8 @@ pub struct Export {
     pub flags: u16,
     /// Smallest, best and largest request, bytes.
     pub block_sizes: [u32; 3],
+    /// Requests of other sizes are served too, for clients that did not ask for block sizes.
+    pub unaligned: bool,
 }
 
 /// Why an export cannot be had.
@@ -104,6 +112,8 @@ pub struct Agreed {
     pub form: Form,
     /// The context `base:allocation` is answered.
     pub allocation: bool,
+    /// The client asked for the block sizes, so its requests keep to them.
+    pub sizes: bool,
 }
 
 /// What happens next.
@@ -155,6 +165,8 @@ pub struct Handshake {
     form: Form,
     /// Export for which `base:allocation` was chosen.
     allocation_of: Option<String>,
+    /// Export whose block sizes the client asked for.
+    sizes_of: Option<String>,
     options: u32,
 }
 
@@ -175,6 +187,7 @@ impl Handshake {
             secure: false,
             form: Form::Simple,
             allocation_of: None,
+            sizes_of: None,
             options: 0,
         }
     }
@@ -182,8 +195,12 @@ impl Handshake {
     /// TLS has begun (H1).
     pub fn secured(&mut self) {
         self.secure = true;
+        self.forget();
+    }
+
+    fn forget(&mut self) {
         self.form = Form::Simple;
-        self.allocation_of = None;
+        (self.allocation_of, self.sizes_of) = (None, None);
     }
 
     /// True once TLS has begun.
@@ -350,8 +367,7 @@ impl Handshake {
         }
         reply(option::STARTTLS, rep::ACK, &[], out);
         // H1: nothing that was agreed on survives, whatever the caller does next.
-        self.form = Form::Simple;
-        self.allocation_of = None;
+        self.forget();
         Step::StartTls
     }
 
@@ -361,6 +377,16 @@ impl Handshake {
         (export.flags & !export_flag::SEND_DF) | df | export_flag::HAS_FLAGS
     }
 
+    fn knows_sizes(&self, name: &str) -> bool {
+        self.sizes_of.as_deref() == Some(name)
+    }
+
+    /// The client must ask for the block sizes before it may enter (H5).
+    fn must_ask(&self, name: &str, export: &Export) -> bool {
+        let [min, ..] = export.block_sizes;
+        !export.unaligned && min > BLOCK_USUAL && !self.knows_sizes(name)
+    }
+
     fn transmit(&mut self, name: &str, mut export: Export) -> Step {
         export.flags = self.flags_of(&export);
         Step::Transmit(Box::new(Agreed {
@@ -368,6 +394,7 @@ impl Handshake {
             form: self.form,
             // H3
             allocation: self.allocation_of.take().is_some_and(|of| of == name),
+            sizes: self.knows_sizes(name),
             name: name.to_owned(),
         }))
     }
@@ -379,11 +406,19 @@ impl Handshake {
         out: &mut Vec<u8>,
     ) -> Result<Step, Hangup> {
         let name = export_name(payload).map_err(|e| Hangup::new(e.to_string()))?;
-        let export = exports.find(name, true).map_err(|e| {
+        let hangup = |why| Hangup { why, name: Some(name.to_owned()) };
+        let denied = |e| {
             let (Unavailable::Unknown(why) | Unavailable::Denied(why) | Unavailable::Ending(why)) =
                 e;
-            Hangup { why, name: Some(name.to_owned()) }
-        })?;
+            hangup(why)
+        };
+        // Nothing is entered before this is known.
+        if let Ok(export) = exports.find(name, false)
+            && self.must_ask(name, &export)
+        {
+            return Err(hangup(sizes_wanted(&export)));
+        }
+        let export = exports.find(name, true).map_err(denied)?;
         out.extend(export.size.to_be_bytes());
         out.extend(self.flags_of(&export).to_be_bytes());
         if !self.no_zeroes {
@@ -406,6 +441,20 @@ impl Handshake {
                 return Step::Answered;
             }
         };
+        if asked.wants_block_size {
+            self.sizes_of = Some(asked.name.to_owned());
+        }
+        let kind = |k: u16| k.to_be_bytes();
+        // Nothing is entered before this is known.
+        if let Ok(export) = exports.find(asked.name, false)
+            && self.must_ask(asked.name, &export)
+        {
+            let [min, best, max] = export.block_sizes.map(u32::to_be_bytes);
+            reply(option, rep::INFO, &[&kind(info::BLOCK_SIZE), &min, &best, &max], out);
+            let text = sizes_wanted(&export);
+            self.refuse(option, rep::ERR_BLOCK_SIZE_REQD, clipped(&text), out);
+            return Step::Answered;
+        }
         let enter = option == option::GO;
         let export = match exports.find(asked.name, enter) {
             Ok(export) => export,
@@ -414,7 +463,6 @@ impl Handshake {
                 return Step::Answered;
             }
         };
-        let kind = |k: u16| k.to_be_bytes();
         let (size, flags) = (export.size.to_be_bytes(), self.flags_of(&export).to_be_bytes());
         reply(option, rep::INFO, &[&kind(info::EXPORT), &size, &flags], out);
         if asked.wants_name {
@@ -469,6 +517,15 @@ impl Handshake {
         }
         reply(option, codes::rep::ACK, &[], out);
     }
+}
+
+/// Why a client that did not ask for block sizes may not enter.
+fn sizes_wanted(export: &Export) -> String {
+    let ([min, ..], name) = (export.block_sizes, &export.name);
+    format!(
+        "export {name}: blocks of {min} bytes, and the client did not ask for block sizes \
+         (NBD_INFO_BLOCK_SIZE); next: use a client that does, or set unaligned = true at the target"
+    )
 }
 
 fn clipped(text: &str) -> &str {

@@ -18,7 +18,7 @@ fn shop() -> Shop {
 impl Exports for Shop {
     fn find(&mut self, name: &str, enter: bool) -> Result<Export, Unavailable> {
         match name {
-            "" | "disk" | "other" => {
+            "" | "disk" | "other" | "large" | "any" => {
                 if enter {
                     self.entered.push(name.to_owned());
                 }
@@ -27,7 +27,12 @@ impl Exports for Shop {
                     description: "a disk".into(),
                     size: 1 << 40,
                     flags: export_flag::SEND_FLUSH,
-                    block_sizes: [512, 4096, 32 << 20],
+                    block_sizes: [
+                        if matches!(name, "large" | "any") { 4096 } else { 512 },
+                        4096,
+                        32 << 20,
+                    ],
+                    unaligned: name == "any",
                 })
             }
             "secret" => Err(Unavailable::Denied("not for you".into())),
@@ -117,6 +122,42 @@ fn go_tells_size_flags_and_block_sizes() {
     }
     assert_eq!(c.shop.entered, [""], "INFO enters nothing");
     assert!(c.send(&[0]).is_err(), "the handshake is over");
+}
+
+#[test]
+fn large_blocks_are_refused_to_clients_that_did_not_ask_for_their_size() {
+    let sizes = [0, 3, 0, 0, 16, 0, 0, 0, 16, 0, 2, 0, 0, 0].to_vec();
+    let mut c = client(Tls::Off);
+    for option in [option::INFO, option::GO] {
+        let (step, replies) = c.ask(option, &dial::info("large", &[]));
+        assert_eq!((step, replies[0].clone()), (Step::Answered, (rep::INFO, sizes.clone())));
+        assert_eq!(replies[1].0, rep::ERR_BLOCK_SIZE_REQD);
+        assert!(String::from_utf8_lossy(&replies[1].1).contains("unaligned = true"));
+    }
+    let end = c.send(&dial::option(option::EXPORT_NAME, b"large")).unwrap_err();
+    assert!(end.why.contains("4096 bytes") && end.name.as_deref() == Some("large"), "{end:?}");
+    assert_eq!(c.shop.entered, [""; 0]);
+
+    // Asked for by INFO is asked for, of that export.
+    let mut c = client(Tls::Off);
+    assert_eq!(c.kinds(option::INFO, &dial::info("disk", &[info::BLOCK_SIZE])).last(), ACK);
+    let refused = c.kinds(option::GO, &dial::info("large", &[]));
+    assert_eq!(refused.last(), Some(&rep::ERR_BLOCK_SIZE_REQD));
+    assert_eq!(c.kinds(option::INFO, &dial::info("large", &[info::BLOCK_SIZE])).last(), ACK);
+    let (step, _) = c.ask(option::GO, &dial::info("large", &[]));
+    assert!(agreed(step).sizes);
+}
+
+const ACK: Option<&u32> = Some(&rep::ACK);
+
+#[test]
+fn unaligned_exports_are_entered_without_asking() {
+    for (wants, sizes) in [(&[][..], false), (&[info::BLOCK_SIZE][..], true)] {
+        let (step, _) = client(Tls::Off).ask(option::GO, &dial::info("any", wants));
+        assert_eq!(agreed(step).sizes, sizes);
+    }
+    let step = client(Tls::Off).send(&dial::option(option::EXPORT_NAME, b"any")).unwrap();
+    assert!(!agreed(step).sizes);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -110,7 +111,17 @@ impl Reactor {
 
     /// Listens at the path of a Unix socket. One that nobody listens at any more is taken over.
     pub fn listen_unix(&self, path: &str) -> io::Result<UnixListener> {
-        let socket = Socket::listen_unix(self.inner.world.as_ref(), path)?;
+        self.listen_unix_prepared(path, |_| Ok(()))
+    }
+
+    /// The same. `prepare` may change the file at the path before anybody can connect to it; it is
+    /// not called in simulation, where there is no file.
+    pub fn listen_unix_prepared(
+        &self,
+        path: &str,
+        prepare: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<UnixListener> {
+        let socket = Socket::listen_unix(self.inner.world.as_ref(), path, prepare)?;
         Ok(UnixListener { reactor: self.clone(), socket })
     }
 

@@ -115,8 +115,13 @@ impl Socket {
     }
 
     /// Listens at a path. A socket that a process left behind, at which nobody listens, is taken
-    /// away; anything else at the path is an error.
-    pub(crate) fn listen_unix(world: Option<&World>, path: &str) -> io::Result<Rc<Socket>> {
+    /// away; anything else at the path is an error. `prepare` is called while the path exists and
+    /// nobody can connect; if it fails the path is removed.
+    pub(crate) fn listen_unix(
+        world: Option<&World>,
+        path: &str,
+        prepare: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<Rc<Socket>> {
         if let Some(world) = world {
             let door = SimSocket::listen(world, simulated_path(path), true)?;
             return Ok(Socket::new(Body::Simulated(door)));
@@ -129,6 +134,10 @@ impl Socket {
                 net::bind(&fd, &at)?;
             }
             other => other?,
+        }
+        if let Err(e) = prepare(Path::new(path)) {
+            let _ = std::fs::remove_file(path);
+            return Err(e);
         }
         net::listen(&fd, BACKLOG)?;
         Ok(Socket::new(Body::Kernel(fd)))

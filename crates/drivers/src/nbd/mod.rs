@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `params` | the parameters of a target |
 //! | `shared`, `here` | what all cores share; the driver on one core |
+//! | `file` | owner, group and mode of the file of a Unix socket |
 //! | `portal` | listening and accepting |
 //! | `connection` | one connection: its tasks, its end |
 //! | `inlet` | where its bytes come from and go to, with TLS or without |
@@ -28,6 +29,7 @@ pub(crate) mod direct;
 mod door;
 mod ending;
 mod exports;
+mod file;
 pub(crate) mod here;
 mod inlet;
 mod params;
@@ -42,6 +44,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bio::Errno;
 use geom::{Error, Local};
 use reactor::Address;
 use target::{Engine, Registry};
@@ -91,7 +94,13 @@ impl Driver for Nbd {
     }
 
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
-        self.shared.targets.set(Checked::new(spec)?)
+        let checked = Checked::new(spec)?;
+        let (name, listen) = (checked.spec.name.clone(), checked.spec.listen.clone());
+        let file = checked.file;
+        self.shared.targets.set(checked)?;
+        self.shared.change_files(&listen, &file).map_err(|e| {
+            Error::new(Errno::Inval, format!("nbd target {name}: {e}"))
+        })
     }
 
     fn remove_target(&self, name: &str) {

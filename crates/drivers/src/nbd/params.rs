@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bio::Errno;
 use geom::Error;
 use keys::{Files, Keys};
+use reactor::Address;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::file::SocketFile;
 use crate::common::targets;
 use crate::driver::TargetSpec;
 
@@ -47,6 +49,15 @@ pub struct NbdParams {
     pub list: bool,
     /// Further names of exports: alias to the name of a unit.
     pub aliases: BTreeMap<String, String>,
+    /// Owner of the files of Unix sockets in `listen`: a number, or a name in /etc/passwd. Empty
+    /// leaves it. A client needs write permission on the file to connect; access groups know it as
+    /// `unix:uid=N`. Targets at the same socket say the same.
+    pub socket_owner: String,
+    /// Group of the files of Unix sockets: a number, or a name in /etc/group. Empty leaves it.
+    pub socket_group: String,
+    /// Mode of the files of Unix sockets, octal: "0660" admits owner and group. Empty leaves it as
+    /// the umask of the daemon makes it.
+    pub socket_mode: String,
     /// Serve requests that do not begin and end with blocks, to clients that did not ask for the
     /// block size (NBD_INFO_BLOCK_SIZE): a part of a block is read, changed and written back,
     /// atomically. With `false` such a client is refused when blocks have more than 512 bytes, and
@@ -69,6 +80,9 @@ impl Default for NbdParams {
             tls_client_ca: String::new(),
             list: true,
             aliases: BTreeMap::new(),
+            socket_owner: String::new(),
+            socket_group: String::new(),
+            socket_mode: String::new(),
             unaligned: true,
             handshake_timeout: 15,
             connections_max: 4096,
@@ -84,6 +98,8 @@ pub(crate) struct Checked {
     pub params: NbdParams,
     /// What TLS needs; `None` without TLS.
     pub keys: Option<Keys>,
+    /// What the files of its Unix sockets are given.
+    pub file: SocketFile,
     /// Connections now.
     pub connections: Arc<AtomicUsize>,
 }
@@ -100,6 +116,12 @@ impl targets::Checked for Checked {
             let p = t.params.clone();
             (p.tls, p.tls_certificate, p.tls_key, p.tls_client_ca)
         };
+        let unix = |at: &&Address| at.unix().is_some();
+        let shares = |at: &Address| other.spec.listen.contains(at);
+        let share = self.spec.listen.iter().filter(unix).any(shares);
+        if share && self.file != other.file {
+            return Some("socket_owner, socket_group or socket_mode");
+        }
         (tls(self) != tls(other)).then_some("TLS parameters")
     }
 
@@ -131,7 +153,8 @@ impl Checked {
                 Some(Keys::read(&files(&params)).map_err(bad)?)
             }
         };
-        Ok(Checked { spec, params, keys, connections: Arc::default() })
+        let file = SocketFile::of(&params).map_err(bad)?;
+        Ok(Checked { spec, params, keys, file, connections: Arc::default() })
     }
 
     /// One connection more; None when there are enough.
@@ -205,6 +228,7 @@ mod tests {
             ("a", json!({"tsl": "off"}), "tsl"),
             ("a", json!({"tls": "require"}), "tls_certificate"),
             ("a", json!({"tls_key": "x"}), "off"),
+            ("a", json!({"socket_mode": "rw"}), "socket_mode"),
             ("a", json!({"handshake_timeout": 0}), "handshake_timeout"),
             ("a", json!({"aliases": {"3": "disk"}}), "LUN"),
             (

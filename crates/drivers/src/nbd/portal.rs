@@ -26,10 +26,11 @@ pub(crate) fn open(here: &Rc<Here>, at: Address) -> io::Result<Address> {
             (Door::Inet(listener), local)
         }
         Address::Unix(path) => {
+            let file = here.shared.targets.at(&at).first().map(|t| t.file).unwrap_or_default();
             let listener = here.shared.enter_door(path, |parcel| {
                 let listener = match parcel {
                     Some(parcel) => here.reactor().attach_unix(parcel)?,
-                    None => here.reactor().listen_unix(path)?,
+                    None => here.reactor().listen_unix_prepared(path, |path| file.apply(path))?,
                 };
                 let next = listener.share()?;
                 Ok((listener, next))

@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use reactor::Parcel;
+use reactor::{Address, Parcel};
 use target::Registry;
 
+use super::file::SocketFile;
 use super::params::Checked;
 use crate::common::entrance::Strain;
 use crate::common::targets::Targets;
@@ -65,6 +67,14 @@ impl Shared {
         let (listener, parcel) = open(parcel)?;
         doors.insert(path.to_owned(), Door { parcel: Some(parcel), cores: cores + 1 });
         Ok(listener)
+    }
+
+    /// Gives the files of those sockets at which cores listen already their owner and mode.
+    pub fn change_files(&self, listen: &[Address], file: &SocketFile) -> io::Result<()> {
+        let doors = self.doors();
+        let paths = listen.iter().filter_map(|at| at.unix());
+        let mut open = paths.filter(|path| doors.contains_key(*path));
+        open.try_for_each(|path| file.apply(Path::new(path)))
     }
 
     /// A core listens no more; the path goes with the last one.

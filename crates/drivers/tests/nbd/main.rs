@@ -16,6 +16,7 @@ mod requests;
 mod seeds;
 mod server;
 mod simulated;
+mod socket_file;
 #[path = "../common/slow_disk.rs"]
 mod slow_disk;
 #[path = "../common/strain.rs"]

@@ -73,6 +73,8 @@ impl Server {
         let any: Address = "127.0.0.1:0".parse().unwrap();
         let mut listen = vec![any];
         listen.extend(shape.unix.map(|path| Address::Unix(path.into())));
+        // Before the portals open, as the daemon does.
+        set_target(&driver, &listen, shape.params.clone());
         let (tell, told) = mpsc::channel();
         let tell = Mutex::new(tell);
         let (shared, opened) = (Mutex::new(registry.clone()), driver.clone());
@@ -109,7 +111,6 @@ impl Server {
         }
         add_disks(&mut control, shape.cores, &registry);
         let server = Server { registry, driver, portal: tcp[0], listen, control, runtime };
-        server.set(shape.params);
         server.registry.set_target("nbd", TARGET).unwrap();
         server.allow(&["*"]);
         server
@@ -117,9 +118,7 @@ impl Server {
 
     /// Replaces the target's parameters.
     pub fn set(&self, params: serde_json::Value) {
-        let listen = self.listen.clone();
-        let spec = TargetSpec { name: TARGET.into(), listen, params, ..TargetSpec::default() };
-        self.driver.set_target(spec).unwrap();
+        set_target(&self.driver, &self.listen, params);
     }
 
     /// Grants all units to the initiators that fit.
@@ -146,6 +145,12 @@ impl Drop for Server {
         self.control.pump();
         self.runtime.stop();
     }
+}
+
+fn set_target(driver: &Arc<dyn Driver>, listen: &[Address], params: serde_json::Value) {
+    let listen = listen.to_vec();
+    let spec = TargetSpec { name: TARGET.into(), listen, params, ..TargetSpec::default() };
+    driver.set_target(spec).unwrap();
 }
 
 fn add_disks(control: &mut geom::Control, cores: usize, registry: &Arc<Registry>) {

@@ -38,7 +38,7 @@ fn sparse(len: usize) -> Vec<u8> {
     bytes
 }
 
-fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 

@@ -363,6 +363,9 @@ fn a_unix_socket_is_shared_between_listeners_and_taken_over_when_left_behind() {
         assert!(std::fs::metadata(&path).is_ok());
         drop(r.listen_unix(&path).unwrap());
         std::fs::remove_file(&path).unwrap();
+        let no = |_: &std::path::Path| Err(std::io::Error::other("not now"));
+        assert!(r.listen_unix_prepared(&path, no).is_err());
+        assert!(!std::path::Path::new(&path).exists(), "what was not prepared is removed");
         std::fs::write(&path, b"a file of somebody").unwrap();
         assert!(r.listen_unix(&path).is_err(), "a file is not taken away");
         assert_eq!(std::fs::read(&path).unwrap(), b"a file of somebody");

@@ -76,14 +76,15 @@ impl<F: Front> Blocks<F> {
             return false;
         }
         let swapped = self.with(tag, |p| {
+            let Some(patch) = &mut p.patch else { return false };
             let mut swap = vec![0; 2 * unit];
             let (old, new) = swap.split_at_mut(unit);
             data.copy_to(0, old);
             new.copy_from_slice(old);
-            let (skip, bytes) = (p.patch.skip, &p.patch.bytes);
+            let (skip, bytes) = (patch.skip, &patch.bytes);
             let fits = skip.checked_add(bytes.len()).and_then(|end| new.get_mut(skip..end));
             let fits = fits.map(|part| part.copy_from_slice(bytes)).is_some();
-            p.patch.swap = swap.into();
+            patch.swap = swap.into();
             fits
         });
         swapped.unwrap_or(false)

@@ -67,7 +67,7 @@ pub(crate) struct Place {
     /// Write data (Q2).
     pub data: Segs,
     /// What is to be written into one block.
-    pub patch: Patch,
+    pub patch: Option<Box<Patch>>,
     /// The request that this one is a piece of.
     pub parent: Option<u32>,
     /// Of a parent: pieces that have not ended.
@@ -139,7 +139,7 @@ impl Requests {
         if let Some(place) = self.open_at(tag) {
             place.open = false;
             place.data.clear();
-            place.patch = Patch::default();
+            place.patch = None;
             self.open -= 1;
             self.free.push(tag);
         }

@@ -277,7 +277,9 @@ impl<F: Front> Blocks<F> {
     /// Begins a piece that changes a part of the block at `at`.
     pub(super) fn start_fetch(&self, r: Request, at: u64, unit: u64, patch: Patch, parent: u32) {
         let tag = self.requests.borrow_mut().put(r, Work::Fetch, at, 0);
-        self.with(tag, |p| (p.now, p.patch, p.parent) = (unit, patch, Some(parent)));
+        self.with(tag, |p| {
+            (p.now, p.patch, p.parent) = (unit, Some(Box::new(patch)), Some(parent));
+        });
         self.with(parent, |p| p.pieces += 1);
         self.issue(tag);
     }
@@ -385,7 +387,8 @@ impl<F: Front> Blocks<F> {
             Work::Status => (command::block_status(lba, STATUS_ALLOC), STATUS_ALLOC, 0),
             Work::Fetch => (command::read(lba, blocks, false), bytes, 0),
             Work::Swap => {
-                let both = self.with(tag, |p| p.patch.swap.clone()).unwrap_or_default();
+                let both = self.with(tag, |p| p.patch.as_ref().map(|patch| patch.swap.clone()));
+                let both = both.flatten().unwrap_or_default();
                 let len = u32::try_from(both.len()).unwrap_or(0);
                 swap = Some(both);
                 (command::compare_write(lba, 1, fua), 0, len)

@@ -98,9 +98,9 @@ impl Driver for Nbd {
         let (name, listen) = (checked.spec.name.clone(), checked.spec.listen.clone());
         let file = checked.file;
         self.shared.targets.set(checked)?;
-        self.shared.change_files(&listen, &file).map_err(|e| {
-            Error::new(Errno::Inval, format!("nbd target {name}: {e}"))
-        })
+        self.shared
+            .change_files(&listen, &file)
+            .map_err(|e| Error::new(Errno::Inval, format!("nbd target {name}: {e}")))
     }
 
     fn remove_target(&self, name: &str) {

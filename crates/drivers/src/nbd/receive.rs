@@ -113,7 +113,11 @@ async fn awaited<T>(session: &Session, bytes: usize, reads: impl Future<Output =
 }
 
 /// Reads a payload that is of no use.
-pub(super) async fn drop_payload(session: &Session, inbox: &mut Inbox, len: u64) -> Result<(), Ending> {
+pub(super) async fn drop_payload(
+    session: &Session,
+    inbox: &mut Inbox,
+    len: u64,
+) -> Result<(), Ending> {
     if len > DROP_MAX {
         return Err(Ending::Protocol("a payload too long to be dropped"));
     }

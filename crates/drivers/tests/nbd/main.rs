@@ -16,9 +16,9 @@ mod requests;
 mod seeds;
 mod server;
 mod simulated;
-mod socket_file;
 #[path = "../common/slow_disk.rs"]
 mod slow_disk;
+mod socket_file;
 #[path = "../common/strain.rs"]
 mod strain;
 mod tls;

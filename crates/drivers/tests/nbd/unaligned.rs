@@ -1,5 +1,6 @@
 //! Clients that did not ask for the block size, at a disk with blocks of 4096 bytes (`big`).
 
+use std::net::SocketAddr;
 use std::thread;
 
 use serde_json::json;
@@ -12,8 +13,8 @@ use crate::tools::{run, try_run};
 
 const FORMS: [Form; 3] = [Form::Simple, Form::Structured, Form::Extended];
 
-fn unasked(server: &Server, form: Form) -> Client {
-    Client::enter_asking(server.portal, form, "big", &[])
+fn unasked(portal: SocketAddr, form: Form) -> Client {
+    Client::enter_asking(portal, form, "big", &[])
 }
 
 fn pattern(len: usize, seed: u64) -> Vec<u8> {
@@ -24,7 +25,7 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
 fn requests_of_any_size_change_what_they_name_and_nothing_else() {
     let server = Server::start(Shape::default());
     for (seed, form) in FORMS.into_iter().enumerate() {
-        let mut c = unasked(&server, form);
+        let mut c = unasked(server.portal, form);
         let mut model = pattern(4 << 20, seed as u64);
         assert_eq!(c.ask(kind::WRITE, 0, 0, model.len() as u64, &model).error, None);
         for (at, len) in [
@@ -77,9 +78,9 @@ fn writes_of_parts_of_one_block_are_all_kept() {
     let server = Server::start(Shape { cores: 4, ..Shape::default() });
     thread::scope(|all| {
         for own in 0..8u64 {
-            let server = &server;
+            let portal = server.portal;
             all.spawn(move || {
-                let mut c = unasked(server, Form::Simple);
+                let mut c = unasked(portal, Form::Simple);
                 for round in 0..60u64 {
                     let bytes = pattern(512, own * 1000 + round);
                     // Two halves at once: the client's own writes meet as well.
@@ -141,8 +142,8 @@ h.shutdown()
 ";
     let uri = format!("URI = '{}'", server.url("big"));
     let script = format!("{uri}\n{script}");
-    run("nbdsh", &["-c", &script]);
+    run("/usr/bin/python3", &["-c", &script]);
     server.set(json!({ "unaligned": false }));
-    let refused = try_run("nbdsh", &["-c", &script]).unwrap_err();
+    let refused = try_run("/usr/bin/python3", &["-c", &script]).unwrap_err();
     assert!(refused.contains("block size") || refused.contains("unaligned"), "{refused}");
 }

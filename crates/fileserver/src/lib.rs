@@ -28,6 +28,7 @@ pub mod fault;
 pub mod files;
 pub mod fuzzing;
 pub mod image;
+mod journal;
 mod keepers;
 mod loads;
 pub mod medium;

@@ -217,6 +217,13 @@ impl Stream {
         self.reactor.begin_pending(op, &self.socket, fill)?.await
     }
 
+    /// Waits until there is something to receive: bytes, the end of the stream, or an error. A
+    /// connection that waits so holds no memory.
+    pub async fn readable(&self) -> io::Result<()> {
+        let op = Op::Ready { out: false };
+        self.reactor.begin_pending(op, &self.socket, |_| ())?.await.map(drop)
+    }
+
     /// As [`Stream::recv`], into several pieces one behind the other.
     pub async fn recv_spread(&self, into: &Segs) -> io::Result<usize> {
         if into.is_empty() {

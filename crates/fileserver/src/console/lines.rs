@@ -154,10 +154,12 @@ pub(crate) async fn serve(host: &Rc<Host>, stream: Stream) -> io::Result<()> {
     let pool = host.options().pool.clone();
     let prompt = format!("{}: ", host.shared.name);
     let none = || io::Error::from(io::ErrorKind::OutOfMemory);
-    let buffer: Seg = pool.get(RECV).and_then(|b| b.seg(0, RECV)).ok_or_else(none)?;
     let mut typed: Vec<u8> = Vec::new();
     say(host, &stream, &prompt).await?;
     loop {
+        // Whoever does not type holds no memory.
+        stream.readable().await?;
+        let buffer: Seg = pool.get(RECV).and_then(|b| b.seg(0, RECV)).ok_or_else(none)?;
         let n = stream.recv(&buffer).await?;
         if n == 0 {
             return Ok(());

@@ -15,7 +15,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::Poll;
 
-use bio::{Buf, Seg};
+use bio::{Buf, PAGE_BYTES, Seg};
 use reactor::{Stream, TaskHandle};
 use wire::ninep::{self, HEAD, R, T, WRITE_HEAD};
 
@@ -29,8 +29,12 @@ use crate::bell::Bell;
 const REQUESTS_MAX: usize = 128;
 /// Bytes of requests under way beyond which no further one is read.
 const BYTES_MAX: usize = 8 << 20;
-/// Bytes received at a time.
+/// Bytes received at a time from a client that sends much.
 const RECV_BYTES: usize = 64 << 10;
+/// Largest message of a client that has not attached, bytes: it has names to send only.
+const FIRST_MAX: u32 = 8 << 10;
+/// How long a client that is silent keeps a buffer of [`RECV_BYTES`], ns.
+const KEEP_NS: u64 = 1_000_000_000;
 /// Replies shorter than this are put together.
 const SMALL: usize = 4096;
 
@@ -84,8 +88,17 @@ pub(super) async fn run(session: Rc<Session>, stream: Stream) {
     *line.session.end_line.borrow_mut() = Some(Box::new(move || ends.stream.close()));
     let writer = line.clone();
     line.session.server.reactor.spawn("9p-send", async move { writer.send_all().await });
+    let late = Rc::downgrade(&line);
+    let (reactor, login_ns) = (line.session.server.reactor.clone(), line.login_ns());
+    let deadline = line.session.server.reactor.spawn("9p-login", async move {
+        reactor.sleep(login_ns).await;
+        if let Some(line) = late.upgrade() {
+            line.expire();
+        }
+    });
     // Whatever ended it, there is nobody to tell.
     let _ = line.read_all().await;
+    deadline.abort();
     line.session.end_line.take();
     line.over.set(true);
     line.abort_all();
@@ -94,6 +107,20 @@ pub(super) async fn run(session: Rc<Session>, stream: Stream) {
 }
 
 impl Line {
+    fn login_ns(&self) -> u64 {
+        self.session.server.login_ns.get()
+    }
+
+    /// The time to attach is over.
+    fn expire(&self) {
+        if !self.session.has_attached.get() {
+            let seconds = self.login_ns() / 1_000_000_000;
+            let why = format_args!("closed, no attach within {seconds} s (login_timeout)");
+            self.session.server.journal.turned_away(&self.session.peer, why);
+            self.stream.close();
+        }
+    }
+
     /// Reads are broken off; what changes something goes on to its end, unanswered.
     fn abort_all(&self) {
         for (_, doing) in self.doing.borrow_mut().drain() {
@@ -127,7 +154,7 @@ impl Line {
     }
 
     async fn read_all(self: &Rc<Self>) -> io::Result<()> {
-        let mut inbox = Inbox { line: self.clone(), segs: VecDeque::new(), len: 0, room: None };
+        let mut inbox = Inbox::new(self.clone());
         loop {
             let mut head = [0; HEAD];
             inbox.need(HEAD).await?;
@@ -136,11 +163,16 @@ impl Line {
                 0 => self.session.door.msize,
                 agreed => agreed,
             };
+            let msize = match self.session.has_attached.get() {
+                true => msize,
+                false => msize.min(FIRST_MAX),
+            };
             let Ok((size, kind, tag)) = ninep::head(&head, msize) else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
             self.wait_for_room(size as usize).await;
             inbox.need(size as usize).await?;
+            inbox.is_busy = size as usize > PAGE_BYTES;
             // A Twrite's data stay in the buffers that they came in.
             let front = if kind == 118 { WRITE_HEAD.min(size as usize) } else { size as usize };
             let mut message = vec![0; front];
@@ -328,12 +360,21 @@ struct Inbox {
     len: usize,
     /// A buffer that is not full, and how much of it is used.
     room: Option<(Buf, usize)>,
+    /// The last message was large: the next one may be.
+    is_busy: bool,
 }
 
 impl Inbox {
+    fn new(line: Rc<Line>) -> Inbox {
+        Inbox { line, segs: VecDeque::new(), len: 0, room: None, is_busy: false }
+    }
+
     async fn need(&mut self, n: usize) -> io::Result<()> {
         while self.len < n {
-            let into = self.space().await?;
+            if self.len == 0 {
+                self.rest().await?;
+            }
+            let into = self.space(n - self.len).await?;
             let got = self.line.stream.recv(&into).await?;
             if got == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -347,11 +388,37 @@ impl Inbox {
         Ok(())
     }
 
-    /// The rest of the buffer, or a new one; waits while there is none.
-    async fn space(&mut self) -> io::Result<Seg> {
-        if self.room.as_ref().is_none_or(|(buf, used)| buf.capacity() - used < SMALL) {
+    /// Between two messages. A client that is silent holds no large buffer, and one that has not
+    /// sent anything yet holds none.
+    async fn rest(&mut self) -> io::Result<()> {
+        let stream = &self.line.stream;
+        match &self.room {
+            Some((buf, _)) if buf.capacity() <= PAGE_BYTES => Ok(()),
+            Some(_) => {
+                let reactor = &self.line.session.server.reactor;
+                match reactor.within(KEEP_NS, stream.readable()).await {
+                    Some(readable) => readable,
+                    None => {
+                        self.room = None;
+                        stream.readable().await
+                    }
+                }
+            }
+            None => stream.readable().await,
+        }
+    }
+
+    /// The rest of the buffer, or a new one for the `missing` bytes of a message; waits while there
+    /// is none.
+    async fn space(&mut self, missing: usize) -> io::Result<Seg> {
+        let is_full = |(buf, used): &(Buf, usize)| buf.capacity() - used < buf.capacity() / 16;
+        if self.room.as_ref().is_none_or(is_full) {
             let server = &self.line.session.server;
-            let buf = poll_fn(|cx| match server.pool.get(RECV_BYTES) {
+            let bytes = match self.is_busy || missing > PAGE_BYTES {
+                true => RECV_BYTES,
+                false => PAGE_BYTES,
+            };
+            let buf = poll_fn(|cx| match server.pool.get(bytes) {
                 Some(buf) => Poll::Ready(buf),
                 None => {
                     server.pool.wake_on_free(cx.waker());

@@ -31,6 +31,7 @@ use reactor::{Reactor, Stream};
 
 use crate::fault::Fault;
 use crate::files::Served;
+use crate::journal::Journal;
 use crate::users::{Id, Users};
 use crate::volume::Dump;
 
@@ -38,6 +39,8 @@ pub use refusal::{Flavour, Refusal};
 
 /// Largest message that is offered, bytes: a megabyte of data and the head.
 pub const MSIZE_MAX: u32 = (1 << 20) + wire::ninep::IOHDR;
+/// How long a client may take to attach when nobody says otherwise, ns.
+pub const LOGIN_NS: u64 = 30_000_000_000;
 /// Smallest message that a client may ask for.
 pub const MSIZE_MIN: u32 = 256;
 
@@ -98,6 +101,9 @@ pub struct Server {
     pub allow_one: Cell<Option<Id>>,
     /// Who may read and search every directory.
     pub duallow: Cell<Option<Id>>,
+    /// How long a client may take to attach, ns.
+    pub login_ns: Cell<u64>,
+    pub(crate) journal: Journal,
     next: Cell<u64>,
     sessions: RefCell<Vec<Rc<session::Session>>>,
     /// What passed, for whoever wonders.
@@ -133,7 +139,14 @@ impl Server {
 
     /// Without file systems.
     pub fn new(reactor: Reactor, pool: Pool) -> Rc<Server> {
+        Server::named("", reactor, pool)
+    }
+
+    /// The same, with a name for the log.
+    pub fn named(name: &str, reactor: Reactor, pool: Pool) -> Rc<Server> {
         Rc::new(Server {
+            journal: Journal::new(name),
+            login_ns: Cell::new(LOGIN_NS),
             reactor,
             pool,
             exports: RefCell::default(),

@@ -68,9 +68,11 @@ pub struct Session {
     pub(super) server: Rc<Server>,
     /// Number of the connection.
     pub(super) number: u64,
-    peer: String,
+    pub(super) peer: String,
     pub(super) door: Door,
     pub(super) msize: Cell<u32>,
+    /// It has attached, if only once.
+    pub(super) has_attached: Cell<bool>,
     /// Moves up with each Tversion: replies to what came before it do not leave.
     pub(super) age: Cell<u64>,
     fids: RefCell<HashMap<u32, Fid>>,
@@ -91,6 +93,7 @@ impl Session {
             peer,
             door,
             msize: Cell::new(0),
+            has_attached: Cell::new(false),
             age: Cell::new(0),
             fids: RefCell::default(),
             end_line: RefCell::default(),
@@ -245,6 +248,7 @@ impl Session {
         // A mend may have begun while the root was read, and nobody was to be seen.
         self.may_attach(user)?;
         self.enter(fid, Fid { export, node, user, open: None })?;
+        self.has_attached.set(true);
         Ok(Reply::R(R::Attach { qid: facts.qid }))
     }
 

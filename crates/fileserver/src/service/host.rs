@@ -12,6 +12,7 @@ use reactor::{Reactor, TaskHandle};
 use super::class::Site;
 use super::clock::{self, At, Daily, Turn};
 use super::disks::{self, FileDisk};
+use super::peers::Peers;
 use super::rates::{Counts, Rates};
 use super::shared::{Order, Phase, Progress, Shared};
 use crate::config::Device;
@@ -51,6 +52,7 @@ pub(crate) struct Host {
     pub(super) reactor: Reactor,
     pub(crate) shared: Arc<Shared>,
     pub(crate) server: Rc<Server>,
+    pub(super) peers: Rc<Peers>,
     pub(crate) zone: TimeZone,
     pub(super) listening: RefCell<Vec<TaskHandle>>,
     options: Options,
@@ -127,11 +129,13 @@ impl Host {
             ahead: shared.params.ahead(),
             commit_ns: COMMIT_NS,
         };
-        let server = Server::new(reactor.clone(), core.pool().clone());
+        let server = Server::named(&shared.name, reactor.clone(), core.pool().clone());
+        server.login_ns.set(shared.params.login_ns());
         Ok(Rc::new(Host {
             core: core.clone(),
             reactor,
             server,
+            peers: Peers::new(shared.params.connections_per_peer()),
             zone: clock::zone(),
             listening: RefCell::default(),
             options,
@@ -229,6 +233,7 @@ impl Host {
         let host = self.clone();
         self.reactor.spawn("fs-look", async move {
             while host.life.get() == life {
+                host.server.journal.turn();
                 host.look();
                 host.count();
                 host.reactor.sleep(LOOK_NS).await;
@@ -371,8 +376,12 @@ impl Host {
             (d.time_ns, format!("{year}/{day}"))
         });
         let clients = self.server.who().len();
+        let turned_away = self.server.journal.take_last();
         self.shared.report(|s| {
             (s.facts, s.legs, s.last, s.clients) = (facts, legs, last, clients);
+            if turned_away.is_some() {
+                s.turned_away = turned_away;
+            }
             s.noattach = self.server.noattach.get();
             s.allow = self.server.allow.get() || self.server.allow_one.get().is_some();
             s.nodump = !self.dumps_on.get();

@@ -49,11 +49,28 @@ enum Bound {
     Ether(Link, String),
 }
 
+/// A connection that has just been accepted.
+struct Accepted {
+    stream: Stream,
+    /// Who it is, for people.
+    peer: String,
+    /// Whose connections count together: an address without its port, or a user.
+    counts_as: String,
+}
+
 impl Bound {
-    async fn accept(&self) -> std::io::Result<(Stream, String)> {
+    async fn accept(&self) -> std::io::Result<Accepted> {
         match self {
-            Bound::Inet(l) => l.accept().await.map(|(stream, peer)| (stream, peer.to_string())),
-            Bound::Unix(l, path) => l.accept().await.map(|stream| (stream, path.clone())),
+            Bound::Inet(l) => l.accept().await.map(|(stream, peer)| Accepted {
+                stream,
+                peer: peer.to_string(),
+                counts_as: peer.ip().to_canonical().to_string(),
+            }),
+            Bound::Unix(l, path) => {
+                let stream = l.accept().await?;
+                let counts_as = format!("{path} uid={}", stream.peer_uid()?);
+                Ok(Accepted { stream, peer: path.clone(), counts_as })
+            }
             Bound::Ether(..) => std::future::pending().await,
         }
     }
@@ -147,7 +164,7 @@ impl Host {
             let task = self.reactor.spawn("fs-listen", async move {
                 loop {
                     match listener.accept().await {
-                        Ok((stream, peer)) => host.meet(stream, peer, &speaks),
+                        Ok(accepted) => host.meet(accepted, &speaks),
                         Err(_) => host.reactor.sleep(PAUSE_NS).await,
                     }
                 }
@@ -172,21 +189,38 @@ impl Host {
         Cec::new(&self.reactor, &self.shared.name, Box::new(run))
     }
 
-    fn meet(self: &Rc<Self>, stream: Stream, peer: String, speaks: &Speaks) {
+    fn meet(self: &Rc<Self>, accepted: Accepted, speaks: &Speaks) {
+        let Accepted { stream, peer, counts_as } = accepted;
+        let Some(counted) = self.peers.enter(&counts_as) else {
+            let most = self.peers.most();
+            let why = format_args!(
+                "refused, {counts_as} has {most} connections already; next: if they are wanted, \
+                 raise connections_per_peer"
+            );
+            self.server.journal.turned_away(&peer, why);
+            return stream.reset();
+        };
         match speaks {
             Speaks::NineP(door) => {
                 let served = self.server.clone().serve(stream, peer, door.clone());
-                self.reactor.spawn("fs-client", served);
+                self.reactor.spawn("fs-client", async move {
+                    served.await;
+                    drop(counted);
+                });
             }
             Speaks::Secure(door, keys) => {
                 let met = self.clone().meet_secure(stream, peer, keys.clone(), door.clone());
-                self.reactor.spawn("fs-tls", met);
+                self.reactor.spawn("fs-tls", async move {
+                    met.await;
+                    drop(counted);
+                });
             }
             Speaks::Console => {
                 let host = self.clone();
                 self.reactor.spawn("fs-console", async move {
                     // Whoever typed has left.
                     let _ = console::serve(&host, stream).await;
+                    drop(counted);
                 });
             }
         }

@@ -28,6 +28,7 @@ mod host;
 mod leaves;
 mod listen;
 mod params;
+mod peers;
 mod rates;
 mod shared;
 mod tls;

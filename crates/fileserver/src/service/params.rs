@@ -11,12 +11,15 @@ use serde::{Deserialize, Serialize};
 use super::clock::At;
 use crate::config::{Device, Settings};
 use crate::image::{self, format::Layout};
+use crate::ninep::LOGIN_NS;
 use crate::volume::{BLOCKS, ReadAhead};
 
 /// Bytes of a block when nobody says otherwise.
 const BLOCK: u32 = 16 << 10;
 /// Bytes of the block cache when nobody says otherwise, and the least.
 const MEMORY: (u64, u64) = (64 << 20, 8 << 20);
+/// Connections of one peer when nobody says otherwise.
+const PEER_CONNECTIONS: u32 = 256;
 /// When a dump is taken when nobody says otherwise.
 const DUMP_AT: &str = "05:00";
 /// No dumps by the clock.
@@ -91,6 +94,16 @@ pub struct FsParams {
     /// Clients of `linux` are this user, whatever name they give; absent: the user of that name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub everybody: Option<String>,
+    /// Seconds in which a client of 9P must have attached; a connection without an attach is closed
+    /// then; absent: 30.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub login_timeout: Option<u32>,
+    /// Connections of one peer address, or of one user at a Unix socket; a further one is refused;
+    /// absent: 256.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub connections_per_peer: Option<u32>,
     /// Local time of the daily dump, `05:00`, or `never`; absent: 05:00.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dump_at: Option<String>,
@@ -136,6 +149,14 @@ impl FsParams {
         }
         if ahead_bytes.is_some_and(|n| n > ReadAhead::BYTES_MAX) {
             return Err(inval("ahead_bytes is at most 64 MiB"));
+        }
+        for (key, value, most) in [
+            ("login_timeout", params.login_timeout, 3600),
+            ("connections_per_peer", params.connections_per_peer, 65_536),
+        ] {
+            if let Some(value) = value.filter(|v| !(1..=most).contains(v)) {
+                return Err(inval(format!("{key} = {value}: it must be 1 to {most}")));
+            }
         }
         params.dump_at()?;
         params.device()?;
@@ -272,6 +293,17 @@ impl FsParams {
         }
     }
 
+    /// How long a client may take to attach, ns.
+    pub fn login_ns(&self) -> u64 {
+        self.login_timeout.map_or(LOGIN_NS, |s| u64::from(s) * 1_000_000_000)
+    }
+
+    /// Connections of one peer.
+    pub fn connections_per_peer(&self) -> usize {
+        let most = self.connections_per_peer.unwrap_or(PEER_CONNECTIONS);
+        usize::try_from(most).unwrap_or(usize::MAX)
+    }
+
     /// Bytes of the block cache.
     pub fn memory(&self) -> usize {
         usize::try_from(self.memory.unwrap_or(MEMORY.0)).unwrap_or(usize::MAX)
@@ -331,6 +363,8 @@ mod tests {
             json!({ "ahead": 1001 }),
             json!({ "ahead_bytes": 67_108_865 }),
             json!({ "dump_at": "5" }),
+            json!({ "login_timeout": 0 }),
+            json!({ "connections_per_peer": 0 }),
             json!({ "linux": ["nowhere"] }),
             json!({ "linux": ["ether:eth0"] }),
             json!({ "console": ["ether:"] }),

@@ -53,6 +53,14 @@ fn bad(e: impl std::fmt::Display) -> io::Error {
 }
 
 impl Line {
+    /// Waits for something to receive, and holds no memory meanwhile.
+    async fn receive(&self, from: &Stream) -> io::Result<Option<Seg>> {
+        from.readable().await?;
+        let memory = self.memory().await?;
+        let n = from.recv(&memory).await?;
+        Ok(memory.slice(0, n).filter(|_| n > 0))
+    }
+
     /// Memory for a piece; waits while there is none.
     async fn memory(&self) -> io::Result<Seg> {
         let buf = poll_fn(|cx| match self.host.server.pool.get(PIECE) {
@@ -138,9 +146,7 @@ impl Line {
         let mut first = Vec::new();
         self.gather()?;
         while self.tls.borrow().is_handshaking() {
-            let memory = self.memory().await?;
-            let n = self.outside.recv(&memory).await?;
-            let came = memory.slice(0, n).filter(|_| n > 0);
+            let came = self.receive(&self.outside).await?;
             first.extend(self.open(&came.ok_or(io::ErrorKind::UnexpectedEof)?)?);
         }
         let name = keys::client(&self.tls.borrow());
@@ -151,14 +157,13 @@ impl Line {
     async fn inwards(&self, inside: &Stream, first: Vec<u8>) -> io::Result<()> {
         let mut clear = first;
         loop {
-            let memory = self.memory().await?;
-            for piece in clear.chunks(memory.len()) {
+            for piece in clear.chunks(PIECE) {
+                let memory = self.memory().await?;
                 memory.copy_from(0, piece);
                 let mut out: Vec<Seg> = memory.slice(0, piece.len()).into_iter().collect();
                 inside.send(&mut out).await?;
             }
-            let n = self.outside.recv(&memory).await?;
-            let Some(came) = memory.slice(0, n).filter(|_| n > 0) else { return Ok(()) };
+            let Some(came) = self.receive(&self.outside).await? else { return Ok(()) };
             clear = self.open(&came)?;
         }
     }
@@ -174,9 +179,7 @@ impl Line {
                 self.news.after(seen).await;
                 continue;
             }
-            let memory = self.memory().await?;
-            let n = inside.recv(&memory).await?;
-            let Some(came) = memory.slice(0, n).filter(|_| n > 0) else { return Ok(()) };
+            let Some(came) = self.receive(inside).await? else { return Ok(()) };
             came.with(|bytes| self.tls.borrow_mut().writer().write_all(bytes))?;
             self.gather()?;
         }
@@ -227,7 +230,10 @@ impl Host {
                 let _ = line.outwards(&inside).await;
                 inside.close();
             }
-            Err(why) => self.shared.report(|s| s.turned_away = Some(format!("{peer}: {why}"))),
+            Err(why) => {
+                self.server.journal.turned_away(&peer, format_args!("{why}"));
+                self.look();
+            }
         }
         line.tls.borrow_mut().send_close_notify();
         // What cannot be said any more is not said.

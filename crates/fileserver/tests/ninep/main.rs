@@ -5,6 +5,7 @@ mod directories;
 #[path = "../sim/disk.rs"]
 #[allow(dead_code)] // the simulation uses more of it
 mod disk;
+mod idle;
 mod mending;
 mod permissions;
 mod plant;

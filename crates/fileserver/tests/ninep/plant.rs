@@ -2,7 +2,7 @@
 //! they are let go, orders as the control thread gives them, and clients.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -223,6 +223,32 @@ impl Plant {
             assert!(self.control.now_ns() < end, "it does not come: {what}");
             self.control.wait_until(Duration::from_millis(1), |_| false);
         }
+    }
+
+    /// Lets so much time pass.
+    pub fn wait(&mut self, seconds: u64) {
+        let end = self.control.now_ns() + seconds * 1_000_000_000;
+        while self.control.now_ns() < end {
+            self.control.wait_until(Duration::from_millis(100), |_| false);
+        }
+    }
+
+    /// Connections that say nothing, `count` of them; how many are kept.
+    pub fn crowd(&mut self, count: usize) -> usize {
+        let (here, gone) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        for _ in 0..count {
+            let (reactor, pool) = (self.guests.clone(), self.pool.clone());
+            let (here, gone) = (here.clone(), gone.clone());
+            self.guests.spawn("idle", async move {
+                let client = Client::connect(&reactor, &pool, AT.parse().unwrap()).await;
+                here.set(here.get() + 1);
+                assert_eq!(client.receive().await, None);
+                gone.set(gone.get() + 1);
+            });
+        }
+        self.until("a crowd", || here.get() == count);
+        self.wait(1);
+        count - gone.get()
     }
 
     /// Somebody attaches, and leaves; why he may not.

@@ -115,6 +115,12 @@ impl SimPort {
                     _ => 1, // the result is asked for afterwards, as on a kernel
                 }
             }
+            (Op::Ready { out: false }, SocketKey::End { link, side }) => {
+                match state.has_bytes(link, side) {
+                    true => 1,
+                    false => -EAGAIN,
+                }
+            }
             (Op::Recv { .. }, SocketKey::End { link, side }) => {
                 match state.take(link, side, bytes_of(slot)) {
                     Ok(bytes) => {

@@ -299,6 +299,13 @@ impl State {
         Ok(bytes)
     }
 
+    /// [`Self::take`] would not have to wait.
+    pub(crate) fn has_bytes(&self, link: u32, side: usize) -> bool {
+        let Some(l) = self.net.links.get(link as usize) else { return true };
+        let pipe = &l.pipes[1 - side];
+        matches!(l.phase[side], Phase::Failed(_)) || !pipe.arrived.is_empty() || pipe.end_arrived
+    }
+
     /// Bytes that `side` may send now; a negative errno when it may not, `-EAGAIN` for not yet.
     pub(crate) fn room(&mut self, link: u32, side: usize) -> Result<usize, i64> {
         let limit = self.net.shape.buffer_bytes.max(1);

@@ -1,0 +1,87 @@
+//! Connections that say nothing: they hold no memory, and do not stay.
+
+use fileserver::ninep::Flavour;
+use wire::ninep::open;
+
+use super::client::in_a_house;
+use super::plant::Plant;
+
+const MIB: usize = 1 << 20;
+const SECOND: u64 = 1_000_000_000;
+
+#[test]
+fn connections_that_say_nothing_hold_no_memory_and_are_closed() {
+    in_a_house(41, |h| async move {
+        let a = h.user("ann", Flavour::Linux).await;
+        a.make(1, "f", 0o644, open::RDWR).await;
+        let before = h.pool.usage().used_bytes;
+        let mut idle = Vec::new();
+        for _ in 0..1100 {
+            idle.push(h.stranger(Flavour::Linux).await);
+        }
+        h.reactor.sleep(SECOND).await;
+        let held = h.pool.usage().used_bytes - before;
+        assert!(held < MIB, "{held} bytes for {} connections", idle.len());
+        for i in 0..16 {
+            assert_eq!(a.write(1, i << 16, &[i as u8; 1 << 16]).await, Ok(1 << 16));
+        }
+        assert_eq!(h.server.who().len(), 1101);
+        h.reactor.sleep(31 * SECOND).await;
+        assert_eq!(h.server.who().len(), 1, "those who did not attach are gone");
+        assert_eq!(idle[0].receive().await, None);
+        assert!(a.stat(1).await.error().is_none(), "who is attached stays");
+    });
+}
+
+#[test]
+fn a_version_alone_does_not_keep_a_connection() {
+    in_a_house(42, |h| async move {
+        let (c, d) = (h.client(Flavour::Plan9).await, h.client(Flavour::Plan9).await);
+        h.reactor.sleep(25 * SECOND).await;
+        d.attach(0, "ann", "").await.unwrap();
+        d.clunk(0).await.unwrap();
+        h.reactor.sleep(10 * SECOND).await;
+        assert_eq!(c.receive().await, None);
+        d.attach(0, "ann", "").await.unwrap();
+    });
+}
+
+#[test]
+fn a_large_message_before_the_attach_ends_the_connection() {
+    in_a_house(43, |h| async move {
+        let c = h.client(Flavour::Plan9).await;
+        // The head of a Twrite of 60,000 bytes, which would be held until they have come.
+        c.send_raw(&[&60_000u32.to_le_bytes()[..], &[118, 1, 0]].concat()).await;
+        assert_eq!(c.receive().await, None);
+    });
+}
+
+#[test]
+fn clients_that_wrote_and_are_silent_hold_a_page_at_most() {
+    in_a_house(44, |h| async move {
+        let mut all = Vec::new();
+        for i in 0..40 {
+            let c = h.user("ann", Flavour::Linux).await;
+            c.make(1, &format!("f{i}"), 0o644, open::RDWR).await;
+            assert_eq!(c.write(1, 0, &[7; 1 << 15]).await, Ok(1 << 15));
+            all.push(c);
+        }
+        h.fs.sync().await.unwrap();
+        h.reactor.sleep(3 * SECOND).await;
+        let many = h.pool.usage().used_bytes;
+        let ends = all.len();
+        drop(all);
+        h.reactor.sleep(3 * SECOND).await;
+        let held = many.saturating_sub(h.pool.usage().used_bytes);
+        assert!(held <= ends * 3 * 4096, "{held} bytes for {ends} clients");
+    });
+}
+
+#[test]
+fn one_peer_has_its_share_of_connections() {
+    let mut plant = Plant::new(45, false);
+    assert_eq!(plant.crowd(300), 256);
+    // They did not attach.
+    plant.wait(31);
+    assert_eq!(plant.visit("none"), Ok(()));
+}

@@ -63,6 +63,8 @@ pub enum Fault {
     ReadOnly,
     /// The request makes no sense for this file; says why.
     Invalid(&'static str),
+    /// It would do harm as things are; says which, and what to do.
+    Refused(String),
     /// A device failed.
     Io(Errno, String),
     /// Bytes are not what was written; says which and where.
@@ -95,7 +97,7 @@ impl fmt::Display for Fault {
             Fault::Invalid(why) => f.write_str(why),
             Fault::Io(e, place) => write!(f, "i/o error: {place}: {e:?}"),
             Fault::Corrupt(what) => write!(f, "corrupted: {what}"),
-            Fault::Strange(what) => f.write_str(what),
+            Fault::Strange(what) | Fault::Refused(what) => f.write_str(what),
             Fault::Fenced(by) => write!(f, "taken over by another server: {by}"),
             Fault::Unfinished(_) => f.write_str("file is being cut"),
             Fault::Unsettled(_) => f.write_str("file's contents are being moved"),

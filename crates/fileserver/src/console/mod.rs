@@ -17,6 +17,7 @@ mod history;
 mod lines;
 mod paths;
 pub(crate) mod people;
+mod replace;
 mod reports;
 mod surgery;
 #[cfg(test)]
@@ -33,6 +34,9 @@ use serde_json::Value;
 use crate::fault::Fault;
 use crate::service::Host;
 use args::Args;
+
+/// The verb before which a disk in the place of one that is gone is opened.
+pub(crate) const REPLACE: &str = replace::REPLACE.spec.name;
 
 pub(crate) use lines::{serve, typed, understand};
 pub(crate) use paths::file;
@@ -65,6 +69,7 @@ const COMMANDS: &[Command] = &[
     care::START,
     care::REAM,
     care::RECOVER,
+    replace::REPLACE,
     ahead::AHEAD,
     reports::STATS,
     reports::STATW,
@@ -145,6 +150,7 @@ pub(crate) fn error(fault: &Fault) -> Error {
         Fault::Corrupt(_) | Fault::Strange(_) => Errno::Io,
         Fault::Fenced(_) => Errno::Busy,
         Fault::Closed => Errno::NxIo,
+        Fault::Refused(_) => Errno::Busy,
         Fault::NotEmpty | Fault::Unfinished(_) | Fault::Unsettled(_) => Errno::Busy,
         Fault::NotDir
         | Fault::IsDir

@@ -136,6 +136,7 @@ impl Refusal {
                 | Fault::Strange(_)
                 | Fault::Closed
                 | Fault::Unfinished(_)
+                | Fault::Refused(_)
                 | Fault::Unsettled(_) => "i/o error",
                 Fault::Fenced(_) => "read only file system",
             },

@@ -164,7 +164,15 @@ impl Class for FsClass {
                 let what = format!("fs has no verb {verb}; {}", names.join(", "));
                 return Err(Error::new(Errno::NotSup, what));
             }
-            None => shared.ask(verb, params),
+            None => {
+                if let (true, Some(device)) = (verb == console::REPLACE, params.get("device")) {
+                    let device = device.as_str().unwrap_or("");
+                    let retaken =
+                        control.topology.with(geom, |g: &mut FsGeom, t| g.retake(t, geom, device));
+                    retaken.transpose()?;
+                }
+                shared.ask(verb, params)
+            }
         };
         control.wait_until(PATIENCE, |_| shared.is_answered(number));
         match shared.answer(number) {

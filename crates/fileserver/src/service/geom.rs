@@ -17,7 +17,7 @@ use super::leaves::{device_of, leaves, provider};
 use super::params::FsParams;
 use super::shared::{Phase, Shared, Status, Told};
 use crate::medium::Way;
-use crate::volume::percent;
+use crate::volume::{Remedy, percent};
 
 /// How long a change waits for a file server to open; it goes on opening after that, ns.
 const OPENING_NS: u64 = 10_000_000_000;
@@ -167,13 +167,40 @@ impl FsGeom {
         }
         let lacks = |b: &Below| b.lost && provider(t, &b.opened.disk).is_ok_and(|p| p == on);
         let Some(i) = self.below.iter().position(lacks) else { return Ok(false) };
+        self.take_in(t, me, i, on)?;
+        Ok(true)
+    }
+
+    /// A disk is there in the place of a device that is gone: it is opened, whatever it holds.
+    pub(super) fn retake(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        device: &str,
+    ) -> Result<(), Error> {
+        let lost = |b: &Below| b.lost && b.opened.name == device;
+        let Some(i) = self.below.iter().position(lost) else { return Ok(()) };
+        let on = provider(t, &self.below[i].opened.disk).map_err(|e| {
+            let what = format!("{device} is gone: {}; next: give a blank disk that name", e.what);
+            Error::new(e.kind, what)
+        })?;
+        self.take_in(t, me, i, on)
+    }
+
+    fn take_in(
+        &mut self,
+        t: &mut Topology,
+        me: GeomId,
+        i: usize,
+        on: ProviderId,
+    ) -> Result<(), Error> {
         let (consumer, size) = attach(t, me, on)?;
         let b = &mut self.below[i];
         b.consumer = consumer;
         b.opened.way.resize(size);
         // Its edge leads there when every core has heard of it.
         t.barrier(me, Box::new(Back(consumer)));
-        Ok(true)
+        Ok(())
     }
 
     /// The core that it works on.
@@ -380,7 +407,18 @@ impl Geom for FsGeom {
         for leg in &status.legs {
             let Some(fault) = &leg.fault else { continue };
             let why = format!("{} is {} blocks behind: {fault}", leg.name, leg.behind);
-            let action = "see to it; copying goes on by itself when it answers";
+            let device = &leg.name;
+            let action = match leg.remedy {
+                Remedy::Repair => "see to it; copying goes on by itself when it answers; \
+                                   for a new device in its place"
+                    .to_owned(),
+                Remedy::Replace => "bring the right device back; or, if it is lost".to_owned(),
+                Remedy::ReplaceByForce => {
+                    format!("bring the right device back; or, to destroy what {device} holds")
+                }
+            };
+            let force = if leg.remedy == Remedy::ReplaceByForce { " --force" } else { "" };
+            let action = format!("{action}: `ashlar fs replace {name} {device}{force}`");
             out.push(Trouble::degraded(why, action));
         }
         if let Some(fault) = &status.dump_fault {
@@ -390,8 +428,12 @@ impl Geom for FsGeom {
         for b in self.below.iter().filter(|b| b.lost) {
             let is_leg = status.legs.iter().any(|l| l.name == b.opened.name);
             let action = match is_leg {
-                true => "bring it back: it is taken in again by itself",
-                false => "bring it back, then restart the daemon",
+                true => format!(
+                    "bring it back: it is taken in again by itself; or give a blank disk its name, \
+                     then `ashlar fs replace {name} {}`",
+                    b.opened.name
+                ),
+                false => "bring it back, then restart the daemon".to_owned(),
             };
             out.push(Trouble::failed(format!("{} is gone", b.opened.name), action));
         }

@@ -30,10 +30,6 @@ use crate::volume::{self, Dump, Options, View};
 const COMMIT_NS: u64 = 5_000_000_000;
 /// How often lists hear how it is, ns.
 const LOOK_NS: u64 = 1_000_000_000;
-/// A device is blank when so much at its beginning is zero, bytes.
-const BLANK: u64 = 1 << 20;
-/// Bytes looked at together.
-const PIECE: usize = 64 << 10;
 
 /// A disk of the config string that is open.
 #[derive(Clone)]
@@ -299,6 +295,15 @@ impl Host {
         let force = if is_formatted { " --force" } else { "" };
         let has_worm = !self.options.legs.is_empty();
         let next = match fault {
+            Fault::Strange(_) if has_worm && is_formatted => format!(
+                "bring back a device of its WORM, then `ashlar fs start {name}`; if all are lost \
+                 for good, `ashlar fs ream {name} --force` makes a new file system and gives up \
+                 what the cache device holds"
+            ),
+            Fault::Invalid(volume::OTHER_LEGS) => format!(
+                "list as many devices as it was made with, a blank one in the place of a lost \
+                 one, and `ashlar apply`; then `ashlar fs replace {name} DEVICE`"
+            ),
             Fault::Strange(_) if has_worm => format!(
                 "`ashlar fs recover {name}{force}` begins again from the newest dump of the WORM; \
                  to make a new file system instead, `ashlar fs ream {name}`"
@@ -319,14 +324,10 @@ impl Host {
 
     /// None of its devices holds anything.
     pub(crate) async fn is_blank(&self) -> bool {
-        let Options { cache, legs, pool, .. } = &self.options;
+        let Options { cache, legs, .. } = &self.options;
         for medium in std::iter::once(cache).chain(legs) {
-            let Some(seg) = pool.get(PIECE).and_then(|b| b.seg(0, PIECE)) else { return false };
-            for at in (0..BLANK.min(medium.size())).step_by(PIECE) {
-                let read = medium.read(at, seg.clone().into()).await.is_ok();
-                if !read || !seg.with(|b| b.iter().all(|b| *b == 0)) {
-                    return false;
-                }
+            if !matches!(self.options.is_blank(&**medium).await, Ok(true)) {
+                return false;
             }
         }
         true

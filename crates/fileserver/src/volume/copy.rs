@@ -25,6 +25,19 @@ const FLUSH_BYTES: (u64, u64) = (1 << 20, 64 << 20);
 /// Waits after errors, ns: at first and at most.
 const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
+/// What helps a device of the WORM that is not copied to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Remedy {
+    /// It does not answer: when it does, copying goes on.
+    #[default]
+    Repair,
+    /// It is no device of a WORM: it can be made one.
+    Replace,
+    /// It holds something else: it can be made one if that may go.
+    ReplaceByForce,
+}
+
 /// How a leg is doing.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -44,8 +57,22 @@ pub struct Report {
     pub busy_ns: u64,
     /// Why it is not being copied to.
     pub fault: Option<String>,
+    /// What helps against that.
+    pub remedy: Remedy,
     /// How often a copy was broken off.
     pub faults: u64,
+}
+
+impl Report {
+    /// It cannot be copied to.
+    pub(super) fn failed(&mut self, fault: &Fault) {
+        self.fault = Some(fault.to_string());
+        self.remedy = match fault {
+            Fault::Strange(_) => Remedy::Replace,
+            Fault::Corrupt(_) => Remedy::ReplaceByForce,
+            _ => Remedy::Repair,
+        };
+    }
 }
 
 impl Volume {
@@ -53,11 +80,14 @@ impl Volume {
     pub(super) async fn keep_copying(self, leg: usize) {
         let mut wait = RETRY_NS.0;
         while !self.0.closed.get() {
+            let replaced = self.0.replaced.count();
             let copied = self.copy_next(leg).await;
-            let fault = copied.as_ref().err().map(ToString::to_string);
             if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
-                r.faults += u64::from(fault.is_some());
-                r.fault = fault;
+                r.faults += u64::from(copied.is_err());
+                r.fault = None;
+                if let Err(fault) = &copied {
+                    r.failed(fault);
+                }
             }
             match copied {
                 Ok(()) => wait = RETRY_NS.0,
@@ -67,8 +97,11 @@ impl Volume {
                     if let Some(place) = self.0.places.borrow_mut().get_mut(leg) {
                         *place = None;
                     }
-                    self.0.reactor.sleep(wait).await;
-                    wait = (wait * 2).min(RETRY_NS.1);
+                    self.0.replaced.after_or(&self.0.reactor, replaced, Some(wait)).await;
+                    wait = match self.0.replaced.count() > replaced {
+                        true => RETRY_NS.0,
+                        false => (wait * 2).min(RETRY_NS.1),
+                    };
                 }
             }
         }

@@ -20,6 +20,7 @@ impl Volume {
     pub(super) async fn join(&self, leg: usize) -> Result<(), Fault> {
         let Some(medium) = self.0.legs.get(leg) else { return Ok(()) };
         let medium = &**medium;
+        self.is_left_alone(leg)?;
         let (volume, block, epoch) = {
             let state = self.0.state.borrow();
             (state.layout.volume, state.block(), state.epoch)
@@ -43,6 +44,7 @@ impl Volume {
         // good.
         let known = self.0.state.borrow().legs.get(leg).map_or(0, |l| l.done);
         let done = self.progress(medium).await?.min(known);
+        self.is_left_alone(leg)?;
         let blocks = medium.size() / block as u64;
         if let Some(l) = self.0.state.borrow_mut().legs.get_mut(leg) {
             (l.done, l.blocks) = (done, blocks);
@@ -63,6 +65,14 @@ impl Volume {
         self.write_seat(leg, granted.unwrap_or(0).max(done), latest, false).await?;
         self.0.dumped.ring();
         Ok(())
+    }
+
+    /// It is not being replaced just now.
+    fn is_left_alone(&self, leg: usize) -> Result<(), Fault> {
+        match self.0.replacing.get() == Some(leg) {
+            true => Err(Fault::Refused("it is being replaced".into())),
+            false => Ok(()),
+        }
     }
 
     /// How far a leg has the chain of this volume: superblocks are compared, the newest first. A

@@ -185,7 +185,9 @@ impl Volume {
     /// Legs that hold something else get what another has.
     async fn mend(&self, addr: Addr, seg: &Seg, bad: &[usize]) {
         let wide = self.block() as u64;
-        for leg in bad.iter().filter_map(|i| self.0.legs.get(*i)) {
+        // What has no seat of ours may be another's device in the place of one that was lost.
+        let joined = bad.iter().filter(|leg| self.is_joined(**leg));
+        for leg in joined.filter_map(|i| self.0.legs.get(*i)) {
             if leg.write(addr * wide, seg.clone().into()).await.is_ok() {
                 self.0.state.borrow_mut().mended += 1;
             }

@@ -51,6 +51,7 @@ mod load;
 mod open;
 mod point;
 mod recover;
+mod replace;
 pub mod seal;
 mod space;
 mod state;
@@ -74,11 +75,11 @@ pub(crate) use table::AddrMap;
 
 pub use crate::ahead::ReadAhead;
 pub use compare::Copy;
-pub use copy::Report;
+pub use copy::{Remedy, Report};
 pub use facts::{Facts, percent};
 pub use fence::Owner;
 pub use layout::BLOCKS;
-pub use open::{Options, is_formatted, open, ream};
+pub use open::{OTHER_LEGS, Options, is_formatted, open, ream};
 pub use point::{Dump, LEGS_MAX};
 pub use recover::{dumps_on_worm, recover};
 pub use space::{is_scratch, scratch_index};
@@ -147,6 +148,10 @@ struct Inner {
     closed: Cell<bool>,
     /// How each leg answers reads.
     paces: RefCell<Vec<legs::Pace>>,
+    /// There is a new device in the place of one.
+    replaced: Bell,
+    /// The device that is being replaced: nobody else writes to it.
+    replacing: Cell<Option<usize>>,
     /// What legs are at, for reports.
     reports: RefCell<Vec<copy::Report>>,
     /// A look at the fence ended.

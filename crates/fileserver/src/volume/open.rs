@@ -25,6 +25,8 @@ use crate::keepers::Keepers;
 use crate::loads::Loads;
 use crate::medium::Medium;
 
+/// Why a volume is not opened with fewer or more devices of the WORM.
+pub const OTHER_LEGS: &str = "the volume was made with another number of devices of the WORM";
 /// Bytes read at a time when the journal is read in.
 const READ_BYTES: usize = 1 << 20;
 /// What a volume is made of.
@@ -95,7 +97,12 @@ pub(super) async fn read(
     Ok(out)
 }
 
-async fn write(o: &Options, medium: &dyn Medium, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+pub(super) async fn write(
+    o: &Options,
+    medium: &dyn Medium,
+    at: u64,
+    bytes: &[u8],
+) -> Result<(), Fault> {
     let mut done = 0;
     for some in bytes.chunks(Pool::largest()) {
         let seg = o.memory(some.len()).await?;
@@ -354,6 +361,8 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         paces: RefCell::new(vec![legs::Pace::default(); o.legs.len()]),
         reports: RefCell::new(reports.collect()),
         looked: Bell::default(),
+        replaced: Bell::default(),
+        replacing: Cell::new(None),
         silent: RefCell::new(vec![false; o.legs.len()]),
         keepers: Keepers::default(),
     }
@@ -368,9 +377,7 @@ async fn start(
 ) -> Result<Volume, Fault> {
     let point = last.point.clone();
     if point.legs.len() != o.legs.len() {
-        return Err(Fault::Invalid(
-            "the volume was made with another number of devices of the WORM",
-        ));
+        return Err(Fault::Invalid(OTHER_LEGS));
     }
     let volume = Volume(Rc::new(inner(o, state(o, layout, table, &last), ring)));
     volume.dumps_before(&point.last).await?;
@@ -450,7 +457,7 @@ impl Volume {
                 Err(fault @ Fault::Fenced(_)) => return Err(fault),
                 Err(fault) => {
                     if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
-                        r.fault = Some(fault.to_string());
+                        r.failed(&fault);
                     }
                     why = Some(fault);
                 }

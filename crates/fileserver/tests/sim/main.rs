@@ -24,6 +24,7 @@ mod media;
 mod mend;
 mod model;
 mod powercut;
+mod replace;
 mod resume;
 mod server;
 mod story;

@@ -1,0 +1,141 @@
+//! A new device in the place of one that the WORM has lost.
+//!
+//! ```text
+//!   look: is it ours, blank, large enough? do others have what the lost one had?
+//!     -> commit: this device has nothing -> zeroes over the fence and the first superblock
+//!     -> label -> the copier joins it and copies every dump
+//! ```
+//! Invariants
+//!  R1  The label is written last: a device that was prepared in part is no device of the WORM.
+//!  R2  A commit says that the device has nothing before it is labelled.
+//!  R3  What the lost device had alone is not given up here.
+
+use super::open::{flush, write};
+use super::state::WORM_FIRST;
+use super::worm::Label;
+use super::{Options, Volume};
+use crate::fault::{Addr, Fault};
+use crate::medium::Medium;
+
+/// A device is blank when so much at its beginning is zero, bytes.
+pub const BLANK: u64 = 1 << 20;
+/// Bytes looked at together.
+const PIECE: usize = 64 << 10;
+
+impl Options {
+    /// Nothing is at the beginning of a device.
+    pub async fn is_blank(&self, medium: &dyn Medium) -> Result<bool, Fault> {
+        let seg = self.memory(PIECE).await?;
+        for at in (0..BLANK.min(medium.size())).step_by(PIECE) {
+            let told = |e| Fault::Io(e, format!("{}: byte {at}", medium.name()));
+            medium.read(at, seg.clone().into()).await.map_err(told)?;
+            if !seg.with(|b| b.iter().all(|b| *b == 0)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Volume {
+    /// This server has its seat on a device of the WORM, which is copied to.
+    pub fn is_joined(&self, leg: usize) -> bool {
+        self.0.places.borrow().get(leg).copied().flatten().is_some()
+    }
+
+    /// Makes a device of the WORM of what is there in its place. Without `force` that is blank.
+    pub async fn replace(&self, o: &Options, leg: usize, force: bool) -> Result<(), Fault> {
+        if self.0.replacing.replace(Some(leg)).is_some() {
+            return Err(Fault::Refused("a device of the WORM is being replaced already".into()));
+        }
+        let done = self.prepare(o, leg, force).await;
+        self.0.replacing.set(None);
+        if done.is_ok() {
+            self.0.replaced.ring();
+        }
+        done
+    }
+
+    async fn prepare(&self, o: &Options, leg: usize, force: bool) -> Result<(), Fault> {
+        let Some(medium) = self.0.legs.get(leg).cloned() else { return Ok(()) };
+        self.may_replace(o, leg, force).await?;
+        let (volume, block) = {
+            let state = self.0.state.borrow();
+            (state.layout.volume, state.layout.block)
+        };
+        if let Some(l) = self.0.state.borrow_mut().legs.get_mut(leg) {
+            (l.done, l.blocks) = (WORM_FIRST, medium.size() / u64::from(block));
+        }
+        if let Some(part) = self.0.partial.borrow_mut().get_mut(leg) {
+            *part = 0;
+        }
+        // R2
+        self.sync().await?;
+        let wide = u64::from(block);
+        // Without its label it is none, whatever it was (R1).
+        for addr in 0..=WORM_FIRST {
+            write(o, &*medium, addr * wide, &vec![0; block as usize]).await?;
+        }
+        flush(&*medium).await?;
+        let label = Label { volume, block, made_ns: (self.0.clock)() };
+        write(o, &*medium, 0, &label.encode()).await?;
+        flush(&*medium).await?;
+        if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
+            r.fault = None;
+        }
+        Ok(())
+    }
+
+    async fn may_replace(&self, o: &Options, leg: usize, force: bool) -> Result<(), Fault> {
+        let Some(medium) = self.0.legs.get(leg).cloned() else { return Ok(()) };
+        let name = medium.name().to_owned();
+        if let Some(why) = &self.0.state.borrow().refused {
+            return Err(why.clone());
+        }
+        if self.is_joined(leg) {
+            return Err(Fault::Refused(format!("{name} is in use as a device of this WORM")));
+        }
+        let head = super::open::read(o, &*medium, 0, super::BLOCKS[0] as usize).await?;
+        let ours = {
+            let volume = self.0.state.borrow().layout.volume;
+            Label::decode(&head).is_ok_and(|l| l.volume == volume)
+        };
+        if !force && ours {
+            let what = "it is a device of this WORM, and copying goes on by itself when it is well";
+            return Err(Fault::Refused(format!("{name}: {what}; --force makes it anew")));
+        }
+        if !force && !o.is_blank(&*medium).await? {
+            let what = "it is not blank; --force destroys what it holds";
+            return Err(Fault::Refused(format!("{name}: {what}")));
+        }
+        let (needs, has) = (self.blocks_needed(), medium.size() / self.block() as u64);
+        if has < needs {
+            let block = self.block() as u64;
+            return Err(Fault::Refused(format!(
+                "{name}: {} bytes, and the WORM needs {}",
+                has * block,
+                needs * block
+            )));
+        }
+        // R3
+        let state = self.0.state.borrow();
+        let done = |i: usize| state.legs.get(i).map_or(0, |l| l.done);
+        let others = (0..self.0.legs.len()).filter(|i| *i != leg).map(done).max().unwrap_or(0);
+        if done(leg) > others.max(WORM_FIRST) {
+            return Err(Fault::Refused(format!(
+                "{name}: blocks {} to {} of the WORM were copied to it alone; bring it back, or \
+                 go on from the newest dump of another device by `fs halt` and `fs recover`",
+                others.max(WORM_FIRST),
+                done(leg) - 1
+            )));
+        }
+        Ok(())
+    }
+
+    /// Blocks of a device that holds all that there is, and the dump to come.
+    fn blocks_needed(&self) -> Addr {
+        let state = self.0.state.borrow();
+        let next = state.space.next();
+        next + next / state.sums_per_block() as u64 + 4
+    }
+}

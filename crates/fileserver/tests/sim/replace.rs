@@ -1,0 +1,162 @@
+//! A device of the WORM is lost for good, and a new one takes its place.
+
+use std::rc::Rc;
+
+use fileserver::Fault;
+use fileserver::files::{FileSystem, ROOT};
+use fileserver::volume::{self, Options, Remedy, View};
+use reactor::Reactor;
+use reactor::sim::World;
+
+use super::disk::Disk;
+use super::exposing::{BLOCK, BLOCKS, all_have, block, file, made, roomy};
+use super::server::run;
+
+const SECOND: u64 = 1_000_000_000;
+
+async fn fill(o: &Options) {
+    let fs = made(o).await;
+    let ino = file(&fs, "f").await;
+    for i in 0..BLOCKS {
+        let seg = block(o, i as u8);
+        fs.run(|f| f.write(ino, i * BLOCK as u64, std::slice::from_ref(&seg), 0)).await.unwrap();
+    }
+    fs.volume().dump(20_261_121).await.unwrap();
+    all_have(&fs, &o.reactor).await;
+    fs.volume().close().await.unwrap();
+}
+
+async fn mounted(o: &Options) -> FileSystem {
+    FileSystem::mount(volume::open(o).await.unwrap(), 0, 0).await.unwrap()
+}
+
+async fn is_whole(fs: &FileSystem) {
+    let ino = fs.run(|f| f.lookup(View::Live, ROOT, b"f")).await.unwrap().unwrap();
+    for i in 0..BLOCKS {
+        let mut segs = Vec::new();
+        fs.run(|f| {
+            segs.clear();
+            f.read(View::Live, ino, i * BLOCK as u64, BLOCK, &mut segs)
+        })
+        .await
+        .unwrap();
+        let right = segs.iter().all(|s| s.with(|b| b.iter().all(|b| *b == i as u8)));
+        assert!(right, "block {i}");
+    }
+}
+
+/// Something is on a disk there.
+fn hold(disk: &Disk, at: u64) {
+    disk.with(|model| model.write(at, &[9; BLOCK], true)).unwrap();
+}
+
+type Story = (Options, Reactor, Rc<Disk>, [Rc<Disk>; 2]);
+
+fn with_two<F: Future<Output = ()> + 'static>(seed: u64, story: impl FnOnce(Story) -> F + 'static) {
+    let world = World::new(seed);
+    let cache = Disk::new("cache", 40 << 20, seed);
+    let legs = [Disk::new("near", 60 << 20, seed + 1), Disk::new("far", 60 << 20, seed + 2)];
+    let s = roomy(&world, "main", &cache, &legs);
+    let ahead = volume::ReadAhead { workers: 0, ..volume::ReadAhead::default() };
+    let o = Options { fastworm: true, ahead, ..s.options.clone() };
+    let reactor = s.reactor.clone();
+    run(&world, &s.reactor, async move {
+        fill(&o).await;
+        story((o, reactor, cache, legs)).await;
+    });
+    s.reactor.shutdown();
+}
+
+#[test]
+fn a_blank_device_takes_the_place_of_a_lost_one_and_gets_every_dump() {
+    with_two(700, |(o, reactor, cache, [near, far])| async move {
+        far.wipe();
+        let fs = mounted(&o).await;
+        let v = fs.volume().clone();
+        reactor.sleep(30 * SECOND).await;
+        let report = v.legs()[1].clone();
+        assert_eq!(report.remedy, Remedy::Replace, "{:?}", report.fault);
+        assert!(far.durable(0).iter().all(|b| *b == 0), "nothing is written to it before");
+        v.replace(&o, 1, false).await.unwrap();
+        all_have(&fs, &reactor).await;
+        assert_eq!(v.legs()[1].fault, None);
+        v.close().await.unwrap();
+        drop(fs);
+        // It has all: the other one and the cache device may go.
+        near.wipe();
+        cache.wipe();
+        volume::recover(&o, None).await.unwrap();
+        let fs = mounted(&o).await;
+        is_whole(&fs).await;
+        fs.volume().close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_device_that_holds_something_or_is_in_use_or_too_small_is_refused() {
+    with_two(710, |(o, reactor, _, [_, far])| async move {
+        let fs = mounted(&o).await;
+        let v = fs.volume().clone();
+        let refused = |done: Result<(), Fault>, why: &str| {
+            let fault = done.unwrap_err();
+            assert!(matches!(&fault, Fault::Refused(w) if w.contains(why)), "{fault}");
+        };
+        refused(v.replace(&o, 1, true).await, "in use");
+        v.close().await.unwrap();
+        drop(fs);
+        far.wipe();
+        hold(&far, BLOCK as u64 * 3);
+        let fs = mounted(&o).await;
+        let v = fs.volume().clone();
+        refused(v.replace(&o, 1, false).await, "not blank");
+        far.shows.set(1 << 20);
+        refused(v.replace(&o, 1, true).await, "the WORM needs");
+        far.shows.set(0);
+        is_whole(&fs).await;
+        v.replace(&o, 1, true).await.unwrap();
+        all_have(&fs, &reactor).await;
+        v.close().await.unwrap();
+    });
+}
+
+#[test]
+fn blocks_of_another_disk_in_a_lost_ones_place_are_not_mended() {
+    with_two(720, |(o, _, cache, [near, _])| async move {
+        // The cache device has nothing, and the first device asked holds something else.
+        cache.wipe();
+        volume::recover(&o, None).await.unwrap();
+        near.wipe();
+        hold(&near, 0);
+        let before = near.writes();
+        let fs = mounted(&o).await;
+        is_whole(&fs).await;
+        assert_eq!(near.writes(), before, "a disk that is not ours was written to");
+        fs.volume().close().await.unwrap();
+    });
+}
+
+#[test]
+fn what_the_lost_device_had_alone_is_not_given_up() {
+    with_two(730, |(o, reactor, _, [near, far])| async move {
+        let fs = mounted(&o).await;
+        near.hangs.set(true);
+        let ino = file(&fs, "g").await;
+        let seg = block(&o, 1);
+        fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await.unwrap();
+        fs.volume().dump(20_261_122).await.unwrap();
+        while fs.volume().legs()[1].behind > 0 {
+            reactor.sleep(SECOND).await;
+        }
+        near.failing.set(1000);
+        near.hangs.set(false);
+        fs.volume().close().await.unwrap();
+        drop(fs);
+        near.failing.set(0);
+        far.wipe();
+        let fs = mounted(&o).await;
+        let v = fs.volume().clone();
+        v.set_copying(false);
+        let done = v.replace(&o, 1, true).await;
+        assert!(matches!(&done, Err(Fault::Refused(w)) if w.contains("alone")), "{done:?}");
+    });
+}

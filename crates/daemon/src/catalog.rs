@@ -7,7 +7,7 @@ use cam::CamClass;
 use control::ClassVerbs;
 use control::config::{Catalog, Entry};
 use drivers::bus::LocalKind;
-use fileserver::{FS_CLASS, FsClass, Site};
+use fileserver::{FS_CLASS, Forgets, FsClass, Made, Site};
 use geom::Class;
 use target::Registry;
 
@@ -23,9 +23,9 @@ pub fn class_verbs() -> Vec<ClassVerbs> {
 }
 
 /// What file servers have to know of this machine.
-pub(crate) fn site() -> Site {
+pub(crate) fn site(made: Arc<dyn Made>) -> Site {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Site { clock: wall_ns, machine: name.trim().to_owned() }
+    Site { clock: wall_ns, machine: name.trim().to_owned(), made }
 }
 
 fn wall_ns() -> u64 {
@@ -53,7 +53,7 @@ pub fn catalog() -> Catalog {
         configurable: true,
         example: k.example().into(),
     });
-    let fs: Arc<dyn Class> = Arc::new(FsClass::new(site()));
+    let fs: Arc<dyn Class> = Arc::new(FsClass::new(site(Arc::new(Forgets))));
     let classes = classes::all().into_iter().chain([fs]).map(|c| {
         let schema = c.params();
         Entry {

@@ -24,6 +24,7 @@ mod identity;
 mod journal;
 mod lists;
 mod loops;
+mod made;
 mod names;
 mod plant;
 mod returns;

@@ -31,6 +31,7 @@ use crate::ends::Ends;
 use crate::exports::{self, Exports};
 use crate::journal::Journal;
 use crate::loops::Loops;
+use crate::made::Made;
 use crate::names::Names;
 use crate::returns::Returns;
 use crate::room::{Room, Shown, check};
@@ -108,7 +109,8 @@ fn control_thread(
     let Some(mut control) = runtime.take_control() else { return };
     control.topology.set_origins(registry.origins().clone());
     let local = LocalKind::new(registry.clone());
-    let cam = load_classes(&mut control, reports.len(), local.clone(), &journal);
+    let made = Arc::new(Made::load(registry.vault(), teller(&journal, Level::Warn)));
+    let cam = load_classes(&mut control, reports.len(), (local.clone(), made), &journal);
     let (ended, ends) = Ends::load(registry.vault(), teller(&journal, Level::Warn));
     control.topology.keep_ends(ended, Box::new(ends));
     let desk = Arc::new(Desk::new(control.inbox().clone()));
@@ -178,13 +180,13 @@ fn core_state(report: &PortReport) -> CoreState {
 fn load_classes(
     control: &mut geom::Control,
     cores: usize,
-    local: Arc<LocalKind>,
+    (local, made): (Arc<LocalKind>, Arc<Made>),
     journal: &Journal,
 ) -> Arc<CamClass> {
     let disk = DiskClass::new(control.inbox().clone(), cores);
     let kinds = bus_kinds(local);
     let cam = Arc::new(CamClass::new(control.inbox().clone(), kinds, cores));
-    let fs = FsClass::new(site());
+    let fs = FsClass::new(site(made));
     let ends: [Arc<dyn Class>; 4] = [Arc::new(disk), cam.clone(), Arc::new(LunClass), Arc::new(fs)];
     for class in ends.into_iter().chain(classes::all()) {
         if let Err(e) = control.topology.load(class) {

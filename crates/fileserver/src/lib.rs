@@ -40,4 +40,4 @@ pub mod volume;
 
 pub use fault::{Fault, Stop};
 pub use keepers::Held;
-pub use service::{FS_CLASS, FsClass, Site};
+pub use service::{FS_CLASS, Forgets, FsClass, Made, Site};

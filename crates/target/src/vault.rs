@@ -46,11 +46,13 @@ pub enum Kind {
     Ends,
     /// Which unit initiators know behind each of their LUNs; of no unit.
     Known,
+    /// File systems that were served; of no unit.
+    Made,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Reservations,
         Kind::ModePages,
         Kind::Medium,
@@ -62,6 +64,7 @@ impl Kind {
         Kind::Names,
         Kind::Ends,
         Kind::Known,
+        Kind::Made,
     ];
 
     /// Name in file names and messages.
@@ -78,6 +81,7 @@ impl Kind {
             Kind::Names => "names",
             Kind::Ends => "ends",
             Kind::Known => "known",
+            Kind::Made => "made",
         }
     }
 }

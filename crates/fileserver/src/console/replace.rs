@@ -106,7 +106,7 @@ async fn replace(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     host.look();
     let dumps = fs.dumps().len();
     Ok(json!({
-        "message": format!("{device} is a device of the WORM and has all of its {dumps} dumps"),
+        "message": format!("{device} is a device of the WORM and has every dump ({dumps})"),
         "dumps": dumps,
     }))
 }

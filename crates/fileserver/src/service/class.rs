@@ -1,5 +1,6 @@
 //! The class.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bio::Errno;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::geom::FsGeom;
 use super::leaves::{leaves, provider};
+use super::made::Made;
 use super::params::FsParams;
 use super::shared::Progress;
 use crate::config::Device;
@@ -31,6 +33,8 @@ pub struct Site {
     pub clock: fn() -> u64,
     /// The machine's name, by which another server's operator knows who has the WORM.
     pub machine: String,
+    /// Which file systems were served here before.
+    pub made: Arc<dyn Made>,
 }
 
 /// The class.

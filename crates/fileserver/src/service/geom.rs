@@ -243,7 +243,11 @@ impl FsGeom {
             return;
         }
         match &phase {
-            Phase::Serving => t.remark(me, Grade::Good, "it serves its files"),
+            Phase::Serving => {
+                let volume = self.shared.status().facts.volume;
+                self.shared.site.made.served(&self.shared.name, volume);
+                t.remark(me, Grade::Good, "it serves its files");
+            }
             Phase::Refused(why, next) => t.remark(me, Grade::Failed, &format!("{why}; {next}")),
             Phase::Halted => t.remark(me, Grade::Good, "it is halted; all is durable"),
             Phase::Opening | Phase::Halting => {}

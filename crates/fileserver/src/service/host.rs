@@ -90,6 +90,20 @@ pub fn start(core: &Rc<Core>, shared: Arc<Shared>, disks: Vec<Opened>) {
     });
 }
 
+/// A file system was here, and its devices are blank: why none is made, and what to type.
+fn missing(name: &str, volume: u64) -> (String, String) {
+    let number = if volume == 0 { String::new() } else { format!(" (volume {volume:016x})") };
+    let why = format!(
+        "its devices are blank, but a file system {name}{number} was served here before; `create` \
+         makes no other in its place"
+    );
+    let next = format!(
+        "bring its devices back (a folder that is not mounted? an image file that was removed?) \
+         and restart the daemon; or `ashlar fs ream {name}` makes a new one"
+    );
+    (why, next)
+}
+
 impl Host {
     fn new(core: &Rc<Core>, shared: Arc<Shared>, disks: &[Opened]) -> Result<Rc<Host>, String> {
         let mut find = |disk: &Device| {
@@ -110,7 +124,7 @@ impl Host {
         for half in owner.chunks_exact_mut(8) {
             half.copy_from_slice(&reactor.random().to_le_bytes());
         }
-        let Site { clock, machine } = shared.site.clone();
+        let Site { clock, machine, .. } = shared.site.clone();
         let options = Options {
             reactor: reactor.clone(),
             pool: core.pool().clone(),
@@ -194,10 +208,15 @@ impl Host {
     async fn try_open(self: &Rc<Self>, create: bool) -> Result<(), (String, String)> {
         let name = &self.shared.name;
         let opened = match self.open_files().await {
-            Err(Fault::Strange(_)) if create && self.is_blank().await => match self.ream().await {
-                Ok(()) => self.open_files().await,
-                Err(fault) => Err(fault),
-            },
+            Err(Fault::Strange(_)) if create && self.is_blank().await => {
+                if let Some(volume) = self.shared.site.made.existed(name) {
+                    return Err(missing(name, volume));
+                }
+                match self.ream().await {
+                    Ok(()) => self.open_files().await,
+                    Err(fault) => Err(fault),
+                }
+            }
             opened => opened,
         };
         let fs = match opened {

@@ -27,6 +27,7 @@ mod geom;
 mod host;
 mod leaves;
 mod listen;
+mod made;
 mod params;
 mod peers;
 mod rates;
@@ -35,4 +36,5 @@ mod tls;
 
 pub use class::{FS_CLASS, FsClass, Site};
 pub(crate) use host::{Host, today, when};
+pub use made::{Forgets, Made};
 pub(crate) use shared::Phase;

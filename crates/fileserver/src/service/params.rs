@@ -38,7 +38,8 @@ pub struct FsParams {
     /// main ...`, `filsys dump o`, `dumpctl no`, `noattach`, `nonone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<String>,
-    /// Make it when its devices are blank. Those that hold something are left alone.
+    /// Make it when its devices are blank. Those that hold something are left alone. Where one of
+    /// this name was served before, blank devices are refused: they may be missing.
     pub create: bool,
     /// Its devices hold an image of 9front's cwfs64x: `c"cache"f"worm"`, and of a file system
     /// without a cache the one device, which is only read.

@@ -145,6 +145,10 @@ impl Volume {
             self.0.dumped.after(seen).await;
         };
         let before = self.0.reactor.now();
+        // While nothing was to be copied another disk may have taken its place.
+        if let Some(medium) = self.0.legs.get(leg) {
+            self.is_ours(&**medium).await?;
+        }
         let latest = self.latest_on(leg);
         self.extend(leg, dump.next, latest).await?;
         self.copy_blocks(leg, &dump).await?;

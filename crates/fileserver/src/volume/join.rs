@@ -25,14 +25,7 @@ impl Volume {
             let state = self.0.state.borrow();
             (state.layout.volume, state.block(), state.epoch)
         };
-        let head = read_block(medium, 0, self.own_memory().await?).await?;
-        let label = head.with(Label::decode).map_err(|why| {
-            Fault::Strange(format!("{} is no device of a WORM: {why}", medium.name()))
-        })?;
-        if label.volume != volume || label.block as usize != block {
-            let text = format!("{}: a device of another WORM", medium.name());
-            return Err(Fault::Corrupt(text));
-        }
+        self.is_ours(medium).await?;
         let memory = async || self.own_memory().await;
         let (taken, free) = fence::seats(medium, volume, block, memory).await?;
         if let Err(fault) = fence::judge(&taken, &self.0.owner, epoch) {
@@ -64,6 +57,23 @@ impl Volume {
         let latest = self.latest_on(leg);
         self.write_seat(leg, granted.unwrap_or(0).max(done), latest, false).await?;
         self.0.dumped.ring();
+        Ok(())
+    }
+
+    /// A device has the label of this WORM.
+    pub(super) async fn is_ours(&self, medium: &dyn Medium) -> Result<(), Fault> {
+        let (volume, block) = {
+            let state = self.0.state.borrow();
+            (state.layout.volume, state.block())
+        };
+        let head = read_block(medium, 0, self.own_memory().await?).await?;
+        let label = head.with(Label::decode).map_err(|why| {
+            Fault::Strange(format!("{} is no device of a WORM: {why}", medium.name()))
+        })?;
+        if label.volume != volume || label.block as usize != block {
+            let text = format!("{}: a device of another WORM", medium.name());
+            return Err(Fault::Corrupt(text));
+        }
         Ok(())
     }
 

@@ -9,6 +9,8 @@
 //!  R1  The label is written last: a device that was prepared in part is no device of the WORM.
 //!  R2  A commit says that the device has nothing before it is labelled.
 //!  R3  What the lost device had alone is not given up here.
+//!  R4  No superblock of this WORM is left on a device that was one before: `recover` would believe
+//!      that it has those dumps.
 
 use super::open::{flush, write};
 use super::state::WORM_FIRST;
@@ -73,7 +75,12 @@ impl Volume {
         self.sync().await?;
         let wide = u64::from(block);
         // Without its label it is none, whatever it was (R1).
-        for addr in 0..=WORM_FIRST {
+        let mut cleared: Vec<Addr> = (0..=WORM_FIRST).collect();
+        if force {
+            // R4
+            cleared.extend(self.0.state.borrow().dumps.iter().map(|d| d.sb));
+        }
+        for addr in cleared {
             write(o, &*medium, addr * wide, &vec![0; block as usize]).await?;
         }
         flush(&*medium).await?;
@@ -92,14 +99,23 @@ impl Volume {
         if let Some(why) = &self.0.state.borrow().refused {
             return Err(why.clone());
         }
+        let ours = match self.is_ours(&*medium).await {
+            Ok(()) => true,
+            Err(fault @ (Fault::Strange(_) | Fault::Corrupt(_))) => {
+                // Another disk took its place before the copier noticed.
+                if let Some(place) = self.0.places.borrow_mut().get_mut(leg) {
+                    *place = None;
+                }
+                if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
+                    r.failed(&fault);
+                }
+                false
+            }
+            Err(fault) => return Err(fault),
+        };
         if self.is_joined(leg) {
             return Err(Fault::Refused(format!("{name} is in use as a device of this WORM")));
         }
-        let head = super::open::read(o, &*medium, 0, super::BLOCKS[0] as usize).await?;
-        let ours = {
-            let volume = self.0.state.borrow().layout.volume;
-            Label::decode(&head).is_ok_and(|l| l.volume == volume)
-        };
         if !force && ours {
             let what = "it is a device of this WORM, and copying goes on by itself when it is well";
             return Err(Fault::Refused(format!("{name}: {what}; --force makes it anew")));

@@ -11,4 +11,5 @@ mod permissions;
 mod plant;
 mod protocol;
 mod removed;
+mod replaced;
 mod slow;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bio::{Bio, Errno, Op, Pool, PoolConfig, Ticket};
-use fileserver::{FsClass, Site};
+use fileserver::{Forgets, FsClass, Made, Site};
 use geom::{
     Access, Class, Control, Core, Create, Error, Flow, Geom, GeomId, Inbox, Layer, Limits,
     NewProvider, ProviderId, Topology,
@@ -118,12 +118,17 @@ pub struct Plant {
     core: Rc<Core>,
     guests: Reactor,
     pool: Pool,
-    disks: [Disk; 2],
+    disks: Vec<Disk>,
 }
 
 impl Plant {
     /// A server `main` of a volume, or of an image of cwfs64x, that serves.
     pub fn new(seed: u64, is_image: bool) -> Plant {
+        Plant::on(seed, is_image, &[("cache", 32), ("worm", 64)], Arc::new(Forgets))
+    }
+
+    /// The same on those disks, of so many MiB; it is not looked whether it serves.
+    pub fn on(seed: u64, is_image: bool, all: &[(&str, usize)], past: Arc<dyn Made>) -> Plant {
         let world = World::new(seed);
         let guests = Reactor::simulated(&world, "guests");
         let reactor = Reactor::simulated(&world, "core0");
@@ -142,17 +147,18 @@ impl Plant {
         });
         let clock = world.clone();
         let mut control = Control::new(vec![mailer], inbox, wait, Box::new(move || clock.now()));
-        let site = Site { clock: || 1_790_000_000_000_000_000, machine: "here".into() };
+        let clock = || 1_790_000_000_000_000_000;
+        let site = Site { clock, machine: "here".into(), made: past };
         let class = Arc::new(FsClass::new(site));
         control.topology.load(Arc::new(Disks)).unwrap();
         control.topology.load(class.clone()).unwrap();
-        let disks = [("cache", 32), ("worm", 64)].map(|d| disk(&mut control, d));
+        let disks = all.iter().map(|d| disk(&mut control, *d)).collect();
         let params = json!({
             "create": true, "image": is_image, "plan9": [AT], "dump_at": "never",
             "memory": 8 << 20,
         });
         let made = control.call(|t| {
-            let members = [t.find("cache").unwrap(), t.find("worm").unwrap()];
+            let members: Vec<_> = all.iter().map(|(name, _)| t.find(name).unwrap()).collect();
             class.create(t, &Create { name: "main", members: &members, params: &params })
         });
         made.unwrap();
@@ -223,6 +229,22 @@ impl Plant {
             assert!(self.control.now_ns() < end, "it does not come: {what}");
             self.control.wait_until(Duration::from_millis(1), |_| false);
         }
+    }
+
+    /// A disk goes for good.
+    pub fn lose(&mut self, name: &str) {
+        let gone = self.control.call(|t| {
+            let geom = t.find_geom("test", name).unwrap();
+            t.wither_geom_close(geom, Errno::NxIo);
+            Ok(())
+        });
+        gone.unwrap();
+    }
+
+    /// A blank disk.
+    pub fn blank(&mut self, name: &str, mib: usize) {
+        let disk = disk(&mut self.control, (name, mib));
+        self.disks.push(disk);
     }
 
     /// Lets so much time pass.

@@ -160,3 +160,24 @@ fn what_the_lost_device_had_alone_is_not_given_up() {
         assert!(matches!(&done, Err(Fault::Refused(w)) if w.contains("alone")), "{done:?}");
     });
 }
+
+#[test]
+fn a_device_that_was_exchanged_while_nothing_was_copied_gets_no_dump() {
+    with_two(740, |(o, reactor, _, [_, far])| async move {
+        let fs = mounted(&o).await;
+        let v = fs.volume().clone();
+        reactor.sleep(SECOND).await;
+        assert!(v.is_joined(1));
+        far.wipe();
+        let ino = file(&fs, "g").await;
+        let seg = block(&o, 1);
+        fs.run(|f| f.write(ino, 0, std::slice::from_ref(&seg), 0)).await.unwrap();
+        v.dump(20_261_122).await.unwrap();
+        reactor.sleep(3 * SECOND).await;
+        let report = v.legs()[1].clone();
+        assert!(report.behind > 0 && report.remedy == Remedy::Replace, "{report:?}");
+        v.replace(&o, 1, false).await.unwrap();
+        all_have(&fs, &reactor).await;
+        v.close().await.unwrap();
+    });
+}

@@ -1,0 +1,74 @@
+//! Devices that are lost: a new one in the place of one, and all of them.
+
+use std::sync::{Arc, Mutex};
+
+use fileserver::{Forgets, Made};
+use serde_json::{Value, json};
+
+use super::plant::Plant;
+
+const DISKS: [(&str, usize); 3] = [("cache", 32), ("near", 64), ("far", 64)];
+
+#[test]
+fn a_device_that_goes_while_clients_are_served_is_replaced_by_a_blank_one() {
+    let mut plant = Plant::on(61, false, &DISKS, Arc::new(Forgets));
+    plant.verb("dump", Value::Null).unwrap();
+    plant.wait(5);
+    plant.lose("far");
+    plant.wait(1);
+    let e = plant.verb("replace", json!({ "device": "far" })).unwrap_err();
+    assert!(e.what.contains("give a blank disk that name"), "{e}");
+    plant.blank("far", 64);
+    let done = plant.verb("replace", json!({ "device": "far" })).unwrap();
+    assert_eq!(done["dumps"], json!(1));
+    let legs = plant.verb("statw", Value::Null).unwrap()["legs"].clone();
+    assert_eq!((&legs[1]["name"], &legs[1]["behind"]), (&json!("far"), &json!(0)), "{legs}");
+    assert_eq!(legs[1]["fault"], Value::Null);
+    // It is a device like the other: without that one, a new dump reaches it.
+    plant.lose("near");
+    plant.verb("newuser", json!({ "user": "ann" })).unwrap();
+    plant.verb("dump", Value::Null).unwrap();
+    plant.wait(5);
+    let legs = plant.verb("statw", Value::Null).unwrap()["legs"].clone();
+    assert_eq!(legs[1]["behind"], json!(0), "{legs}");
+}
+
+#[test]
+fn a_device_of_another_name_and_an_image_are_refused() {
+    let mut plant = Plant::on(62, false, &DISKS, Arc::new(Forgets));
+    let e = plant.verb("replace", json!({ "device": "other" })).unwrap_err();
+    assert!(e.what.contains("near, far"), "{e}");
+    let e = Plant::new(63, true).verb("replace", json!({ "device": "worm" })).unwrap_err();
+    assert!(e.what.contains("image"), "{e}");
+}
+
+/// What was served, as the state folder has it.
+#[derive(Default)]
+struct Past(Mutex<Option<u64>>);
+
+impl Made for Past {
+    fn existed(&self, name: &str) -> Option<u64> {
+        assert_eq!(name, "main");
+        *self.0.lock().unwrap()
+    }
+
+    fn served(&self, _: &str, volume: u64) {
+        *self.0.lock().unwrap() = Some(volume);
+    }
+}
+
+#[test]
+fn blank_devices_are_not_made_anew_where_a_file_system_was() {
+    let past = Arc::new(Past::default());
+    let mut first = Plant::on(64, false, &DISKS, past.clone());
+    first.verb("sync", Value::Null).unwrap();
+    let volume = past.existed("main").expect("that it is served is noted");
+    // Another daemon, where the disks are empty.
+    let mut plant = Plant::on(65, false, &DISKS, past.clone());
+    let e = plant.verb("sync", Value::Null).unwrap_err();
+    assert!(e.what.contains("was served here before"), "{e}");
+    assert!(e.what.contains(&format!("{volume:016x}")) && e.what.contains("fs ream main"), "{e}");
+    plant.verb("ream", Value::Null).unwrap();
+    plant.verb("sync", Value::Null).unwrap();
+    assert_ne!(past.existed("main"), Some(volume), "the new one is noted");
+}

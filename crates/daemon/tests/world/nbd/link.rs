@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use bio::Pool;
 use reactor::{Signal, Stream};
-use wire::nbd::codes::option;
+use wire::nbd::codes::{info, option};
 use wire::nbd::{Form, Request, dial};
 
 use crate::conn::{Inlet, put};
@@ -143,7 +143,9 @@ async fn enter_or_break(stream: Stream, pool: &Pool, wanted: &Wanted) -> Option<
         }
         assert!(context.is_some(), "not told of the context");
     }
-    let replies = hand.ask(option::GO, &dial::info(&wanted.name, &[])).await?;
+    // It asks for the block size: its requests of other sizes are to be refused.
+    let asked = dial::info(&wanted.name, &[info::BLOCK_SIZE]);
+    let replies = hand.ask(option::GO, &asked).await?;
     if let Some(error) = error_of(&replies) {
         return Some(Entry::Refused(error));
     }

@@ -100,3 +100,38 @@ fn what_cannot_be_cleared_is_named_with_the_way_to_clear_it() {
         assert_eq!(ghosts(&raid), [raid.set.clone()], "as it says");
     }
 }
+
+/// Two halves of a pair, each used alone, and then together again: nothing starts until somebody
+/// says which half is kept, and then that one's data are there, whichever is the newer.
+#[test]
+fn after_a_split_brain_the_half_that_is_named_is_kept() {
+    for (format, level) in [(INTEL, "RAID1"), (DDF, "RAID1")] {
+        for kept in [0, 1] {
+            let raid = Raid::label(format, level, 2, json!({}));
+            let set = raid.set.clone();
+            let mut halves = [0, 1].map(|i| {
+                let mut half = raid.reborn_with(&[i]);
+                if !half.world.has(&half.volume()) {
+                    half.world.verb("raid", "start", &set, json!({})).expect("alone");
+                }
+                half.write(0, &noise(60 + i as u64, half.size()));
+                if i == 1 {
+                    half.write(0, &noise(70, half.size()));
+                }
+                half.stop();
+                half
+            });
+            let model = std::mem::take(&mut halves[kept].model);
+            let mut both = raid.reborn();
+            both.settle();
+            assert!(!both.world.has(&both.volume()), "{format}: neither half starts");
+            let said = both.world.troubles("raid", &set).join("\n");
+            assert!(said.contains("split brain") && said.contains("--keep DISK"), "{said}");
+            let wrong = both.world.verb("raid", "start", &set, json!({ "keep": "d9" }));
+            assert!(wrong.expect_err("no disk of it").what.contains("d9 is no disk of"));
+            let keep = json!({ "keep": format!("d{kept}") });
+            both.world.verb("raid", "start", &set, keep).expect("chosen");
+            assert!(both.read_all() == model, "{format}: d{kept} was kept");
+        }
+    }
+}

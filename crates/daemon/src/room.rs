@@ -1,21 +1,21 @@
 //! The control thread: changes come here one at a time.
 
 mod comings;
+mod guarding;
+mod stopping;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bio::Errno;
 use cam::CamClass;
-use classes::guard;
 use control::Outcome;
 use control::api::{Error, Kind, Level, PartAnswer, PartOrder, PartRequest, Result};
 use control::config::{
     AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
 };
 use control::plan::{Action, Step};
-use fileserver::FsClass;
 use geom::{Class, Control, Create, GeomId, ProviderId, REST_DEADLINE, Topology};
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ use crate::arrival;
 use crate::buses;
 use crate::desk::{Change, Desk};
 use crate::errors::{from_geom, named};
-use crate::exports::{Exports, SESSIONS_DEADLINE, units_of};
+use crate::exports::{Exports, units_of};
 use crate::journal::Journal;
 use crate::lists;
 use crate::names::Names;
@@ -259,26 +259,6 @@ impl Room {
             return Ok(());
         }
         self.create(&geom.class, &geom.name, &members, &params)
-    }
-
-    /// What the members of a geom hold and would lose if it were made now.
-    fn loses(&mut self, geom: &GeomConfig) -> Option<String> {
-        let class = self.control.topology.class(&geom.class)?;
-        if !class.keeps_records()
-            || self.control.topology.find_geom(&geom.class, &geom.name).is_some()
-        {
-            return None;
-        }
-        let by = guard::By { class: &geom.class, geom: &geom.name, force: false };
-        let mut lost = Vec::new();
-        for name in geom.below() {
-            if self.control.topology.find(name).is_some()
-                && let Ok(Some(what)) = guard::holds(&mut self.control, by, name)
-            {
-                lost.push(format!("{name} holds {what}"));
-            }
-        }
-        (!lost.is_empty()).then(|| format!("{}: it is overwritten", lost.join("; ")))
     }
 
     fn create(
@@ -557,60 +537,6 @@ impl Room {
             self.returns.learn(&self.control.topology, on);
         }
         done.map_err(|e| from_geom(&op, on, e))
-    }
-
-    /// Calls the class, if what the verb would write over may be lost.
-    fn guarded(
-        &mut self,
-        class: &Arc<dyn Class>,
-        verb: &str,
-        on: &str,
-        params: &Value,
-    ) -> std::result::Result<Value, geom::Error> {
-        let spec = class.verbs().iter().find(|spec| spec.name == verb);
-        let takes = spec.map(|spec| spec.takes(params)).unwrap_or_default();
-        if takes.is_empty() {
-            return class.verb(&mut self.control, verb, on, params);
-        }
-        let mut params = params.clone();
-        let given = params.as_object_mut().and_then(|all| all.remove("yes_destroy"));
-        let given = given.map(serde_json::from_value).transpose();
-        let consent: Vec<String> = given
-            .map_err(|e| geom::Error::new(Errno::Inval, format!("yes_destroy: {e}")))?
-            .unwrap_or_default();
-        let force = params.get("force") == Some(&Value::Bool(true));
-        let by = guard::By { class: class.name(), geom: on, force };
-        guard::check(&mut self.control, by, &takes, &consent)?;
-        if let Some(all) = params.as_object_mut().filter(|_| !consent.is_empty()) {
-            // The class is not to ask again.
-            all.insert("force".into(), true.into());
-        }
-        class.verb(&mut self.control, verb, on, &params)
-    }
-
-    /// No new logins, sessions closed, disks flushed.
-    fn stop(&mut self) {
-        let config = self.config();
-        self.exports.leave(&mut self.control);
-        let end = Instant::now() + SESSIONS_DEADLINE;
-        // The last one first: it may stand on a local bus of one before it.
-        for target in config.target.iter().rev() {
-            let done = self.exports.remove_target(&mut self.control, target);
-            if let Err(e) = done {
-                self.note(Level::Warn, &target.name, e.source);
-            }
-            // What they use goes after them (D2).
-            let hang = self.exports.sessions_end(&mut self.control, target, end);
-            if hang > 0 {
-                let text = format!("{hang} sessions have commands at a disk that does not answer");
-                self.note(Level::Warn, &target.name, text);
-            }
-        }
-        FsClass::halt_all(&mut self.control);
-        self.rest(|_, _| true);
-        self.control.topology.shut_down();
-        self.control.pump();
-        self.cam.shut_down();
     }
 }
 

@@ -270,7 +270,11 @@ fn resize(control: &mut Control, geom: GeomId, on: &str, params: &Value) -> Resu
         t.post(Event::Resize(provider, size));
         Ok(())
     })?;
-    Ok(json!({ "was": was, "size": size }))
+    let message = match size == was {
+        true => format!("{on} has {size} bytes, as before"),
+        false => format!("{on} has {size} bytes now; it had {was}"),
+    };
+    Ok(json!({ "was": was, "size": size, "message": message }))
 }
 
 /// `size` of the verb `resize`, bytes; other parameters are refused.

@@ -140,8 +140,8 @@ fn wipe(control: &mut Control, name: &str, params: &Wipe) -> Result<Value, Error
         let message = match first.len() {
             0 => format!("{name}: nothing to clear"),
             n => format!(
-                "{name}: {n} would be cleared; nothing was. Give --force to clear all of them, \
-                 --only KIND or OFFSET for some"
+                "{name}: {n} would be cleared; nothing was. Give --yes-destroy {name} to clear all \
+                 of them, --only KIND or OFFSET for some"
             ),
         };
         said["message"] = message.into();

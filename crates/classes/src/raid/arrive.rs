@@ -135,7 +135,7 @@ impl RaidGeom {
 
     /// The array as the newest of these has it.
     fn probe(&self, found: &[&Found]) -> Option<(Set, Book)> {
-        let judged = judge(found, self.sector)?;
+        let judged = judge(found, self.sector, None)?;
         let (array, book) = Book::open(found, judged.winner, self.sector).ok()?;
         Some((Set::start(array, Vec::new()), book))
     }
@@ -248,8 +248,8 @@ impl RaidGeom {
         judged.split.first().map(|at| {
             format!(
                 "split brain: its halves were used without each other: {} and the newest both may \
-                 hold what the other does not. `ashlar raid start --force {set}` believes the \
-                 newest",
+                 hold what the other does not. `ashlar raid start {set} --keep DISK` believes \
+                 what DISK says, `--force` the newest",
                 name(at)
             )
         })
@@ -265,7 +265,9 @@ impl RaidGeom {
         }
         let tags: Vec<Tag> = self.disks.keys().copied().collect();
         let found: Vec<&Found> = self.disks.values().map(|disk| &disk.found).collect();
-        let Some(judged) = judge(&found, self.sector) else {
+        let kept = |disk: &Attached| self.keep.as_ref() == Some(&disk.name);
+        let kept = self.disks.values().position(kept).filter(|_| force);
+        let Some(judged) = judge(&found, self.sector, kept) else {
             return self.set_fault(t, Some(SPARES.into()));
         };
         if let Some((tag, why)) = self.one_around(&found) {

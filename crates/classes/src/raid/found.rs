@@ -287,8 +287,8 @@ pub(crate) struct Judged {
 /// Whose record is in force: of a disk that no other lived on without; of these the newest. A
 /// record that leaves a disk out is believed over one that does not know of that, even if the
 /// latter is newer by number: a crash amid updates makes numbers differ, not data. A newer one of a
-/// disk that is being filled knows.
-pub(crate) fn judge(found: &[&Found], sector: u32) -> Option<Judged> {
+/// disk that is being filled knows. With `kept` that disk's, whatever the others say.
+pub(crate) fn judge(found: &[&Found], sector: u32, kept: Option<usize>) -> Option<Judged> {
     let members: Vec<usize> = (0..found.len()).filter(|at| found[*at].is_heard()).collect();
     let keys: Vec<String> = found.iter().map(|f| f.key()).collect();
     let without = |a: usize, b: usize| found[a].excludes(&keys[b], sector);
@@ -298,10 +298,9 @@ pub(crate) fn judge(found: &[&Found], sector: u32) -> Option<Judged> {
             *y != x && without(*y, x) && (newer || !without(x, *y) && !without(x, x))
         })
     };
-    let winner = members
-        .iter()
-        .copied()
-        .max_by_key(|x| (!disowned(*x), found[*x].generation(), std::cmp::Reverse(*x)))?;
+    let newest = |x: &usize| (!disowned(*x), found[*x].generation(), std::cmp::Reverse(*x));
+    let kept = kept.filter(|at| members.contains(at));
+    let winner = kept.or_else(|| members.iter().copied().max_by_key(newest))?;
     let good: Vec<usize> =
         members.iter().copied().filter(|y| *y == winner || !without(winner, *y)).collect();
     // One that does not know the winner's disks need not have lived without them: they may have

@@ -197,6 +197,8 @@ pub(super) struct RaidGeom {
     /// Disks whose records are being written, with the bytes that they have by those.
     pub(super) noted: Vec<(Tag, u64)>,
     pub(super) fault: Option<String>,
+    /// The disk whose record is believed at a start that is forced, by its provider's name.
+    pub(super) keep: Option<String>,
     pub(super) story: Said,
     pub(super) refused: Refusals,
     /// Providers that were refused because a disk of their name in the records was there: it may
@@ -235,6 +237,7 @@ impl RaidGeom {
             disks: BTreeMap::new(),
             ups: BTreeMap::new(),
             above: 0,
+            keep: None,
             believed: 0,
             left: VecDeque::new(),
             failed: VecDeque::new(),

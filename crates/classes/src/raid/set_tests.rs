@@ -61,7 +61,7 @@ fn record(array: &Array, own: usize) -> Found {
 
 fn judged(all: &[Found]) -> (usize, Vec<usize>) {
     let all: Vec<&Found> = all.iter().collect();
-    let judged = judge(&all, 512).expect("somebody");
+    let judged = judge(&all, 512, None).expect("somebody");
     (judged.winner, judged.split)
 }
 
@@ -93,7 +93,7 @@ fn a_torn_record_is_spoken_for_by_others_unless_it_is_newer() {
     };
     let ahead = |all: &[Found]| {
         let all: Vec<&Found> = all.iter().collect();
-        judge(&all, 512).map(|judged| (judged.winner, judged.split, judged.ahead))
+        judge(&all, 512, None).map(|judged| (judged.winner, judged.split, judged.ahead))
     };
     let other = says(FIVE, 3, 0, &[], 8);
     for generation in [7, 8] {
@@ -281,7 +281,7 @@ fn who_is_being_filled_knows_that_and_may_be_the_newest() {
     let torn = Found::Torn { serial: "SERIAL-000002".into(), left };
     let all = [says(FIVE, 3, 0, &[1], 13), record(&filling, 1), torn];
     let all: Vec<&Found> = all.iter().collect();
-    let judged = judge(&all, 512).expect("somebody");
+    let judged = judge(&all, 512, None).expect("somebody");
     assert_eq!((judged.winner, judged.split, judged.ahead), (1, vec![], vec![]));
     // An older one of its kind was left behind.
     filling.generation = 12;

@@ -5,6 +5,12 @@ use geom::{ArgKind, ArgSpec, VerbSpec};
 use crate::members::follow::{MEMBER, WAS};
 use crate::span::words::{self, verb};
 
+const KEEP: ArgSpec = ArgSpec {
+    name: "keep",
+    short: None,
+    kind: ArgKind::Text,
+    doc: "After a split brain: a disk of the half that is kept",
+};
 const FORMAT: ArgSpec = ArgSpec {
     name: "format",
     short: None,
@@ -223,8 +229,9 @@ pub(super) const VERBS: &[VerbSpec] = &[
         detail: "With --force an array starts with the disks there are: also one whose halves were \
                  used without each other (the newest is believed), and a volume with parity that \
                  lacks a disk and was being written when it was left (what the missing disk held \
-                 there may be wrong: check it).",
-        args: &[words::NAME, words::FORCE],
+                 there may be wrong: check it). --keep DISK does the same, and believes what DISK \
+                 says; disks of another half stay out until `raid insert` fills them anew.",
+        args: &[words::NAME, KEEP, words::FORCE],
         example: "raid start Intel-1234abcd",
         writes: false,
     },

@@ -43,6 +43,7 @@ pub(super) struct Request {
     pub(super) policy: Option<String>,
     pub(super) assume_same: bool,
     pub(super) force: bool,
+    keep: Option<String>,
     pub(super) volume: Option<String>,
     sync_rate: Option<u64>,
     pub(super) repair: bool,
@@ -466,6 +467,21 @@ fn stop(
     Ok(json!({ "message": format!("{on} stopped") }))
 }
 
+/// After a split brain the half of this disk is believed at the start that follows.
+fn keep(g: &mut RaidGeom, array: &str, disk: &str) -> Result<(), Error> {
+    if g.set.is_some() {
+        let what = format!("raid {array} runs already; `ashlar raid stop {array}` first");
+        return Err(Error::new(Errno::Busy, what));
+    }
+    if !g.disks.values().any(|d| d.name == disk) {
+        let names: Vec<&str> = g.disks.values().map(|d| d.name.as_str()).collect();
+        let what = format!("{disk} is no disk of raid {array}, which has {}", names.join(", "));
+        return Err(Error::new(Errno::NoEnt, what));
+    }
+    g.keep = Some(disk.to_owned());
+    Ok(())
+}
+
 fn start(
     class: &RaidClass,
     control: &mut Control,
@@ -477,8 +493,11 @@ fn start(
     if was_stopped {
         hand::look_again(control)?;
     }
-    if request.force {
+    if request.force || request.keep.is_some() {
         with(control, on, |g, t, me| {
+            if let Some(disk) = &request.keep {
+                keep(g, &name, disk)?;
+            }
             g.launch(t, me, true, true);
             for vol in g.set.iter_mut().flat_map(|set| &mut set.vols) {
                 vol.forced = true;

@@ -57,7 +57,12 @@ fn read_and(text: &str, file: &str, catalog: &Catalog, report: Report) -> Result
     })?;
     let (document, mut faults) = sections(&root, catalog);
     if !faults.is_empty() {
-        return Err(report(text, file, faults));
+        let next = what_may_be_there(&root, &faults);
+        let error = report(text, file, faults);
+        return Err(match next {
+            Some(next) => error.next(next),
+            None => error,
+        });
     }
     let mut config: Config = serde_json::from_value(document).map_err(|e| {
         Error::new(Kind::Internal, op, format!("accepted by its schema, but {e}")).at(file)
@@ -258,6 +263,44 @@ impl Of<'_> {
         faults.push(Fault { span: field.node.span.clone(), kind: Kind::ConfigValue, text });
         None
     }
+}
+
+/// The command that shows the keys of the section of the first fault, when that is about keys or
+/// values.
+fn what_may_be_there(root: &Node, faults: &[Fault]) -> Option<String> {
+    let first = faults.iter().min_by_key(|f| f.span.start)?;
+    if !matches!(first.kind, Kind::ConfigKey | Kind::ConfigValue) {
+        return None;
+    }
+    let Tree::Table(fields) = &root.value else { return None };
+    let holds = |span: &Span| span.contains(&first.span.start) || span.start == first.span.start;
+    let mut all = fields.iter().flat_map(|field| {
+        let sections = match &field.node.value {
+            Tree::Array(nodes) => nodes.as_slice(),
+            _ => std::slice::from_ref(&field.node),
+        };
+        sections.iter().map(move |section| (field.key.as_str(), section))
+    });
+    let (name, section) = all.find(|(_, section)| holds(&section.span)).or_else(|| {
+        // A key lies behind the heading, and the heading may be all that has a place.
+        let mut before: Vec<(&str, &Node)> = Vec::new();
+        for field in fields {
+            let sections = match &field.node.value {
+                Tree::Array(nodes) => nodes.as_slice(),
+                _ => std::slice::from_ref(&field.node),
+            };
+            before.extend(sections.iter().map(|section| (field.key.as_str(), section)));
+        }
+        before.retain(|(_, section)| section.span.start <= first.span.start);
+        before.into_iter().max_by_key(|(_, section)| section.span.start)
+    })?;
+    if !SECTIONS.contains(&name) {
+        return Some("Run `ashlar schema config` to see the sections; nothing was changed.".into());
+    }
+    let word =
+        ["kind", "class", "driver"].into_iter().find_map(|key| section.get(key)?.node.text());
+    let what = word.map_or_else(|| name.to_owned(), |word| format!("{name} {word}"));
+    Some(format!("Run `ashlar schema {what}` to see its keys; nothing was changed."))
 }
 
 /// Where in the document a problem of the whole lies.

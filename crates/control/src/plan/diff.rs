@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// The steps from `running` to `desired`. Both must have passed `config::check`.
 pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog) -> Vec<Step> {
     let ground = Ground::new(state);
-    let gone = gone(running, desired, &ground);
+    let gone = gone(running, desired, &ground, state);
     let other = other_units(running, desired);
     let scene = Scene { state, catalog, running };
     let mut planner = Planner { now: running.clone(), steps: Vec::new(), scene };
@@ -35,9 +35,11 @@ pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog
     planner.steps
 }
 
-/// Whether the one difference is that an image file becomes larger: that needs nobody to let go.
-fn grows(from: &DiskConfig, to: &DiskConfig) -> bool {
+/// Whether the one difference is that an image file becomes larger, or that the size which it has
+/// is written down: that needs nobody to let go.
+fn grows(from: &DiskConfig, to: &DiskConfig, state: &State) -> bool {
     let size = |d: &DiskConfig| d.params.get("size").and_then(Value::as_u64);
+    let now = state.disks.iter().find(|d| d.name == from.name).map(|d| d.size_bytes);
     let mut same = from.clone();
     same.params.clone_from(&to.params);
     let others = |d: &DiskConfig| {
@@ -45,12 +47,21 @@ fn grows(from: &DiskConfig, to: &DiskConfig) -> bool {
         params.remove("size");
         params
     };
-    let larger = matches!((size(from), size(to)), (Some(a), Some(b)) if a < b);
+    let larger = match (size(from), size(to)) {
+        (Some(was), Some(is)) => was < is,
+        (None, Some(is)) => now.is_some_and(|now| now <= is),
+        _ => false,
+    };
     from.kind == "file" && same == *to && others(from) == others(to) && larger
 }
 
 /// Buses, disks and geoms that have to go, with the reason.
-fn gone(running: &Config, desired: &Config, ground: &Ground) -> BTreeMap<String, String> {
+fn gone(
+    running: &Config,
+    desired: &Config,
+    ground: &Ground,
+    state: &State,
+) -> BTreeMap<String, String> {
     let absent = "no longer in the configuration".to_owned();
     let mut gone = BTreeMap::new();
     let wanted = disks_of(desired);
@@ -64,7 +75,7 @@ fn gone(running: &Config, desired: &Config, ground: &Ground) -> BTreeMap<String,
     for disk in &running.disk {
         match wanted.get(disk.name.as_str()).copied() {
             None => gone.insert(disk.name.clone(), absent.clone()),
-            Some(to) if to != disk && !grows(disk, to) => {
+            Some(to) if to != disk && !grows(disk, to, state) => {
                 gone.insert(disk.name.clone(), changes(disk, to))
             }
             Some(_) => None,
@@ -277,7 +288,7 @@ impl Planner<'_> {
     fn grow(&mut self, desired: &Config) {
         let here = disks_of(&self.now);
         let pairs = desired.disk.iter().filter_map(|to| Some((*here.get(to.name.as_str())?, to)));
-        let grown = pairs.filter(|(from, to)| *from != *to && grows(from, to));
+        let grown = pairs.filter(|(from, to)| *from != *to && grows(from, to, self.scene.state));
         let grown: Vec<_> = grown.map(|(from, to)| (from.clone(), to.clone())).collect();
         for (from, to) in grown {
             let why = changes(&from, &to);

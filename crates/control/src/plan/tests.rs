@@ -453,6 +453,18 @@ fn image_files_grow_in_place() {
     };
     let grown = steps(file(1 << 20, "/a"), file(2 << 20, "/a"));
     assert_eq!(grown, [("grow disk f (file)".to_owned(), Risk::Safe)]);
+    // A size that is written down where there was none is that of the disk, or a larger one.
+    let bare = || {
+        let mut disk = file(0, "/a");
+        disk.params.remove("size");
+        disk
+    };
+    let (plant, from) = plant_with(&config(bare()), &catalog());
+    let now = plant.state().disks[0].size_bytes;
+    for (size, count) in [(now, 1), (now + 512, 1), (now - 512, 2)] {
+        let to = config(file(size, "/a"));
+        assert_eq!(plan(&from, &to, &plant.state(), &catalog()).len(), count, "{size}");
+    }
     for (from, to) in [(file(2, "/a"), file(1, "/a")), (file(1, "/a"), file(2, "/b"))] {
         assert_eq!(steps(from, to).len(), 2, "it goes and comes");
     }

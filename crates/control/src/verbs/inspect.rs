@@ -1,7 +1,7 @@
 //! inspect, wipe: everything on a provider that somebody would take it for.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::Result;
+use crate::api::{Error, Kind, Result};
 use crate::config::units::short;
 use crate::plant::Progress;
 use crate::service::Control;
@@ -28,8 +28,12 @@ pub struct InspectParams {
 pub struct WipeParams {
     /// The provider.
     pub provider: String,
-    /// Clear everything found.
+    /// Clear everything found on the provider of this name, which is repeated as consent.
     #[serde(default)]
+    pub yes_destroy: Vec<String>,
+    /// The same without a name; for scripts that were written before --yes-destroy.
+    #[serde(default)]
+    #[schemars(extend("x-hidden" = true))]
     pub force: bool,
     /// Clear only what is of this kind (gpt, ext, mirror) or begins at this byte (0x1fe).
     #[serde(default)]
@@ -56,7 +60,7 @@ pub struct Finding {
     pub standing: String,
     /// The partition in whose range it lies.
     pub inside: Option<u32>,
-    /// Whether `wipe --force` would clear it.
+    /// Whether `wipe --yes-destroy` would clear it.
     pub would_clear: bool,
 }
 
@@ -194,15 +198,18 @@ impl Verb for Wipe {
     type Answer = Answer;
     const NAME: &'static str = "wipe";
     const DOC: &'static str = "Clear every label, table and file system from a provider";
-    const DETAIL: &'static str = "Says what it would clear, and clears it only with --force (all \
-        of it) or --only KIND or OFFSET. Refused while somebody has the provider open. Only the \
+    const DETAIL: &'static str = "Says what it would clear, and clears it only with --yes-destroy \
+        PROVIDER (all of it) or --only KIND or OFFSET. Refused while somebody has the provider open. Only the \
         signatures are overwritten, with zeroes, file systems before tables and tables before \
         what makes the provider a member of something; each is on stable storage before the next \
         is written, and every class looks again at the end. The data stays where it is, but \
         nothing finds it any more. Copies and leftovers inside a partition are that partition's, \
         and are cleared with --only alone.";
-    const EXAMPLES: &'static [&'static str] =
-        &["ashlar wipe d0", "ashlar wipe d0 --force", "ashlar wipe d0 --only gpt --only 0x1fe"];
+    const EXAMPLES: &'static [&'static str] = &[
+        "ashlar wipe d0",
+        "ashlar wipe d0 --yes-destroy d0",
+        "ashlar wipe d0 --only gpt --only 0x1fe",
+    ];
     const POSITIONAL: &'static [&'static str] = &["provider"];
 
     fn table(answer: &Answer) -> String {
@@ -212,7 +219,13 @@ impl Verb for Wipe {
 
 impl DaemonVerb for Wipe {
     fn run(control: &Control, params: WipeParams, progress: &mut Progress<'_>) -> Result<Answer> {
-        let WipeParams { provider, force, only } = params;
+        let WipeParams { provider, yes_destroy, force, only } = params;
+        if let Some(other) = yes_destroy.iter().find(|name| **name != provider) {
+            let why = format!("--yes-destroy names {other}, and {provider} is to be cleared");
+            let error = Error::new(Kind::Usage, "wipe", why).at(&provider);
+            return Err(error.next(format!("ashlar wipe {provider} --yes-destroy {provider}")));
+        }
+        let force = force || !yes_destroy.is_empty();
         let params = json!({ "provider": provider, "force": force, "only": only });
         control.verb(("inspect", "wipe"), &params, progress)
     }

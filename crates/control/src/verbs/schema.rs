@@ -20,9 +20,9 @@ pub struct Schema;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Params {
-    /// A section (`disk`, `access`), a disk kind, a class, a driver, a verb, `config` or `state`.
-    /// The names when absent.
-    pub name: Option<String>,
+    /// A section (`disk`, `access`), a disk kind, a class, a driver, a verb, `config` or `state`;
+    /// or a section and a kind of it. The names when absent.
+    pub name: Vec<String>,
 }
 
 /// One schema.
@@ -231,13 +231,18 @@ fn all(local: &Local<'_>) -> Vec<Named> {
 impl LocalVerb for Schema {
     fn run(local: &mut Local<'_>, params: Params) -> Result<Answer> {
         let mut all = all(local);
-        let Some(name) = params.name else {
+        if params.name.is_empty() {
             all.iter_mut().for_each(|s| s.schema = None);
             return Ok(Answer { schemas: all });
-        };
-        let name = name.replace(' ', ".");
+        }
+        let name = params.name.join(".").replace(' ', ".");
         let names: Vec<String> = all.iter().map(|s| s.name.clone()).collect();
-        all.retain(|s| s.name == name);
+        match params.name.as_slice() {
+            [section, kind] if all.iter().any(|s| s.section == *section && s.name == *kind) => {
+                all.retain(|s| s.section == *section && s.name == *kind);
+            }
+            _ => all.retain(|s| s.name == name),
+        }
         for verb in all.iter_mut().filter(|s| s.section == "verb") {
             let entry = find(&verb.name);
             let both = entry.map(|e| json!({ "params": (e.params)(), "answer": (e.answer)() }));

@@ -131,7 +131,15 @@ pub(in crate::mirror) const VERBS: &[VerbSpec] = &[
     verb(
         "create",
         "Make a mirror without writing records, until the daemon ends",
-        &[words::NAME, words::PROVIDERS, BALANCE, SLICE, NOFAILSYNC, NOAUTOSYNC],
+        &[
+            words::NAME,
+            words::PROVIDERS,
+            BALANCE,
+            SLICE,
+            NOFAILSYNC,
+            NOAUTOSYNC,
+            words::YES_DESTROY,
+        ],
         "mirror create data d0 d1",
         false,
     ),

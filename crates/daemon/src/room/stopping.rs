@@ -1,0 +1,65 @@
+//! The end of the daemon.
+
+use std::time::{Duration, Instant};
+
+use control::api::Level;
+use control::config::TargetConfig;
+use fileserver::FsClass;
+
+use super::Room;
+use crate::exports::SESSIONS_DEADLINE;
+
+/// After so long people are told who is waited for.
+const SILENCE: Duration = Duration::from_millis(500);
+
+impl Room {
+    /// No new logins, sessions closed, disks flushed. Sessions of all targets end together, within
+    /// one deadline; but a target that shows its LUNs to this machine by a local bus goes after
+    /// those that may have disks of that bus (D2).
+    pub(super) fn stop(&mut self) {
+        let config = self.config();
+        self.exports.leave(&mut self.control);
+        let end = Instant::now() + SESSIONS_DEADLINE;
+        // The last one first: it may stand on a local bus of one before it.
+        let (plain, shown): (Vec<&TargetConfig>, Vec<&TargetConfig>) = config
+            .target
+            .iter()
+            .rev()
+            .partition(|target| self.exports.local_buses(target).is_empty());
+        plain.iter().for_each(|target| self.take_away(target));
+        plain.iter().for_each(|target| self.drain(target, end));
+        for target in shown {
+            self.take_away(target);
+            self.drain(target, end);
+        }
+        FsClass::halt_all(&mut self.control);
+        self.rest(|_, _| true);
+        self.control.topology.shut_down();
+        self.control.pump();
+        self.cam.shut_down();
+    }
+
+    fn take_away(&mut self, target: &TargetConfig) {
+        if let Err(e) = self.exports.remove_target(&mut self.control, target) {
+            self.note(Level::Warn, &target.name, e.source);
+        }
+    }
+
+    /// Waits for a target's sessions, and says for whom.
+    fn drain(&mut self, target: &TargetConfig, end: Instant) {
+        let soon = end.min(Instant::now() + SILENCE);
+        let left = self.exports.sessions_end(&mut self.control, target, soon);
+        if left == 0 {
+            return;
+        }
+        let most = SESSIONS_DEADLINE.as_secs();
+        let text =
+            format!("stopping: waiting for {left} sessions, at most {most} s for all targets");
+        self.note(Level::Info, &target.name, text);
+        let hang = self.exports.sessions_end(&mut self.control, target, end);
+        if hang > 0 {
+            let text = format!("{hang} sessions have commands at a disk that does not answer");
+            self.note(Level::Warn, &target.name, text);
+        }
+    }
+}

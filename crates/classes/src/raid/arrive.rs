@@ -192,8 +192,9 @@ impl RaidGeom {
         if !found.is_spare() && !good.is_empty() && good.iter().all(without) {
             return Some(
                 "split brain: it was used without the disks that the array runs on: each may \
-                 hold what the other does not. Stop the array and start it with this disk alone, \
-                 or `clear` this one and `insert` it"
+                 hold what the other does not. To keep what this one has: `ashlar raid stop` the \
+                 array, then `ashlar raid start ARRAY --keep DISK`; to keep what runs: `clear` \
+                 this one and `insert` it"
                     .into(),
             );
         }

@@ -469,11 +469,13 @@ fn stop(
 
 /// After a split brain the half of this disk is believed at the start that follows.
 fn keep(g: &mut RaidGeom, array: &str, disk: &str) -> Result<(), Error> {
-    if g.set.is_some() {
-        let what = format!("raid {array} runs already; `ashlar raid stop {array}` first");
+    let has_it = g.disks.values().any(|d| d.name == disk);
+    if g.set.is_some() && !has_it {
+        let what =
+            format!("raid {array} runs already, without {disk}; `ashlar raid stop {array}` first");
         return Err(Error::new(Errno::Busy, what));
     }
-    if !g.disks.values().any(|d| d.name == disk) {
+    if !has_it {
         let names: Vec<&str> = g.disks.values().map(|d| d.name.as_str()).collect();
         let what = format!("{disk} is no disk of raid {array}, which has {}", names.join(", "));
         return Err(Error::new(Errno::NoEnt, what));
@@ -490,8 +492,18 @@ fn start(
 ) -> Result<Value, Error> {
     let name = known::bare(NAME, on).to_owned();
     let was_stopped = class.stopped.start(&name);
-    if was_stopped {
-        hand::look_again(control)?;
+    // The half that is kept starts before the other is found: what comes then is refused.
+    match request.keep.as_ref().filter(|_| was_stopped) {
+        Some(disk) => {
+            let on = hand::find(control, disk)?;
+            control.call(|t| {
+                t.retaste(on);
+                Ok(())
+            })?;
+            control.settle()?;
+        }
+        None if was_stopped => hand::look_again(control)?,
+        None => {}
     }
     if request.force || request.keep.is_some() {
         with(control, on, |g, t, me| {
@@ -516,6 +528,9 @@ fn start(
             g.launch(t, me, true, false);
             Ok(())
         })?;
+    }
+    if request.keep.is_some() {
+        hand::look_again(control)?;
     }
     let (count, fault) = with(control, on, |g, _, _| Ok((g.ups.len(), g.fault.clone())))?;
     match fault {

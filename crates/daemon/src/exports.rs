@@ -9,7 +9,7 @@
 mod awaited;
 mod specs;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -346,7 +346,7 @@ impl Exports {
     ) -> Result<()> {
         let all: Vec<&AccessConfig> =
             config.access.iter().filter(|a| a.target == target.name).collect();
-        let wanted = units_of(all.iter().copied(), &config.unit, None);
+        let wanted = units_of(all.iter().copied(), (&config.unit, &config.disk), None);
         let mut opened = Vec::new();
         let opens = self.open_devices(control, &wanted, &[target], &mut opened);
         let result = opens.and_then(|()| {
@@ -542,6 +542,8 @@ impl Exports {
         at: &[&TargetConfig],
         opened: &mut Vec<String>,
     ) -> Result<()> {
+        // Serial numbers of all units, once one is to be opened.
+        let mut taken: Option<HashMap<String, String>> = None;
         for (name, unit) in wanted {
             let is_open = self.registry.device(name).is_some_and(|d| d.lost().is_none());
             if !is_open {
@@ -560,6 +562,17 @@ impl Exports {
             let provider = named(&control.topology, op, name)?;
             let derived = || identity::serial_of(&control.topology, provider);
             let serial = unit.serial.clone().unwrap_or_else(derived);
+            let taken = taken.get_or_insert_with(|| self.registry.serials());
+            if let Some(other) = taken.get(&serial).filter(|other| *other != name) {
+                let why = format!(
+                    "it would have the serial number {serial}, which is that of {other}: hosts would \
+                     take them for one disk"
+                );
+                let next =
+                    format!("Give it its own: [[unit]] provider = \"{name}\", serial = \"...\".");
+                return Err(Error::new(Kind::Exists, op, why).at(name).next(next));
+            }
+            taken.insert(serial.clone(), name.clone());
             let spec = OpenSpec { serial: Some(serial), ..unit.clone() };
             let is_new = self.registry.device(name).is_none();
             open_device(control, &self.registry, name, &spec)

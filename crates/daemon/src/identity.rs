@@ -23,7 +23,8 @@ pub fn serial_of(topology: &Topology, provider: ProviderId) -> String {
         _ => String::new(),
     };
     let unique = match topology.attr(provider, "PART::uuid") {
-        Some(Attr::Text(t)) => t,
+        // A partition of an MBR has none.
+        Some(Attr::Text(t)) if !t.is_empty() => t,
         _ => name.to_owned(),
     };
     format!("{:016x}", digest(&[&ident, &unique]))

@@ -346,7 +346,7 @@ impl Room {
             true => to,
             false => a,
         });
-        let wanted = units_of(groups, &shown.config.unit, Some(&news));
+        let wanted = units_of(groups, (&shown.config.unit, &shown.config.disk), Some(&news));
         // Questions are answered while disks open.
         drop(shown);
         self.exports.change_luns(&mut self.control, &target, to, &changes, &wanted)?;

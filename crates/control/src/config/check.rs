@@ -297,8 +297,24 @@ fn serials(config: &Config, out: &mut Vec<Problem>) {
             access.luns.values().filter_map(|l| Some((l.provider.as_str(), l.serial.as_ref()?)));
         said.map(move |(provider, serial)| ("access", i, "luns", provider, serial.as_str()))
     });
+    let shown: HashSet<&str> = config
+        .access
+        .iter()
+        .flat_map(|a| a.luns.values())
+        .map(|lun| lun.provider.as_str())
+        .collect();
+    // Paths of one disk have one serial number, and are not shown.
+    let disks = config.disk.iter().enumerate().filter_map(|(i, disk)| {
+        let serial = disk.params.get("serial").and_then(Value::as_str)?;
+        let counts = !serial.is_empty() && shown.contains(disk.name.as_str());
+        counts.then_some(("disk", i, "serial", disk.name.as_str(), serial))
+    });
     let (mut of, mut whose) = (HashMap::new(), HashMap::new());
-    for (section, i, key, provider, serial) in units.chain(luns) {
+    for (section, i, key, provider, serial) in units.chain(luns).chain(disks) {
+        // What is said of the unit counts before what is said of its disk.
+        if section == "disk" && of.contains_key(provider) {
+            continue;
+        }
         let first = *of.entry(provider).or_insert(serial);
         let owner = *whose.entry(serial).or_insert(provider);
         let text = if first != serial {

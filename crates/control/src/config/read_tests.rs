@@ -12,6 +12,8 @@ struct FileParams {
     path: String,
     /// Size of a new file.
     size_bytes: Option<u64>,
+    /// Serial number.
+    serial: Option<String>,
     /// Past the page cache.
     #[serde(default)]
     direct: bool,
@@ -252,6 +254,7 @@ fn accounts_of_groups() {
 
 #[test]
 fn one_way_to_write_a_lun_and_one_serial_number_of_a_unit() {
+    let catalog = catalog();
     let group = |luns: &str, rest: &str| {
         format!(
             "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['[::]:3260']\n\
@@ -267,8 +270,14 @@ fn one_way_to_write_a_lun_and_one_serial_number_of_a_unit() {
     refused(&group(two, ""), Kind::ConfigName, &["two serial numbers, `S1` and `S2`"]);
     let one = "0={provider='a',serial='S1'},1={provider='b',serial='S1'}";
     refused(&group(one, ""), Kind::ConfigName, &["`a` and `b` have the same"]);
+    let disks = "[[disk]]\nname='a'\nkind='file'\npath='/a'\nserial='S1'\n\
+                 [[disk]]\nname='b'\nkind='file'\npath='/b'\nserial='S1'";
+    refused(&group("0='a',1='b'", disks), Kind::ConfigName, &["`a` and `b` have the same"]);
+    assert!(read(&group("0='a'", disks), "a.toml", &catalog).is_ok(), "paths of one disk");
+    let own = "0='a',1={provider='b',serial='S2'}";
+    assert!(read(&group(own, disks), "a.toml", &catalog).is_ok(), "the unit's own");
     let both = "0={provider='a',serial='S1'},1='a'";
-    assert!(read(&group(both, ""), "a.toml", &catalog()).is_ok());
+    assert!(read(&group(both, ""), "a.toml", &catalog).is_ok());
 }
 
 /// An NQN is served under the name that was typed.

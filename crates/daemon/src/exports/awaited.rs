@@ -95,7 +95,7 @@ impl Exports {
         if lost.is_empty() {
             return Vec::new();
         }
-        let mut wanted = units_of(config.access.iter(), &config.unit, None);
+        let mut wanted = units_of(config.access.iter(), (&config.unit, &config.disk), None);
         wanted.retain(|name, _| lost.contains(name) && control.topology.find(name).is_some());
         let one = |(name, unit): (String, OpenSpec)| {
             let only = BTreeMap::from([(name.clone(), unit)]);

@@ -5,8 +5,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use control::api::{Error, Kind, Result};
 use control::config::{
-    AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, InitiatorChap, LunAddressing,
-    LunConfig, LunMode, TargetConfig, UnitConfig, UnitHandler, UnitProtection, secret,
+    AccessConfig, AluaConfig, AluaState, Chap, Config, DigestPolicy, DiskConfig, InitiatorChap,
+    LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig, UnitHandler, UnitProtection,
+    secret,
 };
 use drivers::TargetSpec;
 use reactor::Address;
@@ -16,10 +17,11 @@ use target::registry::Addressing;
 use target::{Account, GroupSpec, LunSpec, Proof, Proofs, ProtectionSpec};
 use wire::scsi::ProtectionType;
 
-/// Every provider that some LUN needs, and how its unit is shown; of `only` these when given.
+/// Every provider that some LUN needs, and how its unit is shown; of `only` these when given. A
+/// serial number that is configured is shown as it was written, that of a disk too.
 pub fn units_of<'c>(
     groups: impl Iterator<Item = &'c AccessConfig>,
-    units: &[UnitConfig],
+    (units, disks): (&[UnitConfig], &[DiskConfig]),
     only: Option<&BTreeSet<&str>>,
 ) -> BTreeMap<String, OpenSpec> {
     let mut out: BTreeMap<String, OpenSpec> = BTreeMap::new();
@@ -46,6 +48,13 @@ pub fn units_of<'c>(
             product: unit.product.clone(),
             revision: unit.revision.clone(),
         };
+    }
+    for disk in disks {
+        let serial = disk.params.get("serial").and_then(serde_json::Value::as_str);
+        let serial = serial.filter(|serial| !serial.is_empty());
+        if let (Some(serial), Some(spec)) = (serial, out.get_mut(&disk.name)) {
+            spec.serial.get_or_insert_with(|| serial.to_owned());
+        }
     }
     out
 }

@@ -486,6 +486,14 @@ impl Registry {
         self.state().targets.get(&(driver.to_string(), name.to_string())).cloned()
     }
 
+    /// The names of units by serial number.
+    pub fn serials(&self) -> HashMap<String, String> {
+        let state = self.state();
+        let named =
+            |(name, device): (&String, &Arc<Device>)| (device.spec().serial.clone(), name.clone());
+        state.devices.iter().map(named).collect()
+    }
+
     /// The target ports through which somebody sees a unit.
     pub fn ports_of(&self, device: &Device) -> Vec<Arc<TargetPort>> {
         let ports = device.ports();

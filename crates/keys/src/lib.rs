@@ -1,4 +1,5 @@
-//! keys: what a listener needs for TLS (RFC 8446), read from files, and who a client is.
+//! keys: what a listener needs for TLS (RFC 8446), read from files, who a client is, and when
+//! certificates expire.
 //!
 //! Certificates only (X.509, RFC 5280): the library has no pre-shared keys. It reads the wall clock
 //! when it looks at a certificate's dates, and its own source of randomness: in handshakes only.
@@ -87,4 +88,11 @@ pub fn client(tls: &ServerConnection) -> Option<String> {
     let own = tls.peer_certificates()?.first()?;
     let names = wire::x509::names(own).ok()?;
     names.first().map(str::to_owned)
+}
+
+/// The last second in which all certificates of a file in PEM are valid, in seconds since 1970:
+/// the earliest of them. `None` when there is no certificate in it that can be read.
+pub fn expires(pem: &[u8]) -> Option<i64> {
+    let all = CertificateDer::pem_slice_iter(pem).flatten();
+    all.filter_map(|one| wire::x509::expires(&one).ok()).min()
 }

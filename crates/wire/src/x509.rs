@@ -1,7 +1,7 @@
-//! The names in a certificate (RFC 5280): its subject's common name and alternative names.
+//! The names in a certificate (RFC 5280), and when it expires.
 //!
-//! Nothing is verified here: whoever calls has had the certificate verified, and wants to know
-//! whose it is.
+//! Nothing is verified here: TLS has verified the certificates of clients before their names are
+//! read, and verifies dates by itself.
 
 use crate::bytes::Reader;
 use crate::error::WireError;
@@ -19,6 +19,8 @@ const OCTETS: u8 = 0x04;
 const UTF8: u8 = 0x0c;
 const PRINTABLE: u8 = 0x13;
 const IA5: u8 = 0x16;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 
@@ -76,18 +78,72 @@ fn text(bytes: &[u8]) -> Option<String> {
     (!text.chars().any(char::is_control)).then(|| text.to_owned())
 }
 
-/// Reads the names in a certificate in DER.
-pub fn names(certificate: &[u8]) -> Result<Names, WireError> {
+/// The fields of a certificate from its validity on.
+fn from_validity(certificate: &[u8]) -> Result<Reader<'_>, WireError> {
     let whole = expect(&mut Reader::new(certificate), SEQUENCE, "certificate")?;
     let tbs = expect(&mut Reader::new(whole), SEQUENCE, "tbsCertificate")?;
     let mut r = Reader::new(tbs);
-    let mut out = Names::default();
     if r.rest().first() == Some(&VERSION) {
         element(&mut r)?;
     }
-    for _ in ["serialNumber", "signature", "issuer", "validity"] {
+    for _ in ["serialNumber", "signature", "issuer"] {
         element(&mut r)?;
     }
+    Ok(r)
+}
+
+/// The last second in which a certificate in DER is valid, in seconds since 1970.
+pub fn expires(certificate: &[u8]) -> Result<i64, WireError> {
+    let mut r = from_validity(certificate)?;
+    let mut validity = Reader::new(expect(&mut r, SEQUENCE, "validity")?);
+    element(&mut validity)?;
+    let at = validity.at();
+    let (tag, digits) = element(&mut validity)?;
+    time(tag, digits).ok_or_else(|| WireError::bad("notAfter", at))
+}
+
+/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the only forms that certificates may have (RFC 5280
+/// 4.1.2.5), in seconds since 1970.
+fn time(tag: u8, text: &[u8]) -> Option<i64> {
+    let digits = text.strip_suffix(b"Z")?;
+    let wanted = match tag {
+        UTC_TIME => 12,
+        GENERALIZED_TIME => 14,
+        _ => return None,
+    };
+    if digits.len() != wanted || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = |digits: &[u8]| digits.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0'));
+    let (year, rest) = digits.split_at(wanted - 10);
+    let year = match (tag, value(year)) {
+        (UTC_TIME, short @ 0..50) => 2000 + short,
+        (UTC_TIME, short) => 1900 + short,
+        (_, long) => long,
+    };
+    let fields: Vec<i64> = rest.chunks(2).map(value).collect();
+    let [month, day, hour, minute, second] = fields[..] else { return None };
+    let fits = (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !fits || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    Some(((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+/// Days from 1970-01-01 to a day of the Gregorian calendar. Years begin in March here, so that the
+/// leap day is their last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    year * 365 + leap_days + day_of_year - 719_468
+}
+
+/// Reads the names in a certificate in DER.
+pub fn names(certificate: &[u8]) -> Result<Names, WireError> {
+    let mut r = from_validity(certificate)?;
+    let mut out = Names::default();
+    element(&mut r)?;
     common_name(expect(&mut r, SEQUENCE, "subject")?, &mut out)?;
     element(&mut r)?;
     while !r.rest().is_empty() {
@@ -148,12 +204,14 @@ pub fn sample(common: &str, alternatives: &[&str]) -> Vec<u8> {
     let value = der(OCTETS, &der(SEQUENCE, &names));
     let extension = [der(OID, ALTERNATIVE_NAME), der(1, &[0xff]), value].concat();
     let empty = der(SEQUENCE, &[]);
+    let time = der(UTC_TIME, b"261127113416Z");
+    let validity = der(SEQUENCE, &[time.clone(), time].concat());
     let tbs = [
         der(VERSION, &der(2, &[2])),
         der(2, &[1]),
         empty.clone(),
         empty.clone(),
-        empty.clone(),
+        validity,
         subject,
         empty,
         der(EXTENSIONS, &der(SEQUENCE, &der(SEQUENCE, &extension))),
@@ -191,10 +249,34 @@ mod tests {
     }
 
     #[test]
+    fn expiry_is_read_in_both_forms() {
+        assert_eq!(expires(&sample("client", &[])), Ok(1_795_779_256));
+        for (tag, text, seconds) in [
+            (UTC_TIME, "700101000000Z", Some(0)),
+            (UTC_TIME, "500101000000Z", Some(-631_152_000)),
+            (UTC_TIME, "000229120000Z", Some(951_825_600)),
+            (UTC_TIME, "491231235959Z", Some(2_524_607_999)),
+            (GENERALIZED_TIME, "20500101000000Z", Some(2_524_608_000)),
+            (GENERALIZED_TIME, "99991231235959Z", Some(253_402_300_799)),
+            (UTC_TIME, "20500101000000Z", None),
+            (GENERALIZED_TIME, "500101000000Z", None),
+            (UTC_TIME, "501301000000Z", None),
+            (UTC_TIME, "500100000000Z", None),
+            (UTC_TIME, "500101240000Z", None),
+            (UTC_TIME, "5001010000+1Z", None),
+            (UTC_TIME, "500101000000", None),
+            (UTF8, "500101000000Z", None),
+        ] {
+            assert_eq!(time(tag, text.as_bytes()), seconds, "{text}");
+        }
+    }
+
+    #[test]
     fn cuts_and_lies_are_errors() {
         let good = sample("client", &["a.example"]);
         for len in 0..good.len() {
             assert!(names(&good[..len]).is_err(), "{len}");
+            assert!(expires(&good[..len]).is_err(), "{len}");
         }
         for (at, byte) in [(0, 0x31), (1, 0x80), (1, 0x85), (1, 0xff)] {
             let mut bad = good.clone();

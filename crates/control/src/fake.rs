@@ -4,7 +4,7 @@
 use crate::api::*;
 use crate::config::{Catalog, Config, Entry, LunMode, UnitConfig, check};
 use crate::plan::{Action, Step, rests_on};
-use crate::plant::{Outcome, Plant, Progress};
+use crate::plant::{Outcome, Plant, Progress, Stale};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,6 +68,7 @@ struct Inner {
     /// From which call on how many calls fail.
     fail: Option<(usize, usize)>,
     refuse: Option<Error>,
+    stale: Vec<Stale>,
     /// What `state` adds to what follows from the configuration.
     extra: State,
     tables: Vec<PartTable>,
@@ -108,6 +109,11 @@ impl FakePlant {
     /// Makes every `check` answer so.
     pub fn refuse(&self, error: Error) {
         self.with(|i| i.refuse = Some(error));
+    }
+
+    /// A target uses a file that has changed.
+    pub fn stale(&self, target: &str, why: &str) {
+        self.with(|i| i.stale.push(Stale { target: target.into(), why: why.into() }));
     }
 
     /// Sessions, denials, geoms and daemon facts that `state` shows.
@@ -218,6 +224,13 @@ impl Inner {
                 if let Some(lun) = luns.map(|l| &l.provider).find(|p| changes(p)) {
                     return refuse(Kind::Busy, format!("{lun} has a LUN"));
                 }
+            }
+            Action::Renew { target } => {
+                if config.target(target).is_none() {
+                    return refuse(Kind::NotFound, "no such target");
+                }
+                self.stale.retain(|s| s.target != *target);
+                return Ok(Outcome::default());
             }
             _ => {}
         }
@@ -359,6 +372,10 @@ impl Plant for FakePlant {
         self.with(|i| i.intended = config.clone());
     }
 
+    fn stale(&self) -> Vec<Stale> {
+        self.with(|i| i.stale.clone())
+    }
+
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
         progress(ProgressLine { what: action.what(), ..ProgressLine::default() });
         self.with(|i| {
@@ -446,6 +463,10 @@ impl Plant for std::sync::Arc<FakePlant> {
 
     fn intend(&self, config: &Config, consent: &[String]) {
         self.as_ref().intend(config, consent);
+    }
+
+    fn stale(&self) -> Vec<Stale> {
+        Plant::stale(self.as_ref())
     }
 
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //!  P1  Calls that change something (`carry_out`, `part`, `verb`) come one at a time.
-//!  P2  `state`, `journal` and `check` may come at any time, from any thread, also during P1.
+//!  P2  `state`, `stale`, `journal` and `check` may come at any time, from any thread, also during
+//!      P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
@@ -20,6 +21,15 @@ pub type Progress<'a> = dyn FnMut(ProgressLine) + Send + 'a;
 pub struct Outcome {
     /// What the user should know: "takes effect at the next start". Usually none.
     pub notes: Vec<String>,
+}
+
+/// A target that uses files whose contents have changed since it read them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stale {
+    /// Its name.
+    pub target: String,
+    /// Which files: "tls_certificate /etc/x.pem has changed".
+    pub why: String,
 }
 
 /// The daemon, as the control path sees it.
@@ -40,6 +50,12 @@ pub trait Plant: Send + Sync {
     fn loses(&self, action: &Action) -> Option<String> {
         let _ = action;
         None
+    }
+
+    /// Targets that use files with other contents than those on disk, for themselves or for their
+    /// access groups. Changes nothing.
+    fn stale(&self) -> Vec<Stale> {
+        Vec::new()
     }
 
     /// Does it, wholly or not at all.

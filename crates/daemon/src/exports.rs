@@ -7,6 +7,7 @@
 //!  E4  What the operator has set by hand is there before an initiator sees the thing.
 
 mod awaited;
+mod files;
 mod specs;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -37,6 +38,8 @@ use crate::errors::{from_geom, named};
 use crate::identity;
 use crate::loops::Loops;
 use awaited::Awaited;
+use files::Files;
+pub use files::InUse;
 use specs::{access_state, port_group, target_spec};
 pub use specs::{lent, units_of};
 
@@ -85,6 +88,7 @@ pub struct Exports {
     by_hand: ByHand,
     loops: Loops,
     awaited: Awaited,
+    files: InUse,
 }
 
 impl Exports {
@@ -95,9 +99,10 @@ impl Exports {
         attachments: Attachments,
         by_hand: ByHand,
         loops: Loops,
+        files: InUse,
     ) -> Exports {
         let (portals, awaited) = (BTreeMap::new(), Awaited::default());
-        Exports { registry, drivers, portals, attachments, by_hand, loops, awaited }
+        Exports { registry, drivers, portals, attachments, by_hand, loops, awaited, files }
     }
 
     /// What was set by hand of the group that is there without a configuration.
@@ -213,6 +218,7 @@ impl Exports {
     pub fn create_target(&mut self, control: &mut Control, config: &TargetConfig) -> Result<()> {
         let op = "create target";
         let driver = self.driver(&config.driver)?;
+        let files = Files::of_target(config);
         let spec = target_spec(config)?;
         let listen = spec.listen.clone();
         driver.set_target(spec).map_err(|e| from_geom(op, &config.name, e))?;
@@ -221,8 +227,9 @@ impl Exports {
         let opened = joined.map_err(|e| from_geom(op, &config.name, e)).and_then(|_| {
             listen.iter().try_for_each(|at| self.open(control, &driver, at, &config.name))
         });
-        if opened.is_err() {
-            self.remove_target(control, config)?;
+        match opened {
+            Ok(()) => self.files.set_target(&config.name, files),
+            Err(_) => self.remove_target(control, config)?,
         }
         opened
     }
@@ -241,6 +248,7 @@ impl Exports {
         to: &TargetConfig,
     ) -> Result<()> {
         let driver = self.driver(&to.driver)?;
+        let files = Files::of_target(to);
         let (old, new) = (target_spec(from)?, target_spec(to)?);
         for at in new.listen.iter().filter(|a| !old.listen.contains(a)) {
             if let Err(e) = self.open(control, &driver, at, &to.name) {
@@ -252,12 +260,31 @@ impl Exports {
         }
         let gone: Vec<_> = old.listen.iter().filter(|a| !new.listen.contains(a)).cloned().collect();
         driver.set_target(new).map_err(|e| from_geom("change target", &to.name, e))?;
+        self.files.set_target(&to.name, files);
         let made = self.registry.set_target_at(&to.driver, &to.name, to.port_id);
         made.and_then(|_| self.join(to)).map_err(|e| from_geom("change target", &to.name, e))?;
         for at in gone {
             self.close(control, &at, &to.name);
         }
         self.attachments.look();
+        Ok(())
+    }
+
+    /// Reads the files of a target and of its groups again. Sessions go on; new logins see what
+    /// is in them now.
+    pub fn renew(&mut self, target: &TargetConfig, config: &Config) -> Result<()> {
+        let (op, name) = ("read files anew", &target.name);
+        let driver = self.driver(&target.driver)?;
+        let groups: Vec<&AccessConfig> =
+            config.access.iter().filter(|a| a.target == *name).collect();
+        let own = Files::of_target(target);
+        let theirs = Files::of_groups(groups.iter().copied());
+        let specs = groups.iter().map(|a| self.shown(a)).collect::<Result<Vec<GroupSpec>>>()?;
+        driver.set_target(target_spec(target)?).map_err(|e| from_geom(op, name, e))?;
+        self.files.set_target(name, own);
+        let set = self.registry.set_groups(&target.driver, name, &specs);
+        set.map_err(|e| from_geom(op, name, e))?;
+        self.files.set_groups(name, theirs);
         Ok(())
     }
 
@@ -269,6 +296,7 @@ impl Exports {
         }
         driver.remove_target(&config.name);
         self.awaited.set(&config.name, BTreeSet::new());
+        self.files.forget(&config.name);
         self.detach_all(control, &config.name);
         match self.registry.remove_target(&config.driver, &config.name) {
             Ok(()) => Ok(()),
@@ -347,6 +375,7 @@ impl Exports {
         let all: Vec<&AccessConfig> =
             config.access.iter().filter(|a| a.target == target.name).collect();
         let wanted = units_of(all.iter().copied(), (&config.unit, &config.disk), None);
+        let files = Files::of_groups(all.iter().copied());
         let mut opened = Vec::new();
         let opens = self.open_devices(control, &wanted, &[target], &mut opened);
         let result = opens.and_then(|()| {
@@ -360,6 +389,7 @@ impl Exports {
             }
             return result;
         }
+        self.files.set_groups(&target.name, files);
         self.awaited.set(&target.name, self.unborn(wanted.keys()));
         self.attachments.look();
         for name in self.registry.unmapped() {

@@ -12,7 +12,7 @@ use control::api::{
 };
 use control::config::{Config, DaemonConfig, Port};
 use control::plan::{Action, Step};
-use control::{Outcome, Plant, Progress};
+use control::{Outcome, Plant, Progress, Stale};
 use disks::DiskClass;
 use drivers::Driver;
 use drivers::bus::LocalKind;
@@ -28,7 +28,7 @@ use crate::by_hand::ByHand;
 use crate::catalog::site;
 use crate::desk::{Ahead, Change, Desk, Question};
 use crate::ends::Ends;
-use crate::exports::{self, Exports};
+use crate::exports::{self, Exports, InUse};
 use crate::journal::Journal;
 use crate::loops::Loops;
 use crate::made::Made;
@@ -50,6 +50,7 @@ pub struct Daemon {
     desk: Arc<Desk>,
     journal: Arc<Journal>,
     registry: Arc<Registry>,
+    files: InUse,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -60,14 +61,16 @@ impl Daemon {
         let journal = Arc::new(Journal::default());
         let registry = Registry::new();
         registry.doors().shut();
+        let files = InUse::default();
         let (config, noted, exported) = (config.clone(), journal.clone(), registry.clone());
+        let used = files.clone();
         let thread = std::thread::Builder::new()
             .name("ashlar-control".into())
-            .spawn(move || control_thread(&config, noted, exported, &ready))
+            .spawn(move || control_thread(&config, noted, exported, used, &ready))
             .map_err(|e| system("start the control thread", &e))?;
         match started.recv() {
             Ok(Ok(desk)) => {
-                Ok(Daemon { desk, journal, registry, thread: Mutex::new(Some(thread)) })
+                Ok(Daemon { desk, journal, registry, files, thread: Mutex::new(Some(thread)) })
             }
             Ok(Err(e)) => Err(e),
             Err(_) => Err(Error::new(Kind::Internal, "start", "the control thread ended")),
@@ -83,6 +86,7 @@ fn control_thread(
     config: &DaemonConfig,
     journal: Arc<Journal>,
     registry: Arc<Registry>,
+    files: InUse,
     ready: &SyncSender<Result<Arc<Desk>>>,
 ) {
     if let Err(e) = set_vault(&registry, config, &teller(&journal, Level::Error)) {
@@ -129,7 +133,7 @@ fn control_thread(
     control.topology.set_listener(listener(&journal));
     control.set_watch({
         let (desk, shown, registry) = (desk.clone(), shown.clone(), registry.clone());
-        let cam = cam.clone();
+        let (cam, files) = (cam.clone(), files.clone());
         Box::new(move |topology, now_ns| {
             while let Some(question) = desk.question() {
                 let daemon = control::api::Daemon {
@@ -139,7 +143,8 @@ fn control_thread(
                     cores: working(&cores),
                     memory: memory(pool_bytes),
                 };
-                answer(question, topology, &shown, (&registry, &cam), (daemon, &attached), now_ns);
+                let sources = (&*registry, &*cam, &files);
+                answer(question, topology, &shown, sources, (daemon, &attached), now_ns);
             }
         })
     });
@@ -149,7 +154,7 @@ fn control_thread(
     let mut room = Room {
         control,
         cam,
-        exports: Exports::new(registry, drivers, attachments, by_hand, loops),
+        exports: Exports::new(registry, drivers, attachments, by_hand, loops, files),
         shown,
         journal,
         started_ns,
@@ -287,7 +292,7 @@ fn answer(
     question: Question,
     topology: &Topology,
     shown: &Mutex<Shown>,
-    (registry, cam): (&Registry, &CamClass),
+    (registry, cam, files): (&Registry, &CamClass, &InUse),
     (daemon, attached): (control::api::Daemon, &dyn Fn() -> Vec<AttachedState>),
     now_ns: u64,
 ) {
@@ -302,6 +307,7 @@ fn answer(
                 cam,
                 config: &shown.config,
                 portals: &shown.portals,
+                files,
                 attached: attached(),
                 daemon,
                 now_ns,
@@ -357,6 +363,10 @@ impl Plant for Daemon {
         let Action::CreateGeom { geom } = action else { return None };
         let geom = Box::new(geom.clone());
         self.desk.order(|to| Change::Loses(geom, to)).ok()?
+    }
+
+    fn stale(&self) -> Vec<Stale> {
+        self.files.stale()
     }
 
     fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {

@@ -183,6 +183,7 @@ impl Room {
             Action::RemoveTarget { target } => {
                 self.exports.remove_target(&mut self.control, target)
             }
+            Action::Renew { target } => self.renew(target),
             Action::CreateAccess { .. }
             | Action::ModifyAccess { .. }
             | Action::RemoveAccess { .. }
@@ -304,6 +305,15 @@ impl Room {
     /// The records of what a change has closed are clean before its answer.
     fn rest_closed(&mut self) {
         self.rest(|t, geom| !t.geom_is_open(geom));
+    }
+
+    fn renew(&mut self, target: &str) -> Result<()> {
+        let config = self.config();
+        let Some(found) = config.target(target) else {
+            let why = "no such target";
+            return Err(Error::new(Kind::NotFound, "read files anew", why).at(target));
+        };
+        self.exports.renew(found, &config)
     }
 
     fn groups(&mut self, action: &Action) -> Result<()> {

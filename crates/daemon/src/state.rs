@@ -22,6 +22,8 @@ use target::reserve::Reservations;
 use target::space::{FULL_PERCENTS, Room};
 use wire::scsi::TransportId;
 
+use crate::exports::InUse;
+
 /// What the state is made from.
 pub struct Sources<'a> {
     /// The graph.
@@ -34,6 +36,8 @@ pub struct Sources<'a> {
     pub config: &'a Config,
     /// Portals that listen, by target.
     pub portals: &'a BTreeMap<String, Vec<String>>,
+    /// Files that targets use.
+    pub files: &'a InUse,
     /// LUNs attached to this machine.
     pub attached: Vec<control::api::AttachedState>,
     /// The process.
@@ -330,6 +334,7 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
         state: if listening { TargetHealth::Listening } else { TargetHealth::Down },
         health,
         health_why,
+        certificates: from.files.certificates(name),
         groups,
         sessions: sessions.map(|s| session(from, s)).collect(),
     }

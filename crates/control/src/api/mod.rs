@@ -19,6 +19,6 @@ pub use state::{
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};
 pub use target::{
-    AttachedState, AwaitedState, Denied, Digests, GroupState, LunState, PortGroupState,
-    RegistrantState, ReservationState, SessionState, TargetHealth, TargetState,
+    AttachedState, AwaitedState, CertificateState, Denied, Digests, GroupState, LunState,
+    PortGroupState, RegistrantState, ReservationState, SessionState, TargetHealth, TargetState,
 };

@@ -3,6 +3,7 @@
 mod access;
 mod backing;
 mod buses;
+mod certificates;
 mod config;
 mod fds;
 mod io_uring;
@@ -112,6 +113,7 @@ pub const CHECKS: &[Check] = &[
     fds::CHECK,
     config::CHECK,
     secrets::CHECK,
+    certificates::CHECK,
     access::CHECK,
     backing::CHECK,
     buses::CHECK,

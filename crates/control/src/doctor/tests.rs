@@ -118,6 +118,24 @@ fn configuration_and_secrets() {
 }
 
 #[test]
+fn certificates_are_reported_thirty_days_ahead() {
+    const DAY_S: i64 = 24 * 3600;
+    for (expires_s, grade, words) in [
+        (31 * DAY_S, None, ""),
+        (30 * DAY_S, Some(Grade::Warn), "expires in 30 days"),
+        (DAY_S, Some(Grade::Warn), "expires in 1 day"),
+        (-DAY_S, Some(Grade::Fail), "expired 1 day ago"),
+    ] {
+        let (key, path) = ("tls_certificate".to_owned(), "/x".to_owned());
+        let file = crate::api::CertificateState { key, path, expires_s };
+        let found = certificates::validity("t", &file);
+        assert_eq!(found.as_ref().map(|f| f.grade), grade);
+        let said = found.map(|f| f.finding).unwrap_or_default();
+        assert!(said.ends_with(words), "{said}");
+    }
+}
+
+#[test]
 fn backing_files() {
     let machine = Machine::new("backing");
     let disk = |path: &Path, more: &str| {

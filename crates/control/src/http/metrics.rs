@@ -28,6 +28,11 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("ashlar_provider_latency_seconds", "histogram", "From start to completion"),
     ("ashlar_target_up", "gauge", "1 when a target accepts logins"),
     ("ashlar_target_sessions", "gauge", "Live sessions of a target"),
+    (
+        "ashlar_tls_certificate_expires_seconds",
+        "gauge",
+        "Time until a certificate of a target expires; negative after",
+    ),
     ("ashlar_session_requests_total", "counter", "Requests completed for a session"),
     ("ashlar_session_bytes_total", "counter", "Bytes of requests completed for a session"),
     ("ashlar_session_in_flight", "gauge", "Commands of a session not answered yet"),
@@ -235,6 +240,10 @@ pub fn render(state: &State) -> String {
         let up = target.state == TargetHealth::Listening;
         page.add("ashlar_target_up", &labels, u8::from(up));
         page.add("ashlar_target_sessions", &labels, target.sessions.len());
+        for file in &target.certificates {
+            let labels = [labels[0], labels[1], ("key", file.key.as_str())];
+            page.add("ashlar_tls_certificate_expires_seconds", &labels, file.expires_s);
+        }
         page.units(target);
         sessions(target, &mut page);
     }
@@ -245,7 +254,7 @@ pub fn render(state: &State) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Bucket;
+    use crate::api::{Bucket, CertificateState};
     use crate::fake::geom_state;
 
     #[test]
@@ -262,8 +271,18 @@ mod tests {
             sum_ns: 1_200_000_000,
         };
         state.geoms.push(geom);
+        let file =
+            CertificateState { key: "tls_certificate".into(), path: "/x".into(), expires_s: -5 };
+        state.targets.push(TargetState {
+            driver: "nbd".into(),
+            name: "t".into(),
+            certificates: vec![file],
+            ..TargetState::default()
+        });
         let text = render(&state);
         for line in [
+            "ashlar_tls_certificate_expires_seconds{target=\"t\",driver=\"nbd\",\
+             key=\"tls_certificate\"} -5",
             "# TYPE ashlar_provider_latency_seconds histogram",
             "ashlar_provider_latency_seconds_bucket{provider=\"d0p1\",class=\"part\",op=\"read\",\
              le=\"0.000001024\"} 2",

@@ -140,6 +140,13 @@ pub enum Action {
         /// As they shall be.
         to: Vec<AccessConfig>,
     },
+    /// Files that a target and its groups name are read again: secrets, certificates, keys. Their
+    /// contents have changed, the configuration has not. What was read before is not kept, so
+    /// taking it back reads them once more.
+    Renew {
+        /// Whose.
+        target: String,
+    },
 }
 
 impl Action {
@@ -163,6 +170,7 @@ impl Action {
             Action::ModifyAccess { from, to } => Action::ModifyAccess { from: to, to: from },
             Action::RemoveAccess { access } => Action::CreateAccess { access },
             Action::Regroup { target, from, to } => Action::Regroup { target, from: to, to: from },
+            Action::Renew { target } => Action::Renew { target },
         }
     }
 
@@ -222,6 +230,7 @@ impl Action {
                 config.access.retain(|a| a.target != *target);
                 config.access.extend(to.iter().cloned());
             }
+            Action::Renew { .. } => {}
         }
     }
 
@@ -255,6 +264,7 @@ impl Action {
                 format!("remove group {} of {}", access.group, access.target)
             }
             Action::Regroup { target, .. } => format!("change the groups of {target}"),
+            Action::Renew { target } => format!("read files of target {target} anew"),
         }
     }
 
@@ -273,7 +283,7 @@ impl Action {
                 target.name.clone()
             }
             Action::ModifyTarget { to, .. } => to.name.clone(),
-            Action::Regroup { target, .. } => target.clone(),
+            Action::Regroup { target, .. } | Action::Renew { target } => target.clone(),
             Action::CreateAccess { access }
             | Action::RemoveAccess { access }
             | Action::ModifyAccess { to: access, .. } => {

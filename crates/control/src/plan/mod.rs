@@ -12,6 +12,7 @@ mod action;
 mod apply;
 mod depend;
 mod diff;
+mod renew;
 mod risk;
 #[cfg(test)]
 mod tests;
@@ -21,3 +22,4 @@ pub use apply::{Applied, apply};
 pub(crate) use depend::Ground;
 pub use depend::{rests_on, running};
 pub use diff::plan;
+pub(crate) use renew::renew;

@@ -51,7 +51,8 @@ pub fn risk(action: &Action, scene: &Scene<'_>) -> Judged {
         | Action::CreateDisk { .. }
         | Action::GrowDisk { .. }
         | Action::CreateGeom { .. }
-        | Action::CreateTarget { .. } => Judged::default(),
+        | Action::CreateTarget { .. }
+        | Action::Renew { .. } => Judged::default(),
         Action::Units { from, to } => match newly_protected(from, to).next() {
             Some(_) => Judged::of(Risk::Destroys),
             None => Judged::default(),

@@ -7,7 +7,7 @@ use crate::config::{
     LunAddressing, LunConfig, LunMode, TargetConfig, UnitConfig, check,
 };
 use crate::fake::{FakePlant, catalog};
-use crate::plant::Plant;
+use crate::plant::{Plant, Stale};
 
 /// Small seeded generator; a failing seed prints itself.
 pub struct Dice(u64);
@@ -226,6 +226,36 @@ fn l2_l3_l5_there_and_back_on_a_plant_that_refuses_nonsense() {
         assert!(plant.config().same(&a), "seed {seed}");
     }
     assert!(steps_seen > 1000, "{steps_seen}");
+}
+
+#[test]
+fn stale_files_are_read_again_before_a_disk_grows() {
+    let target = |name: &str| {
+        format!("[[target]]\ndriver='iscsi'\nname='iqn.a:{name}'\nlisten=['127.0.0.1:0']\n")
+    };
+    let disk = |size: &str| format!("[[disk]]\nname='d'\nkind='file'\npath='/x'\nsize={size}\n");
+    let read =
+        |text: String| crate::config::read(&text, "a.toml", &catalog()).expect("well-formed");
+    let grown = |a: &str, b: &str| {
+        Step::new(
+            Action::GrowDisk {
+                from: read(disk(a).replace("size", "size_bytes")).disk[0].clone(),
+                to: read(disk(b).replace("size", "size_bytes")).disk[0].clone(),
+            },
+            "",
+            Risk::Safe,
+        )
+    };
+    let config = read(target("stays") + &target("new"));
+    let made = Action::CreateTarget { target: config.target[1].clone() };
+    let mut steps = vec![Step::new(made, "", Risk::Safe), grown("1", "2")];
+    let stale = |name: &str| Stale { target: name.into(), why: "it has changed".into() };
+    let all = ["iqn.a:stays", "iqn.a:new", "iqn.a:gone"].map(stale).to_vec();
+    renew(&mut steps, all, &config);
+    let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
+    let renewed = "read files of target iqn.a:stays anew";
+    assert_eq!(what, ["create target iqn.a:new (iscsi)", renewed, "grow disk d (file)"]);
+    assert_eq!(steps[1].inverse, steps[1].action);
 }
 
 #[test]

@@ -167,6 +167,7 @@ impl Control {
         let lost: Vec<_> = unwanted.filter(|g| base.geom(&g.name).is_none()).cloned().collect();
         base.geom.extend(lost);
         let mut steps = plan::plan(&base, desired, &state, &self.catalog);
+        plan::renew(&mut steps, self.plant.stale(), desired);
         for step in &mut steps {
             if let Some(lost) = self.plant.loses(&step.action) {
                 step.risk = Risk::Destroys;

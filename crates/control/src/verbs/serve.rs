@@ -255,6 +255,25 @@ mod tests {
     use crate::verbs::status;
 
     #[test]
+    fn stale_files_are_read_again_by_a_configuration_that_did_not_change() {
+        let text = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n";
+        let config = read(text, "a.toml", &catalog()).expect("well-formed");
+        let plant = Arc::new(FakePlant::new());
+        let folder = std::env::temp_dir().join(format!("ashlar-renew-{}", std::process::id()));
+        let archive = Archive::new(&folder, 2);
+        let control = Control::new(Box::new(plant.clone()), catalog(), &Config::default(), archive);
+        bring_up(&control, &config, false).expect("served");
+        plant.stale("iqn.a:t", "tls_key /x has changed");
+        let steps = control.plan(&config).expect("a plan").steps;
+        let shown = steps.iter().map(|s| (s.what.as_str(), s.why.as_str()));
+        let what = "read files of target iqn.a:t anew";
+        assert_eq!(shown.collect::<Vec<_>>(), [(what, "tls_key /x has changed")]);
+        control.apply(&config, &Consent::default(), &mut |_| {}).expect("applied");
+        assert!(control.plan(&config).expect("a plan").steps.is_empty());
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
     fn what_cannot_be_served_is_left_out_and_said() {
         let text = "[[disk]]\nname='d'\nkind='null'\n\
             [[geom]]\nclass='nop'\nname='lost'\nprovider='nowhere'\n\

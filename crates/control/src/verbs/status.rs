@@ -69,6 +69,21 @@ fn stuck(state: &State) -> Vec<Finding> {
     waits.map(finding).collect()
 }
 
+/// Certificates of targets that have expired or expire soon.
+fn certificates(state: &State) -> Vec<Finding> {
+    let all = state.targets.iter().flat_map(|t| t.certificates.iter().map(move |c| (t, c)));
+    let finding = |(target, file): (&crate::api::TargetState, &crate::api::CertificateState)| {
+        Some(Finding {
+            health: if file.expires_s < 0 { Health::Degraded } else { Health::Ok },
+            at: format!("target {}", target.name),
+            why: file.warning()?,
+            action: format!("Replace {}, then run `ashlar apply`.", file.path),
+            see: format!("openssl x509 -noout -dates -in {}", file.path),
+        })
+    };
+    all.filter_map(finding).collect()
+}
+
 /// What to do about a disk that fills up.
 fn make_room(disk: &DiskState) -> String {
     let hosts = "let its hosts give back what they do not use: `fstrim -av` there";
@@ -159,6 +174,7 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         add(Health::Ok, at, &open.why, &action, "ashlar doctor access");
     }
     out.extend(stuck(state));
+    out.extend(certificates(state));
     out.sort_by_key(|f| std::cmp::Reverse(f.health));
     out
 }

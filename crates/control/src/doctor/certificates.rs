@@ -1,0 +1,72 @@
+//! Check of the files that targets name for TLS: whether they can be read and when they expire.
+
+use super::{Check, Facts, Finding, Grade, bad, ok};
+use crate::api::CertificateState;
+use std::io::Read;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// See the module.
+pub const CHECK: Check =
+    Check { id: "certificates", doc: "whether certificates of targets are valid", look };
+
+/// Longest part of a file that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+fn look(facts: &Facts) -> Vec<Finding> {
+    let Some(config) = facts.good() else { return ok("no configuration to look at") };
+    let mut out = Vec::new();
+    let mut seen = 0;
+    for target in &config.target {
+        for key in ["tls_certificate", "tls_key", "tls_client_ca"] {
+            let path = target.params.get(key).and_then(|path| path.as_str()).unwrap_or("");
+            if !path.is_empty() {
+                seen += 1;
+                out.extend(file(&target.name, key, path));
+            }
+        }
+    }
+    if out.is_empty() { ok(format!("{seen} files looked at, all valid")) } else { out }
+}
+
+fn file(target: &str, key: &str, path: &str) -> Option<Finding> {
+    let contents = match contents(Path::new(path)) {
+        Ok(contents) => contents,
+        Err(e) => {
+            return Some(bad(
+                Grade::Fail,
+                format!("target {target}: {key} {path}: {e}"),
+                "the target cannot be served",
+                format!("ls -l {path}, or correct `{key}`"),
+            ));
+        }
+    };
+    if key == "tls_key" {
+        return None;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let expires_s = keys::expires(&contents)?.saturating_sub(now);
+    validity(target, &CertificateState { key: key.into(), path: path.into(), expires_s })
+}
+
+/// What is said of a certificate that has expired or expires soon.
+pub(super) fn validity(target: &str, file: &CertificateState) -> Option<Finding> {
+    let grade = if file.expires_s < 0 { Grade::Fail } else { Grade::Warn };
+    Some(bad(
+        grade,
+        format!("target {target}: {}", file.warning()?),
+        "TLS connections are refused after that time",
+        format!("replace {}, then run `ashlar apply`", file.path),
+    ))
+}
+
+fn contents(path: &Path) -> std::io::Result<Vec<u8>> {
+    // Opening a FIFO would wait for its writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("not a file"));
+    }
+    let mut out = Vec::new();
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut out)?;
+    Ok(out)
+}

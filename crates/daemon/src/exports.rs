@@ -8,11 +8,12 @@
 
 mod awaited;
 mod files;
+mod portals;
 mod specs;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::api::{Error, Kind, Result};
@@ -21,7 +22,7 @@ use control::config::{
 };
 use drivers::Driver;
 use drivers::local::By;
-use geom::{Control, Local, Message, Topology};
+use geom::{Control, Topology};
 use reactor::Address;
 use target::alua::{DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX};
 use target::lun::{
@@ -40,23 +41,15 @@ use crate::loops::Loops;
 use awaited::Awaited;
 use files::Files;
 pub use files::InUse;
+use portals::Portal;
 use specs::{access_state, port_group, target_spec};
 pub use specs::{lent, units_of};
-
-/// How often an address that is in use is tried again; then the portal is refused.
-const PORT_TRIES_MAX: u32 = 50;
-
-/// Time between two tries.
-const PORT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Longest wait for a LUN to be attached or detached: its tools wait for its disk.
 const ATTACH_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Longest wait for sessions to end when the daemon does: commands at a disk have to come back.
 pub const SESSIONS_DEADLINE: Duration = Duration::from_secs(5);
-
-/// Longest wait for a core to open a portal.
-const PORTAL_DEADLINE: Duration = Duration::from_secs(10);
 
 thread_local! {
     /// The engine of this core's thread.
@@ -71,12 +64,6 @@ pub fn install(core: &Rc<geom::Core>, registry: &Arc<Registry>, drivers: &[Arc<d
     }
     drivers::bus::install(&engine);
     ENGINE.with(|e| *e.borrow_mut() = Some(engine));
-}
-
-struct Portal {
-    bound: Address,
-    driver: String,
-    users: BTreeSet<String>,
 }
 
 /// Everything that initiators can reach.
@@ -240,36 +227,6 @@ impl Exports {
         self.registry.set_port_group(&config.driver, &config.name, group)
     }
 
-    /// Changes a target: new logins see it; portals no longer listed close.
-    pub fn modify_target(
-        &mut self,
-        control: &mut Control,
-        from: &TargetConfig,
-        to: &TargetConfig,
-    ) -> Result<()> {
-        let driver = self.driver(&to.driver)?;
-        let files = Files::of_target(to);
-        let (old, new) = (target_spec(from)?, target_spec(to)?);
-        for at in new.listen.iter().filter(|a| !old.listen.contains(a)) {
-            if let Err(e) = self.open(control, &driver, at, &to.name) {
-                for undo in new.listen.iter().filter(|a| !old.listen.contains(a)) {
-                    self.close(control, undo, &to.name);
-                }
-                return Err(e);
-            }
-        }
-        let gone: Vec<_> = old.listen.iter().filter(|a| !new.listen.contains(a)).cloned().collect();
-        driver.set_target(new).map_err(|e| from_geom("change target", &to.name, e))?;
-        self.files.set_target(&to.name, files);
-        let made = self.registry.set_target_at(&to.driver, &to.name, to.port_id);
-        made.and_then(|_| self.join(to)).map_err(|e| from_geom("change target", &to.name, e))?;
-        for at in gone {
-            self.close(control, &at, &to.name);
-        }
-        self.attachments.look();
-        Ok(())
-    }
-
     /// Reads the files of a target and of its groups again. Sessions go on; new logins see what
     /// is in them now.
     pub fn renew(&mut self, target: &TargetConfig, config: &Config) -> Result<()> {
@@ -302,66 +259,6 @@ impl Exports {
             Ok(()) => Ok(()),
             Err(e) if e.kind == bio::Errno::NoEnt => Ok(()),
             Err(e) => Err(from_geom("remove target", &config.name, e)),
-        }
-    }
-
-    fn open(
-        &mut self,
-        control: &mut Control,
-        driver: &Arc<dyn Driver>,
-        at: &Address,
-        user: &str,
-    ) -> Result<()> {
-        if let Some(portal) = self.portals.get_mut(at) {
-            if portal.driver != driver.name() {
-                let why = format!("{at} belongs to driver {}", portal.driver);
-                return Err(Error::new(Kind::Busy, "open portal", why).at(user));
-            }
-            portal.users.insert(user.to_owned());
-            return Ok(());
-        }
-        if let Err(e) = nobody_listens(control, at) {
-            let error = Error::new(Kind::System, "open portal", e).at(at.to_string());
-            return Err(error.next(next_for(at)));
-        }
-        let mut bound = at.clone();
-        for core in 0..control.cores().len() {
-            let (opener, ask) = (driver.clone(), bound.clone());
-            let opened = on_core(control, core, move |e| opener.open_portal(e, ask));
-            match opened {
-                Some(Ok(b)) => bound = b,
-                other => {
-                    self.close_on(control, driver.clone(), bound, core);
-                    let why = match other {
-                        Some(Err(e)) => e.to_string(),
-                        _ => "a core does not answer".to_owned(),
-                    };
-                    let error = Error::new(Kind::System, "open portal", why).at(at.to_string());
-                    return Err(error.next(next_for(at)));
-                }
-            }
-        }
-        let users = BTreeSet::from([user.to_owned()]);
-        self.portals.insert(at.clone(), Portal { bound, driver: driver.name().to_owned(), users });
-        Ok(())
-    }
-
-    fn close(&mut self, control: &mut Control, at: &Address, user: &str) {
-        let Some(portal) = self.portals.get_mut(at) else { return };
-        if !portal.users.remove(user) || !portal.users.is_empty() {
-            return;
-        }
-        if let Some(portal) = self.portals.remove(at)
-            && let Ok(driver) = self.driver(&portal.driver)
-        {
-            self.close_on(control, driver, portal.bound, control.cores().len());
-        }
-    }
-
-    fn close_on(&self, control: &mut Control, driver: Arc<dyn Driver>, at: Address, n: usize) {
-        for core in 0..n {
-            let (driver, at) = (driver.clone(), at.clone());
-            on_core(control, core, move |e| Box::pin(async move { driver.close_portal(&e, at) }));
         }
     }
 
@@ -645,67 +542,4 @@ fn change_state(
             Err(error.next("`ashlar sessions` shows how long the oldest command waits."))
         }
     }
-}
-
-/// The cores share a port, and with them would any other daemon of the same user: each connection
-/// would come to one of the two. So somebody who does not share asks first, and asks again for a
-/// while: the kernel closes the sockets of a process that was killed a moment after its end.
-/// Unix sockets are not shared with other processes: the driver finds out itself.
-fn nobody_listens(control: &mut Control, at: &Address) -> std::io::Result<()> {
-    let Some(at) = at.inet() else { return Ok(()) };
-    if at.port() == 0 {
-        return Ok(());
-    }
-    let mut tries = 0;
-    loop {
-        match std::net::TcpListener::bind(at) {
-            Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && tries < PORT_TRIES_MAX => {
-                tries += 1;
-                control.wait_until(PORT_PAUSE, |_| false);
-            }
-            other => return other.map(drop),
-        }
-    }
-}
-
-/// What to look at when an address cannot be listened on.
-fn next_for(at: &Address) -> String {
-    if let Some(interface) = at.ether() {
-        return format!(
-            "Is the interface there (`ip link show {interface}`), and has the daemon CAP_NET_RAW?"
-        );
-    }
-    let Some(port) = at.inet().map(|at| at.port()) else {
-        return format!("Is the folder of {at} there and writable, and nobody listening at it?");
-    };
-    format!(
-        "Is the address this machine's (`ip address`), the port free (`ss -ltnp 'sport = :{port}'`)\
-         {}?",
-        if port < 1024 { ", and the daemon root's, as ports below 1024 need" } else { "" }
-    )
-}
-
-/// Runs a conversation on one core; `None` when it does not answer in time.
-fn on_core<R: Send + 'static>(
-    control: &mut Control,
-    core: usize,
-    job: impl FnOnce(Rc<Engine>) -> Local<'static, R> + Send + 'static,
-) -> Option<R> {
-    let place: Arc<Mutex<Option<R>>> = Arc::default();
-    let (answer, inbox) = (place.clone(), control.inbox().clone());
-    control.send(
-        core,
-        Message::Call(Box::new(move |core| {
-            let Some(engine) = ENGINE.with(|e| e.borrow().clone()) else { return };
-            core.reactor().spawn("portal", async move {
-                let out = job(engine).await;
-                *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(out);
-                inbox.nudge();
-            });
-        })),
-    );
-    let full =
-        |p: &Arc<Mutex<Option<R>>>| p.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-    control.wait_until(PORTAL_DEADLINE, |_| full(&place));
-    place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

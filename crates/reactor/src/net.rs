@@ -78,7 +78,8 @@ impl Reactor {
     }
 
     /// Listens on `addr` together with other cores that do the same (SO_REUSEPORT): the kernel
-    /// spreads new connections over them.
+    /// spreads new connections over them. No interface needs to have the address yet
+    /// (IP_FREEBIND).
     pub fn listen_shared(&self, addr: SocketAddr) -> io::Result<Listener> {
         self.listen_with(addr, true)
     }

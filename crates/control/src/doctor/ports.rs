@@ -19,11 +19,13 @@ fn look(facts: &Facts) -> Vec<Finding> {
     };
     let wanted: BTreeSet<&String> = config.target.iter().flat_map(|t| &t.listen).collect();
     let mut out = Vec::new();
-    for address in wanted.iter().filter(|a| !ours.contains(*a)) {
-        if let Some(path) = address.strip_prefix("unix:") {
+    for address in &wanted {
+        let is_ours = ours.contains(address);
+        if let Some(path) = address.strip_prefix("unix:").filter(|_| !is_ours) {
             out.extend(unix(address, Path::new(path)));
         }
         if let Some(name) = crate::config::interface(address)
+            && !is_ours
             && !Path::new("/sys/class/net").join(name).exists()
         {
             let finding = format!("{address}: this machine has no such interface");
@@ -32,6 +34,18 @@ fn look(facts: &Facts) -> Vec<Finding> {
         }
         let Ok(socket) = address.parse::<SocketAddr>() else { continue };
         let Err(e) = TcpListener::bind(socket) else { continue };
+        if e.kind() == std::io::ErrorKind::AddrNotAvailable {
+            out.push(bad(
+                Grade::Warn,
+                format!("{address}: no interface of this machine has that address"),
+                "initiators cannot reach the target there until one has it",
+                "ip address shows the addresses of this machine; add it or change `listen`",
+            ));
+            continue;
+        }
+        if is_ours {
+            continue;
+        }
         let port = socket.port();
         let fix = match e.kind() {
             std::io::ErrorKind::AddrInUse => {

@@ -163,8 +163,13 @@ fn ports_socket_and_version() {
     let machine = Machine::new("ports");
     let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = busy.local_addr().expect("bound").to_string();
-    let text = format!("[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['{address}']\n");
-    let mut facts = machine.facts(Some(&text));
+    let target = |address: &str| {
+        format!("[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['{address}']\n")
+    };
+    // RFC 5737: no machine has it.
+    let foreign = machine.facts(Some(&target("192.0.2.77:3260")));
+    assert_eq!(grades("ports", &foreign), [Grade::Warn]);
+    let mut facts = machine.facts(Some(&target(&address)));
     assert_eq!(grades("ports", &facts), [Grade::Fail]);
     assert_eq!(grades("socket", &facts), [Grade::Ok], "no daemon runs");
     machine.write("ashlar.sock", "");

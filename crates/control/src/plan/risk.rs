@@ -109,7 +109,10 @@ fn reached(portal: &str, listen: &[String]) -> bool {
         let (Ok(at), Ok(portal)) = (at.parse::<SocketAddr>(), portal.parse::<SocketAddr>()) else {
             return at == portal;
         };
-        at.port() == portal.port() && (at.ip() == portal.ip() || at.ip().is_unspecified())
+        let ip = portal.ip().to_canonical();
+        // `[::]` receives IPv4, too.
+        let any = at.ip().is_unspecified() && (at.is_ipv6() || ip.is_ipv4());
+        at.port() == portal.port() && (at.ip() == ip || any)
     };
     listen.iter().any(same)
 }

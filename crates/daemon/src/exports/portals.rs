@@ -1,0 +1,279 @@
+//! Portals: addresses at which drivers listen on every core, and how a target moves between them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use control::api::{Error, Kind, Result};
+use control::config::TargetConfig;
+use drivers::{Driver, TargetSpec};
+use geom::{Control, Local, Message};
+use reactor::Address;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use target::Engine;
+
+use super::specs::target_spec;
+use super::{ENGINE, Exports, Files};
+use crate::errors::from_geom;
+
+/// How often an address that is in use is tried again; then the portal is refused.
+const PORT_TRIES_MAX: u32 = 50;
+
+/// Time between two tries.
+const PORT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Longest wait for a core to open a portal.
+const PORTAL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// An address at which a driver listens for targets.
+pub(super) struct Portal {
+    pub(super) bound: Address,
+    pub(super) driver: String,
+    pub(super) users: BTreeSet<String>,
+}
+
+impl Exports {
+    /// Changes a target: new logins see it; portals no longer listed close. Sessions go on, also
+    /// those that came through a portal that closes.
+    pub fn modify_target(
+        &mut self,
+        control: &mut Control,
+        from: &TargetConfig,
+        to: &TargetConfig,
+    ) -> Result<()> {
+        let driver = self.driver(&to.driver)?;
+        let files = Files::of_target(to);
+        let (old, new) = (target_spec(from)?, target_spec(to)?);
+        let lacks = |a: &TargetSpec, b: &TargetSpec| -> Vec<Address> {
+            a.listen.iter().filter(|at| !b.listen.contains(at)).cloned().collect()
+        };
+        let (added, gone) = (lacks(&new, &old), lacks(&old, &new));
+        if !added.is_empty() {
+            // A login through a new portal finds the target at once. Refused where another target
+            // shares an old address and disagrees: such a login fails until the end of the step.
+            let listen = [&old.listen[..], &added].concat();
+            let _ = driver.set_target(TargetSpec { listen, ..old.clone() });
+        }
+        let opened = added.iter().try_for_each(|at| self.open(control, &driver, at, &to.name));
+        let set = opened.and_then(|()| {
+            driver.set_target(new).map_err(|e| from_geom("change target", &to.name, e))
+        });
+        if let Err(e) = set {
+            for at in &added {
+                self.close(control, at, &to.name);
+            }
+            let back = driver.set_target(old);
+            back.map_err(|e| from_geom("change target", &to.name, e))?;
+            return Err(e);
+        }
+        self.files.set_target(&to.name, files);
+        let made = self.registry.set_target_at(&to.driver, &to.name, to.port_id);
+        made.and_then(|_| self.join(to)).map_err(|e| from_geom("change target", &to.name, e))?;
+        for at in gone {
+            self.close(control, &at, &to.name);
+        }
+        self.attachments.look();
+        Ok(())
+    }
+
+    /// Portals that can receive connections to an address, which is not one of them.
+    fn overlapping(&self, at: &Address) -> impl Iterator<Item = &Portal> {
+        let at = at.inet();
+        let overlaps =
+            move |portal: &&Portal| at.zip(portal.bound.inet()).is_some_and(|(a, b)| overlap(a, b));
+        self.portals.values().filter(overlaps)
+    }
+
+    pub(super) fn open(
+        &mut self,
+        control: &mut Control,
+        driver: &Arc<dyn Driver>,
+        at: &Address,
+        user: &str,
+    ) -> Result<()> {
+        if let Some(portal) = self.portals.get_mut(at) {
+            if portal.driver != driver.name() {
+                let why = format!("{at} belongs to driver {}", portal.driver);
+                return Err(Error::new(Kind::Busy, "open portal", why).at(user));
+            }
+            portal.users.insert(user.to_owned());
+            return Ok(());
+        }
+        let here: Vec<SocketAddr> = self.overlapping(at).filter_map(|p| p.bound.inet()).collect();
+        let other = self.overlapping(at).find(|p| p.driver != driver.name());
+        if let Some(portal) = other {
+            let (bound, owner) = (&portal.bound, &portal.driver);
+            let why = format!("{at} overlaps {bound} of driver {owner}");
+            return Err(Error::new(Kind::Busy, "open portal", why).at(user));
+        }
+        if let Err(e) = nobody_listens(control, at, &here) {
+            let error = Error::new(Kind::System, "open portal", e).at(at.to_string());
+            return Err(error.next(next_for(at)));
+        }
+        let mut bound = at.clone();
+        for core in 0..control.cores().len() {
+            let (opener, ask) = (driver.clone(), bound.clone());
+            let opened = on_core(control, core, move |e| opener.open_portal(e, ask));
+            match opened {
+                Some(Ok(b)) => bound = b,
+                other => {
+                    self.close_on(control, driver.clone(), bound, core);
+                    let why = match other {
+                        Some(Err(e)) => e.to_string(),
+                        _ => "a core does not answer".to_owned(),
+                    };
+                    let error = Error::new(Kind::System, "open portal", why).at(at.to_string());
+                    return Err(error.next(next_for(at)));
+                }
+            }
+        }
+        let users = BTreeSet::from([user.to_owned()]);
+        self.portals.insert(at.clone(), Portal { bound, driver: driver.name().to_owned(), users });
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, control: &mut Control, at: &Address, user: &str) {
+        let Some(portal) = self.portals.get_mut(at) else { return };
+        if !portal.users.remove(user) || !portal.users.is_empty() {
+            return;
+        }
+        if let Some(portal) = self.portals.remove(at)
+            && let Ok(driver) = self.driver(&portal.driver)
+        {
+            self.close_on(control, driver, portal.bound, control.cores().len());
+        }
+    }
+
+    pub(super) fn close_on(
+        &self,
+        control: &mut Control,
+        driver: Arc<dyn Driver>,
+        at: Address,
+        n: usize,
+    ) {
+        for core in 0..n {
+            let (driver, at) = (driver.clone(), at.clone());
+            on_core(control, core, move |e| Box::pin(async move { driver.close_portal(&e, at) }));
+        }
+    }
+}
+
+/// Whether two TCP addresses can receive the same connection. `[::]` receives IPv4, too.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    a.port() == b.port() && (covers(a, b) || covers(b, a))
+}
+
+/// Whether a listener at `a` receives all connections to the address of `b`.
+fn covers(a: SocketAddr, b: SocketAddr) -> bool {
+    match (a.ip(), b.ip()) {
+        (a, b) if a == b => true,
+        (IpAddr::V6(a), _) => a.is_unspecified(),
+        (IpAddr::V4(a), IpAddr::V4(_)) => a.is_unspecified(),
+        (IpAddr::V4(_), IpAddr::V6(_)) => false,
+    }
+}
+
+/// The cores share a port (SO_REUSEPORT), and another daemon of the same user could share it, too:
+/// each connection would come to one of the two. So a socket that does not share tries the address
+/// first, for a while: the kernel closes the sockets of a killed process a moment after its end.
+/// `here` are portals of this daemon that overlap the address. They share it: the kernel gives a
+/// connection to the most specific listener, and of `0.0.0.0` and `[::]` one over IPv4 to the
+/// former. Only a part of the address that none of them occupies can be tried.
+/// Unix sockets are not shared with other processes: the driver finds out itself.
+fn nobody_listens(control: &mut Control, at: &Address, here: &[SocketAddr]) -> io::Result<()> {
+    let Some(at) = at.inet().filter(|at| at.port() != 0) else { return Ok(()) };
+    let is_v6_free = at.is_ipv6() && here.iter().all(SocketAddr::is_ipv4);
+    if !here.is_empty() && !is_v6_free {
+        return Ok(());
+    }
+    let mut tries = 0;
+    loop {
+        match try_alone(at, !here.is_empty()) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && tries < PORT_TRIES_MAX => {
+                tries += 1;
+                control.wait_until(PORT_PAUSE, |_| false);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Listens at an address for a moment, without sharing it.
+fn try_alone(at: SocketAddr, only_v6: bool) -> io::Result<()> {
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if only_v6 {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    // The address may come later, as it does for the listeners themselves.
+    let _ = sockopt::set_ip_freebind(&socket, true);
+    net::bind(&socket, &at)?;
+    Ok(net::listen(&socket, 1)?)
+}
+
+/// What to look at when an address cannot be listened on.
+fn next_for(at: &Address) -> String {
+    if let Some(interface) = at.ether() {
+        return format!(
+            "Is the interface there (`ip link show {interface}`), and has the daemon CAP_NET_RAW?"
+        );
+    }
+    let Some(port) = at.inet().map(|at| at.port()) else {
+        return format!("Is the folder of {at} there and writable, and nobody listening at it?");
+    };
+    format!(
+        "Is the address this machine's (`ip address`), the port free (`ss -ltnp 'sport = :{port}'`)\
+         {}?",
+        if port < 1024 { ", and the daemon root's, as ports below 1024 need" } else { "" }
+    )
+}
+
+/// Runs a conversation on one core; `None` when it does not answer in time.
+fn on_core<R: Send + 'static>(
+    control: &mut Control,
+    core: usize,
+    job: impl FnOnce(Rc<Engine>) -> Local<'static, R> + Send + 'static,
+) -> Option<R> {
+    let place: Arc<Mutex<Option<R>>> = Arc::default();
+    let (answer, inbox) = (place.clone(), control.inbox().clone());
+    control.send(
+        core,
+        Message::Call(Box::new(move |core| {
+            let Some(engine) = ENGINE.with(|e| e.borrow().clone()) else { return };
+            core.reactor().spawn("portal", async move {
+                let out = job(engine).await;
+                *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(out);
+                inbox.nudge();
+            });
+        })),
+    );
+    let full =
+        |p: &Arc<Mutex<Option<R>>>| p.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    control.wait_until(PORTAL_DEADLINE, |_| full(&place));
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_overlap_addresses_of_their_port() {
+        for (a, b, wanted) in [
+            ("0.0.0.0:3260", "10.0.0.1:3260", true),
+            ("0.0.0.0:3260", "10.0.0.1:3261", false),
+            ("10.0.0.2:3260", "10.0.0.1:3260", false),
+            ("[::]:3260", "10.0.0.1:3260", true),
+            ("[::]:3260", "0.0.0.0:3260", true),
+            ("[::]:3260", "[fd00::1]:3260", true),
+            ("0.0.0.0:3260", "[fd00::1]:3260", false),
+        ] {
+            let (a, b) = (a.parse().unwrap(), b.parse().unwrap());
+            assert_eq!((overlap(a, b), overlap(b, a)), (wanted, wanted), "{a} {b}");
+        }
+    }
+}

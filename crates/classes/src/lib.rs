@@ -27,4 +27,4 @@ pub mod stripe;
 pub mod trim;
 
 pub use members::Waiting;
-pub use registry::all;
+pub use registry::{all, all_at};

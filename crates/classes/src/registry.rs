@@ -11,6 +11,12 @@ use crate::raid::{self, RaidClass};
 /// The classes. The one loaded last tastes first: what a disk is a member of stands before what
 /// seems to stand on it, and names before tables.
 pub fn all() -> Vec<Arc<dyn Class>> {
+    all_at(|| 0)
+}
+
+/// The same with a clock that people read: seconds since 1970.
+pub fn all_at(wall_s: fn() -> u64) -> Vec<Arc<dyn Class>> {
+    let mirrors = mirror::Tunables { wall_s, ..mirror::Tunables::default() };
     let waiting = Arc::<Waiting>::default();
     vec![
         Arc::new(crate::nop::Nop),
@@ -21,7 +27,7 @@ pub fn all() -> Vec<Arc<dyn Class>> {
         Arc::new(crate::label::LabelClass),
         Arc::new(crate::concat::ConcatClass::default()),
         Arc::new(crate::stripe::StripeClass::default()),
-        Arc::new(MirrorClass::tuned(mirror::Tunables::default(), waiting.clone())),
+        Arc::new(MirrorClass::tuned(mirrors, waiting.clone())),
         Arc::new(RaidClass::tuned(raid::Tunables::default(), waiting)),
         Arc::new(crate::multipath::MultipathClass::default()),
     ]

@@ -33,6 +33,11 @@ fn wall_ns() -> u64 {
     since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// Seconds since 1970.
+pub(crate) fn wall_s() -> u64 {
+    wall_ns() / 1_000_000_000
+}
+
 /// The catalog of this build.
 pub fn catalog() -> Catalog {
     let registry: Arc<Registry> = Registry::new();

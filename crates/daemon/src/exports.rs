@@ -492,8 +492,8 @@ impl Exports {
             let taken = taken.get_or_insert_with(|| self.registry.serials());
             if let Some(other) = taken.get(&serial).filter(|other| *other != name) {
                 let why = format!(
-                    "it would have the serial number {serial}, which is that of {other}: hosts would \
-                     take them for one disk"
+                    "it would have the serial number {serial}, which is that of {other}: hosts \
+                     would take them for one disk"
                 );
                 let next =
                     format!("Give it its own: [[unit]] provider = \"{name}\", serial = \"...\".");

@@ -25,7 +25,7 @@ use target::lun::LunClass;
 
 use crate::attach::Attachments;
 use crate::by_hand::ByHand;
-use crate::catalog::site;
+use crate::catalog::{site, wall_s};
 use crate::desk::{Ahead, Change, Desk, Question};
 use crate::ends::Ends;
 use crate::exports::{self, Exports, InUse};
@@ -193,7 +193,7 @@ fn load_classes(
     let cam = Arc::new(CamClass::new(control.inbox().clone(), kinds, cores));
     let fs = FsClass::new(site(made));
     let ends: [Arc<dyn Class>; 4] = [Arc::new(disk), cam.clone(), Arc::new(LunClass), Arc::new(fs)];
-    for class in ends.into_iter().chain(classes::all()) {
+    for class in ends.into_iter().chain(classes::all_at(wall_s)) {
         if let Err(e) = control.topology.load(class) {
             journal.note(0, Level::Error, "daemon", e.to_string());
         }

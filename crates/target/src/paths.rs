@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   (in the map) --first command--> PATH --unit exchanged--> PATH to the new unit, which begins
-//!        ^                           |                       with POWER ON, RESET and is strange (P4)
+//!        ^                           |                       with POWER ON, RESET (P4)
 //!        '--- comes to the map       '--taken out of the map, session ends--> nexus_lost()
 //! ```
 //!

@@ -1,8 +1,10 @@
 //! Patterns of initiator names: `*` is any text, also none; `?` is any one character.
 //!
 //! ASCII letters are compared without regard to case, as names of iSCSI and Fibre Channel are; in
-//! NQNs of NVMe, which begin with `nqn.`, case counts (NVMe base specification 2.0, 4.5). The configuration, the command line and the engine all ask this file, so what `access
-//! check` says is what an initiator meets.
+//! NQNs of NVMe, which begin with `nqn.`, case counts (NVMe base specification 2.0, 4.5).
+//!
+//! The configuration, the command line and the engine all ask this file, so what `access check`
+//! says is what an initiator meets.
 
 use std::collections::{HashMap, VecDeque};
 

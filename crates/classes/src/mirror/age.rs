@@ -5,6 +5,34 @@ use super::metadata::{Metadata, disk_flags, mirror_flags};
 use super::state::{Member, Mirror};
 
 impl Mirror {
+    /// Why a member cannot be taken into a mirror that runs, if so.
+    pub(super) fn too_late(&self, record: &Metadata, kin: Kin, newer: bool) -> Option<String> {
+        let (name, genid, syncid) = (&self.name, self.genid, self.syncid);
+        if kin == Kin::Apart {
+            return Some(format!(
+                "split brain: it was used without those that run, and they without it. To keep \
+                 what runs: `ashlar mirror clear` it, then `ashlar mirror insert {name}` it. To \
+                 keep what it has: `ashlar mirror stop {name}`, then `ashlar mirror start {name} \
+                 --keep` it"
+            ));
+        }
+        if newer {
+            return Some(format!(
+                "it is newer (genid {}, syncid {}) than what runs (genid {genid}, syncid \
+                 {syncid}): a stale mirror was started without it. Stop it, then start it with \
+                 this member",
+                record.genid, record.syncid
+            ));
+        }
+        (record.genid < genid).then(|| {
+            format!(
+                "it failed once (genid {}, the mirror's is {genid}): `ashlar mirror remove` or \
+                 `forget`, then `insert` takes it in anew",
+                record.genid
+            )
+        })
+    }
+
     /// Whether a record counts as the newest do.
     pub(super) fn is_current(&self, record: &Metadata) -> bool {
         let kin = record.lineage.kin(&self.lineage);
@@ -82,8 +110,8 @@ impl Newest {
         self.is_like(&member.record, self.slack) && !is_copied(member)
     }
 
-    /// M6: its rebuild goes on where it was. After a crash amid writes it begins anew: what had been
-    /// copied may have been written on other members since, and not on this one.
+    /// M6: its rebuild goes on where it was. After a crash amid writes it begins anew: what had
+    /// been copied may have been written on other members since, and not on this one.
     pub(super) fn resumes(&self, member: &Member, failsync: bool) -> bool {
         let record = &member.record;
         let is_copied = record.has(disk_flags::SYNCHRONIZING);

@@ -260,32 +260,13 @@ impl Mirror {
             ));
         }
         let kin = record.lineage.kin(&self.lineage);
-        if self.running && kin == Kin::Apart {
-            return refused(format!(
-                "split brain: it was used without those that run, and they without it. To keep \
-                 what runs: `ashlar mirror clear` it, then `ashlar mirror insert {0}` it. To keep \
-                 what it has: `ashlar mirror stop {0}`, then `ashlar mirror start {0} --keep` it",
-                self.name
-            ));
-        }
         let newer = match kin {
             Kin::Older => false,
             Kin::Newer => true,
             _ => (record.genid, record.syncid) > (self.genid, self.syncid),
         };
-        if self.running && newer {
-            return refused(format!(
-                "it is newer (genid {}, syncid {}) than what runs (genid {}, syncid {}): a stale \
-                 mirror was started without it. Stop it, then start it with this member",
-                record.genid, record.syncid, self.genid, self.syncid
-            ));
-        }
-        if self.running && record.genid < self.genid {
-            return refused(format!(
-                "it failed once (genid {}, the mirror's is {}): `ashlar mirror remove` or \
-                 `forget`, then `insert` takes it in anew",
-                record.genid, self.genid
-            ));
+        if let Some(why) = self.too_late(&record, kin, newer).filter(|_| self.running) {
+            return refused(why);
         }
         if newer {
             self.follow(&record);

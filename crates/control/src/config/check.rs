@@ -264,8 +264,8 @@ fn units(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
-/// Sections of a document that say something of nothing: a name that was mistyped. Between the steps
-/// of a plan such a section is no fault.
+/// Sections of a document that say something of nothing: a name that was mistyped. Between the
+/// steps of a plan such a section is no fault.
 pub(super) fn idle(config: &Config) -> Vec<Problem> {
     let mut out = Vec::new();
     for (i, unit) in config.unit.iter().enumerate() {

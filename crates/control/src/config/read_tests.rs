@@ -145,7 +145,8 @@ fn the_whole_message() {
          |\n1 | [[disk]]\n  | ^^^^^^^^\n\
          a.toml:4:1: unknown key `paht`; did you mean `path`?\n  \
          |\n4 | paht = \"/x\"\n  | ^^^^\n  \
-         next: Run `ashlar schema disk file` to see its keys; nothing was changed.\n  more: ashlar explain ASH-0011"
+         next: Run `ashlar schema disk file` to see its keys; nothing was changed.\n  \
+         more: ashlar explain ASH-0011"
     );
 }
 

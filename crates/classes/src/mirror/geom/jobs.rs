@@ -265,7 +265,7 @@ impl MirrorGeom {
             Job::Mark | Job::Sweep => self.said,
             _ => self.mirror.renewed,
         };
-        self.mirror.lineage.written_s = wall_s();
+        self.mirror.lineage.written_s = (self.shared.tunables.wall_s)();
         let growth = *self.shared.growth();
         let used = if growth.is_live() { growth.to } else { 0 }.max(self.mirror.media_bytes);
         let note = |slot: usize, consumer: &ConsumerId| {
@@ -515,10 +515,4 @@ impl MirrorGeom {
             tasks::after(&self.shared, self.shared.tunables.idle_ns, Told::Idle);
         }
     }
-}
-
-/// Seconds since 1970, for people: nothing is decided by them.
-fn wall_s() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |t| t.as_secs())
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::port::locks;
 use crate::sim::SimDisk;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 
@@ -131,20 +132,29 @@ impl File {
     }
 
     /// Whether the byte at `offset` is stored or in a hole, and how many bytes from there on that
-    /// holds for. Reads the file system's map, no data; a simulated disk is stored as a whole.
+    /// holds for. Reads the file system's map, no data. A simulated disk is stored as a whole, and
+    /// so is a file whose file system has no map or cannot read it.
     pub fn run_at(&self, offset: u64) -> io::Result<(bool, u64)> {
         let Body::Kernel(fd) = &self.0.body else {
             return Ok((true, self.size()?.saturating_sub(offset)));
         };
-        match fs::seek(fd, SeekFrom::Data(offset)) {
-            Ok(data) if data > offset => Ok((false, data - offset)),
-            Ok(_) => Ok((true, fs::seek(fd, SeekFrom::Hole(offset))?.saturating_sub(offset))),
-            // No data up to the end, or the end itself.
-            Err(rustix::io::Errno::NXIO) => {
-                Ok((false, fs::seek(fd, SeekFrom::End(0))?.saturating_sub(offset)))
-            }
-            Err(e) => Err(e.into()),
-        }
+        run(offset, |from| fs::seek(fd, from))
+    }
+
+    /// Takes a shared lock on one byte (F_OFD_SETLK), held until the file is closed. It belongs to
+    /// the open file: another [`File::open`] of the same path is another holder. Does not wait.
+    pub fn share_byte(&self, at: u64) -> io::Result<()> {
+        self.as_fd().map_or(Ok(()), |fd| locks::share(fd, at))
+    }
+
+    /// Gives up what [`File::share_byte`] took.
+    pub fn release_byte(&self, at: u64) -> io::Result<()> {
+        self.as_fd().map_or(Ok(()), |fd| locks::release(fd, at))
+    }
+
+    /// True when another open file or process has a lock on that byte.
+    pub fn is_byte_held(&self, at: u64) -> io::Result<bool> {
+        self.as_fd().map_or(Ok(false), |fd| locks::is_held(fd, at))
     }
 
     /// Cuts or extends a file to `size` bytes. Blocks.
@@ -224,6 +234,26 @@ impl File {
     }
 }
 
+/// See [`File::run_at`]. `seek` is the file's lseek(2).
+fn run(
+    offset: u64,
+    seek: impl Fn(SeekFrom) -> Result<u64, rustix::io::Errno>,
+) -> io::Result<(bool, u64)> {
+    let rest = || Ok::<u64, io::Error>(seek(SeekFrom::End(0))?.saturating_sub(offset));
+    match seek(SeekFrom::Data(offset)) {
+        Ok(data) if data > offset => Ok((false, data - offset)),
+        Ok(_) => match seek(SeekFrom::Hole(offset)) {
+            Ok(hole) if hole > offset => Ok((true, hole - offset)),
+            // No map of holes, or the file was cut between the two calls.
+            _ => Ok((true, rest()?)),
+        },
+        // No data up to the end, or the end itself.
+        Err(rustix::io::Errno::NXIO) => Ok((false, rest()?)),
+        // EINVAL, EOPNOTSUPP and others: the file system has no map, but data can be read.
+        Err(_) => Ok((true, rest()?)),
+    }
+}
+
 /// Unit of direct I/O assumed for a file whose file system does not say: right for every disk.
 const SECTOR_UNKNOWN: u32 = 4096;
 
@@ -272,5 +302,31 @@ fn direct_units(fd: &OwnedFd) -> (u32, u32) {
             (s.stx_dio_offset_align, s.stx_dio_mem_align.max(1))
         }
         _ => (SECTOR_UNKNOWN, SECTOR_UNKNOWN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn file_without_a_map_of_holes_is_all_data() {
+        let answers = |data: Result<u64, Errno>, hole: Result<u64, Errno>| {
+            let seek = move |from| match from {
+                SeekFrom::Data(_) => data,
+                SeekFrom::Hole(_) => hole,
+                _ => Ok(8192),
+            };
+            run(4096, seek).map_err(|e| e.raw_os_error())
+        };
+        assert_eq!(answers(Ok(6144), Ok(8192)), Ok((false, 2048)));
+        assert_eq!(answers(Ok(4096), Ok(6144)), Ok((true, 2048)));
+        assert_eq!(answers(Err(Errno::NXIO), Ok(8192)), Ok((false, 4096)));
+        for no_map in [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS, Errno::IO] {
+            assert_eq!(answers(Err(no_map), Err(no_map)), Ok((true, 4096)));
+            assert_eq!(answers(Ok(4096), Err(no_map)), Ok((true, 4096)));
+        }
+        assert_eq!(answers(Ok(4096), Err(Errno::NXIO)), Ok((true, 4096)));
     }
 }

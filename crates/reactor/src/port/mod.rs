@@ -6,6 +6,7 @@
 pub(crate) mod channel;
 mod entry;
 pub(crate) mod link;
+pub(crate) mod locks;
 mod poll;
 mod ring;
 pub(crate) mod sg;

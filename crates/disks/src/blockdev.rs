@@ -14,6 +14,7 @@ use crate::backing::{Backing, Parts};
 use crate::deletes::{DeleteBy, DeleteHow, choose, longest};
 use crate::file::{Direct, errno_of, open_direct};
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit, serial_or};
+use crate::locks;
 use crate::params;
 use crate::sysfs::{self, Facts};
 use crate::watch::Watch;
@@ -73,6 +74,13 @@ impl Kind for BlockDev {
         let facts = sysfs::facts(number);
         let read_only = p.read_only || facts.read_only;
         let (file, mode) = open_in_mode(name, &p, read_only, number)?;
+        if !p.force {
+            let busy = |held: locks::Held| {
+                let what = format!("{}, or set `force`", held.text(read_only));
+                refuse(name, &p.path, Errno::Busy, what)
+            };
+            locks::take_of_node(&file, read_only).map_err(busy)?;
+        }
         let sector = file.facts().logical_sector.max(1);
         let size = file.size().map_err(|e| refuse(name, &p.path, errno_of(&e), e))?;
         let media_bytes = size / u64::from(sector) * u64::from(sector);

@@ -1,16 +1,15 @@
 //! file: an image file as a disk.
 //!
 //! Blocks that were never written or were deleted take no space. Two disks, of this daemon or of
-//! another process that asks, cannot write the same file: it is locked (flock) while open.
+//! another process that asks, cannot write the same file: it is locked while open (`locks.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bio::Errno;
 use geom::{Error, Limits};
 use reactor::{File, OpenHow};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::FallocateFlags;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,6 +17,7 @@ use serde_json::Value;
 use crate::backing::{Backing, Parts};
 use crate::deletes::DeleteBy;
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Site, Unit, serial_or};
+use crate::locks;
 use crate::params;
 use crate::watch::Watch;
 
@@ -100,7 +100,8 @@ impl Kind for ImageFile {
         }
         let made = make_if_absent(name, &p)?;
         let (file, mode) = open_in_mode(name, &p)?;
-        lock(name, &p, &file)?;
+        locks::take(&file, p.read_only)
+            .map_err(|held| refuse(name, &p.path, Errno::Busy, held.text(p.read_only)))?;
         let media_bytes = fit_size(name, &p, &file)?;
         let path = std::fs::canonicalize(&p.path).unwrap_or_else(|_| p.path.clone());
         let physpath = path.to_string_lossy().into_owned();
@@ -273,40 +274,6 @@ pub(crate) fn open_direct(path: &Path, how: OpenHow, sector: Option<u32>) -> Res
         }
     }
     Ok(file)
-}
-
-/// How often a locked file is looked at again before it is refused, and the pause before each: the
-/// kernel lets go of the files of a daemon that was killed under load only when its last requests
-/// have ended, and whoever starts it again should not have to wait and try.
-const LOCK_LOOKS: u32 = 60;
-const LOCK_PAUSE: Duration = Duration::from_millis(25);
-
-/// One writer, or any number of readers. Runs on the control thread, which may wait.
-fn lock(name: &str, p: &FileParams, file: &File) -> Result<(), Error> {
-    let Some(fd) = file.as_fd() else { return Ok(()) };
-    let how = if p.read_only {
-        FlockOperation::NonBlockingLockShared
-    } else {
-        FlockOperation::NonBlockingLockExclusive
-    };
-    let mut done = rustix::fs::flock(fd, how);
-    for _ in 0..LOCK_LOOKS {
-        if done != Err(rustix::io::Errno::WOULDBLOCK) {
-            break;
-        }
-        std::thread::park_timeout(LOCK_PAUSE);
-        done = rustix::fs::flock(fd, how);
-    }
-    match done {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let what = "is locked: another disk or process uses it; stop that first \
-                        (`fuser` names it)";
-            Err(refuse(name, &p.path, Errno::Busy, what))
-        }
-        // File systems without locks (some network ones): nothing to be had.
-        Err(_) => Ok(()),
-    }
 }
 
 /// Extends a file that is shorter than configured; its size in whole sectors.

@@ -17,6 +17,7 @@ mod class;
 mod deletes;
 mod file;
 mod kind;
+mod locks;
 mod memory;
 mod model;
 mod null;

@@ -148,7 +148,7 @@ fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
 
-/// What buses could not reach when that was noted last, by bus.
+/// What was wrong when that was noted last, by bus or disk.
 pub type Said = BTreeMap<String, BTreeMap<String, Grade>>;
 
 /// Notes once what buses cannot reach any more, and what they can again.
@@ -158,19 +158,23 @@ pub fn see_troubles(room: &mut Room) {
         (bus.sim().facts().name, whys)
     };
     let now: Said = room.cam.buses().iter().map(troubles).collect();
-    let before = std::mem::take(&mut room.said);
+    note_news(room, &room.said, &now);
+    room.said = now;
+}
+
+/// Notes what is wrong now and was not, and what is right again.
+pub fn note_news(room: &Room, before: &Said, now: &Said) {
     let none = BTreeMap::new();
-    for (bus, whys) in &now {
-        let said = before.get(bus).unwrap_or(&none);
+    for (about, whys) in now {
+        let said = before.get(about).unwrap_or(&none);
         for (why, grade) in whys.iter().filter(|(why, _)| !said.contains_key(*why)) {
             let level = if *grade == Grade::Good { Level::Info } else { Level::Warn };
-            room.note(level, bus, why.clone());
+            room.note(level, about, why.clone());
         }
         for why in said.keys().filter(|why| !whys.contains_key(*why)) {
-            room.note(Level::Info, bus, format!("no longer so: {why}"));
+            room.note(Level::Info, about, format!("no longer so: {why}"));
         }
     }
-    room.said = now;
 }
 
 /// Brings the graph up to what buses found by themselves.

@@ -26,6 +26,7 @@ mod lists;
 mod loops;
 mod made;
 mod names;
+mod places;
 mod plant;
 mod returns;
 mod room;

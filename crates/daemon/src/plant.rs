@@ -33,6 +33,7 @@ use crate::journal::Journal;
 use crate::loops::Loops;
 use crate::made::Made;
 use crate::names::Names;
+use crate::places::Places;
 use crate::returns::Returns;
 use crate::room::{Room, Shown, check};
 use crate::state::{Sources, busy_ns, memory, state};
@@ -162,6 +163,7 @@ fn control_thread(
         names,
         said: crate::buses::Said::new(),
         look_ns: 0,
+        places: Places::default(),
         consent: Vec::new(),
     };
     room.exports.remember();

@@ -27,6 +27,7 @@ use crate::exports::{Exports, units_of};
 use crate::journal::Journal;
 use crate::lists;
 use crate::names::Names;
+use crate::places::{self, Places};
 use crate::returns::Returns;
 use crate::shim;
 
@@ -35,11 +36,11 @@ const NAP: Duration = Duration::from_secs(3600);
 
 /// How often thin disks are asked how full they are: a write at full speed takes a few GB
 /// meanwhile.
-const LOOK: Duration = Duration::from_secs(1);
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
 /// Asking takes at most one part in so many of the control thread's time; many disks are asked more
 /// seldom.
-const LOOK_SHARE: u64 = 50;
+pub(crate) const LOOK_SHARE: u64 = 50;
 
 /// What questions are answered from, besides the graph.
 #[derive(Default)]
@@ -72,6 +73,8 @@ pub struct Room {
     pub said: buses::Said,
     /// When the disks are asked next how full they are, ns of the cores' clock.
     pub look_ns: u64,
+    /// What is wrong with the paths of disks, as far as it was noted.
+    pub places: Places,
     /// Names that were given as consent to lose what they hold, for the steps being carried out.
     pub consent: Vec<String>,
 }
@@ -86,6 +89,7 @@ impl Room {
             self.see_names();
             self.see_losses();
             self.see_room();
+            places::see(self);
             self.look_for_returns();
             self.control.look_around();
             match desk.change() {
@@ -99,7 +103,8 @@ impl Room {
                 None => {
                     let looks = self.exports.has_thin()
                         || self.returns.is_looking()
-                        || self.exports.has_lost();
+                        || self.exports.has_lost()
+                        || self.places.is_watching();
                     let nap = if looks { LOOK } else { NAP };
                     self.control.inbox().clone().sleep(nap);
                 }

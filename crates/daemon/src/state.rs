@@ -174,7 +174,8 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
         configured,
         state: shown("state").or_else(|| shown("State")).unwrap_or_else(|| match health {
             Health::Ok => "ACTIVE".into(),
-            _ => "FAILED".into(),
+            Health::Degraded => "DEGRADED".into(),
+            Health::Failed => "FAILED".into(),
         }),
         health,
         health_why,
@@ -245,6 +246,12 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
     let room = id.and_then(|p| room_of(from.topology, p));
     let size_bytes = p.map_or(0, |p| p.limits.media_bytes);
     let full = room.and_then(|room| full(from.config, name, &room, size_bytes));
+    let mut troubles: Vec<TroubleState> = geom.troubles.iter().map(trouble).collect();
+    troubles.extend(full.map(|why| TroubleState {
+        health: Health::Degraded,
+        why,
+        ..TroubleState::default()
+    }));
     DiskState {
         name: name.into(),
         kind: kind.into(),
@@ -262,16 +269,19 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
             _ => DiskMode::None,
         },
         mode_why: shown("mode-why").or_else(|| shown("why")).unwrap_or_default(),
-        health: match (p.is_none() || error.is_some(), &full) {
-            (true, _) => Health::Failed,
-            (false, Some(_)) => Health::Degraded,
-            (false, None) => Health::Ok,
+        health: match p.is_none() || error.is_some() {
+            true => Health::Failed,
+            false => troubles.iter().map(|t| t.health).max().unwrap_or_default(),
         },
         health_why: match (p, error) {
             (None, _) => "its medium is gone: removed, or shorter than it was".into(),
             (_, Some(e)) => format!("answers {e}"),
-            _ => full.unwrap_or_default(),
+            _ => {
+                let whys: Vec<&str> = troubles.iter().map(|t| t.why.as_str()).collect();
+                whys.join("; ")
+            }
         },
+        troubles,
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Error, Limits};
+use geom::{Error, Limits, Trouble};
 use reactor::{File, OpenHow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use crate::file::{Direct, errno_of, open_direct};
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit, serial_or};
 use crate::locks;
 use crate::params;
+use crate::place;
 use crate::sysfs::{self, Facts};
 use crate::watch::Watch;
 
@@ -226,6 +227,10 @@ impl Unit for BlockDevUnit {
             Ok(size) => Ok(size / sector * sector),
             Err(e) => Err(errno_of(&e)),
         }
+    }
+
+    fn troubles(&self) -> Vec<Trouble> {
+        place::troubles(&self.file)
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {

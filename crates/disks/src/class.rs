@@ -7,7 +7,7 @@ use std::time::Duration;
 use bio::{Attr, Errno};
 use geom::{
     Access, Class, Control, Create, Error, Event, Geom, GeomId, Inbox, Message, NewProvider,
-    ProviderId, Topology,
+    ProviderId, Topology, Trouble,
 };
 use reactor::{File, SendError};
 use serde_json::{Value, json};
@@ -163,9 +163,22 @@ impl Geom for DiskGeom {
         lines
     }
 
+    fn troubles(&self, _: &Topology, _: GeomId) -> Vec<Trouble> {
+        match self.watch.as_ref().is_some_and(|w| w.is_lost()) {
+            true => Vec::new(), // the loss is shown, and says more
+            false => self.unit.troubles(),
+        }
+    }
+
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }
+}
+
+/// What is wrong with the medium of a disk though requests succeed. Looks at its path.
+pub fn troubles(topology: &mut Topology, disk: &str) -> Vec<Trouble> {
+    let Some(geom) = topology.find_geom(DISK_CLASS, disk) else { return Vec::new() };
+    topology.with(geom, |g: &mut DiskGeom, t| g.troubles(t, geom)).unwrap_or_default()
 }
 
 impl Class for DiskClass {

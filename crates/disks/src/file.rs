@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Error, Limits};
+use geom::{Error, Limits, Trouble};
 use reactor::{File, OpenHow};
 use rustix::fs::FallocateFlags;
 use schemars::JsonSchema;
@@ -19,6 +19,7 @@ use crate::deletes::DeleteBy;
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Site, Unit, serial_or};
 use crate::locks;
 use crate::params;
+use crate::place;
 use crate::watch::Watch;
 
 /// What a file keeps as a whole at a power cut, bytes: the smallest sector that a disk has. File
@@ -345,6 +346,10 @@ impl Unit for FileUnit {
         let used = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
         let free = system.f_bavail.saturating_mul(system.f_frsize);
         Some(Room { used, free, is_shared: true })
+    }
+
+    fn troubles(&self) -> Vec<Trouble> {
+        place::troubles(&self.file)
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {

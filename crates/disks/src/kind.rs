@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bio::{Attr, Errno, Ticket};
-use geom::{Error, Inbox, Layer, Limits};
+use geom::{Error, Inbox, Layer, Limits, Trouble};
 use serde_json::{Value, json};
 
 use crate::watch::Watch;
@@ -150,6 +150,11 @@ pub trait Unit: Send {
     /// How much of its room it takes, and how much there is, when it takes room as it is written.
     fn room(&self) -> Option<Room> {
         None
+    }
+
+    /// What is wrong with the medium though requests succeed, and what to do about it.
+    fn troubles(&self) -> Vec<Trouble> {
+        Vec::new()
     }
 
     /// Lines for lists.

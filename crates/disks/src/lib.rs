@@ -24,12 +24,13 @@ mod null;
 mod ordered;
 mod pages;
 mod params;
+mod place;
 mod registry;
 mod sysfs;
 mod watch;
 
 pub use blockdev::BlockDevParams;
-pub use class::{DISK_CLASS, DiskClass};
+pub use class::{DISK_CLASS, DiskClass, troubles};
 pub use deletes::DeleteHow;
 pub use file::{Direct, FileParams};
 pub use kind::{Answer, IDENT_MAX, Identity, Kind, Open, Opened, Room, Site, Unit};

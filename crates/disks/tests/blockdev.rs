@@ -209,3 +209,44 @@ fn a_file_whose_sectors_are_too_small_for_direct_io_says_so() {
     assert!(e.kind == Errno::NotSup && e.what.contains(why), "{e}");
     assert_eq!(large.unwrap(), "direct");
 }
+
+#[test]
+fn device_whose_node_names_another_is_degraded_until_it_is_back() {
+    let folder = Folder::new();
+    let Some(disk) = Loop::new(&folder, 1 << 20, 512, &[]) else { return };
+    let Some(other) = Loop::new(&folder, 1 << 20, 4096, &[]) else { return };
+    let node = folder.path("node");
+    let name = |device: &str| {
+        let _ = std::fs::remove_file(&node);
+        std::os::unix::fs::symlink(device, &node).unwrap();
+    };
+    name(&disk.device);
+    let mut w = World::new(PortChoice::Poll);
+    w.disk("blockdev", "b0", json!({ "path": node })).unwrap();
+    let mut whys = || -> Vec<String> {
+        disks::troubles(&mut w.control.topology, "b0").into_iter().map(|t| t.why).collect()
+    };
+    assert!(whys().is_empty());
+    name(&other.device);
+    assert!(whys()[0].starts_with(&format!("{node} names another device now")), "{:?}", whys());
+    name(&folder.path("loop512.img"));
+    assert!(whys()[0].contains("is not a block device any more"), "{:?}", whys());
+    std::fs::remove_file(&node).unwrap();
+    assert!(whys()[0].contains("was unplugged or its node was removed"), "{:?}", whys());
+    name(&disk.device);
+    assert!(whys().is_empty());
+}
+
+#[test]
+fn device_that_qemu_has_open_is_refused_unless_forced() {
+    let folder = Folder::new();
+    let Some(disk) = Loop::new(&folder, 1 << 20, 512, &[]) else { return };
+    let other = reactor::File::open(&disk.device, reactor::OpenHow::default()).unwrap();
+    // The byte of QEMU's permission to write.
+    other.share_byte(101).unwrap();
+    let mut w = World::new(PortChoice::Poll);
+    let e = w.disk("blockdev", "b0", json!({ "path": disk.device })).unwrap_err();
+    assert!(e.kind == Errno::Busy && e.what.contains(&disk.device), "{e}");
+    assert!(e.what.contains("QEMU") && e.what.contains("`force`"), "{e}");
+    w.disk("blockdev", "b0", json!({ "path": disk.device, "force": true })).unwrap();
+}

@@ -212,6 +212,9 @@ pub struct DiskState {
     pub health: Health,
     /// Why it is not ok; empty when it is.
     pub health_why: String,
+    /// What is not ok though its requests succeed, one by one; no action: it needs room.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<TroubleState>,
 }
 
 impl DiskState {

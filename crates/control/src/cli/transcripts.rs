@@ -6,7 +6,9 @@ mod daemon;
 mod words;
 
 use super::*;
-use crate::api::{Denied, Digests, Health, PartEntry, PartTable, SessionState, State, TargetState};
+use crate::api::{
+    Denied, Digests, Health, PartEntry, PartTable, SessionState, State, TargetState, TroubleState,
+};
 use crate::fake::geom_state;
 use crate::verbs::VERBS;
 use daemon::{Daemon, TOY, say};
@@ -230,6 +232,13 @@ fn health_first() {
     for disk in state.disks.iter_mut().filter(|d| d.name == "d0") {
         disk.health = Health::Degraded;
         disk.health_why = "85 % of its room is used".to_owned();
+        let trouble = |why: &str, action: &str| TroubleState {
+            health: Health::Degraded,
+            why: why.to_owned(),
+            action: action.to_owned(),
+        };
+        let full = trouble("85 % of its room is used", "");
+        disk.troubles = vec![full, trouble("d0.img was removed", "Save it with `cp`.")];
         disk.path = Some("/srv/d0.img".to_owned());
         (disk.used_bytes, disk.free_bytes) = (Some(85 << 20), Some(15 << 20));
     }
@@ -239,6 +248,7 @@ fn health_first() {
         full.contains("action: Make room where it lies, `df -h /srv/d0.img`; or let"),
         "{full}"
     );
+    assert!(full.contains("why: d0.img was removed\naction: Save it with `cp`.\n"), "{full}");
     assert!(daemon.ends("list disks", Exit::Done).contains("64M   85%     512  degraded"));
     assert!(daemon.ends("list luns d0", Exit::Done).contains("iqn.a:t"));
     assert!(daemon.ends("list disks nothing", Exit::Failed).contains("ASH-0020"));

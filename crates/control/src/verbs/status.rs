@@ -1,7 +1,7 @@
 //! status: health first, then why, what to do, and what to look at.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{DiskState, Exit, Health, Result, SCHEMA_VERSION, State, TargetHealth};
+use crate::api::{DiskState, Exit, GeomState, Health, Result, SCHEMA_VERSION, State, TargetHealth};
 use crate::config::units::{short, short_ns};
 use crate::config::{Config, exposures};
 use crate::plan::running;
@@ -93,33 +93,50 @@ fn make_room(disk: &DiskState) -> String {
     }
 }
 
+/// Disks that are not ok: each trouble by itself, but those of a disk that has failed.
+fn disks(state: &State) -> Vec<Finding> {
+    let mut out = Vec::new();
+    for disk in state.disks.iter().filter(|d| d.health != Health::Ok) {
+        let at = format!("disk {}", disk.name);
+        if disk.health == Health::Failed || disk.troubles.is_empty() {
+            let again =
+                "Reconnect it: it is found by itself. Another in its place: `ashlar apply`.";
+            let (health, why) = (disk.health, disk.health_why.clone());
+            let see = format!("ashlar tree --up {}", disk.name);
+            out.push(Finding { health, at, why, action: again.to_owned(), see });
+            continue;
+        }
+        let all = disk.troubles.iter().filter(|t| t.health != Health::Ok);
+        out.extend(all.map(|t| Finding {
+            health: t.health,
+            at: at.clone(),
+            why: t.why.clone(),
+            action: if t.action.is_empty() { make_room(disk) } else { t.action.clone() },
+            see: format!("ashlar list disks {}", disk.name),
+        }));
+    }
+    out
+}
+
 /// What of a state is not ok.
 pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
-    let mut out = Vec::new();
+    let mut out = disks(state);
     let mut add = |health, at: String, why: &str, action: &str, see: &str| {
         let (why, action, see) = (why.to_owned(), action.to_owned(), see.to_owned());
         out.push(Finding { health, at, why, action, see });
     };
-    for disk in state.disks.iter().filter(|d| d.health != Health::Ok) {
-        let (action, see) = match (disk.health, disk.used_bytes) {
-            (Health::Degraded, Some(_)) => {
-                (make_room(disk), format!("ashlar list disks {}", disk.name))
-            }
-            _ => {
-                let again =
-                    "Reconnect it: it is found by itself. Another in its place: `ashlar apply`.";
-                (again.to_owned(), format!("ashlar tree --up {}", disk.name))
-            }
-        };
-        add(disk.health, format!("disk {}", disk.name), &disk.health_why, &action, &see);
-    }
     for bus in &state.buses {
         for trouble in bus.troubles.iter().filter(|t| t.health != Health::Ok) {
             let (at, see) = (format!("bus {}", bus.name), "ashlar cam devlist -v");
             add(trouble.health, at, &trouble.why, &trouble.action, see);
         }
     }
-    for geom in state.geoms.iter().filter(|g| g.health != Health::Ok) {
+    // Troubles of a disk are listed above.
+    let is_listed = |geom: &GeomState| {
+        let same = |d: &DiskState| d.name == geom.name && !d.troubles.is_empty();
+        geom.class == "disk" && state.disks.iter().any(same)
+    };
+    for geom in state.geoms.iter().filter(|g| g.health != Health::Ok && !is_listed(g)) {
         let at = format!("{} {}", geom.class, geom.name);
         for trouble in &geom.troubles {
             let see = match geom.class.as_str() {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backing::{Backing, Parts};
+use crate::causes;
 use crate::deletes::DeleteBy;
 use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Site, Unit, serial_or};
 use crate::locks;
@@ -100,10 +101,12 @@ impl Kind for ImageFile {
             params::check_size(self.name(), name, size, p.sector_size, params::MEDIA_BYTES_MAX)?;
         }
         let made = make_if_absent(name, &p)?;
-        let (file, mode) = open_in_mode(name, &p)?;
-        locks::take(&file, p.read_only)
-            .map_err(|held| refuse(name, &p.path, Errno::Busy, held.text(p.read_only)))?;
-        let media_bytes = fit_size(name, &p, &file)?;
+        let ready = open_ready(name, &p);
+        if made && ready.as_ref().is_err_and(|e| e.kind != Errno::Busy) {
+            // Nothing was written to it. A file that is locked is in use by another program.
+            unmake(&p.path);
+        }
+        let (file, mode, media_bytes) = ready?;
         let path = std::fs::canonicalize(&p.path).unwrap_or_else(|_| p.path.clone());
         let physpath = path.to_string_lossy().into_owned();
         let serial = serial_or(p.serial.as_deref(), self.name(), &physpath);
@@ -113,6 +116,15 @@ impl Kind for ImageFile {
         let names = (physpath, serial);
         Ok(opened(unit, media_bytes, can_delete, names, p.read_only, request.site))
     }
+}
+
+/// Opens and locks the file, and gives it its size.
+fn open_ready(name: &str, p: &FileParams) -> Result<(File, String, u64), Error> {
+    let (file, mode) = open_in_mode(name, p)?;
+    locks::take(&file, p.read_only)
+        .map_err(|held| refuse(name, &p.path, Errno::Busy, held.text(p.read_only)))?;
+    let media_bytes = fit_size(name, p, &file)?;
+    Ok((file, mode, media_bytes))
 }
 
 /// A disk of a file that is open already; its sectors are the file's own.
@@ -216,14 +228,45 @@ fn make_if_absent(name: &str, p: &FileParams) -> Result<bool, Error> {
             return Err(refuse(name, &p.path, Errno::NoEnt, what));
         }
     };
-    let how = OpenHow { create: true, size: Some(size), ..OpenHow::default() };
-    match File::open(&p.path, how) {
-        Ok(_) => Ok(true),
-        Err(e) => {
-            let what = format!("cannot be made: {e}; the folder must exist and be writable");
-            Err(refuse(name, &p.path, errno_of(&e), what))
-        }
+    make(&p.path, size).map_err(|e| {
+        let why = match causes::of(&p.path, &e, size) {
+            Some(cause) => cause,
+            None => format!("{e}; the folder must exist and be writable"),
+        };
+        refuse(name, &p.path, errno_of(&e), format!("cannot be made: {why}"))
+    })
+}
+
+/// Makes a sparse file; false when another program has made it meanwhile. A file that cannot be
+/// given its size is removed again.
+fn make(path: &Path, size: u64) -> std::io::Result<bool> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = followed(path);
+    let mut how = std::fs::OpenOptions::new();
+    let file = match how.write(true).create_new(true).mode(0o600).open(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
+        made => made?,
+    };
+    file.set_len(size).inspect_err(|_| unmake(&path))?;
+    Ok(true)
+}
+
+/// Removes a file that was made here.
+fn unmake(path: &Path) {
+    // An error is of no more use than the one that led here.
+    let _ = std::fs::remove_file(followed(path));
+}
+
+/// Where a path leads whose last part may be a symbolic link, also to a file that does not exist.
+fn followed(path: &Path) -> PathBuf {
+    /// As many as Linux follows (path_resolution(7)).
+    const LINKS_MAX: usize = 40;
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = std::fs::read_link(&path) else { break };
+        path = path.parent().map_or_else(|| to.clone(), |folder| folder.join(&to));
     }
+    path
 }
 
 /// Opens the file around the page cache if that is wanted and possible; says what was chosen and
@@ -245,7 +288,8 @@ fn open_in_mode(name: &str, p: &FileParams) -> Result<(File, String), Error> {
         Ok(file) => Ok((file, format!("buffered ({why})"))),
         Err(e) => {
             let advice = if p.read_only { "" } else { "; set read_only to open it for reading" };
-            let what = format!("cannot be opened: {e}{advice}");
+            let why = causes::of(&p.path, &e, 0).unwrap_or_else(|| e.to_string());
+            let what = format!("cannot be opened: {why}{advice}");
             Err(refuse(name, &p.path, errno_of(&e), what))
         }
     }
@@ -254,8 +298,10 @@ fn open_in_mode(name: &str, p: &FileParams) -> Result<(File, String), Error> {
 /// Opens with O_DIRECT and tries it with a read; why not, in plain words. `sector` is the unit
 /// that requests will have, if that is not the device's own.
 pub(crate) fn open_direct(path: &Path, how: OpenHow, sector: Option<u32>) -> Result<File, String> {
-    let file = File::open(path, OpenHow { direct: true, ..how })
-        .map_err(|e| format!("the file system refuses O_DIRECT: {e}"))?;
+    let file = File::open(path, OpenHow { direct: true, ..how }).map_err(|e| {
+        let refused = || format!("the file system refuses O_DIRECT: {e}");
+        causes::of(path, &e, 0).unwrap_or_else(refused)
+    })?;
     let facts = file.facts();
     let unit = facts.logical_sector.max(1);
     if let Some(sector) = sector
@@ -294,7 +340,11 @@ fn fit_size(name: &str, p: &FileParams, file: &File) -> Result<u64, Error> {
             return Err(refuse(name, &p.path, Errno::Inval, what));
         }
         Some(wanted) if size < wanted => {
-            file.set_len(wanted).map_err(failed)?;
+            file.set_len(wanted).map_err(|e| {
+                let why = causes::of(&p.path, &e, wanted).unwrap_or_else(|| e.to_string());
+                let what = format!("cannot be extended from {size} to {wanted} bytes: {why}");
+                refuse(name, &p.path, errno_of(&e), what)
+            })?;
             size = wanted;
         }
         _ => {}
@@ -334,8 +384,10 @@ impl Unit for FileUnit {
 
     fn grow(&mut self, bytes: u64) -> Result<(), Error> {
         self.file.set_len(bytes).map_err(|e| {
-            let path = self.file.path().display();
-            Error::new(errno_of(&e), format!("{path}: cannot be made {bytes} bytes large: {e}"))
+            let path = self.file.path();
+            let why = causes::of(path, &e, bytes).unwrap_or_else(|| e.to_string());
+            let path = path.display();
+            Error::new(errno_of(&e), format!("{path}: cannot be made {bytes} bytes large: {why}"))
         })
     }
 

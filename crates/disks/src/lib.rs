@@ -13,6 +13,7 @@
 
 mod backing;
 mod blockdev;
+mod causes;
 mod class;
 mod deletes;
 mod file;

@@ -7,8 +7,9 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Signals that do nothing, though their default action would end the process: SIGUSR1, SIGUSR2,
-/// SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR and SIGSTKFLT. SIGPIPE is ignored by the runtime.
-const IGNORED: [i32; 8] = [10, 12, 14, 26, 27, 29, 30, 16];
+/// SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT, SIGXCPU and SIGXFSZ (the write that is
+/// too far out fails with EFBIG). SIGPIPE is ignored by the runtime.
+const IGNORED: [i32; 10] = [10, 12, 14, 26, 27, 29, 30, 16, 24, 25];
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

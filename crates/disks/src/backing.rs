@@ -318,6 +318,9 @@ impl Layer for Backing {
     }
 
     fn ready(&self, bio: &mut Bio, result: Result<u64, Errno>, core: &Core) -> Flow {
+        if result == Err(Errno::NoSpc) {
+            self.watch.lacks_room(core.now());
+        }
         match bio.op {
             Op::Read | Op::Write => self.data_ready(bio, result),
             Op::WriteZeroes => self.zero_ready(bio, result, core),

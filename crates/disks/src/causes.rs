@@ -3,6 +3,7 @@
 use std::io::Error;
 use std::path::Path;
 
+use geom::Trouble;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
@@ -34,6 +35,29 @@ pub(crate) fn of(path: &Path, e: &Error, bytes: u64) -> Option<String> {
     })
 }
 
+/// Below so many free bytes a file system counts as full: the disk reports that by its room.
+const FULL_BYTES: u64 = 16 << 20;
+
+/// Why writes to `path` fail for lack of room though its file system has `free` bytes left; None
+/// where it has not.
+pub(crate) fn of_short_writes(path: &Path, free: u64) -> Option<Trouble> {
+    let quoted = word(path);
+    (free >= FULL_BYTES).then(|| {
+        Trouble::degraded(
+            format!(
+                "writes to {} failed for lack of room in the last 5 minutes though its file \
+                 system has some left: a quota is used up, or the file is as large as it may be",
+                path.display()
+            ),
+            format!(
+                "Raise what is used up: `repquota -a` shows quotas, `prlimit --fsize --pid {}` the \
+                 limit of the daemon (LimitFSIZE), `ls -ls {quoted}` the file.",
+                std::process::id()
+            ),
+        )
+    })
+}
+
 /// The attribute that forbids writing, and the flag of chattr(1).
 fn marked<'a>(path: &Path, quoted: &'a str) -> Option<(&'static str, char, &'a str)> {
     let found = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::TYPE).ok()?;
@@ -42,5 +66,31 @@ fn marked<'a>(path: &Path, quoted: &'a str) -> Option<(&'static str, char, &'a s
         (true, _) => Some(("immutable", 'i', quoted)),
         (_, true) => Some(("append-only", 'a', quoted)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_name_the_path_the_limit_and_the_command() {
+        let path = Path::new("/nowhere/a b.img");
+        let text = |errno: Errno| of(path, &Error::from(errno), 4096);
+        assert!(text(Errno::FBIG).unwrap().contains("4096 bytes"));
+        assert!(text(Errno::NOSPC).unwrap().contains("`df -h /nowhere`"));
+        assert!(text(Errno::DQUOT).unwrap().contains("quota"));
+        assert!(text(Errno::ROFS).unwrap().contains("`findmnt -T /nowhere`"));
+        assert_eq!(text(Errno::PERM), None, "no attribute forbids it");
+        assert_eq!(text(Errno::IO), None);
+    }
+
+    #[test]
+    fn short_writes_are_explained_where_the_file_system_is_not_full() {
+        let path = Path::new("/srv/a b.img");
+        assert_eq!(of_short_writes(path, FULL_BYTES - 1), None);
+        let said = of_short_writes(path, FULL_BYTES).unwrap();
+        assert!(said.why.contains("writes to /srv/a b.img failed"), "{}", said.why);
+        assert!(said.action.contains("`ls -ls '/srv/a b.img'`"), "{}", said.action);
     }
 }

@@ -27,6 +27,10 @@ use crate::watch::Watch;
 /// systems promise no more, whatever the sector of the disk made from it.
 const ATOMIC_BYTES: u64 = 512;
 
+/// For so long after a write has failed for lack of room the disk is degraded, ns. Success of
+/// another write says little: what is allocated already can be written again.
+const SHORT_NS: u64 = 300_000_000_000;
+
 /// Longest range punched or zeroed in one go, bytes; longer ones are split.
 const DELETE_BYTES_MAX: u64 = 1 << 30;
 
@@ -112,7 +116,8 @@ impl Kind for ImageFile {
         let serial = serial_or(p.serial.as_deref(), self.name(), &physpath);
         let sector = p.sector_size;
         let can_delete = !p.read_only && can_punch(&file, media_bytes);
-        let unit = FileUnit { file, sector, mode, made };
+        let watch = Watch::new(request.site.inbox.clone());
+        let unit = FileUnit { file, sector, mode, made, watch };
         let names = (physpath, serial);
         Ok(opened(unit, media_bytes, can_delete, names, p.read_only, request.site))
     }
@@ -141,7 +146,8 @@ pub(crate) fn adopted(
     let size = file.size().map_err(|e| refuse(name, &path, errno_of(&e), e))?;
     let media_bytes = size / u64::from(sector) * u64::from(sector);
     let physpath = path.to_string_lossy().into_owned();
-    let unit = FileUnit { file, sector, mode: "adopted".into(), made: false };
+    let watch = Watch::new(site.inbox.clone());
+    let unit = FileUnit { file, sector, mode: "adopted".into(), made: false, watch };
     let can_delete = can_delete && !read_only;
     Ok(opened(unit, media_bytes, can_delete, (physpath, serial.to_owned()), read_only, site))
 }
@@ -155,7 +161,7 @@ fn opened(
     site: &Site,
 ) -> Opened {
     let (file, sector_bytes) = (&unit.file, unit.sector);
-    let watch = Watch::new(site.inbox.clone());
+    let watch = unit.watch.clone();
     let stripe = file.facts().physical_sector;
     Opened {
         layer: Arc::new(Backing::new(Parts {
@@ -374,6 +380,7 @@ struct FileUnit {
     sector: u32,
     mode: String,
     made: bool,
+    watch: Arc<Watch>,
 }
 
 impl Unit for FileUnit {
@@ -401,7 +408,14 @@ impl Unit for FileUnit {
     }
 
     fn troubles(&self) -> Vec<Trouble> {
-        place::troubles(&self.file)
+        let mut troubles = place::troubles(&self.file);
+        let is_recent = |at: u64| reactor::monotonic_ns().saturating_sub(at) < SHORT_NS;
+        if self.watch.lacked_room().is_some_and(is_recent)
+            && let Some(room) = self.room()
+        {
+            troubles.extend(causes::of_short_writes(self.file.path(), room.free));
+        }
+        troubles
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {

@@ -1,9 +1,9 @@
-//! How a disk says that it is gone.
+//! How a disk says that it is gone, or takes no more data.
 //!
 //! Invariant W1: [`geom::Event::Lost`] is posted at most once for a disk, whichever core or thread
 //! notices first and however often.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bio::Errno;
@@ -14,11 +14,13 @@ pub struct Watch {
     inbox: Arc<Inbox>,
     provider: OnceLock<ProviderId>,
     told: AtomicBool,
+    short_ns: AtomicU64,
 }
 
 impl Watch {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Arc<Watch> {
-        Arc::new(Watch { inbox, provider: OnceLock::new(), told: AtomicBool::new(false) })
+        let (told, short_ns) = (AtomicBool::new(false), AtomicU64::new(0));
+        Arc::new(Watch { inbox, provider: OnceLock::new(), told, short_ns })
     }
 
     /// The provider exists now; no request came before.
@@ -34,6 +36,16 @@ impl Watch {
         {
             self.inbox.post(Event::Lost(*provider, error));
         }
+    }
+
+    /// A write failed for lack of room at `now`, ns of the cores' clock.
+    pub(crate) fn lacks_room(&self, now: u64) {
+        self.short_ns.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// When a write last failed for lack of room, ns of the cores' clock.
+    pub(crate) fn lacked_room(&self) -> Option<u64> {
+        Some(self.short_ns.load(Ordering::Relaxed)).filter(|ns| *ns > 0)
     }
 
     /// True once the disk was found to be gone.

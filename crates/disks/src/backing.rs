@@ -318,8 +318,11 @@ impl Layer for Backing {
     }
 
     fn ready(&self, bio: &mut Bio, result: Result<u64, Errno>, core: &Core) -> Flow {
-        if result == Err(Errno::NoSpc) {
-            self.watch.lacks_room(core.now());
+        match result {
+            Ok(_) if bio.op == Op::Write => self.watch.refuses_writes(false),
+            Err(Errno::NoSpc) => self.watch.lacks_room(core.now()),
+            Err(Errno::RoFs) => self.watch.refuses_writes(true),
+            _ => {}
         }
         match bio.op {
             Op::Read | Op::Write => self.data_ready(bio, result),

@@ -230,7 +230,7 @@ impl Unit for BlockDevUnit {
     }
 
     fn troubles(&self) -> Vec<Trouble> {
-        place::troubles(&self.file)
+        place::troubles(&self.file, false)
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {

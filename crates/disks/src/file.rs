@@ -408,7 +408,7 @@ impl Unit for FileUnit {
     }
 
     fn troubles(&self) -> Vec<Trouble> {
-        let mut troubles = place::troubles(&self.file);
+        let mut troubles = place::troubles(&self.file, self.watch.is_refusing());
         let is_recent = |at: u64| reactor::monotonic_ns().saturating_sub(at) < SHORT_NS;
         if self.watch.lacked_room().is_some_and(is_recent)
             && let Some(room) = self.room()

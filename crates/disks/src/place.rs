@@ -12,9 +12,10 @@ use geom::Trouble;
 use reactor::File;
 use rustix::fs::{AtFlags, CWD, FileType, StatVfsMountFlags, Statx, StatxAttributes, StatxFlags};
 
-/// What is wrong with the path of `file`; nothing for simulated files. Asks no server of a network
+/// What is wrong with the path of `file`; nothing for simulated files. `refuses`: the file system
+/// answered that it is read-only when it was last written. Asks no server of a network
 /// file system for attributes that this machine knows.
-pub(crate) fn troubles(file: &File) -> Vec<Trouble> {
+pub(crate) fn troubles(file: &File, refuses: bool) -> Vec<Trouble> {
     let Some(fd) = file.as_fd() else { return Vec::new() };
     let Ok(open) = look(fd, Path::new(""), AtFlags::EMPTY_PATH) else { return Vec::new() };
     let named = look(CWD, file.path(), AtFlags::empty());
@@ -22,7 +23,8 @@ pub(crate) fn troubles(file: &File) -> Vec<Trouble> {
         true => node_trouble(file, &named),
         false => file_trouble(file, &open, &named),
     };
-    let unwritable = if file.facts().is_read_only { None } else { unwritable(file, &open) };
+    let unwritable =
+        if file.facts().is_read_only { None } else { unwritable(file, &open, refuses) };
     moved.into_iter().chain(unwritable).collect()
 }
 
@@ -176,19 +178,22 @@ fn node_trouble(file: &File, named: &rustix::io::Result<Statx>) -> Option<Troubl
 }
 
 /// Why writes fail though the file was opened for writing.
-fn unwritable(file: &File, open: &Statx) -> Option<Trouble> {
+fn unwritable(file: &File, open: &Statx, refuses: bool) -> Option<Trouble> {
     if file.is_block_device() {
         return None;
     }
     let (path, quoted) = (file.path().display(), word(file.path()));
     let fd = file.as_fd()?;
     let flags = rustix::fs::fstatvfs(fd).ok()?.f_flag;
-    if flags.contains(StatVfsMountFlags::RDONLY) {
+    // ext4 does not set the flag after an error (Linux 6.12 and later).
+    if refuses || flags.contains(StatVfsMountFlags::RDONLY) {
+        let target = format!("\"$(findmnt -n -o TARGET -T {quoted})\"");
         return Some(Trouble::degraded(
             format!("the file system of {path} became read-only while it is in use: writes fail"),
             format!(
-                "`dmesg` says why. When that is repaired: `mount -o remount,rw \"$(findmnt -n -o \
-                 TARGET -T {quoted})\"`."
+                "`dmesg` says why. After a remount: `mount -o remount,rw {target}`. After an error \
+                 of the file system: stop the daemon, `umount {target}`, check it with `fsck`, \
+                 mount it and start the daemon."
             ),
         ));
     }

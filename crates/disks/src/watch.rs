@@ -15,12 +15,14 @@ pub struct Watch {
     provider: OnceLock<ProviderId>,
     told: AtomicBool,
     short_ns: AtomicU64,
+    is_refusing: AtomicBool,
 }
 
 impl Watch {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Arc<Watch> {
         let (told, short_ns) = (AtomicBool::new(false), AtomicU64::new(0));
-        Arc::new(Watch { inbox, provider: OnceLock::new(), told, short_ns })
+        let (provider, is_refusing) = (OnceLock::new(), AtomicBool::new(false));
+        Arc::new(Watch { inbox, provider, told, short_ns, is_refusing })
     }
 
     /// The provider exists now; no request came before.
@@ -46,6 +48,19 @@ impl Watch {
     /// When a write last failed for lack of room, ns of the cores' clock.
     pub(crate) fn lacked_room(&self) -> Option<u64> {
         Some(self.short_ns.load(Ordering::Relaxed)).filter(|ns| *ns > 0)
+    }
+
+    /// A write succeeded, or failed because its file system is read-only.
+    pub(crate) fn refuses_writes(&self, now: bool) {
+        // Cores read it with each write and change it seldom.
+        if self.is_refusing.load(Ordering::Relaxed) != now {
+            self.is_refusing.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// True while writes fail because the file system is read-only.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.is_refusing.load(Ordering::Relaxed)
     }
 
     /// True once the disk was found to be gone.

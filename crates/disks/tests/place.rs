@@ -174,6 +174,46 @@ fn file_that_cannot_be_made_is_not_left_behind() {
 }
 
 #[test]
+fn file_system_that_became_read_only_is_degraded() {
+    let folder = Folder::new();
+    let (image, place) = (folder.path("fs.img"), folder.path("fs"));
+    std::fs::create_dir(&place).unwrap();
+    std::fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    let run = |words: &[&str]| {
+        let done = Command::new(words[0]).args(&words[1..]).output().ok()?;
+        let text = String::from_utf8_lossy(&done.stdout).trim().to_owned();
+        done.status.success().then_some(text)
+    };
+    let mkfs = ["mkfs.ext4", "-q", "-O", "^has_journal", &image];
+    let mount = ["mount", "-o", "loop,errors=remount-ro", &image, &place];
+    if !is_root() || run(&mkfs).is_none() || run(&mount).is_none() {
+        eprintln!("not tested: no ext4 can be mounted here");
+        return;
+    }
+    let path = format!("{place}/a.img");
+    let mut w = World::new(PortChoice::Poll);
+    w.disk("file", "f0", json!({ "path": path, "create": true, "size": 1 << 20 })).unwrap();
+    let edge = w.open("f0");
+    let before = (w.write(edge, 0, &[7; 4096]), troubles(&mut w));
+    let device = run(&["findmnt", "-n", "-o", "SOURCE", &place]).unwrap();
+    let device = device.trim_start_matches("/dev/").to_owned();
+    let broken = std::fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "test");
+    let after = (w.write(edge, 8192, &[7; 4096]), troubles(&mut w), w.read(edge, 0, 4096));
+    drop(w);
+    run(&["umount", "--lazy", &place]).unwrap();
+    assert_eq!(before, (Ok(()), vec![]));
+    if broken.is_err() {
+        eprintln!("not tested: this kernel triggers no errors of ext4");
+        return;
+    }
+    assert_eq!(after.0, Err(Errno::RoFs));
+    assert_eq!(after.1.len(), 1, "{:?}", after.1);
+    assert!(after.1[0].why.contains("became read-only"), "{:?}", after.1);
+    assert!(after.1[0].action.contains("remount,rw"), "{:?}", after.1);
+    assert_eq!(after.2, Ok(vec![7; 4096]), "reads go on");
+}
+
+#[test]
 fn full_file_system_is_named() {
     if !is_root() {
         eprintln!("not tested: only root mounts file systems");

@@ -216,6 +216,51 @@ fn a_disk_that_shrinks_is_gone_and_comes_back() {
 }
 
 #[test]
+fn file_that_is_removed_in_use_is_reported_and_can_be_saved() {
+    let mut house = with("removed", "", "");
+    house.image("d1.img", DISK_BYTES);
+    write(&house, &file_disk("d1", "d1.img"), ", 1 = \"d1\"");
+    house.ok(&["apply"]);
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let (url, image, aside) = (house.url(1), house.path("d1.img"), house.path("aside.img"));
+    house.ashlar(&["status"]).ends(0);
+    let noted = |words: &str| {
+        let is_noted = || house.ok(&["journal"]).contains(words);
+        house.until("it is in the journal", Duration::from_secs(10), is_noted);
+    };
+    // Renamed and back.
+    std::fs::rename(&image, &aside).unwrap();
+    let found = finding(&house, "disk d1");
+    assert_eq!(found["health"], "degraded", "{found}");
+    assert!(text(&found["action"]).contains("aside.img"), "{found}");
+    noted("was renamed to");
+    std::fs::rename(&aside, &image).unwrap();
+    house.ashlar(&["status"]).ends(0);
+    noted("no longer so");
+    // Removed: what is written can be saved by the command that status gives.
+    std::fs::remove_file(&image).unwrap();
+    peer::qemu_io(&url, &["write -P 6 32M 1M", "flush"]).unwrap();
+    let found = finding(&house, "disk d1");
+    assert!(text(&found["why"]).contains("was removed while it is in use"), "{found}");
+    noted("was removed while it is in use");
+    house.ashlar(&["list", "disks", "d1"]).says(&["degraded", "was removed"]);
+    let action = text(&found["action"]);
+    let save = action.split('`').find(|words| words.starts_with("cp ")).unwrap();
+    tool("sh", &["-c", save], "");
+    load.finish();
+    house.stop();
+    house.start();
+    house.ashlar(&["status"]).ends(0);
+    peer::qemu_io(&url, &["read -P 6 32M 1M", "read -P 0 0 1M"]).unwrap();
+    // No other program writes what a host writes.
+    let path = image.display().to_string();
+    assert_fails(&path, &["write 0 64k"], &["lock"]);
+    assert_well(&mut house);
+    house.stop();
+    peer::qemu_io(&path, &["read -P 6 32M 1M", "write 0 64k"]).unwrap();
+}
+
+#[test]
 fn what_stands_on_a_disk_comes_back_with_it() {
     let nop = "[[geom]]\nclass = \"nop\"\nname = \"top\"\nprovider = \"low\"\n";
     let mut house = House::new("stands");

@@ -200,8 +200,8 @@ impl Verb for Wipe {
     const DOC: &'static str = "Clear every label, table and file system from a provider";
     const DETAIL: &'static str = "Says what it would clear, and clears it only with --yes-destroy \
         PROVIDER (all of it) or --only KIND or OFFSET. Refused while somebody has the provider \
-        open. Only the signatures are overwritten, with zeroes, file systems before tables and tables before \
-        what makes the provider a member of something; each is on stable storage before the next \
+        open. Only the signatures are overwritten, with zeroes, file systems before tables and \
+        tables before what makes the provider a member of something; each is on stable storage before the next \
         is written, and every class looks again at the end. The data stays where it is, but \
         nothing finds it any more. Copies and leftovers inside a partition are that partition's, \
         and are cleared with --only alone.";

@@ -8,8 +8,8 @@ pub const NAME_LEN_MAX: usize = 223;
 /// Checks an iSCSI name (`iqn.`, `eui.` or `naa.`) and folds it as RFC 3722 says (letters to lower
 /// case, compatible characters to one form), so that names can be compared byte by byte.
 ///
-/// Refused: no or another type, more than [`NAME_LEN_MAX`] bytes, control characters, spaces and the signs that would be dangerous in logs, file names or
-/// text (`/ \ % , = * ? " ' < > | ; & $`).
+/// Refused: no or another type, more than [`NAME_LEN_MAX`] bytes, control characters, spaces and
+/// the signs that would be dangerous in logs, file names or text (`/ \ % , = * ? " ' < > | ; & $`).
 pub fn normalise_name(name: &str) -> Result<String, WireError> {
     if name.len() > NAME_LEN_MAX {
         return Err(WireError::long("iSCSI name", 0));

@@ -207,6 +207,37 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
     house.stop();
 }
 
+/// `create` makes no other file system where one was served: but for disks that forget it is made at
+/// every start, as it always was.
+#[test]
+fn create_makes_no_other_file_system_but_on_disks_that_forget() {
+    let mut house = House::new("fs-created");
+    images(&house);
+    house.configure(&format!("{DISKS}{SERVER}"), "");
+    house.start();
+    house.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING"]);
+    house.stop();
+    for name in ["ssd", "near", "far"] {
+        fs::remove_file(house.path(&format!("{name}.img"))).expect("removed");
+    }
+    images(&house);
+    house.start();
+    house.ashlar(&["status"]).says(&["was served here before", "ashlar fs ream main"]);
+    house.stop();
+
+    let mut house = House::new("fs-forgets");
+    let memory = |name: &str| {
+        format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"64MiB\"\n")
+    };
+    let disks: String = ["ssd", "near", "far"].map(memory).concat();
+    house.configure(&format!("{disks}{SERVER}"), "");
+    for _ in 0..2 {
+        house.start();
+        house.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING"]);
+        house.stop();
+    }
+}
+
 #[test]
 fn what_was_cut_by_hand_is_mended_and_dumps_are_not_touched() {
     let mut house = House::new("fs-mend");

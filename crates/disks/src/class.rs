@@ -93,6 +93,10 @@ impl DiskClass {
                 unit: opened.unit,
             }),
         )?;
+        let mut attrs = opened.identity.attrs();
+        if KINDS.iter().any(|k| k.name() == kind && k.volatile()) {
+            attrs.push(("ASHLAR::forgets", Attr::Int(1)));
+        }
         let made = topology.new_provider(
             geom,
             NewProvider {
@@ -101,7 +105,7 @@ impl DiskClass {
                 limits: opened.limits,
                 stripe_bytes: opened.stripe_bytes,
                 stripe_offset: 0,
-                attrs: opened.identity.attrs(),
+                attrs,
             },
         );
         match made {

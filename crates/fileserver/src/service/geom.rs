@@ -244,8 +244,15 @@ impl FsGeom {
         }
         match &phase {
             Phase::Serving => {
-                let volume = self.shared.status().facts.volume;
-                self.shared.site.made.served(&self.shared.name, volume);
+                // One on disks that forget is made anew at every start.
+                let forgets = |b: &Below| {
+                    let on = t.below(b.consumer);
+                    on.and_then(|on| t.attr(on, "ASHLAR::forgets")) == Some(Attr::Int(1))
+                };
+                if !self.below.iter().any(forgets) {
+                    let volume = self.shared.status().facts.volume;
+                    self.shared.site.made.served(&self.shared.name, volume);
+                }
                 t.remark(me, Grade::Good, "it serves its files");
             }
             Phase::Refused(why, next) => t.remark(me, Grade::Failed, &format!("{why}; {next}")),

@@ -224,11 +224,12 @@ fn create_makes_no_other_file_system_but_on_disks_that_forget() {
     house.start();
     house.ashlar(&["status"]).says(&["was served here before", "ashlar fs ream main"]);
     house.stop();
+    // One house at a time.
+    drop(house);
 
     let mut house = House::new("fs-forgets");
-    let memory = |name: &str| {
-        format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"64MiB\"\n")
-    };
+    let memory =
+        |name: &str| format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"64MiB\"\n");
     let disks: String = ["ssd", "near", "far"].map(memory).concat();
     house.configure(&format!("{disks}{SERVER}"), "");
     for _ in 0..2 {

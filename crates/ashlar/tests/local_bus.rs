@@ -223,7 +223,8 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     // LUNs come, change and go while the bus is in use.
     let apply = |house: &House, groups: &str| {
         configure(house, &["d0", "d1", "d2"], groups);
-        house.ashlar(&["apply"]).ends(0);
+        // A number comes to mean another disk for this machine.
+        house.ashlar(&["apply", "--yes-destroy", &format!("{IQN}/here")]).ends(0);
     };
     apply(&house, &mine("0 = \"d0\", 3 = \"d1\""));
     assert!(list(&house).contains("target 0 lun 3"), "{}", list(&house));

@@ -207,8 +207,8 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
     house.stop();
 }
 
-/// `create` makes no other file system where one was served: but for disks that forget it is made at
-/// every start, as it always was.
+/// `create` makes no other file system where one was served; on disks that forget it makes one at
+/// every start.
 #[test]
 fn create_makes_no_other_file_system_but_on_disks_that_forget() {
     let mut house = House::new("fs-created");

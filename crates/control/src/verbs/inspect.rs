@@ -199,12 +199,12 @@ impl Verb for Wipe {
     const NAME: &'static str = "wipe";
     const DOC: &'static str = "Clear every label, table and file system from a provider";
     const DETAIL: &'static str = "Says what it would clear, and clears it only with --yes-destroy \
-        PROVIDER (all of it) or --only KIND or OFFSET. Refused while somebody has the provider \
-        open. Only the signatures are overwritten, with zeroes, file systems before tables and \
-        tables before what makes the provider a member of something; each is on stable storage before the next \
-        is written, and every class looks again at the end. The data stays where it is, but \
-        nothing finds it any more. Copies and leftovers inside a partition are that partition's, \
-        and are cleared with --only alone.";
+        PROVIDER (all of it) or --only KIND or OFFSET. Refused while a user has the provider open. \
+        Only the signatures are overwritten, with zeroes, file systems before tables and tables \
+        before what makes the provider a member of something; each is on stable storage before \
+        the next is written, and every class looks again at the end. The data stays where it is, \
+        but nothing finds it any more. Copies and leftovers inside a partition are that \
+        partition's, and are cleared with --only alone.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar wipe d0",
         "ashlar wipe d0 --yes-destroy d0",

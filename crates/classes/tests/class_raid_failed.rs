@@ -102,7 +102,7 @@ fn what_cannot_be_cleared_is_named_with_the_way_to_clear_it() {
 }
 
 /// Two halves of a pair, each used alone, and then together again: they are not put together, and
-/// the half that somebody names is kept, whichever is the newer.
+/// the half that the operator names is kept, whichever is the newer.
 #[test]
 fn after_a_split_brain_the_half_that_is_named_is_kept() {
     for (format, level) in [(INTEL, "RAID1"), (DDF, "RAID1")] {
@@ -122,8 +122,8 @@ fn after_a_split_brain_the_half_that_is_named_is_kept() {
                 half
             });
             let model = std::mem::take(&mut halves[kept].model);
-            // The half that is found first runs, for its record asks for nobody else; the other is
-            // refused, and not written to.
+            // The half that is found first runs, for its record asks for no other disk. The other
+            // is refused, and not written to.
             let other = raid.disks[0].bytes();
             let mut both = raid.reborn();
             both.settle();

@@ -339,6 +339,11 @@ impl Exports {
         self.registry.keep_known();
     }
 
+    /// Whether initiators can come in.
+    pub fn is_serving(&self) -> bool {
+        !self.portals.is_empty()
+    }
+
     /// Whether some unit's disk says how full it is.
     pub fn has_thin(&self) -> bool {
         self.registry.has_thin()

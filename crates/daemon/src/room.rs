@@ -104,7 +104,9 @@ impl Room {
                     let looks = self.exports.has_thin()
                         || self.returns.is_looking()
                         || self.exports.has_lost()
-                        || self.places.is_watching();
+                        || self.places.is_watching()
+                        // What initiators get to know of their units is saved then.
+                        || self.exports.is_serving();
                     let nap = if looks { LOOK } else { NAP };
                     self.control.inbox().clone().sleep(nap);
                 }

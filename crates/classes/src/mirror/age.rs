@@ -2,7 +2,7 @@
 
 use super::lineage::{Kin, Lineage};
 use super::metadata::{Metadata, disk_flags, mirror_flags};
-use super::state::{Member, Mirror};
+use super::state::{Member, Mirror, Role};
 
 impl Mirror {
     /// Why a member cannot be taken into a mirror that runs, if so.
@@ -48,15 +48,28 @@ impl Mirror {
         }
     }
 
-    /// Slots of two members that each went on without the other (M12), if there are any.
-    pub(super) fn split(&self) -> Option<(usize, usize)> {
-        let all: Vec<(usize, &Member)> = self.members().collect();
-        let mut pairs =
-            all.iter().enumerate().flat_map(|(i, a)| all.iter().skip(i + 1).map(move |b| (a, b)));
-        let apart = |(a, b): &(&(usize, &Member), &(usize, &Member))| {
-            a.1.record.lineage.kin(&b.1.record.lineage) == Kin::Apart
-        };
-        pairs.find(apart).map(|(a, b)| (a.0, b.0))
+    /// The counters grow: the line changes when an absent member has it (lineage L1).
+    pub(super) fn fork(&mut self) {
+        let active: Vec<u32> = self
+            .members()
+            .filter(|(_, m)| m.role == Role::Active)
+            .map(|(_, m)| m.record.disk)
+            .collect();
+        if self.running && usize::from(self.lineage.held_by) > active.len() {
+            self.lineage.fork(active.into_iter(), (self.genid, self.syncid));
+        }
+    }
+
+    /// All that are ACTIVE have the line now, or will when their records are written.
+    pub(super) fn hold(&mut self) {
+        let active = u8::try_from(self.in_role(Role::Active).len()).unwrap_or(u8::MAX);
+        self.lineage.held_by = self.lineage.held_by.max(active);
+    }
+
+    /// Whether two members each went on without the other (M12).
+    pub(super) fn is_split(&self) -> bool {
+        let all: Vec<&Lineage> = self.members().map(|(_, m)| &m.record.lineage).collect();
+        all.iter().enumerate().any(|(i, a)| all.iter().skip(i + 1).any(|b| a.kin(b) == Kin::Apart))
     }
 
     /// M12: what this member has is kept, before the start; those that went on without it are

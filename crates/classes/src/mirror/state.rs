@@ -37,7 +37,7 @@
 //!      nothing runs yet the first is taken: no record tells which of them it was.
 //!  M12 Where records say who went on without whom (`lineage`), that counts and not the counters.
 //!      Two that each went on without the other are not put together: nothing starts until
-//!      somebody says which of them is kept, and the other is rebuilt from its start.
+//!      the operator says which of them is kept, and the other is rebuilt from its start.
 //!  M13 Of members alike in all else those with fewer events are rebuilt: by bitmaps when they lack
 //!      one, from their start when they lack more, for then they were restored from a copy.
 
@@ -394,24 +394,6 @@ impl Mirror {
         self.fork();
     }
 
-    /// The counters grow: the line changes when somebody else has it (lineage L1).
-    fn fork(&mut self) {
-        let active: Vec<u32> = self
-            .members()
-            .filter(|(_, m)| m.role == Role::Active)
-            .map(|(_, m)| m.record.disk)
-            .collect();
-        if self.running && usize::from(self.lineage.held_by) > active.len() {
-            self.lineage.fork(active.into_iter(), (self.genid, self.syncid));
-        }
-    }
-
-    /// All that are ACTIVE have the line now, or will when their records are written.
-    fn hold(&mut self) {
-        let active = u8::try_from(self.in_role(Role::Active).len()).unwrap_or(u8::MAX);
-        self.lineage.held_by = self.lineage.held_by.max(active);
-    }
-
     /// So many members are counted from now on (M10).
     pub(super) fn count_only(&mut self, all: u8) {
         if std::mem::replace(&mut self.all, all.max(1)) > all.max(1) {
@@ -469,7 +451,7 @@ impl Mirror {
     /// Starts with the members there are. Returns the slots of those that are not used, with why.
     /// An error changes nothing.
     pub(super) fn start(&mut self) -> Result<Vec<(usize, String)>, String> {
-        if self.split().is_some() {
+        if self.is_split() {
             return Err("split brain: members of it were each used without the other".to_owned());
         }
         let out: Vec<(usize, String)> =

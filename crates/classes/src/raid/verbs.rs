@@ -492,7 +492,7 @@ fn start(
 ) -> Result<Value, Error> {
     let name = known::bare(NAME, on).to_owned();
     let was_stopped = class.stopped.start(&name);
-    // The half that is kept starts before the other is found: what comes then is refused.
+    // The half that is kept starts before the other is found, which is refused then.
     match request.keep.as_ref().filter(|_| was_stopped) {
         Some(disk) => {
             let on = hand::find(control, disk)?;

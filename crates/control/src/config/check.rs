@@ -399,20 +399,20 @@ fn groups(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
-/// Why a pattern of an address matches nobody, if it does not: initiators of other protocols than
-/// NBD have names, and addresses are no networks.
+/// Why a pattern of an address matches no initiator, if it does not: initiators of other protocols
+/// than NBD have names, and addresses are no networks.
 fn no_address(config: &Config, access: &AccessConfig, pattern: &str) -> Option<String> {
     let address = pattern.strip_prefix("ip:")?;
     let driver = config.target(&access.target)?.driver.as_str();
     if driver != "nbd" {
         return Some(format!(
-            "`{pattern}` matches nobody: initiators of {driver} are known by their names; limit \
+            "`{pattern}` matches no initiator: those of {driver} are known by their names; limit \
              them to addresses of ours by `portals`"
         ));
     }
     let (net, _) = address.split_once('/')?;
     Some(format!(
-        "`{pattern}` matches nobody: write a pattern of addresses, as in `ip:{net}` or \
+        "`{pattern}` matches no initiator: write a pattern of addresses, as in `ip:{net}` or \
                   `ip:10.0.0.*`"
     ))
 }

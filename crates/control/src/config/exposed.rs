@@ -27,7 +27,7 @@ pub fn exposures(config: &Config) -> Vec<Exposure> {
     out
 }
 
-/// Whether somebody on another machine can come to it.
+/// Whether it can be reached from another machine.
 fn is_beyond_loopback(target: &TargetConfig) -> bool {
     target.listen.iter().any(|at| match at.parse::<SocketAddr>() {
         Ok(at) => !at.ip().to_canonical().is_loopback(),
@@ -41,7 +41,7 @@ fn has_tls(target: &TargetConfig) -> bool {
         || text("tls_client_ca").is_some_and(|ca| !ca.is_empty())
 }
 
-/// Anybody on the network is let in, and shows nothing.
+/// Any host on the network is let in, without proof.
 fn open(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
     let proves = |a: &&&AccessConfig| target.chap.is_some() || a.accounts().next().is_some();
     let all = |a: &&&AccessConfig| a.initiators.iter().any(|p| p == "*") && !a.luns.is_empty();
@@ -57,7 +57,7 @@ fn open(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
     Some(Exposure {
         target: target.name.clone(),
         why: format!(
-            "group {} lets in everybody who reaches {} (pattern `*`, neither CHAP nor TLS)",
+            "group {} lets in every host that reaches {} (pattern `*`, neither CHAP nor TLS)",
             open.group,
             target.listen.join(", ")
         ),
@@ -65,7 +65,8 @@ fn open(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
     })
 }
 
-/// Several groups, and one account for them all: who knows it can take the name of any other.
+/// Several groups, and one account for them all: a host that knows it can take the name of any
+/// other.
 fn shared(target: &TargetConfig, groups: &[&AccessConfig]) -> Option<Exposure> {
     let account = target.chap.as_ref()?;
     let sharing: Vec<&str> =

@@ -154,12 +154,12 @@ fn lun_numbers(access: &Node, faults: &mut Vec<Fault>) {
         return;
     };
     for field in luns {
-        let text = match field.key.parse::<u64>() {
-            Ok(number) if number.to_string() == field.key => continue,
-            Ok(number) => format!("write LUN {number} as `{number}`, not as `{}`", field.key),
-            // The schema says so.
-            Err(_) => continue,
-        };
+        // The schema refuses what is no number.
+        let Ok(number) = field.key.parse::<u64>() else { continue };
+        if number.to_string() == field.key {
+            continue;
+        }
+        let text = format!("write LUN {number} as `{number}`, not as `{}`", field.key);
         faults.push(Fault { span: field.key_span.clone(), kind: Kind::ConfigValue, text });
     }
 }
@@ -273,27 +273,16 @@ fn what_may_be_there(root: &Node, faults: &[Fault]) -> Option<String> {
         return None;
     }
     let Tree::Table(fields) = &root.value else { return None };
-    let holds = |span: &Span| span.contains(&first.span.start) || span.start == first.span.start;
-    let mut all = fields.iter().flat_map(|field| {
-        let sections = match &field.node.value {
+    let sections = fields.iter().flat_map(|field| {
+        let nodes = match &field.node.value {
             Tree::Array(nodes) => nodes.as_slice(),
             _ => std::slice::from_ref(&field.node),
         };
-        sections.iter().map(move |section| (field.key.as_str(), section))
+        nodes.iter().map(move |section| (field.key.as_str(), section))
     });
-    let (name, section) = all.find(|(_, section)| holds(&section.span)).or_else(|| {
-        // A key lies behind the heading, and the heading may be all that has a place.
-        let mut before: Vec<(&str, &Node)> = Vec::new();
-        for field in fields {
-            let sections = match &field.node.value {
-                Tree::Array(nodes) => nodes.as_slice(),
-                _ => std::slice::from_ref(&field.node),
-            };
-            before.extend(sections.iter().map(|section| (field.key.as_str(), section)));
-        }
-        before.retain(|(_, section)| section.span.start <= first.span.start);
-        before.into_iter().max_by_key(|(_, section)| section.span.start)
-    })?;
+    // A key lies behind its heading, which may be all of the section that has a place.
+    let before = sections.filter(|(_, section)| section.span.start <= first.span.start);
+    let (name, section) = before.max_by_key(|(_, section)| section.span.start)?;
     if !SECTIONS.contains(&name) {
         return Some("Run `ashlar schema config` to see the sections; nothing was changed.".into());
     }

@@ -250,7 +250,7 @@ fn accounts_of_groups() {
     let other = "initiator_chap={'iqn.x:1'={user='b',secret='file:/b'}}";
     refused(&group(other), Kind::ConfigValue, &["iqn.x:1", "matches no pattern"]);
     let at = group("").replace("iqn.h:*", "ip:10.0.0.1");
-    refused(&at, Kind::ConfigValue, &["matches nobody", "portals"]);
+    refused(&at, Kind::ConfigValue, &["matches no initiator", "portals"]);
 }
 
 #[test]

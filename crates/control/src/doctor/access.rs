@@ -1,4 +1,4 @@
-//! Who is let in without proof, or under another's name.
+//! Hosts that are let in without proof, or under another's name.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::config::exposures;
@@ -10,11 +10,11 @@ fn look(facts: &Facts) -> Vec<Finding> {
     let Some(config) = facts.good() else { return ok("no configuration to look at") };
     let all = exposures(config);
     if all.is_empty() {
-        return ok("no target is open to everybody");
+        return ok("no target is open to every host");
     }
     let finding = |e: crate::config::Exposure| {
         let seen = format!("target {}: {}", e.target, e.why);
-        bad(Grade::Warn, seen, "whoever gets in can read and write the LUNs", e.fix)
+        bad(Grade::Warn, seen, "any host can read and write the LUNs", e.fix)
     };
     all.into_iter().map(finding).collect()
 }

@@ -36,7 +36,7 @@ pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog
 }
 
 /// Whether the one difference is that an image file becomes larger, or that the size which it has
-/// is written down: that needs nobody to let go.
+/// is written down: nothing above has to let go for that.
 fn grows(from: &DiskConfig, to: &DiskConfig, state: &State) -> bool {
     let size = |d: &DiskConfig| d.params.get("size").and_then(Value::as_u64);
     let now = state.disks.iter().find(|d| d.name == from.name).map(|d| d.size_bytes);

@@ -22,7 +22,7 @@ pub struct Scene<'a> {
 pub struct Judged {
     /// How dangerous it is.
     pub risk: Risk,
-    /// Initiators that it concerns, by name, each once; empty when it concerns nobody by name.
+    /// Initiators that it concerns, by name, each once; empty when no initiator notices it.
     pub hosts: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ fn sessions<'s>(state: &'s State, target: &str) -> impl Iterator<Item = &'s Sess
     state.targets.iter().filter(move |t| t.name == target).flat_map(|t| &t.sessions)
 }
 
-/// Whether an address of ours, to which somebody came, is one of those that are listened at.
+/// Whether an address of ours, which a session uses, is one of those that are listened at.
 fn reached(portal: &str, listen: &[String]) -> bool {
     let same = |at: &String| {
         let (Ok(at), Ok(portal)) = (at.parse::<SocketAddr>(), portal.parse::<SocketAddr>()) else {

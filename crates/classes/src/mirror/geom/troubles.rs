@@ -105,9 +105,11 @@ impl MirrorGeom {
         out
     }
 
-    /// M12: two of them were each used without the other, and somebody has to choose.
+    /// M12: two of them were each used without the other, and the operator has to choose.
     fn split_brain(&self, t: &Topology) -> Option<Trouble> {
-        self.mirror.split().filter(|_| !self.mirror.running)?;
+        if self.mirror.running || !self.mirror.is_split() {
+            return None;
+        }
         let when = |s: u64| match jiff::Timestamp::from_second(s as i64) {
             Ok(at) if s > 0 => format!("last written {at}"),
             _ => "time of the last write not known".to_owned(),

@@ -220,6 +220,13 @@ pub(super) fn start(
             let what = format!("{on} runs already; `ashlar mirror stop {on}` first");
             return Err(Error::new(Errno::Busy, what));
         }
+        if !g.mirror.is_split() {
+            let what = format!(
+                "{on} is no split brain: its records prove which member is newer, and it starts \
+                 without --keep when the members are there"
+            );
+            return Err(inval(what));
+        }
         g.mirror.keep(slot);
         g.launch(t, me);
         Ok(())

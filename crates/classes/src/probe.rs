@@ -121,10 +121,12 @@ impl Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, field) = (self.at, self.field);
-        if let (Reason::Value | Reason::Integrity, Some((value, allowed))) =
-            (self.reason, self.value)
-        {
-            return write!(f, "{field} at byte {at}: {value} is out of range ({allowed})");
+        if let Some((value, allowed)) = self.value {
+            let wrong = match self.reason {
+                Reason::Integrity => "overlaps another partition or leaves the media",
+                _ => "is out of range",
+            };
+            return write!(f, "{field} at byte {at}: {value} {wrong} ({allowed})");
         }
         match self.reason {
             Reason::Signature => write!(f, "no {field} at byte {at}"),

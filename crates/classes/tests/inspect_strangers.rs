@@ -158,7 +158,10 @@ fn the_verb_refuses_says_and_clears() {
         assert_eq!(all, [510, unit, 64 * MIB - unit]);
         // Dry.
         let said = w.verb("inspect", "wipe", "ada0", json!({})).expect("dry");
-        assert!(said["message"].as_str().is_some_and(|m| m.contains("--force")), "{said}");
+        assert!(
+            said["message"].as_str().is_some_and(|m| m.contains("--yes-destroy ada0")),
+            "{said}"
+        );
         assert!(disk.bytes() == bytes && w.has("ada0p2"), "nothing changes");
         // In use.
         let open = w.open("ada0p1", Access::WRITE);

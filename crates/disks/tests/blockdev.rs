@@ -179,7 +179,8 @@ fn a_device_that_grew_is_seen() {
     std::fs::OpenOptions::new().write(true).open(&disk.image).unwrap().set_len(2 << 20).unwrap();
     losetup(&["--set-capacity", &disk.device]).unwrap();
     let said = w.verb("resize", "b0", json!({})).unwrap();
-    assert_eq!(said, json!({ "was": 1 << 20, "size": 2 << 20 }));
+    let words = "b0 has 2097152 bytes now; it had 1048576";
+    assert_eq!(said, json!({ "was": 1 << 20, "size": 2 << 20, "message": words }));
 }
 
 #[test]

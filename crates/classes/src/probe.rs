@@ -122,11 +122,13 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, field) = (self.at, self.field);
         if let Some((value, allowed)) = self.value {
-            let wrong = match self.reason {
-                Reason::Integrity => "overlaps another partition or leaves the media",
-                _ => "is out of range",
+            write!(f, "{field} at byte {at}: {value} is out of range ({allowed})")?;
+            return match self.reason {
+                Reason::Integrity => {
+                    f.write_str(": it overlaps another partition or leaves the media")
+                }
+                _ => Ok(()),
             };
-            return write!(f, "{field} at byte {at}: {value} {wrong} ({allowed})");
         }
         match self.reason {
             Reason::Signature => write!(f, "no {field} at byte {at}"),

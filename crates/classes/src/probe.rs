@@ -118,17 +118,20 @@ impl Why {
     }
 }
 
+/// What [`Reason::Integrity`] means.
+const OVERLAPS: &str = "overlaps or leaves the media";
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, field) = (self.at, self.field);
-        if let Some((value, allowed)) = self.value {
-            write!(f, "{field} at byte {at}: {value} is out of range ({allowed})")?;
-            return match self.reason {
-                Reason::Integrity => {
-                    f.write_str(": it overlaps another partition or leaves the media")
-                }
-                _ => Ok(()),
-            };
+        let range =
+            self.value.map(|(value, allowed)| format!("{value} is out of range ({allowed})"));
+        match (self.reason, range) {
+            (Reason::Value, Some(range)) => return write!(f, "{field} at byte {at}: {range}"),
+            (Reason::Integrity, Some(range)) => {
+                return write!(f, "{field} at byte {at}: {range}: it {OVERLAPS}");
+            }
+            _ => {}
         }
         match self.reason {
             Reason::Signature => write!(f, "no {field} at byte {at}"),
@@ -142,7 +145,7 @@ impl fmt::Display for Why {
             Reason::Beyond => write!(f, "{field}: byte {at} is beyond the end of the media"),
             Reason::Unreadable => write!(f, "{field}: byte {at} cannot be read"),
             Reason::TooMuch => write!(f, "{field} at byte {at}: too large to be examined"),
-            Reason::Integrity => write!(f, "{field} at byte {at}: overlaps or leaves the media"),
+            Reason::Integrity => write!(f, "{field} at byte {at}: {OVERLAPS}"),
             Reason::Contradiction => write!(f, "{field} at byte {at} contradicts the rest"),
             Reason::Nesting => write!(f, "{field} may not stand inside this partition"),
             Reason::Media => write!(f, "{field}: media or sector size not supported"),

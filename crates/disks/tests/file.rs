@@ -139,12 +139,13 @@ fn a_file_that_grew_is_resized_and_one_that_was_cut_is_lost_once() {
     assert_eq!(w.read(edge, 8192, 512), Ok(vec![]), "not seen by itself");
     let disks = w.disks.clone();
     let said = disks.verb(&mut w.control, "resize", "f0", &json!({})).unwrap();
-    assert_eq!((&said["was"], &said["size"]), (&json!(8192), &json!(16384)));
-    assert_eq!(said["message"], "f0 has 16384 bytes now; it had 8192");
+    let words = "f0 has 16384 bytes now; it had 8192";
+    assert_eq!(said, json!({ "was": 8192, "size": 16384, "message": words }));
     assert_eq!(w.read(edge, 8192, 512), Ok(vec![0; 512]));
     assert!(disks.verb(&mut w.control, "spin", "f0", &json!({})).is_err());
     let said = disks.verb(&mut w.control, "resize", "f0", &json!({ "size": 20480 })).unwrap();
-    assert_eq!((&said["was"], &said["size"]), (&json!(16384), &json!(20480)));
+    let words = "f0 has 20480 bytes now; it had 16384";
+    assert_eq!(said, json!({ "was": 16384, "size": 20480, "message": words }));
     assert_eq!(w.read(edge, 19968, 512), Ok(vec![0; 512]));
     for wrong in [json!({ "size": 8192 }), json!({ "size": 20481 }), json!({ "sise": 40960 })] {
         assert!(disks.verb(&mut w.control, "resize", "f0", &wrong).is_err(), "{wrong}");

@@ -224,7 +224,7 @@ fn one(seed: u64, tally: &mut Tally) {
 }
 
 /// Simulations of all tests together.
-const SEEDS: u64 = 10_000;
+const SEEDS: u64 = 1000;
 /// Tests that share them, so that they run beside each other.
 const PARTS: u64 = 4;
 

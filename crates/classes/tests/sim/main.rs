@@ -2,7 +2,7 @@
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! 2,650 seeds when nobody says otherwise; `ASHLAR_SEEDS` says how many each test takes,
+//! 2,650 seeds unless it is set; `ASHLAR_SEEDS` says how many each test takes,
 //! `ASHLAR_SEED` where they begin.
 //!
 //! # Faults tried by hand

@@ -335,7 +335,7 @@ fn commands_in_flight_finish_on_the_unit_they_came_for() {
     w.map(&[(0, "d1", false)]);
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x29, 0), "another unit begins");
     assert_eq!(w.run(&h, 0, &TUR, 0, &[]).asc(), (6, 0x3F, 0x0E), "what the number means changed");
-    // P4: whoever has not asked who it is does not reach the medium.
+    // P4: an initiator that has not asked who it is does not reach the medium.
     assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).asc(), (5, 0x25, 0));
     w.run(&h, 0, &[0x12, 0, 0, 0, 36, 0], 36, &[]).good();
     assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).good().data, [2; 512]);

@@ -2,8 +2,8 @@
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! 2,650 seeds unless it is set; `ASHLAR_SEEDS` says how many each test takes,
-//! `ASHLAR_SEED` where they begin.
+//! 2,650 seeds in all by default. `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
+//! where they begin.
 //!
 //! # Faults tried by hand
 //!

@@ -2,7 +2,7 @@
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! 2,650 seeds in all by default. `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
+//! 2,880 seeds in all by default. `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
 //! where they begin.
 //!
 //! # Faults tried by hand
@@ -233,8 +233,8 @@ fn arrays_of_ddf() {
 
 #[test]
 fn arrays_in_harsh_times() {
-    let tally = of_arrays(Kind::Harsh, 120);
-    happened(120, tally.forced > 0 && tally.cleaned > 0, &tally);
+    let tally = of_arrays(Kind::Harsh, 200);
+    happened(200, tally.forced > 0 && tally.cleaned > 0, &tally);
 }
 
 #[test]
@@ -244,8 +244,8 @@ fn arrays_whose_users_overlap() {
 
 #[test]
 fn arrays_with_a_log() {
-    let tally = of_arrays(Kind::Logged, 100);
-    happened(100, tally.cuts > 0 && tally.policies > 0, &tally);
+    let tally = of_arrays(Kind::Logged, 250);
+    happened(250, tally.cuts > 0 && tally.policies > 0, &tally);
 }
 
 /// Disks grow while the power is off, and when it comes back their records are brought along.

@@ -14,6 +14,8 @@ use rig::Chap;
 use rig::istgt::Istgt;
 
 const BYTES: u64 = 24 << 20;
+/// A load that not one of so many kills meets does not run.
+const KILLS_MAX: u32 = 20;
 const INITIATOR: &str = "iqn.2026-11.test.ashlar:initiator";
 
 struct Shop {
@@ -84,8 +86,10 @@ fn a_second_stranger_is_found_proven_written_and_killed_under_load() {
         "{found}"
     );
     let load = Bench::start(&shop.house.url(0), 4096, &shop.house.path("bench.log"));
-    let mut logins = 0;
-    for _ in 0..2 {
+    let (mut logins, mut kills) = (0, 0);
+    // A kill between two turns of the load meets no command: then there is another one.
+    while kills < 2 || shop.count("commands-stranded") == 0 {
+        assert!(kills < KILLS_MAX, "no kill met a command under way");
         // One that has not logged in again has no session to lose.
         let limit = Duration::from_secs(60);
         shop.house.until("it is logged in", limit, || shop.count("logins") > logins);
@@ -94,10 +98,10 @@ fn a_second_stranger_is_found_proven_written_and_killed_under_load() {
         shop.istgt.kill().unwrap();
         std::thread::sleep(Duration::from_millis(500));
         shop.istgt.boot().unwrap();
+        kills += 1;
     }
     load.ends_well();
-    assert!(shop.count("sessions-dropped") >= 2, "nobody was killed");
-    assert!(shop.count("commands-stranded") > 0, "nothing was under way");
+    assert!(shop.count("sessions-dropped") >= 2, "no session was dropped");
     assert_eq!(shop.count("paths-lost"), 0);
     shop.fill(7);
     shop.house.assert_alive();

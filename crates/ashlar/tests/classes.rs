@@ -478,7 +478,7 @@ fn nothing_known_is_overwritten_without_consent() {
     house.stop();
     foreign(&house);
     let before: Vec<_> = ["d0.img", "d1.img"].map(|f| fs::read(house.path(f)).unwrap()).into();
-    house.start();
+    house.start_whole();
     let luks: &[&str] = &["d0 holds LUKS", "--yes-destroy d0"];
     let ext: &[&str] = &["d1 holds ext2, ext3 or ext4", "--yes-destroy d1"];
     typed(
@@ -527,7 +527,7 @@ fn a_declared_mirror_keeps_the_newest_data_over_a_restart() {
     let disks: String = (0..2).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
     let mirror = "\n[[geom]]\nclass = \"mirror\"\nname = \"m\"\nmembers = [\"d0\", \"d1\"]\n";
     house.configure(&format!("{disks}{mirror}"), "0 = \"mirror/m\"");
-    house.start();
+    house.start_whole();
     qemu_io(&house, 0, "write -P 0x11 0 64k");
     house.until("the second member is filled", Duration::from_secs(60), || {
         house.ok(&["mirror", "status"]).contains("COMPLETE")
@@ -536,7 +536,7 @@ fn a_declared_mirror_keeps_the_newest_data_over_a_restart() {
     qemu_io(&house, 0, "write -P 0x33 0 64k");
     for _ in 0..2 {
         house.stop();
-        house.start();
+        house.start_whole();
         qemu_io(&house, 0, "read -P 0x33 0 64k");
         assert!(house.ok(&["plan"]).contains("no changes"));
     }
@@ -550,7 +550,7 @@ fn an_orderly_stop_right_after_a_write_leaves_clean_records() {
     let disks: String = files.iter().map(|f| file_disk(f, &format!("{f}.img"))).collect();
     files.iter().for_each(|f| drop(house.image(&format!("{f}.img"), 64 << 20)));
     house.configure(&disks, "");
-    house.start();
+    house.start_whole();
     house.ok(&["mirror", "label", "--assume-same", "m", "d0", "d1"]);
     house.ok(&["raid", "label", "--assume-same", "Intel", "five", "RAID5", "d2", "d3", "d4"]);
     let list = house.ok(&["raid", "list"]);
@@ -563,7 +563,7 @@ fn an_orderly_stop_right_after_a_write_leaves_clean_records() {
         qemu_io(&house, lun, "write -P 0x5a 0 1M");
     }
     house.stop();
-    house.start();
+    house.start_whole();
     // Neither copies anything, and the array with a disk too few needs no force.
     let mirror = house.ok(&["mirror", "status"]);
     assert!(mirror.contains("COMPLETE") && !mirror.contains("SYNCHRONIZING"), "{mirror}");

@@ -19,7 +19,7 @@ fn house(name: &str, disks: &[&str]) -> House {
     let mut house = House::new(name);
     disks.iter().for_each(|disk| drop(house.image(&format!("{disk}.img"), BYTES)));
     configure(&house, disks, "");
-    house.start();
+    house.start_whole();
     house
 }
 
@@ -67,7 +67,7 @@ fn members_of_every_class_are_found_after_they_have_grown_while_nobody_looked() 
     }
     house.stop();
     DISKS.iter().for_each(|disk| drop(grow(&house, disk)));
-    house.start();
+    house.start_whole();
     names.iter().for_each(|name| until_there(&house, name));
     until_whole(&house);
     for (lun, pattern) in (0..).zip(["1", "2", "3", "4"]) {
@@ -92,13 +92,13 @@ fn the_member_that_was_away_does_not_win_when_the_other_one_has_grown() {
     house.stop();
     // Without the second one.
     configure(&house, &["d0"], lun);
-    house.start();
+    house.start_whole();
     until_there(&house, "mirror/m");
     run(&house, 0, &["write -P 2 0 2M", "flush"]);
     house.kill();
     drop(grow(&house, "d0"));
     configure(&house, &["d0", "d1"], lun);
-    house.start();
+    house.start_whole();
     until_there(&house, "mirror/m");
     run(&house, 0, &["read -P 2 0 2M"]);
     until_whole(&house);
@@ -114,7 +114,7 @@ fn what_may_be_lost_is_asked_for_and_without_a_state_folder_somebody_says_where_
     house.stop();
     let file = grow(&house, "d0");
     file.write_all_at(b"EFI PART", BYTES + MORE - 512).unwrap();
-    house.start();
+    house.start_whole();
     until_there(&house, "mirror/m");
     let asked = format!("ashlar mirror follow d0 --was {BYTES} --force");
     let said = house.ashlar(&["journal"]).ends(0);
@@ -127,7 +127,7 @@ fn what_may_be_lost_is_asked_for_and_without_a_state_folder_somebody_says_where_
     fs::remove_dir_all(house.path("units")).unwrap();
     let file = File::options().write(true).open(house.path("d0.img")).unwrap();
     file.set_len(BYTES + 2 * MORE).unwrap();
-    house.start();
+    house.start_whole();
     until_there(&house, "mirror/m");
     assert!(!house.ok(&["mirror", "status"]).contains("COMPLETE"));
     house.ok(&["mirror", "follow", "d0", "--was", &(BYTES + MORE).to_string()]);

@@ -74,7 +74,7 @@ fn kill(house: &mut House, made: &Arrays, load: &mut Load, nth: usize) {
     load.moves(house);
     house.kill();
     load.was_killed();
-    house.start();
+    house.start_whole();
     load.resume(house);
     assert!(lacks.lacks(house, member, Pull::Shrinks), "{member} has come back by itself");
     load.moves(house);

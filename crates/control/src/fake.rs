@@ -249,7 +249,7 @@ impl Inner {
         let restart = matches!(action, Action::Daemon { .. });
         let notes =
             if restart { vec!["takes effect at the next start".to_owned()] } else { vec![] };
-        Ok(Outcome { notes })
+        Ok(Outcome { notes, ..Outcome::default() })
     }
 
     fn state(&self) -> State {

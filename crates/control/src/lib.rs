@@ -31,4 +31,4 @@ pub mod verbs;
 pub use cli::{App, ClassVerbs, command, run};
 pub use client::{Client, default_socket};
 pub use plant::{Outcome, Plant, Progress, Stale};
-pub use service::{Archive, Archived, Consent, Control, LeftOut, Plan};
+pub use service::{Archive, Archived, Consent, Control, Plan};

@@ -1,7 +1,7 @@
 //! What the daemon offers to the control path. The control path knows nothing else of it.
 //!
 //! Invariants
-//!  P1  Calls that change something (`carry_out`, `part`, `verb`) come one at a time.
+//!  P1  Calls that change something (`carry_out`, `want`, `part`, `verb`) come one at a time.
 //!  P2  `state`, `stale`, `journal` and `check` may come at any time, from any thread, also during
 //!      P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
@@ -10,17 +10,19 @@
 
 use crate::api::{Event, PartAnswer, PartOrder, ProgressLine, Result, State};
 use crate::config::Config;
-use crate::plan::{Action, Step};
+use crate::plan::{Action, LeftOut, Step};
 use serde_json::Value;
 
 /// Takes note of how far a long call is; lines may be dropped when they come too fast.
 pub type Progress<'a> = dyn FnMut(ProgressLine) + Send + 'a;
 
 /// What a step that was carried out has to say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// What the user should know: "takes effect at the next start". Usually none.
     pub notes: Vec<String>,
+    /// Parts of it that did not have to be carried out and were not.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// A target that uses files whose contents have changed since it read them.
@@ -60,6 +62,12 @@ pub trait Plant: Send + Sync {
 
     /// Does it, wholly or not at all.
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome>;
+
+    /// This could not be carried out and is wanted all the same: it is carried out as soon as that
+    /// can be, unless a later [`Plant::intend`] does not have it any more.
+    fn want(&self, action: &Action) {
+        let _ = action;
+    }
 
     /// Partition tables.
     fn part(&self, order: &PartOrder) -> Result<PartAnswer>;

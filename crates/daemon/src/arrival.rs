@@ -12,16 +12,38 @@ use serde_json::Value;
 /// Intel or DDF array, 30 s; behind it may come a mirror on top, with 4 s of its own.
 const PATIENCE: Duration = Duration::from_secs(45);
 
+/// Longest wait of a whole start: what is there is served then, and the rest comes when it comes.
+pub const START_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How often buses are looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Logical units: they stand on providers and have none themselves.
 const UNITS: &str = "lun";
 
+/// When to stop waiting for what may still come, ns of the cores' clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Of a start; `None` once it is over.
+    pub start_ends_ns: Option<u64>,
+}
+
+impl Patience {
+    fn ends_ns(self, control: &Control) -> u64 {
+        let most_ns = u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+        self.start_ends_ns.unwrap_or_else(|| control.now_ns().saturating_add(most_ns))
+    }
+}
+
 /// The provider of that name; waits for it while some geom has members and is not there yet, or
 /// some bus is being asked.
-pub fn provider(control: &mut Control, cam: &CamClass, name: &str) -> Option<ProviderId> {
-    await_that(control, cam, |t| t.find(name).is_some());
+pub fn provider(
+    control: &mut Control,
+    cam: &CamClass,
+    name: &str,
+    patience: Patience,
+) -> Option<ProviderId> {
+    await_that(control, cam, patience, |t| t.find(name).is_some());
     control.topology.find(name)
 }
 
@@ -32,16 +54,25 @@ pub fn missing(
     cam: &CamClass,
     class: &dyn Class,
     params: &Value,
+    patience: Patience,
 ) -> Option<String> {
-    await_that(control, cam, |t| class.missing(t, params).is_none());
+    await_that(control, cam, patience, |t| class.missing(t, params).is_none());
     class.missing(&control.topology, params)
 }
 
 /// Waits until it is so, or nothing is to come that could make it so.
-fn await_that(control: &mut Control, cam: &CamClass, is_so: impl Fn(&Topology) -> bool) {
+fn await_that(
+    control: &mut Control,
+    cam: &CamClass,
+    patience: Patience,
+    is_so: impl Fn(&Topology) -> bool,
+) {
     let here = |c: &Control| is_so(&c.topology);
-    let most_ns = u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
-    let end = control.now_ns().saturating_add(most_ns);
+    let end = patience.ends_ns(control);
+    if !here(control) {
+        // What was found is in the graph before anything is said to be missing.
+        cam.catch_up(control);
+    }
     while !here(control) && control.now_ns() < end {
         // What was found is in the graph before it is said that nothing is to come.
         let comes = cam.is_asking();

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::Outcome;
 use control::api::{Error, Kind, PartAnswer, PartOrder, Result, State};
-use control::config::GeomConfig;
+use control::config::{Config, GeomConfig};
 use control::plan::{Action, Step};
 use geom::Inbox;
 use serde_json::Value;
@@ -40,6 +40,8 @@ pub struct Ahead {
 pub enum Change {
     /// What the steps to come leave to initiators, and what they may destroy.
     Intend {
+        /// All of it.
+        config: Box<Config>,
         /// Providers.
         lent: BTreeSet<String>,
         /// Names that were given as consent.
@@ -49,6 +51,8 @@ pub enum Change {
     },
     /// What a geom's members would lose if it were made.
     Loses(Box<GeomConfig>, SyncSender<Option<String>>),
+    /// A step that could not be carried out and is wanted all the same.
+    Want(Box<Action>, SyncSender<()>),
     /// One step of a plan.
     Carry(Box<Action>, SyncSender<Result<Outcome>>),
     /// A partition table.

@@ -20,6 +20,7 @@ use control::api::{Error, Kind, Result};
 use control::config::{
     AccessConfig, AluaConfig, AluaState, Config, LunConfig, TargetConfig, UnitConfig,
 };
+use control::plan::LeftOut;
 use drivers::Driver;
 use drivers::local::By;
 use geom::{Control, Topology};
@@ -32,7 +33,7 @@ use target::lun::{
 use target::registry::LunChange;
 use target::{Engine, GroupSpec, Registry};
 
-use crate::arrival;
+use crate::arrival::{self, Patience};
 use crate::attach::Attachments;
 use crate::by_hand::{ByHand, Tray};
 use crate::errors::{from_geom, named};
@@ -76,6 +77,8 @@ pub struct Exports {
     loops: Loops,
     awaited: Awaited,
     files: InUse,
+    /// How long a start waits for providers that may still come, ns of the cores' clock.
+    start_ends_ns: u64,
 }
 
 impl Exports {
@@ -87,9 +90,20 @@ impl Exports {
         by_hand: ByHand,
         loops: Loops,
         files: InUse,
+        started_ns: u64,
     ) -> Exports {
-        let (portals, awaited) = (BTreeMap::new(), Awaited::default());
-        Exports { registry, drivers, portals, attachments, by_hand, loops, awaited, files }
+        let patience_ns = u64::try_from(arrival::START_PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+        Exports {
+            registry,
+            drivers,
+            portals: BTreeMap::new(),
+            attachments,
+            by_hand,
+            loops,
+            awaited: Awaited::default(),
+            files,
+            start_ends_ns: started_ns.saturating_add(patience_ns),
+        }
     }
 
     /// What was set by hand of the group that is there without a configuration.
@@ -268,31 +282,33 @@ impl Exports {
         control: &mut Control,
         target: &TargetConfig,
         config: &Config,
-    ) -> Result<()> {
+    ) -> Result<Vec<LeftOut>> {
         let all: Vec<&AccessConfig> =
             config.access.iter().filter(|a| a.target == target.name).collect();
         let wanted = units_of(all.iter().copied(), (&config.unit, &config.disk), None);
         let files = Files::of_groups(all.iter().copied());
         let mut opened = Vec::new();
         let opens = self.open_devices(control, &wanted, &[target], &mut opened);
-        let result = opens.and_then(|()| {
+        let result = opens.and_then(|left| {
             let specs = all.iter().map(|a| self.shown(a)).collect::<Result<Vec<GroupSpec>>>()?;
             let set = self.registry.set_groups(&target.driver, &target.name, &specs);
-            set.map_err(|e| from_geom("set access group", &target.name, e))
+            set.map_err(|e| from_geom("set access group", &target.name, e))?;
+            Ok(left)
         });
-        if result.is_err() {
+        let Ok(left) = result else {
             for name in &opened {
                 self.close_device(control, name)?;
             }
             return result;
-        }
+        };
         self.files.set_groups(&target.name, files);
         self.awaited.set(&target.name, self.unborn(wanted.keys()));
         self.attachments.look();
         for name in self.registry.unmapped() {
             self.close_device(control, &name)?;
         }
-        Ok(())
+        self.awaited.failed(&left, control.topology.generation());
+        Ok(left)
     }
 
     /// Changes some LUNs of a group, which is as `to` afterwards; the others are not looked at.
@@ -303,24 +319,25 @@ impl Exports {
         to: &AccessConfig,
         changes: &[(u64, Option<LunConfig>)],
         wanted: &BTreeMap<String, OpenSpec>,
-    ) -> Result<()> {
+    ) -> Result<Vec<LeftOut>> {
         let (driver, name) = (&target.driver, &target.name);
         let was = self.registry.target(driver, name);
         let was = was.and_then(|t| t.groups().group(&to.group).map(target::registry::Group::luns));
         let mut opened = Vec::new();
         let opens = self.open_devices(control, wanted, &[target], &mut opened);
-        let result = opens.and_then(|()| {
+        let result = opens.and_then(|left| {
             let change = |(lun, to): &(u64, Option<LunConfig>)| self.shown_change(*lun, to);
             let all: Vec<LunChange> = changes.iter().map(change).collect();
             let set = self.registry.change_luns(driver, name, &to.group, &all);
-            set.map_err(|e| from_geom("set access group", name, e))
+            set.map_err(|e| from_geom("set access group", name, e))?;
+            Ok(left)
         });
-        if result.is_err() {
+        let Ok(left) = result else {
             for name in &opened {
                 self.close_device(control, name)?;
             }
             return result;
-        }
+        };
         self.awaited.add(name, self.unborn(wanted.keys()));
         self.attachments.look();
         let before = changes.iter().filter_map(|(lun, _)| was.as_ref()?.get(*lun).cloned());
@@ -329,7 +346,8 @@ impl Exports {
         for name in free {
             self.close_device(control, &name)?;
         }
-        Ok(())
+        self.awaited.failed(&left, control.topology.generation());
+        Ok(left)
     }
 
     /// Asks the disks of thin units how full they are, and tells initiators; keeps what initiators
@@ -467,54 +485,78 @@ impl Exports {
         self.by_hand.tell(unit, text);
     }
 
+    /// Opens what is wanted and is not open. What may stay away and cannot be opened is answered.
     fn open_devices(
         &self,
         control: &mut Control,
         wanted: &BTreeMap<String, OpenSpec>,
         at: &[&TargetConfig],
         opened: &mut Vec<String>,
-    ) -> Result<()> {
+    ) -> Result<Vec<LeftOut>> {
+        let mut left = Vec::new();
         // Serial numbers of all units, once one is to be opened.
         let mut taken: Option<HashMap<String, String>> = None;
         for (name, unit) in wanted {
-            let is_open = self.registry.device(name).is_some_and(|d| d.lost().is_none());
-            if !is_open {
-                arrival::provider(control, self.loops.cam(), name);
-            }
-            for target in at {
-                self.loops.refuse(&control.topology, name, &target.driver, &target.name)?;
-            }
-            if is_open {
-                continue;
-            }
-            let op = "export";
-            if control.topology.find(name).is_none() && self.may_wait(name) {
-                continue;
-            }
-            let provider = named(&control.topology, op, name)?;
-            let derived = || identity::serial_of(&control.topology, provider);
-            let serial = unit.serial.clone().unwrap_or_else(derived);
-            let taken = taken.get_or_insert_with(|| self.registry.serials());
-            if let Some(other) = taken.get(&serial).filter(|other| *other != name) {
-                let why = format!(
-                    "it would have the serial number {serial}, which is that of {other}: hosts \
-                     would take them for one disk"
-                );
-                let next =
-                    format!("Give it its own: [[unit]] provider = \"{name}\", serial = \"...\".");
-                return Err(Error::new(Kind::Exists, op, why).at(name).next(next));
-            }
-            taken.insert(serial.clone(), name.clone());
-            let spec = OpenSpec { serial: Some(serial), ..unit.clone() };
-            let is_new = self.registry.device(name).is_none();
-            open_device(control, &self.registry, name, &spec)
-                .map_err(|e| from_geom(op, name, e))?;
-            opened.push(name.clone());
-            if is_new {
-                self.restore_tray(control, name);
+            match self.open_unit(control, (name, unit), at, &mut taken) {
+                Ok(true) => opened.push(name.clone()),
+                Ok(false) => {}
+                Err(e) if self.may_fail(name) => left.push(LeftOut::export(name, e)),
+                Err(e) => return Err(e),
             }
         }
-        Ok(())
+        Ok(left)
+    }
+
+    /// Opens one of them; false when it is open, or not there and may come.
+    fn open_unit(
+        &self,
+        control: &mut Control,
+        (name, unit): (&str, &OpenSpec),
+        at: &[&TargetConfig],
+        taken: &mut Option<HashMap<String, String>>,
+    ) -> Result<bool> {
+        let is_open = self.registry.device(name).is_some_and(|d| d.lost().is_none());
+        if !is_open {
+            arrival::provider(control, self.loops.cam(), name, self.patience());
+        }
+        for target in at {
+            self.loops.refuse(&control.topology, name, &target.driver, &target.name)?;
+        }
+        if is_open || control.topology.find(name).is_none() && self.may_wait(name) {
+            return Ok(false);
+        }
+        let op = "export";
+        let provider = named(&control.topology, op, name)?;
+        let derived = || identity::serial_of(&control.topology, provider);
+        let serial = unit.serial.clone().unwrap_or_else(derived);
+        let taken = taken.get_or_insert_with(|| self.registry.serials());
+        if let Some(other) = taken.get(&serial).filter(|other| *other != name) {
+            let why = format!(
+                "it would have the serial number {serial}, which is that of {other}: hosts would \
+                 take them for one disk"
+            );
+            let next =
+                format!("Give it its own: [[unit]] provider = \"{name}\", serial = \"...\".");
+            return Err(Error::new(Kind::Exists, op, why).at(name).next(next));
+        }
+        let spec = OpenSpec { serial: Some(serial.clone()), ..unit.clone() };
+        let is_new = self.registry.device(name).is_none();
+        open_device(control, &self.registry, name, &spec).map_err(|e| from_geom(op, name, e))?;
+        taken.insert(serial, name.to_owned());
+        if is_new {
+            self.restore_tray(control, name);
+        }
+        Ok(true)
+    }
+
+    /// How long providers that may still come are waited for.
+    pub fn patience(&self) -> Patience {
+        Patience { start_ends_ns: self.is_starting().then_some(self.start_ends_ns) }
+    }
+
+    /// LUNs that are configured and whose provider cannot be opened, with why.
+    pub fn refused(&self) -> BTreeMap<String, String> {
+        self.awaited.refused()
     }
 
     fn close_device(&self, control: &mut Control, name: &str) -> Result<()> {

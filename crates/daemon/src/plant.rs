@@ -155,7 +155,7 @@ fn control_thread(
     let mut room = Room {
         control,
         cam,
-        exports: Exports::new(registry, drivers, attachments, by_hand, loops, files),
+        exports: Exports::new(registry, drivers, attachments, by_hand, loops, files, started_ns),
         shown,
         journal,
         started_ns,
@@ -309,6 +309,7 @@ fn answer(
                 cam,
                 config: &shown.config,
                 portals: &shown.portals,
+                refused: &shown.refused,
                 files,
                 attached: attached(),
                 daemon,
@@ -356,9 +357,15 @@ impl Plant for Daemon {
 
     fn intend(&self, config: &Config, consent: &[String]) {
         let lent = exports::lent(config);
-        let consent = consent.to_vec();
+        let (config, consent) = (Box::new(config.clone()), consent.to_vec());
         // An error says that it is stopping.
-        let _ = self.desk.order(|to| Change::Intend { lent, consent, to });
+        let _ = self.desk.order(|to| Change::Intend { config, lent, consent, to });
+    }
+
+    fn want(&self, action: &Action) {
+        let action = Box::new(action.clone());
+        // An error says that it is stopping.
+        let _ = self.desk.order(|to| Change::Want(action, to));
     }
 
     fn loses(&self, action: &Action) -> Option<String> {

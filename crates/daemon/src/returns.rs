@@ -20,6 +20,7 @@ use std::path::Path;
 
 use bio::Attr;
 use control::config::{Config, DiskConfig, GeomConfig};
+use control::plan::Action;
 use geom::{Error, GeomId, Topology};
 use serde_json::Value;
 
@@ -56,8 +57,10 @@ pub struct Returns {
     /// Geoms of the configuration that went with their disks, or came before them.
     geoms: BTreeSet<String>,
     searches: BTreeMap<String, Search>,
-    /// Losses that were looked at.
-    losses: u64,
+    /// Losses that were looked at; `None`: there is something new to look at.
+    losses: Option<u64>,
+    /// What else of the configuration could not be carried out, and is tried again.
+    undone: Vec<(Action, Search)>,
     /// What was said last about something that did not come back.
     said: BTreeMap<String, String>,
     next_ns: u64,
@@ -90,10 +93,10 @@ impl Returns {
         config: &Config,
         now: u64,
     ) -> Vec<(String, String)> {
-        if topology.losses() == self.losses && self.gone.is_empty() {
+        if Some(topology.losses()) == self.losses && self.gone.is_empty() {
             return Vec::new();
         }
-        self.losses = topology.losses();
+        self.losses = Some(topology.losses());
         let gone: Vec<&DiskConfig> =
             config.disk.iter().filter(|d| topology.find(&d.name).is_none()).collect();
         let fresh = gone.iter().filter(|d| !self.gone.contains(&d.name));
@@ -124,6 +127,9 @@ impl Returns {
         let was = self.known.get(&disk.name).map_or(0, |k| k.bytes);
         let shown = path.display();
         match std::fs::metadata(path) {
+            Err(e) if !self.known.contains_key(&disk.name) => {
+                format!("its medium is not there: {shown}: {e}; it is taken when it comes")
+            }
             Err(e) => format!("its medium has gone: {shown}: {e}; it is taken when it is back"),
             Ok(m) if m.is_file() && m.len() < was => {
                 let takes = match disk.params.contains_key("size") {
@@ -142,7 +148,7 @@ impl Returns {
 
     /// Whether there is something to look for.
     pub fn is_looking(&self) -> bool {
-        !self.gone.is_empty() || !self.geoms.is_empty()
+        !self.gone.is_empty() || !self.geoms.is_empty() || !self.undone.is_empty()
     }
 
     /// Whether it is time to look; then the next time is a while later.
@@ -164,14 +170,14 @@ impl Returns {
     }
 
     fn is_here(&self, disk: &DiskConfig) -> bool {
-        let (Some(path), Some(known)) = (path_of(disk), self.known.get(&disk.name)) else {
-            return false;
-        };
+        let Some(path) = path_of(disk) else { return false };
+        // One that has not been here since the start is taken as it is.
+        let was = self.known.get(&disk.name).map_or(0, |known| known.bytes);
         let Ok(found) = std::fs::metadata(path) else { return false };
         match disk.kind.as_str() {
             "file" => {
                 let size = disk.params.get("size").and_then(Value::as_u64).unwrap_or(0);
-                found.is_file() && found.len() >= known.bytes.max(size)
+                found.is_file() && found.len() >= was.max(size)
             }
             _ => found.file_type().is_block_device(),
         }
@@ -227,6 +233,44 @@ impl Returns {
     /// Something stands again: what was said of it is old.
     pub fn well(&mut self, about: &str) {
         self.said.remove(about);
+    }
+
+    /// A part of the configuration could not be carried out: it is tried again, disks and geoms when
+    /// what they stand on is there.
+    pub fn want(&mut self, action: &Action, now: u64) {
+        match action {
+            Action::CreateDisk { .. } => self.losses = None,
+            Action::CreateGeom { geom } => self.expect(&geom.name),
+            Action::CreateBus { .. }
+            | Action::CreateTarget { .. }
+            | Action::CreateAccess { .. } => {
+                let search =
+                    Search { next_ns: now + LOOK_NS, pause_ns: LOOK_NS, ..Search::default() };
+                self.undone.push((action.clone(), search));
+            }
+            _ => {}
+        }
+    }
+
+    /// What is not in the configuration any more is not tried any more.
+    pub fn want_only(&mut self, config: &Config) {
+        self.undone.retain(|(action, _)| action.is_in(config));
+    }
+
+    /// Parts that are to be tried again now, in the order in which they were to be carried out.
+    pub fn undone(&mut self, now: u64) -> Vec<Action> {
+        let mut due = Vec::new();
+        for (action, search) in self.undone.iter_mut().filter(|(_, s)| now >= s.next_ns) {
+            search.pause_ns = search.pause_ns.saturating_mul(2).min(PAUSE_NS_MAX);
+            search.next_ns = now + search.pause_ns;
+            due.push(action.clone());
+        }
+        due
+    }
+
+    /// A part has been carried out.
+    pub fn is_done(&mut self, action: &Action) {
+        self.undone.retain(|(other, _)| other.name() != action.name());
     }
 
     /// A geom whose disks were not there when the daemon started stands when they are.

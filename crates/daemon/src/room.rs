@@ -4,7 +4,7 @@ mod comings;
 mod guarding;
 mod stopping;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use control::api::{Error, Kind, Level, PartAnswer, PartOrder, PartRequest, Resul
 use control::config::{
     AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
 };
-use control::plan::{Action, Step};
+use control::plan::{Action, LeftOut, Step};
 use geom::{Class, Control, Create, GeomId, ProviderId, REST_DEADLINE, Topology};
 use serde_json::Value;
 
@@ -48,7 +48,9 @@ pub struct Shown {
     /// What has been carried out.
     pub config: Config,
     /// Portals by target.
-    pub portals: std::collections::BTreeMap<String, Vec<String>>,
+    pub portals: BTreeMap<String, Vec<String>>,
+    /// Providers of LUNs that cannot be exported, with why.
+    pub refused: BTreeMap<String, String>,
 }
 
 /// The control thread's own.
@@ -129,12 +131,17 @@ impl Room {
     fn carry(&mut self, change: Change) {
         // Whoever asked may have gone away; what was asked is done all the same.
         match change {
-            Change::Intend { lent, consent, to } => {
+            Change::Intend { config, lent, consent, to } => {
                 self.control.topology.lend(lent);
+                self.returns.want_only(&config);
                 self.consent = consent;
                 let _ = to.send(());
             }
             Change::Loses(geom, to) => drop(to.send(self.loses(&geom))),
+            Change::Want(action, to) => {
+                self.want(&action);
+                let _ = to.send(());
+            }
             Change::Carry(action, to) => drop(to.send(self.carry_out(&action))),
             Change::Part(order, to) => drop(to.send(self.part(&order))),
             Change::Verb(class, verb, params, to) => {
@@ -153,10 +160,23 @@ impl Room {
         self.journal.note(at, level, about, text);
     }
 
-    /// One step of a plan, wholly or not at all.
+    /// One step of a plan, wholly or not at all, and a line in the journal.
     fn carry_out(&mut self, action: &Action) -> Result<Outcome> {
+        let done = self.step(action);
+        match &done {
+            Ok(_) => self.note(Level::Info, &action.name(), action.what()),
+            Err(e) => {
+                let text = format!("{}: {}: {}", action.what(), e.at, e.source);
+                self.note(Level::Error, &action.name(), text);
+            }
+        }
+        done
+    }
+
+    /// One step of a plan.
+    pub(super) fn step(&mut self, action: &Action) -> Result<Outcome> {
         let mut outcome = Outcome::default();
-        let done = match action {
+        match action {
             Action::Daemon { from, to } => {
                 outcome.notes = daemon_notes(from, to);
                 Ok(())
@@ -194,16 +214,11 @@ impl Room {
             Action::CreateAccess { .. }
             | Action::ModifyAccess { .. }
             | Action::RemoveAccess { .. }
-            | Action::Regroup { .. } => self.groups(action),
-        };
-        match &done {
-            Ok(()) => self.note(Level::Info, &action.name(), action.what()),
-            Err(e) => {
-                let text = format!("{}: {}: {}", action.what(), e.at, e.source);
-                self.note(Level::Error, &action.name(), text);
+            | Action::Regroup { .. } => {
+                self.groups(action).map(|left| outcome.left_out.extend(left))
             }
-        }
-        done?;
+        }?;
+        self.returns.is_done(action);
         self.rest_closed();
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         // What was lost is in the configuration still, and is made anew.
@@ -211,10 +226,17 @@ impl Room {
             Action::CreateBus { bus } => shown.config.bus.retain(|b| b.name != bus.name),
             Action::CreateDisk { disk } => shown.config.disk.retain(|d| d.name != disk.name),
             Action::CreateGeom { geom } => shown.config.geom.retain(|g| g.name != geom.name),
+            Action::CreateTarget { target } => {
+                shown.config.target.retain(|t| t.name != target.name);
+            }
+            Action::CreateAccess { access } => {
+                shown.config.access.retain(|a| !a.same_group(access));
+            }
             _ => {}
         }
         action.apply_to(&mut shown.config);
         shown.portals = self.exports.portals();
+        shown.refused = self.exports.refused();
         drop(shown);
         self.see_returns();
         self.keep_names();
@@ -250,9 +272,9 @@ impl Room {
     }
 
     fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
-        let mut members = Vec::new();
+        let (mut members, patience) = (Vec::new(), self.exports.patience());
         for name in geom.below() {
-            let found = arrival::provider(&mut self.control, &self.cam, name);
+            let found = arrival::provider(&mut self.control, &self.cam, name, patience);
             if found.is_none() && self.exports.is_starting() {
                 self.expect(geom, name);
                 return Ok(());
@@ -261,7 +283,8 @@ impl Room {
         }
         let params = Value::Object(geom.params.clone());
         let class = self.class(&geom.class, "create geom")?;
-        let lacks = arrival::missing(&mut self.control, &self.cam, class.as_ref(), &params);
+        let lacks =
+            arrival::missing(&mut self.control, &self.cam, class.as_ref(), &params, patience);
         if let Some(disk) = lacks.filter(|_| self.exports.is_starting()) {
             self.expect(geom, &disk);
             return Ok(());
@@ -323,32 +346,36 @@ impl Room {
         self.exports.renew(found, &config)
     }
 
-    fn groups(&mut self, action: &Action) -> Result<()> {
+    fn groups(&mut self, action: &Action) -> Result<Vec<LeftOut>> {
         if let Action::ModifyAccess { from, to } = action
             && from.differs_in_luns_only(to)
         {
             return self.luns(from, to);
         }
         let mut after = self.config();
+        if let Action::CreateAccess { access } = action {
+            // One that could not be made is in the configuration still.
+            after.access.retain(|a| !a.same_group(access));
+        }
         action.apply_to(&mut after);
         let name = match action {
             Action::CreateAccess { access } | Action::RemoveAccess { access } => &access.target,
             Action::ModifyAccess { to, .. } => &to.target,
             Action::Regroup { target, .. } => target,
-            _ => return Ok(()),
+            _ => return Ok(Vec::new()),
         };
         let Some(target) = after.target(name) else {
             let why = "no such target";
             return Err(Error::new(Kind::NotFound, "set access group", why).at(name));
         };
         let target = target.clone();
-        self.exports.set_groups(&mut self.control, &target, &after)?;
+        let left = self.exports.set_groups(&mut self.control, &target, &after)?;
         buses::look_at_target(self, &target);
-        Ok(())
+        Ok(left)
     }
 
     /// Some LUNs of a group change; what stays is not looked at by anybody below.
-    fn luns(&mut self, from: &AccessConfig, to: &AccessConfig) -> Result<()> {
+    fn luns(&mut self, from: &AccessConfig, to: &AccessConfig) -> Result<Vec<LeftOut>> {
         let shown = self.shown.clone();
         let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(target) = shown.config.target(&to.target).cloned() else {
@@ -366,9 +393,10 @@ impl Room {
         let wanted = units_of(groups, (&shown.config.unit, &shown.config.disk), Some(&news));
         // Questions are answered while disks open.
         drop(shown);
-        self.exports.change_luns(&mut self.control, &target, to, &changes, &wanted)?;
+        let exports = &mut self.exports;
+        let left = exports.change_luns(&mut self.control, &target, to, &changes, &wanted)?;
         buses::look_at_target(self, &target);
-        Ok(())
+        Ok(left)
     }
 
     fn part(&mut self, order: &PartOrder) -> Result<PartAnswer> {

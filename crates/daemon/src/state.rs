@@ -36,6 +36,8 @@ pub struct Sources<'a> {
     pub config: &'a Config,
     /// Portals that listen, by target.
     pub portals: &'a BTreeMap<String, Vec<String>>,
+    /// Providers of LUNs that cannot be exported, with why.
+    pub refused: &'a BTreeMap<String, String>,
     /// Files that targets use.
     pub files: &'a InUse,
     /// LUNs attached to this machine.
@@ -321,6 +323,9 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
             0 => String::new(),
             n => format!(" and {n} more are"),
         };
+        if let Some(why) = from.refused.get(provider) {
+            return Some(format!("LUN {lun} ({provider}) cannot be exported: {why}"));
+        }
         let is = if more.is_empty() { " is" } else { &more };
         let who = from.cam.kept().holder(provider).map(|o| {
             format!("; {provider} is {} on {}, no other disk is called so", o.identity, o.bus)

@@ -24,9 +24,9 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// True when the initiator sees at least one unit.
+    /// True when the initiator sees at least one unit, or will when it comes.
     pub fn grants(&self) -> bool {
-        !self.luns.is_empty()
+        !self.luns.is_empty() || self.luns.awaited().next().is_some()
     }
 }
 
@@ -45,9 +45,11 @@ pub fn decide(target: &str, groups: &Groups, initiator: &str, portal: &Address) 
     if let Some(group) = groups.group_of(initiator, at) {
         let pattern = group.admits(initiator, at).map_or("", |p| p.as_str());
         let luns = group.luns();
-        let why = match luns.len() {
-            0 => format!("{initiator} is in group {} ({pattern}), which has no LUN", group.name),
-            n => format!("{initiator} is in group {} ({pattern}): {n} LUN(s)", group.name),
+        let is = format!("{initiator} is in group {} ({pattern})", group.name);
+        let why = match (luns.len(), luns.awaited().count()) {
+            (0, 0) => format!("{is}, which has no LUN"),
+            (n, 0) => format!("{is}: {n} LUN(s)"),
+            (n, more) => format!("{is}: {n} LUN(s), and {more} not there yet"),
         };
         let view = group.view.clone();
         let asked = group.proofs.of(initiator);

@@ -30,7 +30,7 @@
 use std::rc::Rc;
 
 use bio::{Origin, Segs};
-use wire::scsi::Command as Cdb;
+use wire::scsi::{Asc, Command as Cdb, asc};
 
 use crate::handlers::{Plan, Tie};
 use crate::session::Path;
@@ -143,6 +143,8 @@ pub(crate) struct Slot {
     pub state: Option<CommandState>,
     pub tag: u32,
     pub path: Option<Rc<Path>>,
+    /// Without a path: how the command ends.
+    pub absent: Asc,
     /// Whose its requests are, below.
     pub origin: Origin,
     pub command: Cdb,
@@ -191,6 +193,7 @@ impl Slot {
             state: None,
             tag: 0,
             path: None,
+            absent: asc::LUN_NOT_SUPPORTED,
             origin: Origin::default(),
             command: Cdb::TestUnitReady,
             opcode: 0,

@@ -94,6 +94,10 @@ impl Session {
     fn accept(&self, place: u32, command: &Command<'_>) -> Result<u32, Ending> {
         let opcode = command.cdb.first().copied().unwrap_or(0);
         let path = self.path_of(command.lun);
+        let absent = match &path {
+            None => self.absent(command.lun),
+            Some(_) => asc::LUN_NOT_SUPPORTED,
+        };
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(place) else {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
@@ -107,6 +111,7 @@ impl Session {
         slot.plan = Plan::NOTHING;
         slot.bars = 0;
         slot.path = path.clone();
+        slot.absent = absent;
         slot.origin = path.as_ref().map_or_else(Origin::default, |p| self.origin_of(p));
         slot.naca = contingent::naca(command.cdb);
         drop(slots);
@@ -132,7 +137,7 @@ impl Session {
             Some(path) => parse(command.cdb, path.device()),
             None => {
                 let parsed = Cdb::parse_for(PeripheralType::Disk, command.cdb);
-                parsed.map_err(|_| Sense::new(asc::LUN_NOT_SUPPORTED))
+                parsed.map_err(|_| Sense::new(absent))
             }
         };
         let (cdb, info) = parsed.map_err(Ending::Check)?;
@@ -146,7 +151,7 @@ impl Session {
         }
         let plan = match &path {
             Some(path) => plan(path, &cdb)?,
-            None => plan_none(&cdb)?,
+            None => plan_none(&cdb, absent)?,
         };
         if command.attribute == TaskAttribute::Aca && !runs {
             return Err(Ending::check(INVALID_ATTRIBUTE));
@@ -321,10 +326,10 @@ impl Session {
     }
 
     fn begin_now(&self, place: u32) {
-        let (command, path, limit) = {
+        let (command, path, absent, limit) = {
             let slots = self.slots.borrow();
             let Some(slot) = slots.get(place) else { return };
-            (slot.command, slot.path.clone(), slot.plan.reply)
+            (slot.command, slot.path.clone(), slot.absent, slot.plan.reply)
         };
         let (map, engine) = (self.map(), self.engine().clone());
         if let (Some(path), Cdb::RequestSense { .. }) = (&path, &command) {
@@ -349,7 +354,7 @@ impl Session {
                 Some(own) => own.now(&mut ask),
                 None => path.device().handler().now(&mut ask),
             },
-            None => answer_none(&mut ask),
+            None => answer_none(&mut ask, absent),
         };
         let told = ask.told;
         if let Some(attention) = told {

@@ -38,6 +38,7 @@ use crate::commands::nexus_made;
 use crate::device::Device;
 use crate::flow::Seat;
 use crate::gate;
+use crate::handlers::code_of;
 use crate::registry::{LunEntry, LunMap};
 use crate::session::{Path, Session};
 use crate::status::Ending;
@@ -88,6 +89,15 @@ impl Session {
             return Some(path.clone());
         }
         self.make_path(number)
+    }
+
+    /// How a command ends at a number without a unit.
+    #[cold]
+    pub(crate) fn absent(&self, lun: [u8; 8]) -> Asc {
+        match Lun::decode(lun) {
+            Ok(lun) => code_of(&self.map.borrow(), u64::from(lun.number())),
+            Err(_) => asc::LUN_NOT_SUPPORTED,
+        }
     }
 
     #[cold]

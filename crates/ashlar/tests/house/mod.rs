@@ -191,18 +191,28 @@ impl House {
         self.wait_for(self.launch());
     }
 
-    /// The same with `--keep-going`: what cannot be carried out is left out.
+    /// Starts it and waits until every LUN is there: a mirror that lacks a member waits for it, and
+    /// nothing else waits for that mirror.
     #[track_caller]
-    pub fn start_anyway(&mut self) {
-        let mut command = self.command(&["serve", "--keep-going"]);
-        self.wait_for(Proc::start("ashlar serve", &mut command, &self.path("log")).unwrap());
+    pub fn start_whole(&mut self) {
+        self.start();
+        let is_whole = || {
+            let state = self.state();
+            let mut groups = state["targets"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .flat_map(|target| target["groups"].as_array().cloned().unwrap_or_default());
+            groups.all(|g| g["awaited"].as_array().is_none_or(Vec::is_empty))
+        };
+        self.until("every LUN is there", START_LIMIT, is_whole);
     }
 
     #[track_caller]
     fn wait_for(&mut self, mut daemon: Proc) {
         let ready = || {
             let said = self.ashlar(&["status", "--json"]);
-            said.code == 0 || said.code == 3
+            said.code == 0 || said.code == 3 && !said.out.contains("\"starting\": true")
         };
         daemon.wait_ready(START_LIMIT, ready).unwrap();
         self.daemon = Some(daemon);

@@ -126,13 +126,19 @@ impl Place {
     }
 }
 
-/// Status of a command; `None` when the connection is gone.
+/// Status of a command; `None` when the connection is gone. As hosts do, it sends a command again
+/// that met a unit attention, or a unit that becomes ready.
 fn status(raw: &mut Raw, cdb: &[u8], data: &[u8]) -> Option<u8> {
+    let start = Instant::now();
     loop {
         let ended = raw.command(cdb, 0, data).ok()?;
-        let news = ended.status == 2 && ended.sense.get(2).is_some_and(|key| key & 0xf == 6);
-        if !news {
-            return Some(ended.status);
+        let sense = |at: usize| ended.sense.get(at).copied().unwrap_or_default();
+        match (ended.status, sense(2) & 0xf, sense(12), sense(13)) {
+            (2, 6, ..) => {}
+            (2, 2, 4, 1) if start.elapsed() < LOGIN_LIMIT => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            _ => return Some(ended.status),
         }
     }
 }

@@ -104,7 +104,7 @@ pub fn build(house: &mut House) -> Arrays {
     let here = |a: &&Array| a.class != Class::Multipath || !made.loops.is_empty();
     made.all = ARRAYS.iter().filter(here).collect();
     made.configure(house, None);
-    house.start();
+    house.start_whole();
     house.ok(&["mirror", "label", "--bitmap", "m", "m0", "m1", "m2"]);
     house.ok(&["mirror", "label", "-b", "round-robin", "sa", "s0", "s1"]);
     house.ok(&["mirror", "label", "-b", "split", "sb", "s2", "s3"]);

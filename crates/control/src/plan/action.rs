@@ -195,6 +195,18 @@ impl Action {
         .iter()
     }
 
+    /// Whether a configuration has what it makes, as it makes it.
+    pub fn is_in(&self, config: &Config) -> bool {
+        match self {
+            Action::CreateBus { bus } => config.bus.contains(bus),
+            Action::CreateDisk { disk } => config.disk.contains(disk),
+            Action::CreateGeom { geom } => config.geom.contains(geom),
+            Action::CreateTarget { target } => config.target.contains(target),
+            Action::CreateAccess { access } => config.access.contains(access),
+            _ => false,
+        }
+    }
+
     /// What it does to a configuration.
     pub fn apply_to(&self, config: &mut Config) {
         match self {
@@ -309,13 +321,17 @@ pub struct Step {
     pub action: Action,
     /// What takes it back.
     pub inverse: Action,
+    /// When it fails it is left out, and the daemon goes on trying: the daemon starts, or the
+    /// thing was there before and has gone.
+    #[serde(skip)]
+    pub may_wait: bool,
 }
 
 impl Step {
     /// A step for `action`.
     pub fn new(action: Action, why: impl Into<String>, risk: Risk) -> Step {
         let (what, why, inverse) = (action.what(), why.into(), action.inverse());
-        Step { what, why, risk, hosts: Vec::new(), action, inverse }
+        Step { what, why, risk, hosts: Vec::new(), action, inverse, may_wait: false }
     }
 }
 

@@ -9,17 +9,88 @@
 //!     |one fails
 //! HalfDone (`running` says where it stands; a new plan leads on from there)
 //! ```
+//!
+//! A step that may stay undone ([`Step::may_wait`]) is left out when it is refused or fails, and
+//! the daemon is told that it is wanted.
 
 use super::action::{Action, Risk, Step};
-use crate::api::{Error, Kind, ProgressLine, Result};
+use crate::api::{Error, Kind, ProgressLine, Result, State};
 use crate::config::Config;
 use crate::plant::{Plant, Progress};
 
 /// What carrying out a plan has to say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Applied {
     /// What the user should know; usually nothing.
     pub notes: Vec<String>,
+    /// What could not be carried out and did not have to be.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A part of the configuration that could not be carried out. It is wanted still.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeftOut {
+    /// What: "create disk d0 (file)".
+    pub what: String,
+    /// Why not.
+    pub why: String,
+    /// The step that it was; of a LUN that could not be exported, its provider.
+    pub of: Undone,
+    /// What kind of error it was.
+    pub kind: Kind,
+    /// What helps.
+    pub next: Option<String>,
+}
+
+/// See [`LeftOut::of`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Undone {
+    /// A step.
+    Step(Box<Action>),
+    /// The export of a provider.
+    Export(String),
+}
+
+impl LeftOut {
+    /// A step that was refused or failed.
+    pub fn new(step: &Step, cause: Error) -> LeftOut {
+        let of = Undone::Step(Box::new(step.action.clone()));
+        LeftOut::of(step.what.clone(), of, cause)
+    }
+
+    /// The export of a provider that failed.
+    pub fn export(provider: &str, cause: Error) -> LeftOut {
+        LeftOut::of(format!("export {provider}"), Undone::Export(provider.to_owned()), cause)
+    }
+
+    fn of(what: String, of: Undone, cause: Error) -> LeftOut {
+        let is_named = cause.at.is_empty() || what.contains(&cause.at);
+        let place = if is_named { String::new() } else { format!("{}: ", cause.at) };
+        let why = format!("{place}{}", cause.source);
+        LeftOut { what, why, of, kind: cause.kind, next: cause.next }
+    }
+
+    /// Where `status` has what is said of the thing itself.
+    pub fn place(&self) -> Option<String> {
+        let Undone::Step(action) = &self.of else { return None };
+        match &**action {
+            Action::CreateDisk { disk } => Some(format!("disk {}", disk.name)),
+            Action::CreateGeom { geom } => Some(format!("{} {}", geom.class, geom.name)),
+            Action::CreateTarget { target } => Some(format!("target {}", target.name)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is there by now: `running` is what of the configuration is.
+    pub fn is_over(&self, running: &Config, state: &State) -> bool {
+        match &self.of {
+            Undone::Step(action) => action.is_in(running),
+            Undone::Export(name) => {
+                let groups = state.targets.iter().flat_map(|t| &t.groups);
+                groups.flat_map(|g| &g.luns).any(|lun| lun.provider == *name)
+            }
+        }
+    }
 }
 
 /// Carries out `steps`. `running` follows every step, so that it is right also after an error.
@@ -33,21 +104,34 @@ pub fn apply(
     running: &mut Config,
     progress: &mut Progress<'_>,
 ) -> Result<Applied> {
-    for (i, step) in steps.iter().enumerate() {
+    let mut refused = vec![None; steps.len()];
+    for ((i, step), refused) in steps.iter().enumerate().zip(&mut refused) {
         let before = steps.get(..i).unwrap_or_default();
-        plant.check(step, before).map_err(|e| wrap(Kind::CannotCarryOut, &step.what, e, ""))?;
+        match plant.check(step, before) {
+            Ok(()) => {}
+            Err(e) if step.may_wait => *refused = Some(e),
+            Err(e) => return Err(wrap(Kind::CannotCarryOut, &step.what, e, "")),
+        }
     }
     let total = u64::try_from(steps.len()).unwrap_or(u64::MAX);
     let mut applied = Applied::default();
     let mut done: Vec<&Step> = Vec::with_capacity(steps.len());
-    for (i, step) in steps.iter().enumerate() {
-        let i = u64::try_from(i).unwrap_or(u64::MAX);
+    for ((i, step), refused) in (0u64..).zip(steps).zip(refused) {
         progress(line(&step.what, i, total));
-        match plant.carry_out(&step.action, progress) {
+        let result = match refused {
+            Some(e) => Err(e),
+            None => plant.carry_out(&step.action, progress),
+        };
+        match result {
             Ok(outcome) => {
                 step.action.apply_to(running);
                 applied.notes.extend(outcome.notes);
+                applied.left_out.extend(outcome.left_out);
                 done.push(step);
+            }
+            Err(e) if step.may_wait => {
+                plant.want(&step.action);
+                applied.left_out.push(LeftOut::new(step, e));
             }
             Err(e) => return Err(take_back(plant, &done, step, e, running, progress)),
         }

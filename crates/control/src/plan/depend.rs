@@ -3,7 +3,7 @@
 //! A reference in a configuration may name a provider that tasting makes (`d0p1`, `gpt/root`), so
 //! two sources are used: the graph, for what exists; the form of the name, for what does not yet.
 
-use crate::api::State;
+use crate::api::{State, TargetHealth, TargetState};
 use crate::config::{Config, GeomConfig};
 use std::collections::{HashMap, HashSet};
 
@@ -100,9 +100,11 @@ pub fn running(config: &Config, state: &State) -> Config {
         let same = |s: &&crate::api::GeomState| s.name == g.name && s.class == g.class;
         state.geoms.iter().find(same).is_some_and(|s| !s.withering)
     });
-    left.target.retain(|t| state.targets.iter().any(|s| s.name == t.name));
+    // A target that could not be made is listed, and is down.
+    let is_up = |s: &TargetState| s.state != TargetHealth::Down;
+    left.target.retain(|t| state.targets.iter().any(|s| s.name == t.name && is_up(s)));
     left.access.retain(|a| {
-        let target = state.targets.iter().find(|s| s.name == a.target);
+        let target = state.targets.iter().find(|s| s.name == a.target && is_up(s));
         target.is_some_and(|t| t.groups.iter().any(|g| g.name == a.group))
     });
     left

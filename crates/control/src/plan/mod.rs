@@ -18,7 +18,7 @@ mod risk;
 mod tests;
 
 pub use action::{Action, Risk, Step};
-pub use apply::{Applied, apply};
+pub use apply::{Applied, LeftOut, Undone, apply};
 pub(crate) use depend::Ground;
 pub use depend::{rests_on, running};
 pub use diff::plan;

@@ -10,9 +10,9 @@ mod archive;
 
 pub use archive::{Archive, Archived};
 
-use crate::api::{Error, Kind, Result, State};
+use crate::api::{Error, Kind, ProgressLine, Result, State};
 use crate::config::{Catalog, Config, check};
-use crate::plan::{self, Action, Applied, Risk, Step};
+use crate::plan::{self, Action, Applied, LeftOut, Risk, Step};
 use crate::plant::{Plant, Progress};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -26,15 +26,8 @@ pub struct Control {
     running: Mutex<Running>,
     changing: Mutex<()>,
     left_out: Mutex<Vec<LeftOut>>,
-}
-
-/// A part of the configuration that could not be carried out when the daemon started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// What: "create disk d0 (file)".
-    pub what: String,
-    /// Why not.
-    pub why: String,
+    /// How far the start is; `None` once it is over.
+    start: Mutex<Option<ProgressLine>>,
 }
 
 #[derive(Clone, Default)]
@@ -61,8 +54,6 @@ pub struct Consent {
     pub if_generation: Option<u64>,
     /// Stop before the first change.
     pub dry_run: bool,
-    /// The daemon starts: what its units had on their disks is brought back, not made.
-    pub is_start: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -88,6 +79,7 @@ impl Control {
             running,
             changing: Mutex::new(()),
             left_out: Mutex::default(),
+            start: Mutex::default(),
         }
     }
 
@@ -138,14 +130,19 @@ impl Control {
         (running.config.clone(), running.generation)
     }
 
-    /// What could not be carried out at the start, and was not applied since.
+    /// What could not be carried out when it was last tried, and is not there yet.
     pub fn left_out(&self) -> Vec<LeftOut> {
         lock(&self.left_out).clone()
     }
 
-    /// Remembers what could not be carried out at the start.
-    pub fn leave_out(&self, parts: Vec<LeftOut>) {
-        *lock(&self.left_out) = parts;
+    /// How far the start is; `None` once it is over.
+    pub fn start_progress(&self) -> Option<ProgressLine> {
+        lock(&self.start).clone()
+    }
+
+    /// The daemon is starting, or has started.
+    pub fn is_starting(&self, starts: bool) {
+        *lock(&self.start) = starts.then(ProgressLine::default);
     }
 
     /// The way to `desired` from what runs.
@@ -166,6 +163,15 @@ impl Control {
         let unwanted = config.geom.iter().filter(|g| desired.geom(&g.name).is_none());
         let lost: Vec<_> = unwanted.filter(|g| base.geom(&g.name).is_none()).cloned().collect();
         base.geom.extend(lost);
+        let unwanted = config
+            .access
+            .iter()
+            .filter(|a| !desired.access.iter().any(|d| d.target == a.target && d.same_group(a)));
+        let lost: Vec<_> = unwanted.filter(|a| base.target(&a.target).is_none()).cloned().collect();
+        base.access.extend(lost);
+        let unwanted = config.target.iter().filter(|t| desired.target(&t.name).is_none());
+        let lost: Vec<_> = unwanted.filter(|t| base.target(&t.name).is_none()).cloned().collect();
+        base.target.extend(lost);
         let mut steps = plan::plan(&base, desired, &state, &self.catalog);
         plan::renew(&mut steps, self.plant.stale(), desired);
         for step in &mut steps {
@@ -173,6 +179,7 @@ impl Control {
                 step.risk = Risk::Destroys;
                 step.why = lost;
             }
+            step.may_wait = step.action.is_in(&config);
         }
         Ok(Plan { steps, generation, base })
     }
@@ -188,7 +195,8 @@ impl Control {
         plan.steps.iter().enumerate().filter_map(check).collect()
     }
 
-    /// Brings the daemon to `desired`, wholly or not at all, and archives it.
+    /// Brings the daemon to `desired`, wholly or not at all, and archives it. What was there and
+    /// has gone may stay away.
     ///
     /// # Errors
     /// [`Kind::Stale`], [`Kind::WouldDestroy`] and those of [`plan::apply`].
@@ -206,14 +214,59 @@ impl Control {
         }
         agreed(&plan.steps, consent)?;
         if consent.dry_run {
-            for (i, step) in plan.steps.iter().enumerate() {
+            for (i, step) in plan.steps.iter().enumerate().filter(|(_, s)| !s.may_wait) {
                 let before = plan.steps.get(..i).unwrap_or_default();
                 self.plant.check(step, before).map_err(|e| e.at(step.what.clone()))?;
             }
             return Ok((plan, Applied::default()));
         }
+        let mut applied = self.carry_out(&plan, desired, &consent.destroy, progress)?;
+        let still = |l: &LeftOut| format!("{}: not yet: {}; it is waited for", l.what, l.why);
+        applied.notes.extend(applied.left_out.iter().map(still));
+        Ok((plan, applied))
+    }
+
+    /// Brings a daemon that has just been launched to `desired`: all that can be carried out is,
+    /// the rest is left out and wanted. What its units had on their disks is brought back.
+    ///
+    /// # Errors
+    /// What `config::check` finds.
+    pub fn start(&self, desired: &Config) -> Result<Applied> {
+        let _turn = lock(&self.changing);
+        let mut plan = self.plan(desired)?;
+        let mut refused = Vec::new();
+        let (mut steps, none) = (Vec::new(), Consent::default());
+        for step in plan.steps {
+            let brought_back = matches!(step.action, Action::Units { .. });
+            match agreed([&step], &none) {
+                Err(e) if !brought_back => refused.push((step, e)),
+                _ => steps.push(Step { may_wait: true, ..step }),
+            }
+        }
+        plan.steps = steps;
+        let mut progress = |line: ProgressLine| {
+            tracing::debug!("{}", line.what);
+            if let Some(place) = &mut *lock(&self.start) {
+                *place = line;
+            }
+        };
+        let mut applied = self.carry_out(&plan, desired, &[], &mut progress)?;
+        // Not wanted by itself: `apply` asks for the consent that it needs.
+        let destroys = |(step, e): (Step, Error)| LeftOut::new(&step, e);
+        applied.left_out.extend(refused.into_iter().map(destroys));
+        lock(&self.left_out).clone_from(&applied.left_out);
+        Ok(applied)
+    }
+
+    fn carry_out(
+        &self,
+        plan: &Plan,
+        desired: &Config,
+        consent: &[String],
+        progress: &mut Progress<'_>,
+    ) -> Result<Applied> {
         let mut reached = plan.base.clone();
-        self.plant.intend(desired, &consent.destroy);
+        self.plant.intend(desired, consent);
         let result = plan::apply(self.plant.as_ref(), &plan.steps, &mut reached, progress);
         if result.is_err() {
             self.plant.intend(&reached, &[]);
@@ -226,19 +279,18 @@ impl Control {
             changed
         };
         let mut applied = result?;
-        lock(&self.left_out).clear();
+        lock(&self.left_out).clone_from(&applied.left_out);
         if changed && let Err(e) = self.archive.keep(desired) {
             applied.notes.push(format!("the configuration could not be archived: {}", e.source));
         }
-        Ok((plan, applied))
+        Ok(applied)
     }
 }
 
 /// Every step that destroys has been consented to by name.
-fn agreed(steps: &[Step], consent: &Consent) -> Result<()> {
+fn agreed<'a>(steps: impl IntoIterator<Item = &'a Step>, consent: &Consent) -> Result<()> {
     let names = &consent.destroy;
-    let brought_back = |s: &Step| consent.is_start && matches!(s.action, Action::Units { .. });
-    let lost = steps.iter().filter(|s| s.risk == Risk::Destroys && !brought_back(s));
+    let lost = steps.into_iter().filter(|s| s.risk == Risk::Destroys);
     let missing: Vec<String> =
         lost.flat_map(|s| s.action.destroyed()).filter(|n| !names.contains(n)).collect();
     if missing.is_empty() {

@@ -1,8 +1,9 @@
 //! serve: the daemon.
 //!
 //! ```text
-//! read file -> take the socket -> launch the plant -> apply the file -> serve -> SIGTERM or SIGINT
-//!                                                                        -> stop the plant
+//! read file -> take the socket -> launch the plant -> carry out the file -> let initiators in
+//!                                        |                                      -> SIGTERM, SIGINT
+//!                                        '-- answer on the socket from here on  -> stop the plant
 //! ```
 
 use super::entry::{Local, LocalVerb, Verb};
@@ -12,7 +13,8 @@ use crate::api::{Error, Kind, Result};
 use crate::config::{Catalog, Config, read};
 use crate::http::{self, Listening};
 use crate::logs::Lines;
-use crate::service::{Archive, Consent, Control, LeftOut};
+use crate::plan::{Action, LeftOut, Undone};
+use crate::service::{Archive, Consent, Control};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -27,8 +29,9 @@ pub struct Serve;
 pub struct Params {
     /// The configuration. Default: $ASHLAR_CONFIG, else /etc/ashlar/ashlar.toml.
     pub file: Option<String>,
-    /// Serve what can be served when a part of the configuration cannot be carried out.
-    pub keep_going: bool,
+    /// End when a part of the configuration cannot be carried out, and serve nothing. Otherwise it
+    /// is left out, and comes when it can be carried out.
+    pub strict: bool,
 }
 
 /// What `serve` answers when it has ended.
@@ -84,45 +87,32 @@ fn socket(local: &Local<'_>, config: &Config) -> PathBuf {
     }
 }
 
-/// Carries out the whole file; with `keep_going` leaves out, one by one, what cannot be done.
+/// Carries out the whole file. What cannot be is left out, and comes when it can be.
 ///
 /// # Errors
-/// Those of [`Control::apply`].
-pub fn bring_up(control: &Control, config: &Config, keep_going: bool) -> Result<()> {
-    let mut wanted = config.clone();
-    let mut left_out = Vec::new();
-    let consent = Consent { is_start: true, ..Consent::default() };
-    loop {
-        let mut progress = |line: crate::api::ProgressLine| tracing::debug!("{}", line.what);
-        match control.apply(&wanted, &consent, &mut progress) {
-            Ok((_, applied)) => {
-                applied.notes.iter().for_each(|n| tracing::warn!("{n}"));
-                control.leave_out(left_out);
-                return Ok(());
-            }
-            Err(e) if keep_going && leave_out(&mut wanted, &e) => {
-                tracing::error!("left out: {}: {}", e.at, e.source);
-                left_out.push(LeftOut { what: e.at, why: e.source });
-            }
-            Err(e) => return Err(e),
-        }
+/// Those of [`Control::start`]; the first that is left out when `strict` is set, or when no target has
+/// a portal that can be opened.
+pub fn bring_up(control: &Control, config: &Config, strict: bool) -> Result<()> {
+    let applied = control.start(config)?;
+    applied.notes.iter().for_each(|n| tracing::warn!("{n}"));
+    // Targets whose portals cannot be opened: another daemon has them, most of the time.
+    let is_shut = |l: &&LeftOut| {
+        let target = matches!(&l.of, Undone::Step(a) if matches!(**a, Action::CreateTarget { .. }));
+        target && l.kind == Kind::System
+    };
+    let shut = applied.left_out.iter().filter(is_shut).count();
+    let useless = shut > 0 && shut == config.target.len();
+    for left in &applied.left_out {
+        tracing::error!("left out: {}: {}", left.what, left.why);
     }
-}
-
-/// Takes what the failed step would have created out of the configuration; false when the error
-/// names no such thing.
-fn leave_out(config: &mut Config, error: &Error) -> bool {
-    use crate::plan::Action;
-    let before = config.clone();
-    config.bus.retain(|b| Action::CreateBus { bus: b.clone() }.what() != error.at);
-    config.disk.retain(|d| Action::CreateDisk { disk: d.clone() }.what() != error.at);
-    config.geom.retain(|g| Action::CreateGeom { geom: g.clone() }.what() != error.at);
-    config.target.retain(|t| Action::CreateTarget { target: t.clone() }.what() != error.at);
-    config.access.retain(|a| Action::CreateAccess { access: a.clone() }.what() != error.at);
-    // Groups of a target that is left out cannot stay.
-    let targets: Vec<String> = config.target.iter().map(|t| t.name.clone()).collect();
-    config.access.retain(|a| targets.contains(&a.target));
-    *config != before
+    let first = applied.left_out.iter().find(|l| strict || (useless && is_shut(l)));
+    first.map_or(Ok(()), |left| {
+        let error = Error::new(Kind::CannotCarryOut, "serve", &left.why).at(&left.what);
+        Err(match &left.next {
+            Some(next) => error.next(next),
+            None => error,
+        })
+    })
 }
 
 /// What SIGHUP does: `apply` of the file that the daemon was started with, without consent to lose
@@ -177,9 +167,10 @@ impl Verb for Serve {
         SIGINT and SIGQUIT stop it in order: no new logins, sessions closed, disks flushed. SIGHUP \
         reloads the file, as `ashlar apply` does, and logs what is wrong with it. Other signals do \
         nothing. A daemon that \
-        answers on the socket is never replaced; a stale socket is. LUNs and layers whose \
-        disks are not there yet are awaited: they come by themselves, and `ashlar status` names \
-        them.";
+        answers on the socket is never replaced; a stale socket is. What is missing at the start \
+        (a disk, a layer, a target, a LUN) keeps nothing else from being served: it comes by \
+        itself when it can, `ashlar status` names it, and hosts are told to try again. With \
+        --strict the daemon ends instead.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar serve", "ashlar serve ./ashlar.toml --socket ./ashlar.sock"];
     const POSITIONAL: &'static [&'static str] = &["file"];
@@ -208,14 +199,24 @@ impl LocalVerb for Serve {
         let plant = (local.app.launch)(&given)?;
         let archive = archive(&config, &path);
         let control = Arc::new(Control::new(plant, (local.app.catalog)(), &config, archive));
-        if let Err(e) = bring_up(&control, &config, params.keep_going) {
-            control.plant().stop();
-            return Err(e);
-        }
-        control.plant().open();
-        tracing::info!("serving {file} on {}", path.display());
-        let mut why = "";
+        control.is_starting(true);
+        let (mut why, mut failed) = ("", None);
         let stop = async {
+            // Questions are answered meanwhile; signals and changes wait.
+            let (starts, config, strict) = (control.clone(), config.clone(), params.strict);
+            let start = move || {
+                bring_up(&starts, &config, strict)?;
+                starts.plant().open();
+                starts.is_starting(false);
+                Ok(())
+            };
+            let ended = tokio::task::spawn_blocking(start).await;
+            let ended = ended.unwrap_or_else(|e| Err(Error::new(Kind::Internal, "start", e)));
+            if let Err(e) = ended {
+                failed = Some(e);
+                return;
+            }
+            tracing::info!("serving {file} on {}", path.display());
             loop {
                 match signals.next().await {
                     Asked::Stop(signal) => break why = signal,
@@ -230,10 +231,15 @@ impl LocalVerb for Serve {
             }
         };
         let served = runtime.block_on(http::serve(listening, control.clone(), stop));
-        tracing::info!("stopping: {why}");
+        if !why.is_empty() {
+            tracing::info!("stopping: {why}");
+        }
         control.change(|plant| plant.stop());
         // Who still reads a long list does not hold the daemon up; a change was waited for above.
         runtime.shutdown_background();
+        if let Some(e) = failed {
+            return Err(e);
+        }
         served?;
         Ok(Answer { socket: path.display().to_string(), why: why.to_owned() })
     }
@@ -285,18 +291,17 @@ mod tests {
         let archive = Archive::new(&folder, 2);
         let boxed = Box::new(plant.clone());
         let control = Control::new(boxed, catalog(), &Config::default(), archive);
-        let error = bring_up(&control, &config, false).expect_err("all or nothing");
-        assert_eq!(error.kind, Kind::RolledBack);
-        assert!(plant.config().same(&Config::default()));
-        assert!(plant.intended().same(&Config::default()), "nothing is intended any more");
-        bring_up(&control, &config, true).expect("what can be");
-        assert!(plant.intended().same(&plant.config()));
+        let error = bring_up(&control, &config, true).expect_err("strict");
+        assert_eq!(error.at, "create geom lost (nop)");
+        bring_up(&control, &config, false).expect("what can be");
+        assert!(plant.intended().same(&config), "what is left out is intended");
         let names: Vec<String> = plant.config().geom.iter().map(|g| g.name.clone()).collect();
         assert_eq!(names, ["good"]);
         let left: Vec<String> = control.left_out().into_iter().map(|l| l.what).collect();
         assert_eq!(left, ["create geom lost (nop)", "create geom above (nop)"]);
         let answer = status::answer(&control);
-        assert_eq!(answer.findings.len(), 2);
+        let at: Vec<&str> = answer.findings.iter().map(|f| f.at.as_str()).collect();
+        assert_eq!(at, left, "each once");
         assert_eq!(answer.health, crate::api::Health::Failed);
         std::fs::remove_dir_all(&folder).expect("scratch");
     }

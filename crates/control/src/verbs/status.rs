@@ -4,7 +4,7 @@ use super::entry::{DaemonVerb, Verb};
 use crate::api::{DiskState, Exit, GeomState, Health, Result, SCHEMA_VERSION, State, TargetHealth};
 use crate::config::units::{short, short_ns};
 use crate::config::{Config, exposures};
-use crate::plan::running;
+use crate::plan::{LeftOut, running};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text::count;
@@ -38,6 +38,8 @@ pub struct Finding {
 pub struct Answer {
     /// Version of this form.
     pub schema_version: u32,
+    /// It carries out its configuration for the first time still, and serves when that is done.
+    pub starting: bool,
     /// The worst of all.
     pub health: Health,
     /// What is not ok, the worst first.
@@ -213,18 +215,31 @@ fn missing(state: &State, config: &Config) -> Vec<(String, String)> {
 /// The whole answer, worst first.
 pub fn answer(control: &Control) -> Answer {
     let state = &control.state();
-    let mut findings = findings(state, &control.config().0);
-    let left = control.left_out();
+    let config = control.config().0;
+    let mut findings = findings(state, &config);
+    let there = running(&config, state);
+    let left = control.left_out().into_iter().filter(|left| !left.is_over(&there, state));
+    let left: Vec<LeftOut> = left.collect();
+    // Why it is not there says more than that it is not.
+    findings.retain(|f| left.iter().all(|left| left.place().is_none_or(|at| at != f.at)));
     findings.splice(
         0..0,
         left.into_iter().map(|left| Finding {
             health: Health::Failed,
             at: left.what,
-            why: format!("left out at the start: {}", left.why),
-            action: "Mend it, then run `ashlar apply`.".to_owned(),
+            why: format!("left out: {}", left.why),
+            action: left.next.unwrap_or_else(|| "Mend it, then run `ashlar apply`.".to_owned()),
             see: "ashlar doctor".to_owned(),
         }),
     );
+    let starting = control.start_progress();
+    findings.extend(starting.as_ref().map(|line| Finding {
+        health: Health::Degraded,
+        at: "daemon".to_owned(),
+        why: format!("it starts: step {} of {}, {}", line.done + 1, line.total, line.what),
+        action: "Wait: initiators are let in when this is done.".to_owned(),
+        see: "ashlar journal".to_owned(),
+    }));
     let d = &state.daemon;
     let mut ports: Vec<&str> = d.cores.iter().map(|c| c.port_kind.as_str()).collect();
     ports.dedup();
@@ -246,7 +261,8 @@ pub fn answer(control: &Control) -> Answer {
         count(state.sessions().count(), "session"),
     );
     let health = findings.iter().map(|f| f.health).max().unwrap_or_default().max(state.health);
-    Answer { schema_version: SCHEMA_VERSION, health, findings, daemon, serves }
+    let starting = starting.is_some();
+    Answer { schema_version: SCHEMA_VERSION, starting, health, findings, daemon, serves }
 }
 
 impl Verb for Status {

@@ -8,45 +8,67 @@
 //!
 //! Invariants
 //!  W1  While the daemon starts, a provider that is not there keeps no other LUN from being served.
-//!  W2  Initiators do not see an awaited LUN: what they would ask of it, nobody knows.
+//!  W2  Initiators are not told of an awaited LUN; a host that knows it hears that it becomes
+//!      ready, and sends its commands again.
 //!  W3  Once it has started, a name that nobody knows is a mistake, and is refused as one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use control::api::Result;
+use control::api::{Error, Kind, Result};
 use control::config::{AccessConfig, Config, LunConfig, TargetConfig};
+use control::plan::{LeftOut, Undone};
 use geom::Control;
-use target::GroupSpec;
 use target::lun::OpenSpec;
 use target::registry::LunChange;
+use target::{GroupSpec, LunSpec};
 
 use super::Exports;
 use super::specs::{group_spec, lun_spec, units_of};
 
-/// Providers that are awaited, by target.
+/// Providers that are awaited.
 #[derive(Default)]
-pub(super) struct Awaited(BTreeMap<String, BTreeSet<String>>);
+pub(super) struct Awaited {
+    by_target: BTreeMap<String, BTreeSet<String>>,
+    /// Those that are there and could not be opened: why, and the graph's generation then.
+    failed: BTreeMap<String, (String, u64)>,
+}
 
 impl Awaited {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_target.is_empty()
     }
 
     fn has(&self, provider: &str) -> bool {
-        self.0.values().any(|names| names.contains(provider))
+        self.by_target.values().any(|names| names.contains(provider))
+    }
+
+    /// These could not be opened; they are tried again when the graph is another.
+    pub(super) fn failed(&mut self, left: &[LeftOut], generation: u64) {
+        for left in left {
+            if let Undone::Export(name) = &left.of {
+                self.failed.insert(name.clone(), (left.why.clone(), generation));
+            }
+        }
+    }
+
+    /// See [`Exports::refused`].
+    pub(super) fn refused(&self) -> BTreeMap<String, String> {
+        self.failed.iter().map(|(name, (why, _))| (name.clone(), why.clone())).collect()
     }
 
     /// These are awaited at a target, and no others.
     pub(super) fn set(&mut self, target: &str, names: BTreeSet<String>) {
         match names.is_empty() {
-            true => self.0.remove(target),
-            false => self.0.insert(target.to_owned(), names),
+            true => self.by_target.remove(target),
+            false => self.by_target.insert(target.to_owned(), names),
         };
+        let wanted: BTreeSet<&String> = self.by_target.values().flatten().collect();
+        self.failed.retain(|name, _| wanted.contains(name));
     }
 
     /// These too.
     pub(super) fn add(&mut self, target: &str, names: BTreeSet<String>) {
-        let known = self.0.remove(target).unwrap_or_default();
+        let known = self.by_target.remove(target).unwrap_or_default();
         self.set(target, known.into_iter().chain(names).collect());
     }
 }
@@ -62,6 +84,11 @@ impl Exports {
         self.is_starting() || self.awaited.has(provider) || self.registry.device(provider).is_some()
     }
 
+    /// Whether a unit that cannot be opened keeps no other LUN from being served (W1).
+    pub(super) fn may_fail(&self, provider: &str) -> bool {
+        self.is_starting() || self.awaited.has(provider)
+    }
+
     /// Those of some providers that have no unit.
     pub(super) fn unborn<'n>(&self, of: impl Iterator<Item = &'n String>) -> BTreeSet<String> {
         of.filter(|name| self.registry.device(name).is_none()).cloned().collect()
@@ -70,7 +97,11 @@ impl Exports {
     /// What initiators see of a group (W2).
     pub(super) fn shown(&self, access: &AccessConfig) -> Result<GroupSpec> {
         let mut spec = group_spec(access)?;
-        spec.luns.retain(|lun| self.registry.device(&lun.device).is_some());
+        let (here, away) =
+            spec.luns.into_iter().partition(|lun| self.registry.device(&lun.device).is_some());
+        let away: Vec<LunSpec> = away;
+        spec.awaited = away.into_iter().map(|lun| (lun.lun, lun.device)).collect();
+        spec.luns = here;
         Ok(spec)
     }
 
@@ -80,7 +111,8 @@ impl Exports {
             Some(to) if self.registry.device(&to.provider).is_some() => {
                 LunChange::Set(lun_spec(lun, to))
             }
-            _ => LunChange::Remove(lun),
+            Some(to) => LunChange::Await(lun, to.provider.clone()),
+            None => LunChange::Remove(lun),
         }
     }
 
@@ -105,7 +137,7 @@ impl Exports {
             let targets: Vec<&TargetConfig> =
                 config.target.iter().filter(|t| at.contains(t.name.as_str())).collect();
             let done = self.open_devices(control, &only, &targets, &mut Vec::new());
-            (name, done)
+            (name, done.map(drop))
         };
         wanted.into_iter().map(one).collect()
     }
@@ -116,17 +148,38 @@ impl Exports {
         control: &mut Control,
         config: &Config,
     ) -> Vec<(TargetConfig, String, Result<()>)> {
+        let generation = control.topology.generation();
+        let failed = &self.awaited.failed;
+        let is_here = |name: &&String| {
+            let tried = failed.get(*name).is_some_and(|(_, when)| *when == generation);
+            !tried && control.topology.find(name).is_some()
+        };
         let came = |(target, names): (&String, &BTreeSet<String>)| {
-            let here = names.iter().filter(|name| control.topology.find(name).is_some());
-            let here: Vec<&str> = here.map(String::as_str).collect();
+            let here: Vec<String> = names.iter().filter(is_here).cloned().collect();
             let target = config.target(target).filter(|_| !here.is_empty())?;
-            Some((target.clone(), here.join(", ")))
+            Some((target.clone(), here))
         };
-        let came: Vec<(TargetConfig, String)> = self.awaited.0.iter().filter_map(came).collect();
-        let export = |(target, names): (TargetConfig, String)| {
-            let done = self.set_groups(control, &target, config);
-            (target, names, done)
-        };
-        came.into_iter().map(export).collect()
+        let came: Vec<(TargetConfig, Vec<String>)> =
+            self.awaited.by_target.iter().filter_map(came).collect();
+        let mut out = Vec::new();
+        for (target, mut here) in came {
+            let left = match self.set_groups(control, &target, config) {
+                Ok(left) => left,
+                Err(e) => {
+                    out.push((target, here.join(", "), Err(e)));
+                    continue;
+                }
+            };
+            for left in left {
+                let Undone::Export(name) = left.of else { continue };
+                here.retain(|other| *other != name);
+                let why = Error::new(Kind::CannotCarryOut, "export", left.why);
+                out.push((target.clone(), name, Err(why)));
+            }
+            if !here.is_empty() {
+                out.push((target, here.join(", "), Ok(())));
+            }
+        }
+        out
     }
 }

@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 
 use control::api::Level;
 use control::config::GeomConfig;
+use control::plan::Action;
 
 use super::Room;
 use crate::buses;
@@ -68,7 +69,31 @@ impl Room {
                 }
             }
         }
+        self.try_again();
         self.see_returns();
+    }
+
+    /// A part of the configuration that could not be carried out is wanted all the same.
+    pub(super) fn want(&mut self, action: &Action) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if !action.is_in(&shown.config) {
+            action.apply_to(&mut shown.config);
+        }
+        drop(shown);
+        self.returns.want(action, self.control.now_ns());
+    }
+
+    /// Tries again what could not be carried out.
+    fn try_again(&mut self) {
+        for action in self.returns.undone(self.control.now_ns()) {
+            match self.step(&action) {
+                Ok(_) => self.note(Level::Info, &action.name(), action.what()),
+                Err(e) => {
+                    let said = self.returns.news(&action.name(), &e.source);
+                    said.into_iter().for_each(|why| self.note(Level::Warn, &action.name(), why));
+                }
+            }
+        }
     }
 
     /// Units whose provider is back are there again.
@@ -102,6 +127,8 @@ impl Room {
                 }
             }
         }
+        let refused = self.exports.refused();
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).refused = refused;
     }
 
     /// It is made when what it stands on has come.

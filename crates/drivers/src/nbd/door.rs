@@ -208,7 +208,14 @@ impl Exports for Door<'_> {
         let engine = &self.conn.here.engine;
         let found = exports::find(engine, &self.targets, &self.initiator, &self.conn.local, name);
         let Some(found) = found else {
-            return Err(self.unknown(name, enter));
+            let (who, at) = (&self.initiator, &self.conn.local);
+            return Err(match exports::awaited(engine, &self.targets, who, at, name) {
+                Some(lun) => {
+                    let text = format!("the disk of LUN {lun} is not there yet; try again");
+                    Unavailable::Ending(text)
+                }
+                None => self.unknown(name, enter),
+            });
         };
         if enter {
             self.enter(&found, name)?;

@@ -74,6 +74,29 @@ pub(crate) fn find(
     })
 }
 
+/// The number of a unit of that name that is configured for an initiator and not there yet.
+pub(crate) fn awaited(
+    engine: &Engine,
+    targets: &[Arc<Checked>],
+    initiator: &str,
+    portal: &Address,
+    name: &str,
+) -> Option<u64> {
+    let of_target = |t: &Arc<Checked>, name: &str| {
+        let port = engine.find_target(NAME, &t.spec.name)?;
+        let luns = port.decide(initiator, portal).luns;
+        let number = if name.is_empty() { Some(0) } else { name.parse().ok() };
+        let unit = t.params.aliases.get(name).map_or(name, String::as_str);
+        let found = luns.awaited().find(|(lun, of)| *of == unit || Some(*lun) == number);
+        found.map(|(lun, _)| lun)
+    };
+    let plain = targets.iter().find_map(|t| of_target(t, name));
+    plain.or_else(|| {
+        let (target, name) = name.split_once('/')?;
+        of_target(targets.iter().find(|t| t.spec.name == target)?, name)
+    })
+}
+
 fn pick<'a>(target: &Checked, luns: &'a LunMap, name: &str) -> Option<&'a Arc<LunEntry>> {
     let named = |name: &str| luns.iter().find(|e| e.device.spec().name == name);
     let of_lun = |lun: u64| luns.get(lun);

@@ -1,5 +1,7 @@
 //! Identify.
 
+use std::collections::BTreeSet;
+
 use target::registry::LunEntry;
 use target::{ModeBits, naa, unmap_limits};
 use wire::nvme::codes::{NSID_ALL, cns, event};
@@ -58,7 +60,11 @@ impl Queue {
         }
         let Some(nexus) = self.nexus() else { return Status::INTERNAL.into() };
         let map = nexus.map();
-        Answer::Data(active_list(map.iter().filter_map(|e| namespace_of(e)), after))
+        // Linux removes the device of a namespace that is no longer listed.
+        let awaited = map.awaited().filter_map(|(lun, _)| u32::try_from(lun + 1).ok());
+        let all: BTreeSet<u32> =
+            map.iter().filter_map(|e| namespace_of(e)).chain(awaited).collect();
+        Answer::Data(active_list(all.into_iter(), after))
     }
 
     fn namespace(&self, what: u8, number: u32) -> Answer {
@@ -67,6 +73,9 @@ impl Queue {
             return Status::INVALID_NAMESPACE.into();
         }
         let map = nexus.map();
+        if map.awaits(u64::from(number - 1)) {
+            return Status::NOT_READY.into();
+        }
         let entry = map.get(u64::from(number - 1)).filter(|e| namespace_of(e) == Some(number));
         let Some(entry) = entry else {
             // Not an active one: all zeroes.

@@ -174,7 +174,7 @@ impl Queue {
             return Err(Status::INVALID_FIELD);
         }
         let namespace = command.nsid;
-        let device = self.unit(namespace).ok_or(Status::INVALID_NAMESPACE)?;
+        let device = self.unit(namespace).ok_or_else(|| self.absent(namespace))?;
         let asked = asked(command, &device)?;
         let wanted = check_data(command, &asked, in_capsule)?;
         let task = Task {
@@ -193,6 +193,16 @@ impl Queue {
     }
 
     /// The unit of a namespace that the host sees.
+    /// How a command for a namespace without a unit ends: one that is awaited may be sent again.
+    fn absent(&self, namespace: u32) -> Status {
+        let map = self.nexus().map(|n| n.map());
+        let lun = u64::from(namespace).checked_sub(1);
+        match map.zip(lun).is_some_and(|(map, lun)| map.awaits(lun)) {
+            true => Status::NOT_READY,
+            false => Status::INVALID_NAMESPACE,
+        }
+    }
+
     fn unit(&self, namespace: u32) -> Option<Arc<Device>> {
         if namespace == 0 || namespace == NSID_ALL {
             return None;

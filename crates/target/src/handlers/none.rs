@@ -1,33 +1,53 @@
-//! A LUN that is not mapped: INQUIRY says that nothing is here, REPORT LUNS lists what is, REQUEST
-//! SENSE explains, and everything else ends LOGICAL UNIT NOT SUPPORTED (SPC-4 4.6).
+//! A LUN without a unit (SPC-4 4.6).
+//!
+//! | | not mapped | its unit is configured and not there yet |
+//! |---|---|---|
+//! | INQUIRY | peripheral qualifier 011b: no unit can be here | 001b: one can be, and is not connected |
+//! | REPORT LUNS | the units that are there | the same |
+//! | REQUEST SENSE | LOGICAL UNIT NOT SUPPORTED | BECOMING READY |
+//! | all others | LOGICAL UNIT NOT SUPPORTED | BECOMING READY: hosts send it again |
 
-use wire::scsi::{Command as Cdb, SENSE_LEN_MAX, Sense, asc, no_lun_inquiry};
+use wire::scsi::{
+    Asc, Command as Cdb, SENSE_LEN_MAX, Sense, asc, no_lun_inquiry, unconnected_inquiry,
+};
 
 use super::{Ask, Plan};
 use crate::commands::report_luns;
+use crate::registry::LunMap;
 
-/// What a command at an unmapped LUN needs.
-pub(crate) fn plan_none(command: &Cdb) -> Result<Plan, Sense> {
+/// How a command at a number without a unit ends.
+pub(crate) fn code_of(luns: &LunMap, lun: u64) -> Asc {
+    match luns.awaits(lun) {
+        true => asc::BECOMING_READY,
+        false => asc::LUN_NOT_SUPPORTED,
+    }
+}
+
+/// What such a command needs; `code` is that of [`code_of`].
+pub(crate) fn plan_none(command: &Cdb, code: Asc) -> Result<Plan, Sense> {
     match *command {
         Cdb::Inquiry { page: None, alloc }
         | Cdb::ReportLuns { alloc, .. }
         | Cdb::RequestSense { alloc, .. } => Ok(Plan::reply(alloc)),
-        Cdb::Inquiry { page: Some(_), .. } => Err(Sense::cdb_field(1, Some(0))),
-        _ => Err(Sense::new(asc::LUN_NOT_SUPPORTED)),
+        Cdb::Inquiry { page: Some(_), .. } if code == asc::LUN_NOT_SUPPORTED => {
+            Err(Sense::cdb_field(1, Some(0)))
+        }
+        _ => Err(Sense::new(code)),
     }
 }
 
 /// The answer.
-pub(crate) fn answer_none(ask: &mut Ask<'_>) -> Result<(), Sense> {
+pub(crate) fn answer_none(ask: &mut Ask<'_>, code: Asc) -> Result<(), Sense> {
     match *ask.command {
-        Cdb::Inquiry { .. } => ask.reply.extend(no_lun_inquiry()),
+        Cdb::Inquiry { .. } if code == asc::LUN_NOT_SUPPORTED => ask.reply.extend(no_lun_inquiry()),
+        Cdb::Inquiry { .. } => ask.reply.extend(unconnected_inquiry()),
         Cdb::ReportLuns { .. } => report_luns(ask),
         Cdb::RequestSense { descriptor, .. } => {
             let mut bytes = [0; SENSE_LEN_MAX];
-            let len = Sense::new(asc::LUN_NOT_SUPPORTED).encode(descriptor, &mut bytes);
+            let len = Sense::new(code).encode(descriptor, &mut bytes);
             ask.reply.extend(bytes.iter().take(len));
         }
-        _ => return Err(Sense::new(asc::LUN_NOT_SUPPORTED)),
+        _ => return Err(Sense::new(code)),
     }
     Ok(())
 }

@@ -57,6 +57,8 @@ pub struct GroupSpec {
     pub proofs: Proofs,
     /// What they see.
     pub luns: Vec<LunSpec>,
+    /// Numbers whose units are configured and not there yet, with the names of these.
+    pub awaited: Vec<(u64, String)>,
 }
 
 /// What the members of one group see, now and after changes.
@@ -278,6 +280,7 @@ fn build_map(
             map.set(lun, None);
         }
     }
+    map.set_awaited(&spec.awaited);
     Ok(map)
 }
 

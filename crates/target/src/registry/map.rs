@@ -13,7 +13,9 @@
 //!  T2  A node without children does not exist, so equal parts of two maps made from one another
 //!      are the same node, and [`LunMap::compare`] passes over them.
 //!  T3  `len` counts the entries.
+//!  T4  A number that is awaited has no entry: its unit is configured and not there yet.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wire::scsi::Addressing;
@@ -76,6 +78,8 @@ pub struct LunMap {
     height: u32,
     len: usize,
     addressing: Addressing,
+    /// T4
+    awaited: Arc<BTreeMap<u64, String>>,
 }
 
 /// Place of a number in a node of a level.
@@ -104,6 +108,34 @@ impl LunMap {
     /// The same entries, written by another method.
     pub fn with_addressing(&self, addressing: Addressing) -> LunMap {
         LunMap { addressing, ..self.clone() }
+    }
+
+    /// Whether a number's unit is configured and not there yet: commands for it may be sent again.
+    pub fn awaits(&self, lun: u64) -> bool {
+        self.awaited.contains_key(&lun)
+    }
+
+    /// Numbers whose units are not there yet, with the names of these, by growing number.
+    pub fn awaited(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.awaited.iter().map(|(lun, name)| (*lun, name.as_str()))
+    }
+
+    /// These numbers are awaited, and no others; those that have an entry are not (T4).
+    pub fn set_awaited(&mut self, luns: &[(u64, String)]) {
+        let mut awaited: BTreeMap<u64, String> = luns.iter().cloned().collect();
+        awaited.retain(|lun, _| *lun <= LUN_MAX && self.get(*lun).is_none());
+        if awaited != *self.awaited {
+            self.awaited = Arc::new(awaited);
+        }
+    }
+
+    /// Makes a number stand for a unit that is not there yet; answers what it stood for.
+    pub fn set_waiting(&mut self, lun: u64, unit: &str) -> Option<Arc<LunEntry>> {
+        let was = self.set(lun, None);
+        if lun <= LUN_MAX {
+            Arc::make_mut(&mut self.awaited).insert(lun, unit.to_string());
+        }
+        was
     }
 
     /// Number of entries.
@@ -136,6 +168,9 @@ impl LunMap {
     /// Makes a number stand for an entry, or for nothing; answers what it stood for. Costs a few
     /// nodes, however large the map is (T1). A number above [`LUN_MAX`] changes nothing.
     pub fn set(&mut self, lun: u64, to: Option<Arc<LunEntry>>) -> Option<Arc<LunEntry>> {
+        if self.awaits(lun) {
+            Arc::make_mut(&mut self.awaited).remove(&lun);
+        }
         if lun > LUN_MAX || (to.is_none() && self.get(lun).is_none()) {
             return None;
         }

@@ -457,14 +457,14 @@ impl Registry {
         let old = found.luns();
         let mut new = (*old).clone();
         for change in changes {
-            let entry = match change {
+            match change {
                 LunChange::Set(line) => {
                     let entry = groups::resolve(&at, line, &|d| state.devices.get(d).cloned())?;
-                    Some(Arc::new(entry))
+                    new.set(line.lun, Some(Arc::new(entry)))
                 }
-                LunChange::Remove(_) => None,
+                LunChange::Await(lun, unit) => new.set_waiting(*lun, unit),
+                LunChange::Remove(lun) => new.set(*lun, None),
             };
-            new.set(change.lun(), entry);
         }
         recount(target, &old, &new);
         found.view.replace(Arc::new(new));
@@ -609,6 +609,8 @@ impl State {
 pub enum LunChange {
     /// The number stands for this from now on.
     Set(LunSpec),
+    /// The number stands for a unit that is not there yet.
+    Await(u64, String),
     /// The number stands for nothing any more.
     Remove(u64),
 }
@@ -617,7 +619,7 @@ impl LunChange {
     fn lun(&self) -> u64 {
         match self {
             LunChange::Set(line) => line.lun,
-            LunChange::Remove(lun) => *lun,
+            LunChange::Await(lun, _) | LunChange::Remove(lun) => *lun,
         }
     }
 }

@@ -121,6 +121,16 @@ pub fn no_lun_inquiry() -> Vec<u8> {
     out
 }
 
+/// Standard INQUIRY data for a LUN whose unit is not connected and can be: peripheral qualifier
+/// 001b, a disk.
+pub fn unconnected_inquiry() -> Vec<u8> {
+    let mut out = inquiry_data(&Identity::default());
+    if let Some(first) = out.first_mut() {
+        *first = 0x20;
+    }
+    out
+}
+
 /// Text of exactly `N` bytes: printable ASCII, padded with spaces.
 pub(crate) fn ascii<const N: usize>(text: &str) -> [u8; N] {
     let mut out = [b' '; N];

@@ -77,7 +77,9 @@ pub use initiator::{
     DiskMode, INQUIRY_SHORT, Inquiry, UnitNames, parse_disk_mode, parse_inquiry, parse_vpd_limits,
     parse_vpd_names, parse_vpd_provisioning, parse_vpd_rotation, parse_vpd_serial, vpd_body,
 };
-pub use inquiry::{Identity, PeripheralType, TargetPortName, inquiry_data, no_lun_inquiry};
+pub use inquiry::{
+    Identity, PeripheralType, TargetPortName, inquiry_data, no_lun_inquiry, unconnected_inquiry,
+};
 pub use log::{ErrorCounts, LogCounts, SpaceCounts, is_log_page, log_page};
 pub use lun::{Addressing, LUN_MAX, Lun, LunError};
 pub use mmc::{

@@ -1,7 +1,5 @@
 //! ORDERED at the queue of a disk: nothing passes it, whatever the disk does.
 
-mod world;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,7 +9,8 @@ use classes::nop::Nop;
 use geom::{Class, Core, Create, Edge, Sink};
 use reactor::{PortChoice, SeededRandom};
 use serde_json::json;
-use world::{Ended, World, range};
+
+use crate::world::{Ended, World, range};
 
 /// The slowest request of the disks here takes so long, ns; with it requests end in any order.
 const SLOW_US: u64 = 5_000;

@@ -1,7 +1,5 @@
 //! blockdev, over loop devices. Needs root and losetup (util-linux); says so when it has neither.
 
-mod world;
-
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
@@ -9,7 +7,8 @@ use bio::{Errno, Op};
 use geom::Access;
 use reactor::PortChoice;
 use serde_json::json;
-use world::{Folder, World, boundaries, exercise};
+
+use crate::world::{Folder, World, boundaries, exercise};
 
 struct Loop {
     device: String,

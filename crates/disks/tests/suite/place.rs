@@ -1,7 +1,5 @@
 //! Paths of open disks: removed, renamed, replaced; files that cannot be made or written.
 
-mod world;
-
 use std::path::Path;
 use std::process::Command;
 
@@ -9,7 +7,8 @@ use bio::Errno;
 use geom::{Grade, Trouble};
 use reactor::PortChoice;
 use serde_json::json;
-use world::{Folder, World};
+
+use crate::world::{Folder, World};
 
 /// A world with one disk of a file of 1 MiB, and the folder of that file.
 fn world(params: &[(&str, serde_json::Value)]) -> (World, Folder, String) {

@@ -1,7 +1,5 @@
 //! file: image files, direct and buffered, on both ports.
 
-mod world;
-
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -9,7 +7,8 @@ use bio::{Errno, Flags, Op};
 use geom::{Access, Class};
 use reactor::PortChoice;
 use serde_json::json;
-use world::{Folder, World, boundaries, exercise};
+
+use crate::world::{Folder, World, boundaries, exercise};
 
 fn allocated(path: &str) -> u64 {
     std::fs::metadata(path).unwrap().blocks() * 512

@@ -1,7 +1,5 @@
 //! model: a disk that misbehaves on request, in simulated time.
 
-mod world;
-
 use std::sync::Arc;
 
 use bio::{Errno, Flags, Op, Segs};
@@ -9,7 +7,8 @@ use classes::nop::Nop;
 use geom::{Class, Create, Local, Taster, Verdict};
 use reactor::SeededRandom;
 use serde_json::json;
-use world::{Ended, World, boundaries, exercise, range};
+
+use crate::world::{Ended, World, boundaries, exercise, range};
 
 #[test]
 fn modelled_disks_agree_with_an_array_of_bytes() {

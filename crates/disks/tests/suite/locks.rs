@@ -1,11 +1,10 @@
 //! Locks of image files, against QEMU's tools and by hand.
 
-mod world;
-
 use bio::Errno;
 use reactor::{File, OpenHow, PortChoice};
 use serde_json::json;
-use world::{Folder, World};
+
+use crate::world::{Folder, World};
 
 fn qemu(tool: &str, words: &[&str]) -> (bool, String) {
     let done = std::process::Command::new(tool).args(words).output().expect("qemu-utils");

@@ -1,5 +1,4 @@
 //! A core, a control thread's state and a folder of its own, driven by one test thread.
-#![allow(dead_code)] // each test binary uses its part
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

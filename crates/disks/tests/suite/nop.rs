@@ -1,7 +1,5 @@
 //! nop: what it injects, how often, and that it can come and go under load.
 
-mod world;
-
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,7 +9,8 @@ use classes::nop::Nop;
 use geom::{Access, Class, Core, Create, Edge, Error, GeomId, Sink};
 use reactor::{PortChoice, SeededRandom};
 use serde_json::{Value, json};
-use world::{Ended, World, boundaries, exercise, range};
+
+use crate::world::{self, Ended, World, boundaries, exercise, range};
 
 fn nop(w: &mut World, name: &str, on: &str, params: Value) -> Result<GeomId, Error> {
     let below = w.control.topology.find(on).unwrap();

@@ -1,13 +1,12 @@
 //! memory and null, against an array of bytes.
 
-mod world;
-
 use bio::{Attr, Errno, Flags, Op};
 use classes::nop::Nop;
 use geom::{Access, Class, Create};
 use reactor::PortChoice;
 use serde_json::json;
-use world::{World, boundaries, exercise};
+
+use crate::world::{World, boundaries, exercise};
 
 #[test]
 fn memory_agrees_with_an_array_of_bytes() {

@@ -4,14 +4,13 @@
 // Lists of one range are what commands are made of.
 #![allow(clippy::single_range_in_vec_init)]
 
-mod stage;
-
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use space::alloc::{Allocator, NotInUse, Refused};
 use space::trim::{Limits, Outcome, Written};
-use stage::{Chance, EAGER};
+
+use crate::stage::{Chance, EAGER};
 
 const ONE: Limits = Limits { granule: 1, offset: 0, ranges: 8, range_max: 16, command_max: 32 };
 

@@ -1,5 +1,4 @@
 //! What the tests of this room share.
-#![allow(dead_code)]
 
 use space::trim::Policy;
 

@@ -1,9 +1,8 @@
 //! The queue beside an array of blocks: every short story of four blocks, and long ones by chance.
 
-mod stage;
-
 use space::trim::{Limits, Outcome, Policy, Queue, Written};
-use stage::{Chance, EAGER};
+
+use crate::stage::{Chance, EAGER};
 
 /// What is true of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,15 +1,14 @@
 //! The races R1 to R10 of a queue of trims, one test each. R1 with threads, in every order of their
 //! steps, is in `classes/tests/interleavings`; R2 and R7 with a whole stack in
-//! `classes/tests/trim_sim`.
+//! `classes/tests/suite/class_trim`.
 
 // Lists of one range are what commands are made of.
 #![allow(clippy::single_range_in_vec_init)]
 
-mod stage;
-
 use space::alloc::{Allocator, Refused};
 use space::trim::{Limits, Outcome, Policy, Queue, Written};
-use stage::EAGER;
+
+use crate::stage::EAGER;
 
 const ONE: Limits =
     Limits { granule: 1, offset: 0, ranges: 64, range_max: 1000, command_max: 1000 };

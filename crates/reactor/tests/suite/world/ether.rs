@@ -8,7 +8,7 @@ use bio::Segs;
 use reactor::sim::{Actor, Ended, Limits, Segment, SegmentShape, World};
 use reactor::{FRAME_MIN, Link, Reactor};
 
-use crate::stage::{MS, filled, pool};
+use crate::world::stage::{MS, filled, pool};
 
 const TYPE: u16 = 0x88A2;
 

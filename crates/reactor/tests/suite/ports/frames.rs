@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bio::Segs;
 use reactor::{FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkWay, Reactor};
 
-use crate::bench::{each_port, filled, pool, run};
+use crate::ports::bench::{each_port, filled, pool, run};
 
 const HEAD: usize = 14;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reactor::{MAILBOX_MESSAGES_MAX, Patience, SendError};
 
-use crate::bench::{each_port, run};
+use crate::ports::bench::{each_port, run};
 
 #[test]
 fn messages_from_other_threads_arrive_once_and_in_order() {

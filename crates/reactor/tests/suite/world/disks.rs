@@ -5,7 +5,7 @@ use reactor::model::{DiskOp, DiskShape, Fault, Timing};
 use reactor::sim::World;
 use reactor::{File, Reactor};
 
-use crate::stage::{filled, pool, quiet, token};
+use crate::world::stage::{filled, pool, quiet, token};
 
 fn shape() -> DiskShape {
     DiskShape { size: 1 << 20, ..DiskShape::default() }

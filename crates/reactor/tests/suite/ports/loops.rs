@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use reactor::{Config, Patience, PortChoice, PortKind, Reactor, TASK_POLLS_PER_TURN};
 
-use crate::bench::{each_port, gather, run, token};
+use crate::ports::bench::{each_port, gather, run, token};
 
 const MS: u64 = 1_000_000;
 

@@ -9,7 +9,7 @@ use bio::Segs;
 use reactor::sim::{Actor, Ended, Limits, NetShape, World};
 use reactor::{Reactor, Stream};
 
-use crate::stage::{MS, filled, pool, run, seg};
+use crate::world::stage::{MS, filled, pool, run, seg};
 
 fn addr() -> SocketAddr {
     "10.0.0.1:3260".parse().unwrap()

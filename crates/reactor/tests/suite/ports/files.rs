@@ -3,7 +3,7 @@
 use bio::{Errno, Segs};
 use reactor::{File, Inline, OpenHow};
 
-use crate::bench::{Scratch, each_port, filled, gather, pool, token};
+use crate::ports::bench::{Scratch, each_port, filled, gather, pool, token};
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + i / 251) as u8).collect()

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bio::{Pool, Seg, Segs};
 use reactor::{Patience, Reactor, Stream};
 
-use crate::bench::{each_port, filled, pool, run};
+use crate::ports::bench::{each_port, filled, pool, run};
 
 fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -285,7 +285,7 @@ fn a_socket_goes_to_another_core() {
             _ => reactor::PortChoice::Uring,
         };
         let other = thread::spawn(move || {
-            let r = crate::bench::start(port);
+            let r = crate::ports::bench::start(port);
             let (b, pool) = (r.adopt(fd), pool());
             assert!(b.peer_addr().is_ok());
             run(&r, echo(b, pool));
@@ -308,12 +308,12 @@ fn a_socket_goes_to_another_core() {
 fn the_end_of_a_core_takes_everything_back() {
     each_port(|r| {
         let (a, b) = pair(&r);
-        let (memory, scratch) = (pool(), crate::bench::Scratch::new());
+        let (memory, scratch) = (pool(), crate::ports::bench::Scratch::new());
         let file = scratch.open(1 << 20, false);
         let into = filled(&memory, &[0; 1 << 20]);
         for word in 0..200 {
-            r.read(crate::bench::token(word), &file, 0, &into);
-            r.sync(crate::bench::token(word), &file);
+            r.read(crate::ports::bench::token(word), &file, 0, &into);
+            r.sync(crate::ports::bench::token(word), &file);
         }
         let (memory2, r2) = (memory.clone(), r.clone());
         r.spawn("receiver", async move {
@@ -322,7 +322,7 @@ fn the_end_of_a_core_takes_everything_back() {
             panic!("never ends by itself: {got:?}");
         });
         r.turn(Patience::Peek, &mut |_, _| ());
-        r.after(1, crate::bench::token(1));
+        r.after(1, crate::ports::bench::token(1));
         r.shutdown();
         assert_eq!(r.in_flight(), 0);
         drop(into);

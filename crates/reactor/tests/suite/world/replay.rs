@@ -9,7 +9,7 @@ use reactor::model::DiskShape;
 use reactor::sim::{Actor, Limits, NetShape, World};
 use reactor::{Patience, Reactor};
 
-use crate::stage::{filled, pool, seg, token};
+use crate::world::stage::{filled, pool, seg, token};
 
 /// Three cores: clients over rough links, a server that writes what it gets to a disk and
 /// answers, a core that gets mail; power cuts and cuts of links by chance. Returns what happened

@@ -23,6 +23,7 @@ fn tgt(folder: &Path, name: &str, chap: Option<Chap>) -> (Tgt, PathBuf) {
 
 #[test]
 fn a_kernel_copies_a_tree_and_outlives_a_killed_target() {
+    let _turn = crate::turn();
     packages::ensure_host().unwrap();
     let image = Image::build().unwrap();
     let scratch = Scratch::new("guest-test").unwrap();
@@ -70,6 +71,7 @@ fn a_kernel_copies_a_tree_and_outlives_a_killed_target() {
 
 #[test]
 fn a_guest_is_stopped_at_its_deadline() {
+    let _turn = crate::turn();
     let image = Image::build().unwrap();
     let mut script = Script::new();
     script.step("never", "sleep 1000");

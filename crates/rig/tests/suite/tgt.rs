@@ -23,6 +23,7 @@ fn file_backed(scratch: &Scratch, chap: Option<Chap>) -> Tgt {
 
 #[test]
 fn conformance_suite_says_of_tgt_what_the_file_says() {
+    let _turn = crate::turn();
     let scratch = Scratch::new("testcu").unwrap();
     let tgt = file_backed(&scratch, None);
     let report = testcu::run_all(&[Flavour::new("thin", tgt.target().url())]).unwrap();
@@ -41,6 +42,7 @@ fn conformance_suite_says_of_tgt_what_the_file_says() {
 
 #[test]
 fn tools_talk_to_an_open_target_across_a_kill() {
+    let _turn = crate::turn();
     let scratch = Scratch::new("tools").unwrap();
     let mut tgt = file_backed(&scratch, None);
     let url = tgt.target().url();
@@ -70,6 +72,7 @@ fn tools_talk_to_an_open_target_across_a_kill() {
 
 #[test]
 fn chap_lets_in_who_knows_the_secret() {
+    let _turn = crate::turn();
     let scratch = Scratch::new("chap").unwrap();
     let chap = Chap { user: "alice".into(), secret: "twelve-bytes!".into(), mutual: None };
     let tgt = file_backed(&scratch, Some(chap.clone()));
@@ -81,6 +84,7 @@ fn chap_lets_in_who_knows_the_secret() {
 
 #[test]
 fn costs_of_a_null_peer_are_counted() {
+    let _turn = crate::turn();
     packages::ensure_host().unwrap();
     let config = TgtConfig { core: Some(0), ..TgtConfig::new(Store::Null) };
     let tgt = Tgt::start(config).unwrap();

@@ -1,7 +1,5 @@
 //! Asymmetric access: what each state lets run, who hears of changes, and that a change waits.
 
-mod world;
-
 use std::sync::Arc;
 
 use bio::Op;
@@ -10,7 +8,8 @@ use reactor::sim::{Actor, Limits};
 use target::alua::{PortGroupSpec, Stage};
 use target::{GroupSpec, LunSpec, Next, TmFunction, TmOutcome};
 use wire::scsi::{AccessState, StateCause, parse_target_port_groups, set_target_port_groups};
-use world::*;
+
+use crate::world::*;
 
 const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 96, 0];
 

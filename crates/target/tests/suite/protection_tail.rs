@@ -1,9 +1,6 @@
 //! The tail of a protected unit: where it is when the provider grows, and which marks stand in its
 //! map when nothing is written, when the unit is given back, and when the power goes.
 
-mod tuples;
-mod world;
-
 use std::sync::{Arc, Mutex};
 
 use geom::Event;
@@ -11,8 +8,9 @@ use reactor::Patience;
 use reactor::sim::{Actor, Limits};
 use target::lun::{OpenSpec, close_device, open_device};
 use target::vault::{Kind, MemoryVault};
-use tuples::*;
-use world::*;
+
+use crate::tuples::*;
+use crate::world::*;
 
 /// Blocks of a provider, and what is left of them for data.
 const SMALL: u64 = 1000;

@@ -2,11 +2,10 @@
 //! of reservation and every relation of a nexus to it. What is expected was written down from the
 //! tables of SPC-4 5.12.1, SBC-3 4.17 and SPC-2 5.5.1, not from the table of commands.
 
-mod world;
-
 use target::TmFunction;
 use wire::scsi::{COMMANDS, PrOutAction, PrOutList, PrType, Status, Types};
-use world::*;
+
+use crate::world::*;
 
 const CONFLICT: u8 = Status::ReservationConflict as u8;
 const RESERVE6: [u8; 6] = [0x16, 0, 0, 0, 0, 0];

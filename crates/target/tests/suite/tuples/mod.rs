@@ -1,6 +1,5 @@
 //! Tuples as initiators make them. The guard is computed here bit by bit, not by the code under
 //! test.
-#![allow(dead_code)] // each test binary uses its part
 
 use target::ProtectionSpec;
 use target::lun::OpenSpec;

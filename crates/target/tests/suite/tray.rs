@@ -1,9 +1,8 @@
 //! Media that are exchanged while initiators are logged in.
 
-mod world;
-
 use target::lun::{OpenSpec, close_device, eject_medium, load_medium, open_device};
-use world::*;
+
+use crate::world::*;
 
 const BLOCK_512: u32 = 512;
 

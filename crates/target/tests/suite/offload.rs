@@ -1,18 +1,16 @@
 //! ROD tokens: POPULATE TOKEN, WRITE USING TOKEN, RECEIVE ROD TOKEN INFORMATION, REPORT ALL ROD
 //! TOKENS. No stranger here speaks them: lists and tokens are laid out by hand from the standards.
 
-mod lists;
-mod world;
-
 use std::sync::Arc;
 
 use bio::{Errno, Op};
-use lists::*;
 use reactor::Patience;
 use reactor::sim::{Actor, Limits};
 use target::{TmFunction, TmOutcome};
 use wire::fuzzing::Prng;
-use world::*;
+
+use crate::lists::*;
+use crate::world::*;
 
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];

@@ -1,7 +1,5 @@
 //! Thin units: how full they are, thresholds, who is told and how often, and no room left.
 
-mod world;
-
 use std::sync::Arc;
 
 use bio::Errno;
@@ -11,7 +9,8 @@ use target::lun::{OpenSpec, open_device};
 use target::space::Room;
 use target::vault::MemoryVault;
 use target::{Device, DeviceSpec, TmFunction};
-use world::*;
+
+use crate::world::*;
 
 const MIB: u64 = 1 << 20;
 const TOLD: (u8, u8, u8) = (6, 0x38, 7);

@@ -1,16 +1,14 @@
 //! Protection information: tuples beside the data, checked whoever comes, and right after a power
 //! cut at any instant.
 
-mod tuples;
-mod world;
-
 use std::sync::Arc;
 
 use bio::Op;
 use reactor::SeededRandom;
 use target::lun::{OpenSpec, open_device};
-use tuples::*;
-use world::*;
+
+use crate::tuples::*;
+use crate::world::*;
 
 /// Blocks of a small provider, and what is left of them.
 const SMALL: u64 = 1000;

@@ -1,7 +1,5 @@
 //! Fair shares of a slow disk, in virtual time.
 
-mod world;
-
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
@@ -11,7 +9,8 @@ use target::{
     CloseReason, Command, CommandState, Login, Next, Response, Session, TaskAttribute, TmFunction,
     TmOutcome, Transport, WINDOW_MIN,
 };
-use world::*;
+
+use crate::world::*;
 
 const MS: u64 = 1_000_000;
 /// Commands that the disk serves at once, and the time of each.

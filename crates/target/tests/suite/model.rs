@@ -10,15 +10,14 @@
 //!  * reads return, block by block, what the medium held at some moment while they ran;
 //!  * every command has one end, and an abort is answered when those it is about have ended.
 
-mod world;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bio::{Errno, Op};
 use geom::Event;
 use reactor::SeededRandom;
 use target::{DataError, Next, TaskAttribute, TmFunction, TmOutcome};
-use world::*;
+
+use crate::world::*;
 
 const STEPS: u64 = 600;
 const SIZES: [u64; 3] = [48, 64, 96];

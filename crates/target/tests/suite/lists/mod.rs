@@ -1,6 +1,5 @@
 //! Parameter lists of third-party copy, byte by byte as the standards lay them out: nothing here
 //! comes from the codec under test.
-#![allow(dead_code)] // each test binary uses its part
 
 /// An identification descriptor with a unit's NAA name.
 pub fn cscd(naa: &[u8; 16]) -> Vec<u8> {

@@ -1,17 +1,14 @@
 //! Commands beside READ and WRITE at units with protection information: which of them move tuples
 //! at which type, and what copies from unit to unit leave.
 
-mod lists;
-mod tuples;
-mod world;
-
 use std::sync::Arc;
 
 use bio::Op;
-use lists::*;
 use target::lun::open_device;
-use tuples::*;
-use world::*;
+
+use crate::lists::*;
+use crate::tuples::*;
+use crate::world::*;
 
 /// Blocks of the providers.
 const BLOCKS: u64 = 1000;

@@ -1,8 +1,6 @@
 //! Freeing blocks: what a unit says of it is what is below, also when a layer is slipped in or
 //! taken out under it; one UNMAP is one request; what promises something is not put off.
 
-mod world;
-
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -13,7 +11,8 @@ use geom::{
     ProviderId, Topology,
 };
 use target::lun::{OpenSpec, open_device};
-use world::*;
+
+use crate::world::*;
 
 /// A layer that acknowledges deletes and never sends them, so that deleted blocks keep what they
 /// hold, and says so. ORDERED ones go down.

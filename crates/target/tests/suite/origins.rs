@@ -1,9 +1,8 @@
 //! Whose requests are whose below a unit.
 
-mod world;
-
 use target::Session;
-use world::*;
+
+use crate::world::*;
 
 const SYNCHRONIZE: [u8; 10] = [0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 

@@ -1,12 +1,11 @@
 //! An auto contingent allegiance beside flow control: while windows are small and most commands
 //! wait for their turn, one fails. Whatever comes then is answered, and so is what was there.
 
-mod world;
-
 use reactor::sim::{Actor, Limits};
 use reactor::{Patience, SeededRandom};
 use target::{TaskAttribute, TmFunction, TmOutcome, WINDOW_MIN};
-use world::*;
+
+use crate::world::*;
 
 const MS: u64 = 1_000_000;
 const NACA: u8 = 4;

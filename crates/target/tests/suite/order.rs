@@ -1,11 +1,10 @@
 //! Order of commands over nexuses and cores, with a disk that answers late and in any order.
 
-mod world;
-
 use bio::Op;
 use reactor::SeededRandom;
 use target::{TaskAttribute, TmFunction, TmOutcome};
-use world::*;
+
+use crate::world::*;
 
 const NACA: u8 = 4;
 

@@ -2,12 +2,10 @@
 //! of the medium, and how a difference is told. A model that knows the standard's tables as letters
 //! says what each command must answer.
 
-mod tuples;
-mod world;
-
 use reactor::SeededRandom;
-use tuples::*;
-use world::*;
+
+use crate::tuples::*;
+use crate::world::*;
 
 /// Blocks of the providers.
 const BLOCKS: u64 = 1000;

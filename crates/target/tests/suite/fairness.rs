@@ -1,8 +1,6 @@
 //! Sizes, depths and kinds of commands make no difference to what a nexus gets of a slow disk:
 //! initiators of all sorts beside each other, in virtual time, over seeds.
 
-mod world;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -13,7 +11,8 @@ use reactor::{Patience, SeededRandom};
 use target::{
     CloseReason, Command, Login, Next, Response, Session, TaskAttribute, TmOutcome, Transport,
 };
-use world::*;
+
+use crate::world::*;
 
 const MS: u64 = 1_000_000;
 const KIB: u64 = 1024;

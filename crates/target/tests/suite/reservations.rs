@@ -1,16 +1,15 @@
 //! Reservations through the engine, on two cores: who hears what, whose commands end, what
 //! survives a restart. Tests 10 to 13 of the list of what toy targets get wrong.
 
-mod world;
-
 use bio::Errno;
 use target::vault::{Kind, MemoryVault};
 use target::{TmFunction, TmOutcome};
 use wire::scsi::{PrMove, PrOutAction, PrOutList, PrType, Status, TransportId};
 use wire::scsi::{parse_pr_full_status, parse_pr_keys, parse_pr_reservation};
-use world::*;
 
 use PrOutAction::*;
+
+use crate::world::*;
 
 const GOOD: u8 = 0;
 const CONFLICT: u8 = Status::ReservationConflict as u8;

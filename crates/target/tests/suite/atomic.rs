@@ -1,7 +1,5 @@
 //! WRITE ATOMIC: what page B0h tells is kept at a power cut at any instant, and no more is taken.
 
-mod world;
-
 use std::sync::Arc;
 
 use bio::Op;
@@ -9,7 +7,8 @@ use reactor::SeededRandom;
 use target::ProtectionSpec;
 use target::lun::{OpenSpec, open_device};
 use wire::scsi::ProtectionType;
-use world::*;
+
+use crate::world::*;
 
 /// Blocks of the unit.
 const BLOCKS: u64 = 64;

@@ -1,11 +1,10 @@
 //! The life of commands under a disk that takes its time: aborts, resets, order, memory, the end
 //! of sessions.
 
-mod world;
-
 use bio::{Errno, Op};
 use target::{CloseReason, CommandState, DataError, Next, TaskAttribute, TmFunction, TmOutcome};
-use world::*;
+
+use crate::world::*;
 
 fn held(w: &World) -> usize {
     w.disks[0].1.state().held.len()

@@ -1,16 +1,14 @@
 //! EXTENDED COPY and its results: what moves, who may, what is told, and what an end in the middle
 //! leaves behind.
 
-mod lists;
-mod world;
-
 use std::sync::Arc;
 
 use bio::{Errno, Op};
-use lists::*;
 use target::{TmFunction, TmOutcome, flags};
 use wire::fuzzing::Prng;
-use world::*;
+
+use crate::lists::*;
+use crate::world::*;
 
 const COPY_ABORTED: u8 = 0x0a;
 

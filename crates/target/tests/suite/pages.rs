@@ -6,15 +6,14 @@
 //!   lengths inside are those of the whole
 //! * mode pages: changeable bits, all-or-nothing, saving, resets, who hears of it
 
-mod world;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bio::Errno;
 use target::TmFunction;
 use target::vault::{Kind, MemoryVault};
-use world::{Host, TUR, World};
+
+use crate::world::{self, Host, TUR, World};
 
 /// Opcodes whose CDB lengths are known, and service actions in byte 1.
 fn cdb_len(opcode: u8) -> usize {

@@ -1,9 +1,8 @@
 //! SYNCHRONIZE CACHE with IMMED: GOOD before the end, and errors as deferred ones.
 
-mod world;
-
 use bio::Errno;
-use world::*;
+
+use crate::world::*;
 
 /// SYNCHRONIZE CACHE(10) with IMMED.
 const SYNC_IMMED: [u8; 10] = [0x35, 2, 0, 0, 0, 0, 0, 0, 0, 0];

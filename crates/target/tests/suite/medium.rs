@@ -1,8 +1,6 @@
 //! What changes a medium: commands that are alone with their blocks, a cache that tells the truth,
 //! formats and sanitizing that nothing stops, trays, drives and units without a medium.
 
-mod world;
-
 use std::rc::Rc;
 
 use bio::Errno;
@@ -10,7 +8,8 @@ use reactor::{Patience, SeededRandom, sim};
 use target::lun::{OpenSpec, open_device};
 use target::vault::MemoryVault;
 use target::{MediumState, TmFunction};
-use world::*;
+
+use crate::world::*;
 
 const COMPARE_WRITE: u8 = 0x89;
 const ORWRITE: u8 = 0x8B;

@@ -1,11 +1,10 @@
 //! What initiators hear, when, and how often: unit attentions, masking, sense data, residuals.
 
-mod world;
-
 use bio::{Errno, Op};
 use geom::Event;
 use target::{Next, Residual, TmFunction, TmOutcome};
-use world::*;
+
+use crate::world::*;
 
 const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 96, 0];
 const REPORT_LUNS: [u8; 12] = [0xA0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];

@@ -13,8 +13,8 @@ use reactor::sim::SegmentShape;
 use serde_json::json;
 use wire::aoe::ETHERTYPE;
 
-use crate::shelf::{Shelf, Ways};
-use crate::world::{World, range};
+use super::shelf::{Shelf, Ways};
+use super::world::{World, range};
 
 const MS: u64 = 1_000_000;
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];

@@ -1,7 +1,5 @@
 //! Buses with devices that do not answer: whoever asks for a scan waits for it, and nobody else.
 
-mod world;
-
 use std::sync::Arc;
 
 use bio::Errno;
@@ -10,7 +8,8 @@ use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
 use geom::{Class, Error};
 use reactor::model::Timing;
 use serde_json::{Value, json};
-use world::World;
+
+use crate::world::World;
 
 /// One look of the control thread, and what the simulated clock takes for it.
 const LOOK_NS: u64 = 50_000_000;

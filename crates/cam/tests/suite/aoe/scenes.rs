@@ -10,9 +10,9 @@ use reactor::sim::SegmentShape;
 use serde_json::json;
 use wire::aoe::Mac;
 
-use crate::shelf::{Shelf, Ways};
+use crate::aoe::shelf::{Shelf, Ways};
+use crate::aoe::{MS, Net, S, SECTOR, SECTORS, network};
 use crate::world::{World, range};
-use crate::{MS, Net, S, SECTOR, SECTORS, network};
 
 /// Longer than it takes to find the disk.
 const LIFE_NS: u64 = 10 * S;

@@ -1,8 +1,6 @@
 //! Disks behind ways that are crooked: too narrow for a request, on the change to another access
 //! state, or wrong about the capacity; alone, and as paths of one multipath device.
 
-mod world;
-
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +11,8 @@ use classes::multipath::MultipathClass;
 use geom::{Class, Core, Edge};
 use serde_json::{Value, json};
 use wire::scsi::{Asc, Key, Sense, Status};
-use world::World;
+
+use crate::world::{self, World};
 
 const MIB: usize = 1 << 20;
 const READ_CAPACITY16: u8 = 0x9e;

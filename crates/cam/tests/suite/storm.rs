@@ -4,8 +4,6 @@
 //!
 //! `ASHLAR_CAM_SEEDS=N` runs so many worlds; a failing one names its seed.
 
-mod world;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,7 +13,8 @@ use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
 use geom::Edge;
 use reactor::SeededRandom;
 use reactor::model::{DiskShape, Timing};
-use world::{World, range};
+
+use crate::world::{World, range};
 
 const SECTORS: u64 = 32;
 const SECTOR: u64 = 512;

@@ -1,8 +1,6 @@
 //! Where disks sit: what an enclosure says of its slots reaches the disks' providers, and whoever
 //! uses them hears when it changes.
 
-mod world;
-
 use std::sync::Arc;
 
 use bio::Attr;
@@ -11,7 +9,8 @@ use cam::{Event, PHYSPATH};
 use geom::Class;
 use serde_json::json;
 use wire::scsi::{SesConfig, SesPlace, SesType};
-use world::World;
+
+use crate::world::World;
 
 const RECEIVE: u8 = 0x1c;
 const SHELF: u64 = 4;

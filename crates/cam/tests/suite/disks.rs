@@ -1,13 +1,12 @@
 //! Disks of a virtual HBA in the graph: found, named, used, lost, and what they say of themselves.
 
-mod world;
-
 use bio::{Attr, Errno, Flags, Op};
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
 use cam::{Event, Path};
 use reactor::SeededRandom;
 use reactor::model::{DiskShape, Timing};
-use world::World;
+
+use crate::world::{self, World};
 
 fn spec(serial: &str, size: u64) -> DiskSpec {
     DiskSpec {

@@ -1,15 +1,14 @@
 //! What disks of older and simpler kinds are spoken to in, and what goes beside what: no tags, no
 //! NCQ, 28 bits, WRITE SAME; and what becomes of a SATA disk's queue when one command fails.
 
-mod world;
-
 use std::sync::Arc;
 
 use bio::{Errno, Extent, Flags, Op};
 use cam::sims::hba::{Deletes, DiskSpec, Faults, Transport, VirtualHba};
 use reactor::SeededRandom;
 use reactor::model::{DiskOp, DiskShape, Fault, Timing};
-use world::{World, range};
+
+use crate::world::{World, range};
 
 const SIZE: u64 = 1 << 20;
 

@@ -1,14 +1,13 @@
 //! cd: discs, which are only read; they come and go.
 
-mod world;
-
 use std::any::Any;
 
 use bio::{Attr, Errno};
 use cam::sims::hba::{DiskSpec, Role, Transport, VirtualHba};
 use geom::{Access, Class, Geom, GeomId, ProviderId, Topology};
 use serde_json::json;
-use world::World;
+
+use crate::world::World;
 
 fn drive() -> (World, std::sync::Arc<VirtualHba>) {
     let mut spec = DiskSpec { role: Role::Cdrom, ..DiskSpec::default() };

@@ -5,8 +5,6 @@
 //! `ASHLAR_CAM_SEEDS=N` runs so many worlds from `ASHLAR_SEED`; a failing one names its seed.
 
 mod kernel;
-#[path = "../world/mod.rs"]
-mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +14,8 @@ use cam::sims::sg::Sg;
 use geom::Edge;
 use kernel::{Kernel, SECTOR, Ways};
 use reactor::SeededRandom;
-use world::{World, range};
+
+use crate::world::{World, range};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

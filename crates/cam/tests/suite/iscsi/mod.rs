@@ -5,9 +5,7 @@
 //! `ASHLAR_CAM_SEEDS=N` runs so many worlds from `ASHLAR_SEED`; a failing one names its seed.
 
 mod killers;
-mod peer;
-#[path = "../world/mod.rs"]
-mod world;
+pub mod peer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -22,7 +20,8 @@ use reactor::SeededRandom;
 use reactor::sim::NetShape;
 use serde_json::{Value, json};
 use wire::iscsi::{Auth, ChapAccount, ChapUser};
-use world::{World, range};
+
+use crate::world::{World, range};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

@@ -5,9 +5,7 @@
 //! `ASHLAR_CAM_SEEDS=N` runs so many worlds; a failing one names its seed.
 
 mod scenes;
-mod shelf;
-#[path = "../world/mod.rs"]
-mod world;
+pub mod shelf;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -20,7 +18,8 @@ use reactor::SeededRandom;
 use reactor::sim::{Segment, SegmentShape};
 use serde_json::json;
 use shelf::{Shelf, Ways};
-use world::{World, range};
+
+use crate::world::{World, range};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use wire::iscsi::Auth;
 
 use super::peer::{Peer, Ways};
-use super::world::{World, range};
 use super::*;
+use crate::world::{World, range};
 
 /// Sessions that a command may end: two, and then one for each of its five tries.
 const SESSIONS_MOST: u64 = 7;

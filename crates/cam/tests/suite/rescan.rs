@@ -1,7 +1,5 @@
 //! Scanning: many targets at a time, an end in any case, and by itself where something changed.
 
-mod world;
-
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +13,8 @@ use wire::scsi::{
     Capacity, Command, Identity, Lun, Sense, asc, inquiry_data, no_lun_inquiry, read_capacity10,
     read_capacity16, report_luns,
 };
-use world::World;
+
+use crate::world::World;
 
 fn hba(disks: u64) -> Arc<VirtualHba> {
     let hba = VirtualHba::new("mps0", Transport::Sas, disks as usize);

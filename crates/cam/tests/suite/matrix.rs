@@ -1,12 +1,11 @@
 //! Each row of the matrix of recovery, as a device goes through it: what is sent, how long it
 //! takes, how it ends, and that the queue is as free afterwards as it was before.
 
-mod bench;
-
-use bench::{Bench, SHAPE, bench, write};
 use bio::Errno;
 use cam::{CamStatus, Ccb, Command, Effect, Event, Flags, Outcome, Owner, Priority, Shape, Tag};
 use wire::scsi::{Asc, Key, Sense, Status};
+
+use crate::bench::{Bench, SHAPE, bench, write};
 
 const TUR: u8 = 0x00;
 const START: u8 = 0x1b;

@@ -1,14 +1,13 @@
 //! What disks sit in: enclosures, an expander, a port multiplier; what they say, what they are
 //! asked to show, and what becomes of answers that make no sense.
 
-mod world;
-
 use std::sync::Arc;
 
 use cam::sims::hba::{DiskSpec, Faults, Role, Transport, VirtualHba};
 use serde_json::{Value, json};
 use wire::scsi::{SesConfig, SesStatus, SesType};
-use world::World;
+
+use crate::world::World;
 
 fn verb(w: &mut World, verb: &str, on: &str, params: Value) -> Result<Value, geom::Error> {
     w.verb(verb, on, &params)
@@ -44,7 +43,7 @@ fn diversity() -> World {
 fn unified_diversity() {
     let mut w = diversity();
     let list = verb(&mut w, "devlist", "", json!({ "verbose": true })).unwrap();
-    let want = include_str!("../../../examples/unified-diversity.txt");
+    let want = include_str!("../../../../examples/unified-diversity.txt");
     assert_eq!(list["text"], want);
     assert_eq!(list["buses"][1]["devices"][5]["periphs"], json!(["pass10", "pmp0"]));
     // The seed's listing has `target 0 lun -1` in the line of the first bus: somebody was looking

@@ -14,8 +14,8 @@ use cam::{Open, SimKind, Site};
 use serde_json::json;
 use wire::iscsi::Auth;
 
-use crate::peer::{Peer, Raw, Ways};
-use crate::world::{World, range};
+use super::peer::{Peer, Raw, Ways};
+use super::world::{World, range};
 
 const MS: u64 = 1_000_000;
 /// Messages that one input may have.

@@ -1,11 +1,10 @@
 //! What can go by another way does not wait at this one (D10).
 
-mod bench;
-
-use bench::{Bench, SHAPE, bench, write};
 use bio::Errno;
 use cam::{Ccb, Event, Flags, Outcome, Owner, Shape};
 use wire::scsi::{Asc, Key, Sense, Status};
+
+use crate::bench::{Bench, SHAPE, bench, write};
 
 fn not_ready(ascq: u8) -> Outcome {
     Outcome::check(Sense::new(Asc::new(Key::NotReady, 0x04, ascq)))

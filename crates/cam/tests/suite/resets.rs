@@ -1,9 +1,6 @@
 //! Resets, row by row: what waits for them, what comes back from them, and that the one freeze of
 //! all of them is given back once, however they end.
 
-mod bench;
-
-use bench::{Bench, RESET, SHAPE, bench, write};
 use bio::Errno;
 use cam::{
     CamStatus, Ccb, CcbId, Command, Device, Effect, Event, Flags, Outcome, Priority, ResetId,
@@ -11,6 +8,8 @@ use cam::{
 };
 use reactor::SeededRandom;
 use wire::scsi::{Asc, Key, Sense, Status};
+
+use crate::bench::{Bench, RESET, SHAPE, bench, write};
 
 const S: u64 = 1_000_000_000;
 

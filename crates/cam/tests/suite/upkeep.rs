@@ -1,14 +1,13 @@
 //! pass, modepage, defects and cmd: what they show and change, what they refuse, and that they
 //! keep out of the way of the disk beside them.
 
-mod world;
-
 use std::sync::Arc;
 
 use bio::{Errno, Op};
 use cam::sims::hba::{DiskSpec, Faults, Transport, VirtualHba};
 use serde_json::{Value, json};
-use world::{World, range};
+
+use crate::world::{World, range};
 
 fn disk(transport: Transport, spec: DiskSpec) -> (World, Arc<VirtualHba>) {
     let hba = VirtualHba::new("hba0", transport, 1);

@@ -5,17 +5,15 @@
 
 mod harness;
 mod iscsi;
-#[path = "../iscsi/peer.rs"]
-mod peer;
-#[path = "../aoe/shelf.rs"]
-mod shelf;
-#[path = "../world/mod.rs"]
-mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use wire::fuzzing::Prng;
+
+use crate::aoe::shelf;
+use crate::iscsi::peer;
+use crate::world;
 
 /// Mutations without `ASHLAR_SEEDS`.
 const ROUNDS: usize = 1500;

@@ -1,8 +1,6 @@
 //! A SATA port multiplier: its ports are switched on before their disks are asked, what comes and
 //! goes behind them is told by it, and a port can be reset alone.
 
-mod world;
-
 use std::sync::Arc;
 
 use bio::{Errno, Flags, Op};
@@ -10,7 +8,8 @@ use cam::sims::hba::{DiskSpec, Faults, Role, Transport, VirtualHba};
 use cam::{Event, Path};
 use serde_json::json;
 use wire::ata::{READ_PORT_MULTIPLIER, WRITE_PORT_MULTIPLIER, pscr};
-use world::World;
+
+use crate::world::{self, World};
 
 /// Target of the multiplier.
 const CONTROL: u64 = 15;

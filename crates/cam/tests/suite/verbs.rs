@@ -1,11 +1,10 @@
 //! The verbs of class cam: what they print, what they do, and what they refuse.
 
-mod world;
-
 use bio::{Errno, Flags};
 use geom::Class;
 use serde_json::{Value, json};
-use world::World;
+
+use crate::world::{self, World};
 
 fn verb(w: &mut World, verb: &str, on: &str, params: Value) -> Result<Value, geom::Error> {
     let cam = w.cam.clone();

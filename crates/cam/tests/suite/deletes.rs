@@ -1,15 +1,14 @@
 //! DELETE of several ranges to disks that take several in one command, and what is said upward of
 //! how many and how long they may be.
 
-mod world;
-
 use std::ops::Range;
 use std::sync::Arc;
 
 use cam::sims::hba::{Deletes, DiskSpec, Transport, VirtualHba};
 use geom::Edge;
 use reactor::model::{DiskShape, Timing};
-use world::World;
+
+use crate::world::World;
 
 const SECTOR: u64 = 512;
 /// Sectors of a range of ATA.

@@ -8,8 +8,8 @@ use wire::nbd::Form;
 use super::client::Client;
 use super::link::{Heard, Link, Wanted, u16_at, u32_at, u64_at};
 use super::request::{Task, What, Wrong};
-use crate::model::{Outcome, UNIT, When};
-use crate::shared::{Grant, Rights, Unit};
+use crate::world::model::{Outcome, UNIT, When};
+use crate::world::shared::{Grant, Rights, Unit};
 
 /// Transmission flags (the protocol's document, "Transmission flags").
 const HAS_FLAGS: u16 = 1;
@@ -202,7 +202,7 @@ impl Client {
             let count = *len as usize / UNIT;
             if *flags != 0 {
                 self.shared.mark("nbd holes");
-                let hole = crate::model::Place { first: at, count, ..task.place };
+                let hole = crate::world::model::Place { first: at, count, ..task.place };
                 model.check_zeroes(hole, &when, who);
             }
             at += count;

@@ -15,9 +15,9 @@
 //!      at once may be told as one.
 //!  U4  That LUNs have changed (3F/0E) is told once a session, by any unit or by REPORT LUNS.
 
-use crate::agent::{Agent, Task};
-use crate::rights::Tidings;
-use crate::shared::Shared;
+use crate::world::agent::{Agent, Task};
+use crate::world::rights::Tidings;
+use crate::world::shared::Shared;
 
 pub type Code = (u8, u8);
 

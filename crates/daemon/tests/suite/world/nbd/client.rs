@@ -18,9 +18,9 @@ use wire::nbd::Form;
 
 use super::link::{Entry, Link, Wanted, enter};
 use super::request::{Task, What};
-use crate::model::{OPEN, Outcome};
-use crate::shared::{Rights, Shared, Unit};
-use crate::sim::MS;
+use crate::world::model::{OPEN, Outcome};
+use crate::world::shared::{Rights, Shared, Unit};
+use crate::world::sim::MS;
 
 /// Age of a request at which a client loses its patience.
 const PATIENCE_NS: u64 = 5_000 * MS;
@@ -151,7 +151,7 @@ impl Client {
             [self.below(4) as usize];
         let name = match self.below(4) {
             0 => unit.lun.to_string(),
-            1 => format!("{}/{}", crate::stack::EXPORTS, unit.lun),
+            1 => format!("{}/{}", crate::world::stack::EXPORTS, unit.lun),
             _ => unit.provider.clone(),
         };
         Wanted { name, form, allocation: form != Form::Simple && self.chance(800) }

@@ -7,10 +7,10 @@ use wire::nbd::{Form, Request};
 
 use super::client::Client;
 use super::link::Link;
-use crate::counters::{Bid, COUNTERS};
-use crate::model::{Place, UNIT, stamps};
-use crate::rules::Need;
-use crate::shared::{Rights, Unit};
+use crate::world::counters::{Bid, COUNTERS};
+use crate::world::model::{Place, UNIT, stamps};
+use crate::world::rules::Need;
+use crate::world::shared::{Rights, Unit};
 
 /// Blocks of most requests.
 const BLOCKS: u64 = 12;

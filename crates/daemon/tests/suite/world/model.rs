@@ -16,7 +16,7 @@
 //!  M5  An ORDERED command begins when all that its session sent to the unit before has ended, and
 //!      ends before anything that was sent after it begins, but for HEAD OF QUEUE.
 
-use crate::counters::Counters;
+use crate::world::counters::Counters;
 
 /// Blocks of 512 bytes: all disks are counted in them.
 pub const UNIT: usize = 512;

@@ -7,11 +7,11 @@
 
 use target::alua::{AccessState, DEFAULT_GROUP_ID, Stage, StateCause};
 
-use crate::agent::{Task, What};
-use crate::model::OPEN;
-use crate::owed::ACCESS_CHANGED;
-use crate::rules::Act;
-use crate::sim::{MS, Sim};
+use crate::world::agent::{Task, What};
+use crate::world::model::OPEN;
+use crate::world::owed::ACCESS_CHANGED;
+use crate::world::rules::Act;
+use crate::world::sim::{MS, Sim};
 
 /// Both active states.
 const ACTIVE: [u8; 2] = [0, 1];

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use reactor::{Reactor, SeededRandom};
 
-use crate::shared::Shared;
-use crate::sim::{DISKS, MS};
-use crate::stack::Outside;
+use crate::world::shared::Shared;
+use crate::world::sim::{DISKS, MS};
+use crate::world::stack::Outside;
 
 /// Starts it on a reactor of its own.
 pub fn start(outside: &Outside, shared: &Rc<Shared>, seed: u64) {

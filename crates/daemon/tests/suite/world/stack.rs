@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use target::lun::LunClass;
 use target::{Engine, Registry};
 
-use crate::nbd::address;
-use crate::shared::GROUPS;
-use crate::vault::SlowVault;
+use crate::world::nbd::address;
+use crate::world::shared::GROUPS;
+use crate::world::vault::SlowVault;
 
 pub const IQN: &str = "iqn.2026-11.test.ashlar:world";
 /// Relative port identifier of the target: the first that is made.

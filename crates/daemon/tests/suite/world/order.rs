@@ -2,8 +2,8 @@
 
 use wire::iscsi::Attribute;
 
-use crate::agent::{Agent, Task, What};
-use crate::model::When;
+use crate::world::agent::{Agent, Task, What};
+use crate::world::model::When;
 
 impl Agent {
     pub fn some_attribute(&self) -> Attribute {

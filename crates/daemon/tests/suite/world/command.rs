@@ -5,13 +5,13 @@ use std::rc::Rc;
 use wire::iscsi::{ScsiCommand, TAG_NONE};
 use wire::scsi::{Lun, UnmapDescriptor, UnmapList};
 
-use crate::agent::{Agent, Function, Task, What};
-use crate::conn::Conn;
-use crate::counters::{Bid, COUNTERS, bytes_of};
-use crate::model::{Place, UNIT, stamps};
-use crate::owed::{MODE_CHANGED, Source};
-use crate::reserve;
-use crate::shared::{Rights, Unit};
+use crate::world::agent::{Agent, Function, Task, What};
+use crate::world::conn::Conn;
+use crate::world::counters::{Bid, COUNTERS, bytes_of};
+use crate::world::model::{Place, UNIT, stamps};
+use crate::world::owed::{MODE_CHANGED, Source};
+use crate::world::reserve;
+use crate::world::shared::{Rights, Unit};
 
 /// Most blocks of the model in one command.
 const BLOCKS_MAX: u64 = 96;

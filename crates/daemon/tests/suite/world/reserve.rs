@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use wire::scsi::{PrMove, PrOutList, TransportId, parse_pr_keys, parse_pr_reservation};
 
-use crate::agent::{Agent, Function, Task, What};
-use crate::conn::Conn;
-use crate::owed::{CLEARED, Source};
-use crate::rights::Tidings;
-use crate::rules::{Act, Need, STRUCK, State, TYPES, Verdict};
-use crate::shared::{Shared, Unit};
-use crate::stack::RELATIVE_PORT;
+use crate::world::agent::{Agent, Function, Task, What};
+use crate::world::conn::Conn;
+use crate::world::owed::{CLEARED, Source};
+use crate::world::rights::Tidings;
+use crate::world::rules::{Act, Need, STRUCK, State, TYPES, Verdict};
+use crate::world::shared::{Shared, Unit};
+use crate::world::stack::RELATIVE_PORT;
 
 /// Longest answer to PERSISTENT RESERVE IN that is asked for.
 const REPLY_LEN: usize = 256;
@@ -228,7 +228,7 @@ impl Agent {
                 assert!(may.conflict, "{who} in {:?}", book.guess());
             }
         }
-        self.over(task, crate::model::Outcome::Nothing);
+        self.over(task, crate::world::model::Outcome::Nothing);
     }
 
     /// An answer proves that the session lived when its command was sent.
@@ -271,7 +271,7 @@ impl Agent {
             let mut model = self.shared.model.borrow_mut();
             let gone = |t: &&Task| t.lun == of.lun && t.issue < of.issue;
             for t in tasks.values().filter(gone).filter(|t| t.what.writes() && t.granted) {
-                model.end(t.place, t.id, t.issue, crate::model::Outcome::Unknown, oldest);
+                model.end(t.place, t.id, t.issue, crate::world::model::Outcome::Unknown, oldest);
             }
         }
     }

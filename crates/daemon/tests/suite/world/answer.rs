@@ -8,11 +8,11 @@ use wire::iscsi::{
 };
 use wire::scsi::{Asc, Key, Sense, parse_capacity16, parse_luns};
 
-use crate::agent::{Agent, Task, What};
-use crate::model::{Outcome, UNIT};
-use crate::owed::MODE_CHANGED;
-use crate::rights::Tidings;
-use crate::shared::{Rights, Unit};
+use crate::world::agent::{Agent, Task, What};
+use crate::world::model::{Outcome, UNIT};
+use crate::world::owed::MODE_CHANGED;
+use crate::world::rights::Tidings;
+use crate::world::shared::{Rights, Unit};
 
 const GOOD: u8 = 0;
 const CHECK: u8 = 2;

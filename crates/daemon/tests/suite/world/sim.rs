@@ -17,13 +17,13 @@ use reactor::{Reactor, SeededRandom};
 use serde_json::json;
 use wire::iscsi::Params;
 
-use crate::agent::Agent;
-use crate::conn::How;
-use crate::gremlin;
-use crate::model::{OPEN, Place, UNIT, at_once};
-use crate::nbd::Client;
-use crate::shared::{GROUPS, Grant, Marks, Shared, Unit};
-use crate::stack::{Crash, Outside, Shape, Stack};
+use crate::world::agent::Agent;
+use crate::world::conn::How;
+use crate::world::gremlin;
+use crate::world::model::{OPEN, Place, UNIT, at_once};
+use crate::world::nbd::Client;
+use crate::world::shared::{GROUPS, Grant, Marks, Shared, Unit};
+use crate::world::stack::{Crash, Outside, Shape, Stack};
 
 pub const MS: u64 = 1_000_000;
 

@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rules::{Act, Need, State, Verdict};
+use crate::world::rules::{Act, Need, State, Verdict};
 
 /// Commands about reservations that are under way at one unit at once: more cost too many worlds.
 pub const UNDER_WAY_MAX: usize = 3;

@@ -11,7 +11,7 @@ use wire::iscsi::{
     DigestPolicy, Framer, Need, Offer, PRE_LOGIN, Params, Pdu, Response, TAG_NONE, crc32c,
 };
 
-use crate::stack::{IQN, SECRET, USER};
+use crate::world::stack::{IQN, SECRET, USER};
 
 /// How an initiator logs in.
 #[derive(Clone)]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use reactor::sim::World;
 use target::Registry;
 
-use crate::access::States;
-use crate::agent::Agent;
-use crate::model::{Model, OPEN, Place};
-use crate::nbd::Client;
-use crate::owed::Source;
-use crate::rights::Book;
-use crate::vault::SlowVault;
+use crate::world::access::States;
+use crate::world::agent::Agent;
+use crate::world::model::{Model, OPEN, Place};
+use crate::world::nbd::Client;
+use crate::world::owed::Source;
+use crate::world::rights::Book;
+use crate::world::vault::SlowVault;
 
 /// Lines shown of a seed that fails.
 const LINES_MAX: usize = 120;

@@ -15,14 +15,14 @@ use wire::iscsi::{
 };
 use wire::scsi::Lun;
 
-use crate::conn::{Conn, How, login};
-use crate::counters::Bid;
-use crate::model::{OPEN, Outcome, Place};
-use crate::owed::{Code, Owed, RESET, Source};
-use crate::rights::Tidings;
-use crate::rules::{Act, Need};
-use crate::shared::{Rights, Shared, Unit};
-use crate::stack::portal;
+use crate::world::conn::{Conn, How, login};
+use crate::world::counters::Bid;
+use crate::world::model::{OPEN, Outcome, Place};
+use crate::world::owed::{Code, Owed, RESET, Source};
+use crate::world::rights::Tidings;
+use crate::world::rules::{Act, Need};
+use crate::world::shared::{Rights, Shared, Unit};
+use crate::world::stack::portal;
 
 const MS: u64 = 1_000_000;
 /// Silence after which the target is pinged.

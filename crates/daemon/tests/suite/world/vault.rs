@@ -14,8 +14,8 @@ use geom::Error;
 use reactor::{Reactor, SeededRandom};
 use target::vault::{Kind, Ticket, Vault};
 
-use crate::sim::MS;
-use crate::stack::Outside;
+use crate::world::sim::MS;
+use crate::world::stack::Outside;
 
 type Key = (String, Kind);
 

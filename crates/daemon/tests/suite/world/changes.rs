@@ -9,14 +9,14 @@ use serde_json::json;
 use target::lun::{OpenSpec, close_device, open_device};
 use target::{GroupSpec, LunSpec};
 
-use crate::agent::Agent;
-use crate::model::{OPEN, Place, UNIT};
-use crate::nbd::Client;
-use crate::owed::{CAPACITY_CHANGED, Code, LUNS_CHANGED, SESSION, Source};
-use crate::rights::Tidings;
-use crate::rules::{Act, Verdict};
-use crate::shared::{GROUPS, Rights, Unit};
-use crate::sim::{DISKS, MS, PLAIN_BLOCKS_MAX, Part, SLOT_BLOCKS, SLOTS, Sim, slot_first};
+use crate::world::agent::Agent;
+use crate::world::model::{OPEN, Place, UNIT};
+use crate::world::nbd::Client;
+use crate::world::owed::{CAPACITY_CHANGED, Code, LUNS_CHANGED, SESSION, Source};
+use crate::world::rights::Tidings;
+use crate::world::rules::{Act, Verdict};
+use crate::world::shared::{GROUPS, Rights, Unit};
+use crate::world::sim::{DISKS, MS, PLAIN_BLOCKS_MAX, Part, SLOT_BLOCKS, SLOTS, Sim, slot_first};
 
 const RIGHTS: [Rights; 3] = [Rights::None, Rights::Read, Rights::Write];
 

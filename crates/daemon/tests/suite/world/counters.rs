@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Outcome, Place, UNIT, mix};
+use crate::world::model::{Outcome, Place, UNIT, mix};
 
 /// Counters at the beginning of every unit.
 pub const COUNTERS: usize = 2;

@@ -1,14 +1,6 @@
 //! Images of cwfs64x that cwfs64x made: what stands in them is found, and they can be gone on with.
 
-#[path = "../sim/disk.rs"]
-#[allow(dead_code)] // the simulation uses more of it
-mod disk;
-#[path = "../sim/model.rs"]
-#[allow(dead_code)] // of its tests only what reads a whole tree is used
-mod model;
-#[path = "../sim/server.rs"]
-mod server;
-mod vectors;
+pub mod vectors;
 
 use std::rc::Rc;
 
@@ -20,8 +12,11 @@ use fileserver::image::{self, Setup};
 use fileserver::volume::{Options, View};
 use reactor::sim::World;
 
-use disk::Disk;
 use vectors::Vector;
+
+use crate::sim::disk::{self, Disk};
+use crate::sim::model;
+use crate::sim::server;
 
 /// Runs `task` with the devices of a vector.
 fn with<T: 'static, F: Future<Output = T> + 'static>(

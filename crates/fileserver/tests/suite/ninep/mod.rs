@@ -2,9 +2,6 @@
 
 mod client;
 mod directories;
-#[path = "../sim/disk.rs"]
-#[allow(dead_code)] // the simulation uses more of it
-mod disk;
 mod idle;
 mod mending;
 mod permissions;

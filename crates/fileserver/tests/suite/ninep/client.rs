@@ -15,7 +15,7 @@ use reactor::sim::{Actor, Ended, Limits, World};
 use reactor::{Reactor, Stream};
 use wire::ninep::{NOFID, NOTAG, Names, Qid, R, Stat, T};
 
-use super::disk::{Disk, Plugged};
+use crate::sim::disk::{Disk, Plugged};
 
 pub const PEOPLE: &str = "-1:adm:adm:\n0:none:adm:\n1:ann:ann:\n2:bob:bob:\n3:lab:ann:ann,bob\n";
 

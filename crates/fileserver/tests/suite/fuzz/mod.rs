@@ -3,19 +3,16 @@
 //!
 //! `ASHLAR_SEEDS=n` plays that many mutations of each target.
 
-#[path = "../sim/disk.rs"]
-#[allow(dead_code)] // the simulation uses more of it
-mod disk;
 mod harness;
-#[path = "../image/vectors.rs"]
-#[allow(dead_code)] // what the images hold is another test's
-mod vectors;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use fileserver::fuzzing::TARGETS;
 use wire::fuzzing::Prng;
+
+use crate::image::vectors;
+use crate::sim::disk;
 
 /// Places at which each seed is cut off.
 const CUTS: usize = 8;

@@ -1,8 +1,8 @@
 //! A daemon of a test's own: its folder, socket, port and configuration, and what is typed at it.
 //!
 //! Invariants
-//!  H1  One house stands at a time, but for its siblings: tests share two cores and a guest. A test
-//!      that has no house takes a [`Turn`].
+//!  H1  Only one house exists at a time, except its siblings: tests share two cores and a guest. A
+//!      test without a house takes a [`Turn`].
 //!  H2  A house's daemon is ended by its own process id, at the latest when the house goes.
 
 pub mod bench;

@@ -1,5 +1,5 @@
-//! Turns of the tests: each has the cores, guests, interfaces and loop devices of the machine for
-//! itself.
+//! Turns of the tests. In its turn a test has the cores, interfaces and loop devices of the machine
+//! for itself, and may boot guests.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

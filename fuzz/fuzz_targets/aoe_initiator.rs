@@ -1,10 +1,10 @@
 #![no_main]
 
-#[path = "../../crates/cam/tests/fuzz/harness.rs"]
+#[path = "../../crates/cam/tests/suite/fuzz/harness.rs"]
 mod harness;
-#[path = "../../crates/cam/tests/aoe/shelf.rs"]
+#[path = "../../crates/cam/tests/suite/aoe/shelf.rs"]
 mod shelf;
-#[path = "../../crates/cam/tests/world/mod.rs"]
+#[path = "../../crates/cam/tests/suite/world/mod.rs"]
 mod world;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::aoe_initiator(data));

@@ -1,10 +1,10 @@
 #![no_main]
 
-#[path = "../../crates/cam/tests/fuzz/iscsi.rs"]
+#[path = "../../crates/cam/tests/suite/fuzz/iscsi.rs"]
 mod iscsi;
-#[path = "../../crates/cam/tests/iscsi/peer.rs"]
+#[path = "../../crates/cam/tests/suite/iscsi/peer.rs"]
 mod peer;
-#[path = "../../crates/cam/tests/world/mod.rs"]
+#[path = "../../crates/cam/tests/suite/world/mod.rs"]
 mod world;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| iscsi::iscsi_initiator(data));

@@ -1,12 +1,12 @@
 #![no_main]
 
-#[path = "../../crates/drivers/tests/fuzz/harness.rs"]
+#[path = "../../crates/drivers/tests/suite/fuzz/harness.rs"]
 mod harness;
-#[path = "../../crates/drivers/tests/common/disk.rs"]
+#[path = "../../crates/drivers/tests/suite/common/disk.rs"]
 mod disk;
-#[path = "../../crates/drivers/tests/common/plant.rs"]
+#[path = "../../crates/drivers/tests/suite/common/plant.rs"]
 mod plant;
-#[path = "../../crates/drivers/tests/common/slow_disk.rs"]
+#[path = "../../crates/drivers/tests/suite/common/slow_disk.rs"]
 mod slow_disk;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::nbd_connection(data));

@@ -1,8 +1,9 @@
 //! A READ or WRITE by the AoE initiator, from the graph to a real interface and back, allocates
-//! nothing: a cable (veth) with the initiator at one end and a target at the other. Needs root.
+//! nothing: a cable (veth) with the initiator at one end and a target at the other. Needs root. A
+//! binary of its own, because its allocator counts.
 
 #[allow(dead_code)]
-#[path = "aoe/shelf.rs"]
+#[path = "suite/aoe/shelf.rs"]
 mod shelf;
 
 use std::any::Any;

@@ -1,6 +1,6 @@
 //! Writes the seeds of the fuzz targets of whole connections and of frames:
 //! `cargo run -p ashlar-drivers --example seed_corpus`. What the first byte means says
-//! `tests/fuzz/harness.rs`.
+//! `tests/suite/fuzz/harness.rs`.
 
 use std::path::Path;
 

@@ -1,13 +1,13 @@
 //! Serves a memory disk (LUN 0) and a null disk (LUN 1) to anybody on loopback, for measurements:
 //! `serve [SPIN_MICROSECONDS]`. Prints where, and serves until it is killed.
 
-#[path = "../tests/common/disk.rs"]
+#[path = "../tests/suite/common/disk.rs"]
 mod disk;
 #[allow(dead_code)]
-#[path = "../tests/iscsi/server.rs"]
+#[path = "../tests/suite/iscsi/server.rs"]
 mod server;
 #[allow(dead_code)]
-#[path = "../tests/common/stuck_disk.rs"]
+#[path = "../tests/suite/common/stuck_disk.rs"]
 mod stuck_disk;
 
 fn main() {

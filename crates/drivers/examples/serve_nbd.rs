@@ -2,7 +2,7 @@
 //! core, for measurements. Prints where, and serves until it is killed.
 
 #[allow(dead_code)]
-#[path = "../tests/nbd/server.rs"]
+#[path = "../tests/suite/nbd/server.rs"]
 mod server;
 
 fn main() {

@@ -1,6 +1,6 @@
 //! Writes the seeds of the file server's fuzz targets:
 //! `cargo run -p ashlar-fileserver --example seed_corpus`. What the first byte means says
-//! `tests/fuzz/harness.rs`.
+//! `tests/suite/fuzz/harness.rs`.
 
 use std::path::Path;
 

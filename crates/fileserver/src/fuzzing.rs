@@ -1,5 +1,5 @@
 //! Entry points for fuzzing what is typed and what comes from a medium; whole connections and
-//! whole devices are in `tests/fuzz`.
+//! whole devices are in `tests/suite/fuzz`.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! Files in memory: short calls wake no thread, long ones do. In a process of its own, whose
 //! threads can be counted.
 
-#[path = "ports/bench.rs"]
+#[path = "suite/ports/bench.rs"]
 #[allow(dead_code, reason = "the tests of the ports use the rest")]
 mod bench;
 

@@ -1,6 +1,9 @@
 //! Maps against sessions: random changes of what two groups see, on two cores, with data that says
 //! which unit it is from; and many LUNs. A model says what each initiator hears.
+//!
+//! A binary of its own, because a test measures the resident memory of the process.
 
+#[path = "suite/world/mod.rs"]
 mod world;
 
 use std::collections::{BTreeMap, VecDeque};

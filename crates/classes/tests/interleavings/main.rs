@@ -3,7 +3,8 @@
 //! The files of `members` that use atomics and locks are built here a second time, on types that
 //! hand each step to a scheduler. That scheduler makes every run in which a thread that could go on
 //! is interrupted at most so often, and none twice (`reactor::sim::Orders`); a thread that would
-//! wait for ever is a failure, too. `ASHLAR_INTERRUPTIONS=N` allows more or fewer everywhere.
+//! wait for ever is a failure, too. `ASHLAR_INTERRUPTIONS=N` allows more or fewer everywhere. A
+//! binary of its own, because those files name the root of their crate.
 
 mod bell;
 mod court_orders;

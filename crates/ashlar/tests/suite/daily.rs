@@ -1,0 +1,408 @@
+//! What an administrator types on ordinary days, against a running daemon.
+
+use std::net::TcpListener;
+
+use rig::peer;
+
+use crate::house::load::Load;
+use crate::house::{House, IQN, QEMU, array, file_disk, text, tool};
+
+/// Size of most disks here.
+const DISK_BYTES: u64 = 64 << 20;
+
+fn names(values: &serde_json::Value) -> Vec<String> {
+    array(values).iter().map(|v| text(&v["name"])).collect()
+}
+
+/// A house that serves an unpartitioned disk d0 as LUN 0.
+fn plain(name: &str) -> House {
+    let mut house = House::new(name);
+    house.image("d0.img", DISK_BYTES);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    house
+}
+
+#[test]
+fn a_configuration_is_planned_applied_and_taken_back() {
+    let mut house = plain("apply");
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    let before = house.ok(&["export"]);
+
+    house.image("d1.img", DISK_BYTES);
+    let disks = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
+    house.configure(&disks, "0 = \"d0\", 4 = { provider = \"d1\", mode = \"ro\" }");
+    house.ashlar(&["plan"]).ends(6).says(&["create disk d1", "safe", "ashlar apply"]);
+    let plan = house.ashlar(&["plan", "--json"]).ends(6).json();
+    assert_eq!(array(&plan["steps"]).len(), 2, "{plan:#}");
+    house.ashlar(&["apply", "--dry-run"]).ends(0).says(&["would be done"]);
+    assert_eq!(house.ok(&["export"]), before, "a dry run changed something");
+    let stale = (plan["generation"].as_u64().unwrap() + 1).to_string();
+    house.ashlar(&["apply", "--if-generation", &stale]).ends(1).complains(&["ASH-0031"]);
+    house.ashlar(&["apply"]).ends(0).says(&["create disk d1", "done"]);
+    house.ashlar(&["plan"]).ends(0);
+    assert_eq!(names(&house.state()["disks"]), ["d0", "d1"]);
+    assert!(peer::iscsi_inq(&house.url(4), None).unwrap().contains("DIRECT_ACCESS"));
+
+    // What runs can be written out and given back.
+    let after = house.ok(&["export"]);
+    house.write("exported.toml", &after);
+    house.ashlar(&["plan", house.path("exported.toml").to_str().unwrap()]).ends(0);
+    house.ashlar(&["undo"]).ends(0).says(&["remove disk d1"]);
+    assert_eq!(house.ok(&["export"]), before);
+    assert!(peer::iscsi_inq(&house.url(4), None).is_err(), "LUN 4 is still there");
+    house.ashlar(&["undo"]).ends(0);
+    assert_eq!(house.ok(&["export"]), after);
+    let history = house.json(&["history"]);
+    assert!(array(&history["applied"]).len() >= 4, "{history:#}");
+    assert!(house.path("d1.img").exists(), "removing a disk destroys nothing");
+    house.stop();
+}
+
+#[test]
+fn a_wrong_configuration_changes_nothing() {
+    let mut house = plain("wrong");
+    let (before, good) = (house.ok(&["export"]), file_disk("d0", "d0.img"));
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let same = |house: &House| {
+        assert_eq!(house.ok(&["export"]), before);
+        let state = house.state();
+        assert_eq!(
+            (names(&state["disks"]), names(&state["targets"])),
+            (vec!["d0".to_owned()], vec![IQN.to_owned()])
+        );
+    };
+
+    // A key that nobody knows: the line, the place, the suggestion; all mistakes at once.
+    let bad = format!("{good}\n[[disk]]\nname = \"d1\"\nkind = \"file\"\npaht = \"x\"\n[deamon]\n");
+    house.configure(&bad, "0 = \"d0\"");
+    for verb in ["plan", "apply"] {
+        house.ashlar(&[verb]).ends(2).complains(&[
+            "ashlar.toml:9:1",
+            "unknown key `paht`",
+            "did you mean `path`?",
+            "did you mean `daemon`?",
+            "paht = \"x\"",
+        ]);
+    }
+    same(&house);
+    // Words that say what is wrong.
+    let wrong = |more: &str, luns: &str, code: i32, words: &[&str]| {
+        house.configure(&format!("{good}{more}"), luns);
+        house.ashlar(&["apply"]).ends(code).complains(words);
+        same(&house);
+    };
+    wrong("[[disk]\n", "", 2, &["ASH-0010"]);
+    wrong(&file_disk("d1", "none.img"), "0 = \"d0\"", 1, &["none.img", "no such file"]);
+    wrong("", "0 = \"d0\", 1 = \"d9p1\"", 1, &["d9p1", "no such provider"]);
+    wrong(&file_disk("d0", "d0.img"), "0 = \"d0\"", 2, &["d0"]);
+    wrong(&file_disk("twin", "d0.img"), "0 = \"d0\"", 1, &["twin"]);
+    let overlap = format!(
+        "[[access]]\ntarget = \"{IQN}\"\ngroup = \"more\"\ninitiators = [\"iqn.2026*\"]\n\
+         luns = {{ 0 = \"d0\" }}\n"
+    );
+    wrong(&overlap, "0 = \"d0\"", 2, &["ASH-0014", "`more`", "both match"]);
+    // A step that only fails when it is carried out: those before it are taken back.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    house.image("d1.img", DISK_BYTES);
+    let second = format!(
+        "{}[[target]]\ndriver = \"iscsi\"\nname = \"{IQN}.second\"\n\
+         listen = [\"127.0.0.1:{port}\"]\n",
+        file_disk("d1", "d1.img")
+    );
+    wrong(&second, "0 = \"d0\", 1 = \"d1\"", 1, &["ASH-0033", &port.to_string()]);
+    // The session was there all the time.
+    println!("{} rounds", load.finish());
+    house.stop();
+}
+
+#[test]
+fn data_that_would_be_lost_must_be_named() {
+    let mut house = House::new("consent");
+    let disk = |bytes: &str| {
+        format!("[[disk]]\nname = \"scratch\"\nkind = \"memory\"\nsize = \"{bytes}\"\n")
+    };
+    house.configure(&disk("8MiB"), "0 = \"scratch\"");
+    house.start();
+    peer::qemu_io(&house.url(0), &["write -P 7 0 64k", "flush"]).unwrap();
+    house.configure(&disk("16MiB"), "0 = \"scratch\"");
+    house.ashlar(&["plan"]).ends(6).says(&["destroys"]);
+    house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy scratch"]);
+    house.ashlar(&["apply", "--yes-destroy", "other"]).ends(4);
+    peer::qemu_io(&house.url(0), &["read -P 7 0 64k"]).unwrap();
+    house.ashlar(&["apply", "--yes-destroy", "scratch"]).ends(0);
+    peer::qemu_io(&house.url(0), &["read -P 0 0 16M"]).unwrap();
+    house.stop();
+}
+
+#[test]
+fn partitions_change_while_one_of_them_is_in_use() {
+    let mut house = House::new("partitions");
+    let image = house.image("d0.img", DISK_BYTES);
+    house.configure(&file_disk("d0", "d0.img"), "");
+    house.start();
+    let part = |words: &[&str]| house.ashlar(&[&["part"], words].concat());
+    part(&["create", "d0", "--scheme", "gpt"]).ends(0).says(&["d0 created"]);
+    let add = ["add", "d0", "--type", "linux-data", "--size", "16M", "--align", "1M"];
+    part(&add).ends(0).says(&["d0p1 added"]);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0p1\"");
+    house.ok(&["apply"]);
+    let load = Load::start(&house.url(0), 16 << 20);
+
+    part(&[&add[..], &["--label", "second"]].concat()).ends(0).says(&["d0p2 added"]);
+    part(&["show", "d0"]).ends(0).says(&["d0", "GPT", "linux-data", "- free -"]);
+    part(&["resize", "d0", "--index", "2", "--size", "24M"]).ends(0).says(&["d0p2"]);
+    part(&["modify", "d0", "--index", "2", "--label", "renamed"]).ends(0);
+    let (_, second) = house.provider("d0p2").expect("the second partition");
+    assert_eq!(second["size_bytes"].as_u64(), Some(24 << 20));
+    assert!(house.provider("gpt/renamed").is_some(), "{}", house.ok(&["list", "providers"]));
+    load.goes_on();
+    // The one in use: neither deleted nor shrunk nor destroyed, with consent or without.
+    let delete = ["delete", "d0", "--index", "1"];
+    part(&delete).ends(4).complains(&["--yes-destroy d0p1"]);
+    let agreed = [&delete[..], &["--yes-destroy", "d0p1"]].concat();
+    part(&agreed).ends(1).complains(&["ASH-0022", "tree --up"]);
+    part(&["resize", "d0", "--index", "1", "--size", "8M"]).ends(1).complains(&["ASH-0022"]);
+    part(&["destroy", "d0", "--force", "--yes-destroy", "d0"]).ends(1).complains(&["ASH-0022"]);
+    part(&["create", "d0", "--scheme", "mbr", "--yes-destroy", "d0"]).ends(1);
+    // The other one goes.
+    part(&["delete", "d0", "--index", "2", "--yes-destroy", "d0p2"]).ends(0);
+    assert!(house.provider("d0p2").is_none() && house.provider("gpt/renamed").is_none());
+    part(&["delete", "d0", "--index", "9"]).ends(1).complains(&["ASH-0020", "part show"]);
+    // The one in use grows under its initiator.
+    part(&["resize", "d0", "--index", "1", "--size", "32M"]).ends(0);
+    load.goes_on();
+    println!("{} rounds", load.finish());
+    peer::qemu_io(&house.url(0), &["write -P 9 30M 1M", "read -P 9 30M 1M"]).unwrap();
+    house.stop();
+    tool("sfdisk", &["--verify", image.to_str().unwrap()], "");
+    tool("sgdisk", &["-v", image.to_str().unwrap()], "");
+}
+
+#[test]
+fn who_is_there_and_what_they_do() {
+    let mut house = plain("looking");
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let sessions = house.json(&["sessions"]);
+    let live = array(&sessions["sessions"]);
+    assert_eq!(live.len(), 1, "{sessions:#}");
+    assert_eq!(live[0]["target"], IQN);
+    let session = &live[0]["session"];
+    assert!(text(&session["initiator"]).starts_with(QEMU), "{session:#}");
+    assert_eq!((session["group"].as_str(), session["auth"].as_str()), (Some("all"), Some("none")));
+    assert!(text(&session["address"]).starts_with("127.0.0.1:"), "{session:#}");
+    assert!(session["stats"]["write"]["bytes"].as_u64() > Some(0), "{session:#}");
+    house.ashlar(&["sessions"]).ends(0).says(&[QEMU, IQN, "all"]);
+    let uptime = || house.state()["daemon"]["uptime_ns"].as_u64().unwrap();
+    let age = |sessions: &serde_json::Value| array(&sessions["sessions"])[0]["age_ns"].as_u64();
+    let young = age(&sessions).unwrap();
+    load.goes_on();
+    let old = age(&house.json(&["sessions"])).unwrap();
+    assert!(old > young && old < uptime(), "{young} {old}");
+    house.ashlar(&["tree"]).ends(0).says(&["d0", IQN, QEMU, "LUN 0"]);
+    house.ashlar(&["tree", "--up", "d0"]).ends(0).says(&[QEMU]);
+    house.ashlar(&["tree", "--down", IQN]).ends(0).says(&["d0"]);
+    house.ashlar(&["access", "check", "iqn.any"]).ends(0).says(&["all", "d0", "matches *"]);
+    house.ashlar(&["access", "who", "d0"]).ends(0).says(&[IQN, QEMU]);
+    house.ashlar(&["list", "luns"]).ends(0).says(&["d0", "rw", IQN]);
+    house.ashlar(&["status"]).ends(0).says(&["OK", "1 session"]);
+
+    let top = house.json(&["top", "--batch", "--interval", "300ms"]);
+    let row = array(&top["rates"]).iter().find(|r| r["name"] == "d0").expect("d0 is in it").clone();
+    let busy = row.to_string();
+    let text = house.ok(&["top", "-b", "--interval", "300ms", "--active"]);
+    let line = text.lines().find(|l| l.ends_with("d0")).unwrap_or_else(|| panic!("{text}"));
+    let ops: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(ops > 0.0, "{text}{busy}");
+    house.ashlar(&["top", "-b", "-C", "--interval", "100ms", "--count", "2"]).ends(0).says(&["d0"]);
+    println!("{} rounds; {line}", load.finish());
+    let gone = || array(&house.json(&["sessions"])["sessions"]).is_empty();
+    house.until("the session has gone", std::time::Duration::from_secs(5), gone);
+    house.stop();
+}
+
+#[test]
+fn a_layer_slips_in_and_out_while_an_initiator_writes() {
+    let mut house = plain("insert");
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    for round in 0..5 {
+        house.ashlar(&["geom", "nop", "insert", "name=slow", "provider=d0"]).ends(0);
+        load.goes_on();
+        let slower =
+            ["geom", "nop", "configure", "name=slow", "delay_ms=2", "write_delay_percent=100"];
+        house.ashlar(&slower).ends(0);
+        load.goes_on();
+        let (class, slow) = house.provider("d0").expect("the layer has the disk's name");
+        assert_eq!(class, "nop");
+        assert_eq!(house.provider("slow").expect("and the disk the layer's").0, "disk");
+        assert!(slow["w"].as_u64() >= Some(1), "nobody writes through it: {slow:#}");
+        let state = house.state();
+        let nop = array(&state["geoms"]).iter().find(|g| g["name"] == "slow").unwrap().clone();
+        let writes: u64 = text(&nop["config"]["writes"]).parse().unwrap();
+        assert!(writes >= 3, "round {round}: {writes} writes went through it");
+        house.ashlar(&["plan"]).ends(0);
+        house.ashlar(&["geom", "nop", "remove", "name=slow"]).ends(0);
+        assert!(house.provider("slow").is_none());
+        load.goes_on();
+    }
+    house.ashlar(&["geom", "nop", "insert", "name=x", "provider=none"]).ends(1);
+    house.ashlar(&["geom", "nop", "remove", "name=none"]).ends(1).complains(&["ASH-0020"]);
+    house.ashlar(&["geom", "nop", "insert", "provider=d0"]).ends(2).complains(&["name"]);
+    let shorter = ["geom", "nop", "insert", "name=x", "provider=d0", "size=1MiB"];
+    house.ashlar(&shorter).ends(2).complains(&["size"]);
+    println!("{} rounds", load.finish());
+    house.stop();
+}
+
+#[test]
+fn a_scheduler_has_the_disks_name_and_a_restart_finds_all_as_it_is_written_down() {
+    let mut house = plain("sched");
+    let disk = file_disk("d0", "d0.img");
+    let class = |house: &House, name: &str| house.provider(name).map(|(class, _)| class);
+    let identity = |house: &House| peer::iscsi_inq(&house.url(0), Some(0x83)).unwrap();
+    let before = identity(&house);
+    let load = Load::start(&house.url(0), 32 << 20);
+    house.ashlar(&["sched", "insert", "-a", "rr", "d0"]).ends(0).says(&["d0.sched."]);
+    load.goes_on();
+    assert_eq!(class(&house, "d0").as_deref(), Some("sched"));
+    assert_eq!(class(&house, "d0.sched.").as_deref(), Some("disk"));
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    println!("{} rounds", load.finish());
+
+    // Whoever opens the disk by its name from now on stands above the scheduler.
+    house.configure(&disk, "");
+    house.ashlar(&["apply"]).ends(0);
+    house.configure(&disk, "0 = \"d0\"");
+    house.ashlar(&["apply"]).ends(0);
+    assert!(house.provider("d0").expect("there").1["w"].as_u64() >= Some(1));
+    assert_eq!(identity(&house), before, "it is the same unit to an initiator");
+    peer::qemu_io(&house.url(0), &["write -P 0x42 40M 1M"]).unwrap();
+    let state = house.state();
+    let sched = array(&state["geoms"]).iter().find(|g| g["class"] == "sched").unwrap();
+    let written: u64 = text(&sched["config"]["written bytes"]).parse().unwrap();
+    assert!(written >= 1 << 20, "{written} bytes went through it: {sched:#}");
+
+    // What is gone at the next start cannot be written down.
+    house.configure(&disk, "0 = \"d0\", 1 = \"d0.sched.\"");
+    let refused = house.ashlar(&["apply"]).ends(1);
+    refused.complains(&["d0.sched.", "slipped in over d0", "Write `d0`"]);
+    house.configure(&disk, "0 = \"d0\"");
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+
+    house.stop();
+    house.start();
+    assert_eq!(class(&house, "d0").as_deref(), Some("disk"));
+    assert_eq!(class(&house, "d0.sched."), None);
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    assert_eq!(identity(&house), before);
+    peer::qemu_io(&house.url(0), &["read -P 0x42 40M 1M"]).unwrap();
+    for name in ["d0.sched.", "d0"] {
+        house.ashlar(&["sched", "insert", "d0"]).ends(0);
+        house.ashlar(&["sched", "destroy", name]).ends(0);
+        assert_eq!(class(&house, "d0").as_deref(), Some("disk"), "{name}");
+    }
+    house.stop();
+}
+
+#[test]
+fn a_stopped_daemon_has_flushed_and_a_new_one_is_the_same() {
+    let mut house = plain("restart");
+    let second = house.ashlar(&["serve"]).ends(1);
+    second.complains(&["ASH-0041"]);
+    // Nor is a portal shared with a daemon that has another socket and other disks.
+    let rival = "[[disk]]\nname = \"n\"\nkind = \"null\"\nsize = \"1MiB\"\n\
+                 [[target]]\ndriver = \"iscsi\"\nname = \"iqn.2026-11.test.ashlar:rival\"\n\
+                 listen = [\"{portal}\"]\n";
+    let file = house.write("rival.toml", rival);
+    let (file, socket) = (file.to_str().unwrap(), house.path("rival.sock"));
+    let rival = house.ashlar_at(&socket, &["serve", file]).ends(1);
+    rival.complains(&["in use", &house.portal().to_string(), "ss -ltnp"]);
+    house.ashlar(&["part", "create", "d0", "--scheme", "gpt"]).ends(1).complains(&["ASH-0022"]);
+    let what = |house: &House| {
+        let state = house.state();
+        let geoms: Vec<_> = array(&state["geoms"])
+            .iter()
+            .map(|g| (text(&g["class"]), text(&g["name"]), names(&g["providers"])))
+            .collect();
+        let targets: Vec<_> = array(&state["targets"])
+            .iter()
+            .map(|t| (text(&t["name"]), t["portals"].clone(), t["groups"].clone()))
+            .collect();
+        // How full they are is the file system's business, and others write to it meanwhile.
+        let mut disks = state["disks"].clone();
+        for disk in disks.as_array_mut().unwrap() {
+            let disk = disk.as_object_mut().unwrap();
+            disk.retain(|key, _| !["used_bytes", "free_bytes"].contains(&key.as_str()));
+        }
+        (disks, geoms, targets)
+    };
+    let before = what(&house);
+    let identity = peer::iscsi_inq(&house.url(0), Some(0x83)).unwrap();
+    // Written and never flushed by the initiator; SIGTERM comes while another one writes.
+    peer::qemu_io(&house.url(0), &["write -P 0x77 40M 4M"]).unwrap();
+    let load = Load::start(&house.url(0), 32 << 20);
+    house.stop();
+    drop(load);
+    house.ashlar(&["status"]).ends(5).complains(&["ASH-0040"]);
+    let failed = house.ashlar(&["status", "--json"]).ends(5).json();
+    assert_eq!(failed["error"]["kind"], "unreachable", "{failed:#}");
+    let bytes = std::fs::read(house.path("d0.img")).unwrap();
+    assert!(bytes[40 << 20..44 << 20].iter().all(|b| *b == 0x77), "an acknowledged write is lost");
+
+    house.start();
+    assert_eq!(what(&house), before);
+    assert_eq!(peer::iscsi_inq(&house.url(0), Some(0x83)).unwrap(), identity);
+    peer::qemu_io(&house.url(0), &["read -P 0x77 40M 4M"]).unwrap();
+    // And after SIGKILL the stale socket is taken over.
+    house.kill();
+    assert!(house.path("ashlar.sock").exists());
+    house.start();
+    assert_eq!(what(&house), before);
+    house.stop();
+}
+
+#[test]
+fn every_verb_speaks_json_and_explains_itself() {
+    let mut house = plain("json");
+    let part = |words: &str| -> Vec<String> { words.split(' ').map(str::to_owned).collect() };
+    let lines = [
+        "status",
+        "tree",
+        "list",
+        "list providers",
+        "sessions --denied",
+        "journal",
+        "plan",
+        "history",
+        "export",
+        "part show",
+        "access check iqn.x",
+        "access who d0",
+        "schema",
+        "schema nop",
+        "explain ASH-0020",
+        "apply --dry-run",
+        "top -b --interval 50ms",
+    ];
+    for line in lines {
+        let words = part(line);
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(["--json"]).collect();
+        let json = house.ashlar(&words).ends(0).json();
+        assert!(json.is_object() || json.is_array(), "{line}: {json}");
+    }
+    // Errors, too: one line on standard output, and the exit code.
+    let failed = house.ashlar(&["list", "disks", "none", "--json"]).ends(1).json();
+    assert_eq!(failed["error"]["kind"], "not_found", "{failed:#}");
+    let doctor = house.ashlar(&["doctor", "--json"]);
+    assert!(matches!(doctor.code, 0 | 3), "{doctor}");
+    doctor.json();
+    for verb in ["serve", "status", "apply", "part add", "top", "access check"] {
+        let words = part(&format!("{verb} --help"));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        house.ashlar(&words).ends(0).says(&["Usage", "--json"]);
+    }
+    house.ashlar(&["stauts"]).ends(2).complains(&["status"]);
+    house.ashlar(&["completions", "bash"]).ends(0).says(&["ashlar"]);
+    house.stop();
+}

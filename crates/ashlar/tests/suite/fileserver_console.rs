@@ -1,0 +1,288 @@
+//! What a file server's console refuses, and whom it keeps out until somebody types otherwise.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rig::proc;
+
+use crate::house::{House, file_disk, ninep};
+
+/// Longest way of a change from a server to where it is looked for.
+const SOON: Duration = Duration::from_secs(20);
+
+fn free_address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()))
+}
+
+/// Disks on new files of so many MiB.
+fn disks(house: &House, all: &[(&str, u64)]) -> String {
+    let made = all.iter().map(|(name, mib)| {
+        let file = format!("{name}.img");
+        house.image(&file, mib << 20);
+        file_disk(name, &file)
+    });
+    made.collect()
+}
+
+/// Somebody at the socket of a console.
+struct Console {
+    line: UnixStream,
+    prompt: String,
+}
+
+impl Console {
+    fn of(house: &House, name: &str) -> Console {
+        let line = UnixStream::connect(house.path(&format!("{name}.cons"))).unwrap();
+        line.set_read_timeout(Some(SOON)).unwrap();
+        let mut console = Console { line, prompt: format!("{name}: ") };
+        console.hears();
+        console
+    }
+
+    /// What is said before it may be typed again.
+    fn hears(&mut self) -> String {
+        let (mut heard, mut some) = (Vec::new(), [0; 4096]);
+        while !heard.ends_with(self.prompt.as_bytes()) {
+            let n = self.line.read(&mut some).unwrap();
+            assert!(n > 0, "it hangs up: {}", String::from_utf8_lossy(&heard));
+            heard.extend(&some[..n]);
+        }
+        String::from_utf8_lossy(&heard[..heard.len() - self.prompt.len()]).into_owned()
+    }
+
+    fn types(&mut self, text: &str) -> String {
+        self.line.write_all(format!("{text}\n").as_bytes()).unwrap();
+        self.hears()
+    }
+
+    /// All that can be seen of the files: what a check finds, every name, and the dumps.
+    fn sees(&mut self) -> String {
+        self.types("check --pfile --pdir") + &self.types("dumps")
+    }
+
+    /// Each line is refused with these words, in which NAME is the server's, and changes nothing.
+    fn is_refused(&mut self, name: &str, table: &[(&str, &[&str])]) {
+        let before = self.sees();
+        for (line, words) in table {
+            let said = self.types(line);
+            for word in *words {
+                let word = word.replace("NAME", name);
+                assert!(said.contains(&word), "{name}: `{line}`: no `{word}` in `{said}`");
+            }
+            assert_eq!(self.sees(), before, "{name}: `{line}` has changed something");
+        }
+    }
+}
+
+const BOTH: &[&str] = &["check: --dry", "--fix", "both"];
+const ONE: &[&str] = &["check: --rtmp removes", "--dry changes nothing", "one of them"];
+const RTMP: &[&str] = &["check --rtmp", "a dump is never changed", "leave --dump out"];
+const FIX: &[&str] = &["check --fix", "a dump is never changed", "leave --dump out"];
+
+/// Lines that are wrong for every server, and what is to be said of them.
+const WRONG: &[(&str, &[&str])] = &[
+    ("check --frob", &["`--frob` is too much", "`help check`"]),
+    ("check --fix --frob", &["`--frob` is too much", "`help check`"]),
+    ("check --rtmp extra", &["`extra` is too much", "`help check`"]),
+    ("check --dump", &["--dump wants a value", "2026/1121", "yesterday"]),
+    ("check --rtmp --dump", &["--dump wants a value"]),
+    ("check --dump 1999/0101", &["no dump 1999/0101", "ashlar fs dumps NAME"]),
+    ("check --dry", BOTH),
+    ("check --dry --rdall --pfile", BOTH),
+    ("check --dry --dump last", BOTH),
+    ("check --rtmp --dry", ONE),
+    ("check --rtmp --fix --dry", ONE),
+    ("check --rtmp --dump last", RTMP),
+    ("check --rtmp --dump all", RTMP),
+    ("check --rtmp --fix --dump last", RTMP),
+    ("check --fix --dump last", FIX),
+    ("check --fix --dump 1999/0101", FIX),
+    ("check --fix --dry --dump all", FIX),
+];
+
+/// The same for a volume alone: an image has it.
+const OF_IMAGES: &[(&str, &[&str])] = &[
+    ("check --fix --dry", &["check --fix: --dry", "a check without --fix says"]),
+    ("check --fix --dry --rdall", &["check --fix: --dry", "a check without --fix says"]),
+];
+
+const ALONE: &[&str] = &[
+    "check --fix: 1 clients are connected",
+    "ashlar fs who NAME",
+    "ashlar fs attaches NAME off",
+    "ashlar fs hangup NAME NUMBER",
+];
+
+/// While somebody is connected.
+const BESIDE: &[(&str, &[&str])] =
+    &[("check --fix", ALONE), ("check --fix --rdall", ALONE), ("check --rtmp --fix", ALONE)];
+
+#[test]
+fn options_of_a_check_that_cannot_be_meant_are_refused_and_nothing_is_changed() {
+    let mut house = House::new("fs-refusals");
+    let mut text = disks(&house, &[("ssd", 32), ("near", 64), ("cwcache", 32), ("cwworm", 64)]);
+    let servers = [("main", "c'ssd''near'", ""), ("old", "c'cwcache''cwworm'", "image = true\n")];
+    let at = servers.map(|(name, device, more)| {
+        let at = free_address();
+        text += &format!(
+            "[[geom]]\nclass = \"fs\"\nname = \"{name}\"\nsettings = \"filsys main {device}\"\n\
+             create = true\nplan9 = [\"{at}\"]\nconsole = [\"unix:{{here}}/{name}.cons\"]\n\
+             dump_at = \"never\"\n{more}"
+        );
+        at
+    });
+    house.configure(&text, "");
+    house.start();
+    for ((name, ..), at) in servers.into_iter().zip(at) {
+        let mut console = Console::of(&house, name);
+        console.types("newuser rob");
+        let said = console.types("dump --wait");
+        let blocks = said.trim().strip_suffix(" blocks").and_then(|s| s.rsplit(' ').next());
+        let blocks: Option<u64> = blocks.and_then(|n| n.parse().ok());
+        assert!(blocks.is_some_and(|n| n > 3), "{name}: {said}");
+        let said = console.types("check");
+        assert!(said.contains("all is well") && !said.contains("highest 0;"), "{name}: {said}");
+        let said = console.types("statw");
+        assert!(said.contains("; a superblock in ") && !said.contains(" in 0\n"), "{said}");
+        // Something that each of the options would change.
+        let lines =
+            ["create /t sys sys 664 t", "create /d sys sys 775 d", "create /d/x sys sys 664"];
+        for line in lines.into_iter().chain(["clri /d"]) {
+            console.types(line);
+        }
+        let before = console.sees();
+        assert!(before.contains("/t\n") && !before.contains("all is well"), "{name}: {before}");
+        console.is_refused(name, WRONG);
+        if name == "main" {
+            console.is_refused(name, OF_IMAGES);
+        }
+        let client = ninep::attach(at, "rob").unwrap().unwrap();
+        console.is_refused(name, BESIDE);
+        // Nobody is kept out by what was refused.
+        drop(ninep::attach(at, "rob").unwrap().unwrap());
+        drop(client);
+        house.until("they have left", SOON, || console.types("who") == "nobody\n");
+        // And now it is done.
+        let said = console.types("check --rtmp --fix");
+        for word in ["mended: /t is removed", "all is well"] {
+            assert!(said.contains(word), "{name}: {said}");
+        }
+        assert!(said.matches("mended: ").count() > 1, "{name}: {said}");
+        assert!(!console.sees().contains("/t\n"), "{name}");
+        drop(ninep::attach(at, "rob").unwrap().unwrap());
+    }
+    house.stop();
+}
+
+/// What became of those who tried to attach all the time.
+#[derive(Default)]
+struct Knocks {
+    let_in: AtomicU64,
+    turned_away: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Knocks {
+    /// Knocks until it is over. Where nobody listens, or hangs up, it is tried again.
+    fn knock(&self, at: SocketAddr) {
+        while !self.over.load(Ordering::Relaxed) {
+            match ninep::attach(at, "rob") {
+                Ok(Ok(_)) => self.let_in.fetch_add(1, Ordering::Relaxed),
+                Ok(Err(why)) if why == "system maintenance" => {
+                    self.turned_away.fetch_add(1, Ordering::Relaxed)
+                }
+                Ok(Err(_)) | Err(_) => continue,
+            };
+        }
+    }
+
+    fn let_in(&self) -> u64 {
+        self.let_in.load(Ordering::Relaxed)
+    }
+
+    fn turned_away(&self) -> u64 {
+        self.turned_away.load(Ordering::Relaxed)
+    }
+
+    /// Somebody more was turned away than before.
+    fn wait(&self, house: &House) {
+        let before = self.turned_away();
+        house.until("somebody is turned away", SOON, || self.turned_away() > before + 2);
+    }
+}
+
+/// Clients try to attach all the time while something is done; what became of them.
+fn knocked(at: SocketAddr, during: impl FnOnce(&Knocks)) -> Knocks {
+    let knocks = Knocks::default();
+    /// Also where the test fails meanwhile.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    thread::scope(|s| {
+        s.spawn(|| knocks.knock(at));
+        s.spawn(|| knocks.knock(at));
+        let _over = Over(&knocks.over);
+        during(&knocks);
+    });
+    knocks
+}
+
+#[test]
+fn a_standby_lets_nobody_attach_at_any_moment_before_somebody_says_so() {
+    let mut house = House::new("fs-knocks");
+    let at = free_address();
+    let text = disks(&house, &[("ssd", 32), ("near", 64)]);
+    // Slow, so that whatever is done between two looks at it takes longer than it is to attach.
+    let server = format!(
+        "[[geom]]\nclass = \"nop\"\nname = \"slow\"\nprovider = \"ssd\"\ndelay_ms = 5\n\
+         read_delay_percent = 100\n\
+         [[geom]]\nclass = \"fs\"\nname = \"standby\"\ncreate = true\nplan9 = [\"{at}\"]\n\
+         settings = \"filsys main c'slow''near'\\nnoattach\"\ndump_at = \"never\"\n"
+    );
+    house.configure(&(text + &server), "");
+    house.start();
+    house.ashlar(&["fs", "newuser", "standby", "rob"]).ends(0);
+    house.ashlar(&["fs", "dump", "standby", "--wait"]).ends(0);
+    let nobody = |knocks: Knocks| assert_eq!(knocks.let_in(), 0, "of {}", knocks.turned_away());
+    let halt = |house: &House| drop(house.ashlar(&["fs", "halt", "standby"]).ends(0));
+    let start = |house: &House| drop(house.ashlar(&["fs", "start", "standby"]).ends(0));
+    // Permissions that are not looked at are another matter, before a start and behind it.
+    for word in ["disallow", "allow"] {
+        house.ashlar(&["fs", word, "standby"]).ends(0);
+        nobody(knocked(at, |knocks| {
+            for _ in 0..4 {
+                halt(&house);
+                start(&house);
+                knocks.wait(&house);
+            }
+            halt(&house);
+            house.ashlar(&["fs", "recover", "standby", "--force"]).ends(0);
+            knocks.wait(&house);
+            house.ashlar(&["fs", word, "standby"]).ends(0);
+            knocks.wait(&house);
+        }));
+    }
+    nobody(knocked(at, |knocks| {
+        for _ in 0..2 {
+            house.stop();
+            house.start();
+            knocks.wait(&house);
+        }
+    }));
+    // The word, and until the next start only.
+    house.ashlar(&["fs", "attaches", "standby", "on"]).ends(0);
+    knocked(at, |knocks| house.until("somebody is let in", SOON, || knocks.let_in() > 2));
+    halt(&house);
+    nobody(knocked(at, |knocks| {
+        start(&house);
+        knocks.wait(&house);
+    }));
+    house.stop();
+}

@@ -1,0 +1,166 @@
+//! Names of disks that are found on buses: what the configuration calls `da0` is the same disk
+//! after a restart, whoever is away then and whoever answers first.
+
+use std::time::Duration;
+
+use crate::house::{House, tool};
+
+const FAR: &str = "iqn.2026-11.test.ashlar:far";
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A daemon whose target has these LUNs of two disks, `small` (1 MiB) and `large` (2 MiB).
+fn far(portal: &str, luns: &str) -> String {
+    let disk = |name: &str, size: &str| {
+        format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"{size}\"\n\n")
+    };
+    format!(
+        "{}{}[[target]]\nname = \"{FAR}\"\ndriver = \"iscsi\"\nlisten = [\"{portal}\"]\n\n\
+         [[access]]\ntarget = \"{FAR}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ {luns} }}\n",
+        disk("small", "1MiB"),
+        disk("large", "2MiB")
+    )
+}
+
+/// A daemon with a bus to it.
+fn near(house: &House, bus: &str, portal: &str, luns: &str) {
+    let text = format!(
+        "[[bus]]\nname = \"{bus}\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
+         target = \"{FAR}\"\ninitiator = \"iqn.2026-11.test.ashlar:near\"\n\n"
+    );
+    house.configure(&text, luns);
+}
+
+const BOTH: &str = "0 = \"small\", 1 = \"large\"";
+const SECOND: &str = "1 = \"large\"";
+
+/// Last blocks of the disks.
+const SMALL: &str = "Last Block: 2047,";
+const LARGE: &str = "Last Block: 4095,";
+
+struct Two {
+    near: House,
+    far: House,
+    portal: String,
+}
+
+impl Two {
+    /// Both run, `da0` is the small disk and `da1` the large one.
+    fn new(name: &str, luns: &str) -> Two {
+        let mut house = House::new(name);
+        let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
+        let far = house.sibling("far", &far(&portal, BOTH));
+        near(&house, "san0", &portal, luns);
+        house.start();
+        let two = Two { near: house, far, portal };
+        two.until_there("da1");
+        two.is("da0", SMALL);
+        two.is("da1", LARGE);
+        two
+    }
+
+    fn until_there(&self, name: &str) {
+        self.near.until("it is there", LIMIT, || self.near.provider(name).is_some());
+    }
+
+    fn is(&self, name: &str, last: &str) {
+        self.near.ashlar(&["cam", "readcap", name]).ends(0).says(&[last]);
+    }
+
+    /// The far target has other LUNs, and the near daemon starts anew.
+    fn restart(&mut self, luns: &str) {
+        self.near.stop();
+        self.far.configure(&far(&self.portal, luns), "");
+        let file = self.far.path("ashlar.toml").display().to_string();
+        self.far.ashlar(&["apply", &file]).ends(0);
+        self.near.start();
+    }
+
+    fn over(mut self) {
+        self.near.stop();
+        self.far.stop();
+    }
+
+    fn lun_is_shown(&self) -> bool {
+        tool("iscsi-ls", &["-s", &format!("iscsi://{}", self.near.portal())], "").contains("Lun:0 ")
+    }
+}
+
+#[test]
+fn a_disk_that_is_away_leaves_its_name_to_no_other() {
+    let mut two = Two::new("names-kept", "0 = \"da0\"");
+    let file = two.near.path("ashlar.toml").display().to_string();
+    two.near.ashlar(&["doctor", "names", "--file", &file]).ends(0);
+    two.restart(SECOND);
+    two.until_there("da1");
+    two.is("da1", LARGE);
+    assert!(!two.lun_is_shown(), "another disk is exported");
+    let said = two.near.ashlar(&["status"]).ends(3);
+    said.says(&["LUN 0 (da0) is not there yet", "no other disk is called so", "on san0"]);
+    // It comes back, and nobody has to say more.
+    two.far.configure(&far(&two.portal, BOTH), "");
+    let file = two.far.path("ashlar.toml").display().to_string();
+    two.far.ashlar(&["apply", &file]).ends(0);
+    two.near.ok(&["cam", "rescan"]);
+    two.near.until("its LUN is there", LIMIT, || two.lun_is_shown());
+    two.is("da0", SMALL);
+    two.near.ashlar(&["status"]).ends(0);
+    two.over();
+}
+
+#[test]
+fn a_name_that_nobody_calls_any_more_is_free() {
+    let mut two = Two::new("names-free", "0 = \"da0\"");
+    near(&two.near, "san0", &two.portal, "0 = \"da1\"");
+    let file = two.near.path("ashlar.toml").display().to_string();
+    two.near.ashlar(&["apply", &file]).ends(0);
+    two.restart(SECOND);
+    two.until_there("da1");
+    two.is("da1", LARGE);
+    near(&two.near, "san0", &two.portal, "");
+    two.near.ashlar(&["apply", &file]).ends(0);
+    two.restart(SECOND);
+    two.until_there("da0");
+    two.is("da0", LARGE);
+    two.over();
+}
+
+#[test]
+fn a_disk_has_its_name_on_another_bus_too() {
+    let mut two = Two::new("names-moved", "0 = \"da1\"");
+    near(&two.near, "lan7", &two.portal, "0 = \"da1\"");
+    two.restart(SECOND);
+    two.until_there("da1");
+    two.is("da1", LARGE);
+    assert!(two.lun_is_shown());
+    // That is where it is now.
+    two.restart(SECOND);
+    two.until_there("da1");
+    assert!(two.lun_is_shown());
+    two.over();
+}
+
+#[test]
+fn a_layer_calls_a_disk_by_its_name_too_and_a_record_that_is_torn_is_said() {
+    let mut two = Two::new("names-layer", "");
+    let layer = "[[geom]]\nclass = \"concat\"\nname = \"c\"\nmembers = [\"da1\"]\n\n";
+    near(&two.near, "san0", &two.portal, "0 = \"concat/c\"");
+    let file = two.near.path("ashlar.toml");
+    let text = std::fs::read_to_string(&file).unwrap().replacen(
+        "[[target]]",
+        &format!("{layer}[[target]]"),
+        1,
+    );
+    std::fs::write(&file, text).unwrap();
+    two.near.ashlar(&["apply", file.to_str().unwrap()]).ends(0);
+    two.restart(SECOND);
+    two.until_there("concat/c");
+    two.is("da1", LARGE);
+    two.near.stop();
+    std::fs::write(two.near.path("units/buses.names"), "ashlarV1 of something else").unwrap();
+    two.near.start();
+    let said = two.near.ashlar(&["journal"]).ends(0);
+    said.says(&["which disks of buses had which names cannot be read"]);
+    two.over();
+}

@@ -1,0 +1,164 @@
+//! Secrets and certificates that are replaced while the daemon runs: `plan` shows it, `apply` and
+//! SIGHUP read them again, and what they replaced is refused from then on.
+
+use std::process::Command;
+use std::time::Duration;
+
+use rig::papers::{Good, Papers};
+use rig::{peer, proc};
+
+use crate::house::{House, array, file_disk, text};
+
+const DISK_BYTES: u64 = 16 << 20;
+
+/// Exit code of `plan` when there are changes.
+const PENDING: i32 = 6;
+
+const SECRETS: &str = r#"
+[[target]]
+driver = "iscsi"
+name = "{iqn}"
+listen = ["{portal}"]
+chap_md5 = true
+chap = { user = "alice", secret = "file:{here}/own" }
+
+[[target]]
+driver = "iscsi"
+name = "{iqn}.groups"
+listen = ["{portal}"]
+chap_md5 = true
+
+[[access]]
+target = "{iqn}"
+group = "all"
+initiators = ["*"]
+luns = { 0 = "good" }
+
+[[access]]
+target = "{iqn}.groups"
+group = "all"
+initiators = ["*"]
+luns = { 0 = "good" }
+chap = { user = "alice", secret = "file:{here}/theirs" }
+"#;
+
+fn log_in(house: &House, target: &str, secret: &str) -> Result<(), String> {
+    let mut at = house.target(0);
+    at.iqn += target;
+    let chap = rig::Chap { user: "alice".into(), secret: secret.into(), mutual: None };
+    peer::iscsi_inq(&at.url_with(&chap), None).map(drop).map_err(|e| e.to_string())
+}
+
+#[track_caller]
+fn accepts_only(house: &House, target: &str, secret: &str, refused: &str) {
+    log_in(house, target, secret).unwrap();
+    assert!(log_in(house, target, refused).is_err(), "{refused} still opens {target}");
+}
+
+#[test]
+fn replaced_secrets_are_read_again() {
+    let mut house = House::new("renewed-secrets");
+    house.image("good.img", DISK_BYTES);
+    house.secret("own", "first-own-secret");
+    house.secret("theirs", "first-group-word");
+    house.write("ashlar.toml", &format!("{}{SECRETS}", file_disk("good", "good.img")));
+    house.start();
+    accepts_only(&house, "", "first-own-secret", "second-own-word1");
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+
+    // `apply` of the same configuration.
+    house.secret("own", "second-own-word1");
+    house.ashlar(&["plan"]).ends(PENDING).says(&[
+        "read files of target",
+        "own has changed",
+        "safe",
+    ]);
+    accepts_only(&house, "", "first-own-secret", "second-own-word1");
+    house.ashlar(&["apply"]).ends(0).says(&["read files of target"]);
+    accepts_only(&house, "", "second-own-word1", "first-own-secret");
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+
+    // SIGHUP, and the account of a group.
+    house.secret("theirs", "second-group-wrd");
+    house.ashlar(&["plan"]).ends(PENDING).says(&["group all: chap", "theirs has changed"]);
+    accepts_only(&house, ".groups", "first-group-word", "second-group-wrd");
+    let hup = ["-HUP".to_owned(), house.pid().to_string()];
+    proc::run(Command::new("kill").args(&hup)).unwrap();
+    let renewed = || log_in(&house, ".groups", "second-group-wrd").is_ok();
+    house.until("SIGHUP reads the secret", Duration::from_secs(20), renewed);
+    accepts_only(&house, ".groups", "second-group-wrd", "first-group-word");
+
+    // A file that cannot be used changes nothing.
+    house.secret("theirs", "short");
+    house.ashlar(&["apply"]).ends(1).complains(&["5 bytes"]);
+    accepts_only(&house, ".groups", "second-group-wrd", "short");
+    house.assert_alive();
+    house.stop();
+}
+
+#[test]
+fn clients_of_a_replaced_authority_are_refused() {
+    let mut house = House::new("renewed-authority");
+    let papers = Papers::new("renewed-authority-papers").unwrap();
+    let own = "subjectAltName=DNS:localhost,IP:127.0.0.1";
+    papers.authority("ca").unwrap();
+    papers.authority("next").unwrap();
+    papers.sign("ca", "server", "localhost", own, Good::Now).unwrap();
+    papers.sign("ca", "alice", "alice", "subjectAltName=DNS:a.example", Good::Now).unwrap();
+    papers.sign("next", "bob", "bob", "subjectAltName=DNS:b.example", Good::Now).unwrap();
+    papers.sign("ca", "late", "localhost", own, Good::Before).unwrap();
+    let trusted = house.path("clients.pem");
+    std::fs::copy(papers.file("ca.pem"), &trusted).unwrap();
+    let (cert, key) = (house.path("cert.pem"), house.path("key.pem"));
+    std::fs::copy(papers.file("server/server-cert.pem"), &cert).unwrap();
+    std::fs::copy(papers.file("server/server-key.pem"), &key).unwrap();
+    let at = house.portal();
+    house.image("good.img", DISK_BYTES);
+    let target = format!(
+        "[[target]]\ndriver = \"nbd\"\nname = \"shop\"\nlisten = [\"{at}\"]\ntls = \"require\"\n\
+         tls_certificate = \"{{here}}/cert.pem\"\ntls_key = \"{{here}}/key.pem\"\n\
+         tls_client_ca = \"{{here}}/clients.pem\"\n\n\
+         [[access]]\ntarget = \"shop\"\ngroup = \"all\"\ninitiators = [\"tls:*\"]\n\
+         luns = {{ 0 = \"good\" }}\n"
+    );
+    house.write("ashlar.toml", &format!("{}{target}", file_disk("good", "good.img")));
+    house.start();
+    let size = |who: &str| {
+        let folder = papers.file(who);
+        let port = at.port();
+        let url = format!("nbds://localhost:{port}/good?tls-certificates={}", folder.display());
+        proc::run(Command::new(proc::tool("nbdinfo").unwrap()).args(["--size", &url]))
+    };
+    size("alice").unwrap();
+    assert!(size("bob").is_err());
+
+    std::fs::copy(papers.file("next.pem"), &trusted).unwrap();
+    let steps = house.ashlar(&["plan", "--json"]).ends(PENDING).json();
+    let steps = array(&steps["steps"]);
+    assert_eq!(steps.len(), 1, "{steps:#?}");
+    assert_eq!(text(&steps[0]["what"]), "read files of target shop anew");
+    let why = format!("tls_client_ca {} has changed", trusted.display());
+    assert_eq!((text(&steps[0]["why"]), text(&steps[0]["risk"])), (why, "safe".into()));
+    size("alice").unwrap();
+    house.ashlar(&["apply"]).ends(0);
+    size("bob").unwrap();
+    assert!(size("alice").is_err(), "a client of the old authority is still served");
+    house.ashlar(&["plan"]).ends(0);
+
+    // They are good for two days.
+    let soon = "expires in 1 day";
+    house.ashlar(&["status"]).ends(0).says(&["tls_certificate", soon, "target shop"]);
+    house.ashlar(&["doctor", "certificates"]).ends(3).says(&["tls_client_ca", soon, "warn"]);
+    std::fs::copy(papers.file("late/client-cert.pem"), &cert).unwrap();
+    std::fs::copy(papers.file("late/client-key.pem"), &key).unwrap();
+    house.ashlar(&["doctor", "certificates"]).ends(3).says(&["expired 0 days ago", "FAIL"]);
+    house.ashlar(&["apply"]).ends(0);
+    house.ashlar(&["status"]).ends(3).says(&["DEGRADED", "expired 0 days ago"]);
+
+    // Contents that are no certificate leave the one in use.
+    std::fs::write(&trusted, "nothing\n").unwrap();
+    house.ashlar(&["apply"]).ends(1).complains(&["tls_client_ca", "no certificate in it"]);
+    house.ashlar(&["plan"]).ends(PENDING);
+    house.assert_alive();
+    house.stop();
+}

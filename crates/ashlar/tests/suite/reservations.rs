@@ -1,0 +1,230 @@
+//! Persistent reservations over the death of the daemon: `kill -9` right after GOOD, a torn file,
+//! a state folder that is gone. Test 12 of the list of what toy targets get wrong, from outside.
+
+use crate::house::raw::{Ended, Raw};
+use crate::house::{House, IQN, file_disk};
+
+/// Size of the disk here.
+const DISK_BYTES: u64 = 16 << 20;
+const CONFLICT: u8 = 0x18;
+
+/// An initiator that has heard what there was to hear.
+fn login(house: &House, name: &str) -> Raw {
+    let mut raw = Raw::login(house.portal(), name, IQN).unwrap();
+    assert_eq!(raw.command(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
+    raw
+}
+
+/// PERSISTENT RESERVE OUT with APTPL.
+fn out(raw: &mut Raw, action: u8, kind: u8, key: u64, action_key: u64) -> Ended {
+    let mut list = [0; 24];
+    list[..8].copy_from_slice(&key.to_be_bytes());
+    list[8..16].copy_from_slice(&action_key.to_be_bytes());
+    list[20] = 1;
+    raw.command(&[0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap()
+}
+
+fn write(raw: &mut Raw) -> u8 {
+    raw.command(&[0x2A, 0, 0, 0, 0, 8, 0, 0, 1, 0], 0, &[7; 512]).unwrap().status
+}
+
+/// READ KEYS, or READ RESERVATION.
+fn read(raw: &mut Raw, action: u8) -> Vec<u8> {
+    let ended = raw.command(&[0x5E, action, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]).unwrap();
+    assert_eq!(ended.status, 0);
+    ended.data
+}
+
+fn house(name: &str) -> House {
+    let mut house = House::new(name);
+    house.image("d0.img", DISK_BYTES);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    house
+}
+
+/// The file of the newest record.
+fn record(house: &House) -> std::path::PathBuf {
+    let files = std::fs::read_dir(house.path("units")).unwrap();
+    let names = |f: std::io::Result<std::fs::DirEntry>| f.unwrap().path();
+    let newest = |p: &std::path::PathBuf| p.extension().is_some_and(|e| e == "reservations");
+    files.map(names).find(newest).expect("a record")
+}
+
+#[test]
+fn test_12_kill_9_after_good_loses_nothing() {
+    let mut house = house("reservations");
+    let mut a = login(&house, "iqn.2024-01.test:a");
+    assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
+    assert_eq!(out(&mut a, 1, 5, 1, 0).status, 0);
+    house.kill();
+    house.start();
+    let mut b = login(&house, "iqn.2024-01.test:b");
+    assert_eq!(write(&mut b), CONFLICT);
+    let mut a = login(&house, "iqn.2024-01.test:a");
+    assert_eq!(write(&mut a), 0);
+    assert_eq!(read(&mut b, 0), [0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(read(&mut b, 1)[21], 5);
+    let said = house.json(&["reservations"]);
+    let of = &said["units"][0]["reservation"];
+    assert_eq!(of["kind"], "write-exclusive-registrants-only", "{said}");
+    assert_eq!(of["registrants"][0]["key"], "0x0000000000000001", "{said}");
+    assert_eq!(of["registrants"][0]["connected"], true, "{said}");
+    // The reservation is released, which is saved as well.
+    assert_eq!(out(&mut a, 2, 5, 1, 0).status, 0);
+    house.kill();
+    house.start();
+    let mut b = login(&house, "iqn.2024-01.test:b");
+    assert_eq!(write(&mut b), 0);
+    assert_eq!(read(&mut b, 0).len(), 16);
+    // An operator's way out asks first, and lasts.
+    house.ashlar(&["reservations", "d0", "--clear"]).complains(&["--yes-clear d0"]);
+    house.ok(&["reservations", "d0", "--clear", "--yes-clear", "d0"]);
+    assert_eq!(house.ok(&["reservations"]), "nothing is reserved\n");
+    house.kill();
+    house.start();
+    let mut b = login(&house, "iqn.2024-01.test:b");
+    assert_eq!(read(&mut b, 0).len(), 8);
+    house.stop();
+}
+
+#[test]
+fn test_12_a_torn_file_is_survived_and_said_and_a_missing_folder_is_no_success() {
+    let mut house = house("reservations-torn");
+    let mut a = login(&house, "iqn.2024-01.test:a");
+    assert_eq!(out(&mut a, 6, 0, 0, 1).status, 0);
+    assert_eq!(out(&mut a, 1, 3, 1, 0).status, 0);
+    assert_eq!(out(&mut a, 6, 0, 0, 2).status, 0);
+    house.kill();
+    let file = record(&house);
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    house.start();
+    let said = house.ok(&["journal"]);
+    assert!(said.contains("the one before it is used"), "{said}");
+    let mut b = login(&house, "iqn.2024-01.test:b");
+    assert_eq!(write(&mut b), CONFLICT, "the record before has the reservation too");
+    assert_eq!(read(&mut b, 0)[15], 1, "and the key before");
+    // Nowhere to save to: nothing changes, and nobody hears GOOD.
+    std::fs::remove_dir_all(house.path("units")).unwrap();
+    let refused = out(&mut b, 6, 0, 0, 9);
+    assert_eq!((refused.status, refused.sense[2], refused.sense[12]), (2, 4, 0x44));
+    assert_eq!(read(&mut b, 0).len(), 16);
+    let said = house.ok(&["journal"]);
+    assert!(said.contains("could not be saved"), "{said}");
+    house.stop();
+}
+
+/// First byte of block 0; None when the unit has no medium.
+fn first_byte(raw: &mut Raw) -> Option<u8> {
+    loop {
+        let ended = raw.command(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]).unwrap();
+        match (ended.status, ended.sense.get(2).map(|key| key & 0xf)) {
+            (0, _) => return Some(ended.data[0]),
+            (2, Some(6)) => {}
+            (2, Some(2)) => return None,
+            other => panic!("{other:02x?}: {:02x?}", ended.sense),
+        }
+    }
+}
+
+#[test]
+fn what_was_set_by_hand_outlives_kill_9() {
+    const DRIVE: &str = "[[unit]]\nprovider = \"d0\"\nremovable = true\n\n";
+    const GROUP: &str = "[[alua]]\nname = \"default\"\nid = 1\nstate = \"non-optimized\"\n\n";
+    let mut house = House::new("by-hand");
+    for name in ["d0", "d1"] {
+        let fill = name.as_bytes()[1];
+        std::fs::write(house.image(&format!("{name}.img"), 0), vec![fill; 1 << 20]).unwrap();
+    }
+    let (d0, d1) = (file_disk("d0", "d0.img"), file_disk("d1", "d1.img"));
+    house.configure(&format!("{d0}{d1}{DRIVE}"), "0 = \"d0\"");
+    house.start();
+    let group = |house: &House| house.json(&["alua", "show"])["groups"][0]["state"].clone();
+    let again = |house: &mut House| {
+        house.kill();
+        house.start();
+        Raw::login(house.portal(), "iqn.2024-01.test:a", IQN).unwrap()
+    };
+    // Another disc, then none, then the same one again.
+    house.ok(&["tray", "eject", "d0"]);
+    house.ok(&["tray", "load", "d0", "d1"]);
+    assert_eq!(first_byte(&mut again(&mut house)), Some(b'1'));
+    house.ok(&["tray", "eject", "d0"]);
+    assert_eq!(first_byte(&mut again(&mut house)), None);
+    house.ok(&["tray", "load", "d0"]);
+    assert_eq!(first_byte(&mut again(&mut house)), Some(b'1'));
+    let said = house.ok(&["journal"]);
+    assert!(said.contains("d1 is in, as it was put there by hand"), "{said}");
+    // A disc that is not there is no reason to show the other one.
+    house.configure(&format!("{d0}{DRIVE}"), "0 = \"d0\"");
+    assert_eq!(first_byte(&mut again(&mut house)), None);
+    let said = house.ok(&["journal"]);
+    assert!(said.contains("d1, which was put in by hand, is not there"), "{said}");
+    house.ok(&["tray", "load", "d0", "d0"]);
+    assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
+    // The state of a port group, until the configuration says something new.
+    house.ok(&["alua", "set", "default", "standby"]);
+    assert_eq!(first_byte(&mut again(&mut house)), None);
+    assert_eq!(group(&house), "standby");
+    assert!(house.ok(&["journal"]).contains("as it was set by hand"));
+    house.configure(&format!("{GROUP}{d0}{DRIVE}"), "0 = \"d0\"");
+    house.ok(&["apply"]);
+    assert_eq!(group(&house), "non-optimized");
+    assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
+    house.ok(&["alua", "set", "default", "offline"]);
+    drop(again(&mut house));
+    assert_eq!(group(&house), "offline");
+    house.ok(&["alua", "set", "default", "non-optimized"]);
+    assert_eq!(first_byte(&mut again(&mut house)), Some(b'0'));
+    house.stop();
+}
+
+#[test]
+fn a_damaged_record_of_port_identifiers_stops_only_who_needs_it() {
+    const OTHER: &str = "iqn.2026-11.test.ashlar:other";
+    let mut house = House::new("ports-torn");
+    house.image("d0.img", DISK_BYTES);
+    let configure = |house: &House, id: &str| {
+        let other = format!(
+            "[[target]]\ndriver = \"iscsi\"\nname = \"{OTHER}\"\nlisten = [\"{{portal}}\"]\n{id}\n"
+        );
+        let access = format!(
+            "[[access]]\ntarget = \"{OTHER}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+             luns = {{ 0 = \"d0\" }}\n"
+        );
+        house.configure(&format!("{}\n{other}\n{access}", file_disk("d0", "d0.img")), "0 = \"d0\"");
+    };
+    configure(&house, "");
+    house.start();
+    house.kill();
+    let file = house.path("units/target-ports.ports");
+    let whole = std::fs::read(&file).unwrap();
+    // The newest is torn: the one before it does, or what is left of it.
+    std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    house.start();
+    let said = house.ok(&["journal"]);
+    assert!(said.contains("the one before it is used"), "{said}");
+    house.kill();
+    // Both are: who has chosen an identifier is there, the other one says what to do.
+    for name in ["units/target-ports.ports", "units/target-ports.ports.old"] {
+        std::fs::write(house.path(name), b"ashlarV1 no record").unwrap();
+    }
+    configure(&house, "port_id = 2");
+    house.start();
+    let login = |name| Raw::login(house.portal(), "iqn.2024-01.test:a", name);
+    assert!(login(IQN).is_err());
+
+    assert_eq!(first_byte(&mut login(OTHER).unwrap()), Some(0));
+    let said = house.ok(&["journal"]);
+    for words in ["target-ports.ports", "port_id", ".old", IQN] {
+        assert!(said.contains(words), "no {words}: {said}");
+    }
+    // The way out that the message names.
+    for name in ["units/target-ports.ports", "units/target-ports.ports.old"] {
+        std::fs::remove_file(house.path(name)).unwrap();
+    }
+    house.ok(&["apply"]);
+    assert_eq!(first_byte(&mut login(IQN).unwrap()), Some(0));
+    house.stop();
+}

@@ -1,0 +1,173 @@
+//! A daemon that is stopped and started again and again under load: QEMU's iSCSI and NBD clients,
+//! which come back by themselves, hear nothing of it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::Duration;
+
+use rig::proc::{self, Proc};
+use serde_json::Value;
+
+use crate::house::{self, House, IQN, file_disk};
+
+/// Size of a unit.
+const BYTES: u64 = 16 << 20;
+
+/// Stops under each load. The moment in which a target goes and its sessions are there still is a
+/// short one.
+const STOPS: usize = 8;
+
+/// Longest way back of a client.
+const BACK: Duration = Duration::from_secs(30);
+
+/// Between a stop and the start after it.
+const DOWN: Duration = Duration::from_millis(100);
+
+/// A configuration in which portals are there long before the last group is.
+fn configuration(nbd: SocketAddr) -> String {
+    let disks = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
+    let targets = format!(
+        "[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}\"\nlisten = [\"{{portal}}\"]\n\
+         [[target]]\ndriver = \"nbd\"\nname = \"exports\"\nlisten = [\"{nbd}\"]\n\
+         [[access]]\ntarget = \"{{iqn}}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"d0\" }}\n\
+         [[access]]\ntarget = \"exports\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"d1\" }}\n"
+    );
+    // More targets at the same portals make the way to the first group a long one.
+    let more = |i: usize| {
+        format!(
+            "[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}.{i}\"\nlisten = [\"{{portal}}\"]\n"
+        )
+    };
+    [disks, targets, (0..60).map(more).collect()].concat()
+}
+
+/// `qemu-img bench`, reads or writes, until it is killed.
+fn load(house: &House, name: &str, image: &str, writes: bool) -> Proc {
+    let mut command = Command::new(proc::tool("qemu-img").unwrap());
+    command.args(["bench", "-c", "100000000", "-s", "4096", "-S", "12288", "-d", "16"]);
+    command.args(["-t", "none", "--image-opts", image]);
+    if writes {
+        command.arg("-w");
+    }
+    Proc::start(name, &mut command, &house.path(&format!("{name}.log"))).unwrap()
+}
+
+#[test]
+fn signals_reload_or_do_nothing_and_never_end_the_daemon_in_disorder() {
+    let mut house = House::new("signals");
+    ["d0.img", "d1.img"].iter().for_each(|f| drop(house.image(f, BYTES)));
+    let both = [file_disk("d0", "d0.img"), file_disk("d1", "d1.img")].concat();
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    let send = |house: &House, signal: &str| {
+        let pid = house.pid().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    };
+    let ignored = ["-USR1", "-USR2", "-ALRM", "-VTALRM", "-PROF", "-IO", "-PWR", "-PIPE"];
+    for signal in ignored.into_iter().chain(["-XCPU", "-XFSZ"]) {
+        send(&house, signal);
+        sleep(Duration::from_millis(50));
+        house.assert_alive();
+    }
+    // SIGHUP: a file that is wrong changes nothing, one that is right is applied.
+    house.write("ashlar.toml", "[[disk]]\nname = 7\n");
+    send(&house, "-HUP");
+    house.until("the refusal is logged", BACK, || house.log().contains("was not reloaded"));
+    house.ok(&["list", "disks"]);
+    house.configure(&both, "0 = \"d0\", 1 = \"d1\"");
+    send(&house, "-HUP");
+    house.until("the new disk is served", BACK, || house.provider("d1").is_some());
+    send(&house, "-QUIT");
+    house.until("it has stopped", BACK, || !house.path("ashlar.sock").exists());
+    assert!(house.log().contains("stopping: SIGQUIT"), "{}", house.log());
+}
+
+/// Somebody who logs in again and again, whether the daemon is there or not.
+struct Knocks {
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<usize>,
+}
+
+impl Knocks {
+    fn begin(house: &House) -> Knocks {
+        let over = Arc::new(AtomicBool::new(false));
+        let (mine, url) = (over.clone(), house.url(0));
+        let thread = std::thread::spawn(move || {
+            let mut logins = 0;
+            while !mine.load(Ordering::Relaxed) {
+                let mut inq = Command::new(proc::tool("iscsi-inq").unwrap());
+                let done = inq.arg(&url).stdin(Stdio::null()).output().unwrap();
+                logins += usize::from(done.status.success());
+            }
+            logins
+        });
+        Knocks { over, thread }
+    }
+
+    /// Answers how many logins went well.
+    fn end(self) -> usize {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+#[test]
+fn nobody_hears_of_a_daemon_that_stops_and_starts() {
+    let mut house = House::new("restart");
+    let nbd = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
+    house.image("d0.img", BYTES);
+    house.image("d1.img", BYTES);
+    house.write("ashlar.toml", &configuration(nbd));
+    house.start();
+    let iscsi = format!("driver=iscsi,transport=tcp,portal={},target={IQN},lun=0", house.portal());
+    let nbd = format!(
+        "driver=nbd,server.type=inet,server.host={},server.port={},export=exports/0,\
+         reconnect-delay=30",
+        nbd.ip(),
+        nbd.port()
+    );
+    let mut loads = Vec::new();
+    for (name, image) in [("iscsi", &iscsi), ("nbd", &nbd)] {
+        for writes in [false, true] {
+            let name = format!("{name}-{}", if writes { "writes" } else { "reads" });
+            loads.push((name.clone(), load(&house, &name, image, writes)));
+        }
+    }
+    let knocks = Knocks::begin(&house);
+    for stop in 0..STOPS {
+        // All of them are back, and at work.
+        let busy = || {
+            let sessions = house.json(&["sessions"]);
+            let done = |s: &Value| {
+                let stats = &s["session"]["stats"];
+                let of = |kind: &str| stats[kind]["ops"].as_u64().unwrap_or(0);
+                of("read") + of("write")
+            };
+            house::array(&sessions["sessions"]).iter().filter(|s| done(s) > 500).count()
+        };
+        house.until("all are back", BACK, || busy() == loads.len());
+        // Who came between a target and its groups was not refused.
+        let state = house.state();
+        assert!(house::array(&state["denied"]).is_empty(), "{:#}", state["denied"]);
+        house.stop();
+        sleep(DOWN);
+        house.start();
+        for (name, load) in &mut loads {
+            let log = house.path(&format!("{name}.log"));
+            let said = fs::read_to_string(&log).unwrap();
+            assert!(load.ended().unwrap().is_none(), "stop {stop}: {name} ended:\n{said}");
+            assert!(!said.contains("rror"), "stop {stop}: {name}:\n{said}");
+        }
+    }
+    for (_, mut load) in loads {
+        load.kill().unwrap();
+    }
+    assert!(knocks.end() > STOPS, "too few logins to meet one start");
+    house.stop();
+}

@@ -1,0 +1,215 @@
+//! A portal that takes connections and never says a word: whoever attaches a bus to it waits, and
+//! nobody else does, not even a start; it is let go of at once. And one that is not there yet.
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+use rig::proc::Proc;
+
+use crate::house::{self, House, array, text, tool};
+
+/// A target that is not there yet.
+const LATE: &str = "iqn.2026-11.test.ashlar:late";
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Takes whoever comes, for as long as the test runs.
+fn silent() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        while let Ok((peer, _)) = listener.accept() {
+            kept.push(peer);
+        }
+    });
+    at.to_string()
+}
+
+fn asked(house: &House, words: &[&str]) -> Proc {
+    let log = house.path(&format!("{}-{}.log", words[1], words.len()));
+    Proc::start("ashlar", &mut house.command(words), &log).unwrap()
+}
+
+fn has_bus(house: &House) -> bool {
+    let list = house.json(&["cam", "devlist"]);
+    array(&list["answer"]["buses"]).iter().any(|bus| text(&bus["sim"]) == "mute0")
+}
+
+#[test]
+fn nobody_waits_for_a_bus_that_somebody_else_attaches() {
+    let mut house = House::new("silent");
+    house.image("d0.img", 1 << 20);
+    house.configure(&house::file_disk("d0", "d0.img"), "");
+    house.start();
+    let portals = format!("portals=[\"{}\"]", silent());
+    let target = "target=iqn.2026-11.test.ashlar:mute";
+    let own = "initiator=iqn.2026-11.test.ashlar:front";
+    let attach = ["cam", "attach", "mute0", "kind=iscsi", &portals, target, own];
+    let mut waits = asked(&house, &attach);
+    house.until("the bus is there", LIMIT, || has_bus(&house));
+    house.ashlar(&["status"]).ends(3).says(&["bus mute0 (failed)"]);
+    house.ok(&["list"]);
+    house.ok(&["cam", "attach", "mps0", "disks=1", "size=1MiB"]);
+    let mut looks = asked(&house, &["cam", "rescan"]);
+    house.ok(&["cam", "inquiry", "da0"]);
+    assert!(waits.ended().unwrap().is_none(), "it did not wait: {}", waits.output());
+    house.ok(&["cam", "detach", "mute0"]);
+    assert!(!has_bus(&house));
+    house.until("both have ended", LIMIT, || {
+        waits.ended().unwrap().is_some() && looks.ended().unwrap().is_some()
+    });
+    assert!(waits.output().contains("detached"), "{}", waits.output());
+    house.assert_alive();
+    house.stop();
+}
+
+/// A bus to a portal, as it stands in a configuration.
+fn bus(name: &str, portal: &str, target: &str) -> String {
+    format!(
+        "[[bus]]\nname = \"{name}\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
+         target = \"{target}\"\ninitiator = \"iqn.2026-11.test.ashlar:{name}\"\n\n"
+    )
+}
+
+fn troubles(house: &House, name: &str) -> Vec<String> {
+    let state = house.state();
+    let bus = array(&state["buses"]).iter().find(|bus| text(&bus["name"]) == name);
+    bus.map_or(Vec::new(), |bus| array(&bus["troubles"]).iter().map(|t| text(&t["why"])).collect())
+}
+
+#[test]
+fn a_start_waits_for_no_portal_and_says_which_is_missing() {
+    let mut house = House::new("deaf-start");
+    house.image("d0.img", 1 << 20);
+    let near = "[[bus]]\nname = \"mps0\"\nkind = \"virtual\"\ndisks = 1\nsize = \"1MiB\"\n\n";
+    let disk = house::file_disk("d0", "d0.img");
+    let buses = [bus("mute0", &silent(), LATE), near.to_owned(), disk].concat();
+    house.configure(&buses, "0 = \"d0\", 1 = \"da0\"");
+    house.start();
+    // What a scan of such a portal takes is longer than a start waits for it.
+    assert!(house.log().contains("mute0: it is still being asked"), "{}", house.log());
+    for name in ["d0", "da0"] {
+        assert!(house.provider(name).is_some(), "{name}: what is near is there");
+    }
+    let why = troubles(&house, "mute0");
+    assert!(why.len() == 1 && why[0].contains(LATE), "{why:?}");
+    let said = house.ashlar(&["status"]);
+    assert!(said.code == 3 && said.out.contains("bus mute0 (failed)"), "{said}");
+    assert!(said.out.contains("`ashlar cam discover 127.0.0.1:"), "{said}");
+    let doctor = house.ashlar(&["doctor"]);
+    assert!(doctor.out.contains("mute0: ") && doctor.out.contains("cam rescan 0"), "{doctor}");
+    house.ok(&["cam", "detach", "mute0"]);
+    house.ashlar(&["status"]).ends(0);
+    house.stop();
+}
+
+/// A daemon whose target has a disk of 1 MiB.
+fn late_target(portal: &str) -> String {
+    format!(
+        "[[disk]]\nname = \"m\"\nkind = \"memory\"\nsize = \"1MiB\"\n\n\
+         [[target]]\nname = \"{LATE}\"\ndriver = \"iscsi\"\nlisten = [\"{portal}\"]\n\n\
+         [[access]]\ntarget = \"{LATE}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"m\" }}\n"
+    )
+}
+
+#[test]
+fn what_is_exported_of_a_portal_that_comes_later_keeps_nobody_from_the_rest() {
+    let mut front = House::new("awaited");
+    front.image("d0.img", 1 << 20);
+    front.image("d1.img", 1 << 20);
+    let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
+    let layer = "[[geom]]\nclass = \"nop\"\nname = \"n\"\nprovider = \"da0\"\n\n";
+    let disks = ["d0", "d1"].map(|d| house::file_disk(d, &format!("{d}.img"))).concat();
+    let below = [&bus("late0", &portal, LATE), &disks, layer].concat();
+    front.configure(&below, "0 = \"d0\", 1 = \"n\"");
+    front.start();
+    // What is there is served; what is not is said.
+    let shown = || tool("iscsi-ls", &["-s", &format!("iscsi://{}", front.portal())], "");
+    let luns = shown();
+    assert!(luns.contains("Lun:0 ") && !luns.contains("Lun:1 "), "{luns}");
+    let said = front.ashlar(&["status"]).ends(3);
+    let said = said.says(&["LUN 1 (n) is not there yet", "nop n", "bus late0 (failed)"]);
+    assert!(!said.out.contains("left out"), "{said}");
+    front.ashlar(&["list", "luns"]).ends(0).says(&["awaited: there is no n yet"]);
+    // Meanwhile others change what they like; a name that nobody has is a mistake still.
+    let luns = "0 = \"d0\", 1 = \"n\", 2 = \"d1\"";
+    front.configure(&below.replace(layer, ""), luns);
+    let file = front.path("ashlar.toml").display().to_string();
+    front.ashlar(&["apply", &file]).ends(0);
+    assert!(shown().contains("Lun:2 "), "{}", shown());
+    front.configure(&below.replace(layer, ""), &luns.replace("2 = \"d1\"", "2 = \"d9\""));
+    front.ashlar(&["apply", &file]).complains(&["d9", "no such provider"]);
+    assert!(shown().contains("Lun:2 "), "{}", shown());
+    front.ashlar(&["list", "luns"]).ends(0).says(&["awaited: there is no n yet"]);
+    front.stop();
+    // With the layer again: it and its LUN come by themselves, and initiators hear of it.
+    front.configure(&below, luns);
+    front.start();
+    let mut back = front.sibling("late", &late_target(&portal));
+    front.until("its LUN is there", LIMIT, || {
+        tool("iscsi-ls", &["-s", &format!("iscsi://{}", front.portal())], "").contains("Lun:1 ")
+    });
+    front.until("nothing is wrong any more", LIMIT, || front.ashlar(&["status"]).code == 0);
+    front.ashlar(&["journal"]).ends(0).says(&["it has come; its LUNs are exported"]);
+    let source = front.image("source.img", 1 << 20);
+    std::fs::write(&source, [0xA5; 1 << 20]).unwrap();
+    let (from, url) = (source.to_str().unwrap(), front.url(1));
+    tool("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", from, &url], "");
+    tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from, &url], "");
+    back.stop();
+    front.stop();
+}
+
+#[test]
+fn disks_of_a_portal_that_comes_later_come_by_themselves() {
+    let mut front = House::new("early");
+    let port = rig::proc::free_port().unwrap();
+    let portal = format!("127.0.0.1:{port}");
+    front.configure(&bus("late0", &portal, LATE), "");
+    front.start();
+    front.until("it is said why", LIMIT, || !troubles(&front, "late0").is_empty());
+    assert!(front.provider("da0").is_none());
+    let mut back = front.sibling("late", &late_target(&portal));
+    front.until("its disk is there", LIMIT, || front.provider("da0").is_some());
+    front.until("nothing is wrong any more", LIMIT, || troubles(&front, "late0").is_empty());
+    back.stop();
+    front.stop();
+}
+
+/// Nor a disk 0: which ones there are is asked where it would be.
+#[test]
+fn a_target_may_lack_its_first_disk_and_names_can_be_given_to_the_others() {
+    let mut front = House::new("lacks-first");
+    let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
+    let second = "[[disk]]\nname = \"m2\"\nkind = \"memory\"\nsize = \"2MiB\"\n\n";
+    let both =
+        second.to_owned() + &late_target(&portal).replace("0 = \"m\"", "0 = \"m\", 1 = \"m2\"");
+    let one = second.to_owned() + &late_target(&portal).replace("0 = \"m\"", "1 = \"m2\"");
+    let mut back = front.sibling("late", &both);
+    front.configure(&bus("late0", &portal, LATE), "0 = \"da1\"");
+    front.start();
+    front.until("both are there", LIMIT, || front.provider("da1").is_some());
+    let file = front.path("ashlar.toml").display().to_string();
+    front.ashlar(&["doctor", "names", "--file", &file]).ends(0);
+    let serial = front.ok(&["cam", "inquiry", "da1", "-S"]);
+    front.stop();
+    // By the configuration it has its name when the first one is away, with nothing else to go by.
+    std::fs::remove_dir_all(front.path("units")).unwrap();
+    let kept = bus("late0", &portal, LATE);
+    let kept = format!("{}\nnames = {{ da1 = \"{}\" }}\n\n", kept.trim_end(), serial.trim());
+    back.stop();
+    back.configure(&one, "");
+    back.start();
+    front.configure(&kept, "0 = \"da1\"");
+    front.start();
+    front.until("its LUN is there", LIMIT, || front.ashlar(&["status"]).code == 0);
+    front.ashlar(&["cam", "readcap", "0:0:1"]).ends(0).says(&["Last Block: 4095,"]);
+    let list = front.ok(&["cam", "devlist"]);
+    assert!(list.contains("da1)") && !list.contains("da0)"), "{list}");
+    front.ashlar(&["doctor", "names", "--file", &file]).ends(0);
+    back.stop();
+    front.stop();
+}

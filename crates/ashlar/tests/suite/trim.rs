@@ -1,0 +1,208 @@
+//! Class trim under the daemon that anybody starts: slipped in under a unit in use and taken out
+//! again, asked to hurry, configured; and one of the configuration over restarts.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rig::proc::{Proc, signal};
+use serde_json::Value;
+
+use crate::house::writer::Writer;
+use crate::house::{self, raw::Raw};
+use crate::house::{House, IQN, file_disk};
+
+/// For what takes some seconds on a machine that is busy.
+const LIMIT: Duration = Duration::from_secs(30);
+const DISK_BYTES: u64 = 64 << 20;
+/// Where the writer writes, and where blocks are written to be deleted.
+const FAR: u32 = 65_536;
+const PIECE: u32 = 16;
+const PIECES: u32 = 64;
+/// INQUIRY DATA HAS CHANGED.
+const CHANGED: (u8, u8, u8) = (6, 0x3F, 3);
+
+fn login(house: &House) -> Raw {
+    let mut raw = Raw::login(house.portal(), "iqn.2024-01.test:deletes", IQN).unwrap();
+    raw.must(&[0; 6], 0);
+    raw
+}
+
+fn write(raw: &mut Raw) {
+    for at in (0..PIECES).map(|nth| FAR + nth * PIECE) {
+        let [a, b, c, d] = at.to_be_bytes();
+        let cdb = [0x2A, 0, a, b, c, d, 0, 0, PIECE as u8, 0];
+        let ended = raw.command(&cdb, 0, &[7; (PIECE * 512) as usize]).unwrap();
+        assert_eq!(ended.status, 0, "{:02x?}", ended.sense);
+    }
+    raw.must(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0);
+}
+
+/// UNMAP of what was written, in four descriptors that do not touch: a piece between two stays.
+fn unmap(raw: &mut Raw) {
+    let quarter = PIECES / 4 * PIECE;
+    let mut list = vec![0, 70, 0, 64, 0, 0, 0, 0];
+    for at in (0..4).map(|nth| FAR + nth * quarter) {
+        list.extend(u64::from(at).to_be_bytes());
+        list.extend((quarter - PIECE).to_be_bytes());
+        list.extend([0; 4]);
+    }
+    let ended = raw.command(&[0x42, 0, 0, 0, 0, 0, 0, 0, 72, 0], 0, &list).unwrap();
+    assert_eq!(ended.status, 0, "{:02x?}", ended.sense);
+}
+
+/// Key, code and qualifier of the next command's unit attention.
+fn news(raw: &mut Raw) -> (u8, u8, u8) {
+    let ended = raw.command(&[0; 6], 0, &[]).unwrap();
+    assert_eq!(ended.status, 2, "there is news");
+    (ended.sense[2] & 15, ended.sense[12], ended.sense[13])
+}
+
+/// Whether the unit promises that freed blocks read as zeroes.
+fn zeroes(raw: &mut Raw) -> bool {
+    raw.must(&[0x12, 1, 0xB2, 0, 8, 0], 8)[5] >> 2 & 7 != 0
+}
+
+fn bytes(file: &Path) -> u64 {
+    std::fs::metadata(file).unwrap().blocks() * 512
+}
+
+/// A number, wherever it stands in an answer.
+fn number(answer: &Value, name: &str) -> Option<u64> {
+    match answer {
+        Value::Object(all) => all
+            .get(name)
+            .and_then(Value::as_u64)
+            .or_else(|| all.values().find_map(|v| number(v, name))),
+        Value::Array(all) => all.iter().find_map(|v| number(v, name)),
+        _ => None,
+    }
+}
+
+fn stat(house: &House, on: &str, name: &str) -> u64 {
+    let all = house.json(&["trim", "stats", on]);
+    number(&all, name).unwrap_or_else(|| panic!("no {name}: {all:#}"))
+}
+
+#[test]
+fn a_queue_comes_and_goes_under_a_unit_in_use() {
+    let mut house = House::new("trim");
+    let file = house.image("d0.img", DISK_BYTES);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    let writer = Writer::start(house.portal(), 0, 0);
+    let mut raw = login(&house);
+    write(&mut raw);
+    assert!(zeroes(&mut raw), "a hole reads as zeroes");
+    let refused = house.ashlar(&["trim", "insert", "d0"]).ends(2);
+    assert!(!refused.err.contains("next:"), "it says what to type: {refused}");
+    refused.complains(&[
+        ": d0: it promises",
+        "`ashlar trim insert d0 --zeroes drop`",
+        "--zeroes keep",
+    ]);
+    house.ok(&["trim", "insert", "d0", "--zeroes", "drop", "--quiet-ms", "60000"]);
+    let state = house.state();
+    let geom = house::array(&state["geoms"]).iter().find(|g| g["class"] == "trim").cloned();
+    assert_eq!(geom.expect("it is there")["why"], "inserted over d0 by `trim insert`");
+    assert_eq!(news(&mut raw), CHANGED);
+    assert!(!zeroes(&mut raw), "what waits reads as it did");
+
+    let full = bytes(&file);
+    unmap(&mut raw);
+    assert_eq!((stat(&house, "d0.trim", "deletes"), stat(&house, "d0.trim", "commands")), (4, 0));
+    assert_eq!(bytes(&file), full, "acknowledged, and not sent");
+    house.ok(&["trim", "configure", "d0.trim", "--share", "100"]);
+    house.ashlar(&["trim", "list", "d0.trim"]).ends(0).says(&["share: 100 %", "mode: queues"]);
+    let told = house.ashlar(&["trim", "now", "d0.trim", "--wait", "--progress", "json"]).ends(0);
+    let lines = told.err.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    assert!(lines.map(|l| l["progress"].clone()).all(|p| p["what"] == "trim d0.trim"), "{told}");
+    house.ashlar(&["trim", "now", "d0.trim", "--end"]).ends(0).says(&["no full trim"]);
+    let gone = u64::from((PIECES - 4) * PIECE) * 512;
+    house.until("the file gives its blocks back", Duration::from_secs(30), || {
+        // The writer's first round may not have been there whole.
+        bytes(&file) + gone <= full + u64::from(house::writer::BLOCKS) * 512
+    });
+    assert_eq!(stat(&house, "d0.trim", "trimmed_bytes"), gone);
+    let kept = raw.must(&[0x28, 0, 0, 1, 0, 240, 0, 0, 16, 0], 8192);
+    assert!(kept.iter().all(|b| *b == 7), "what lies between two ranges is as it was");
+
+    house.ashlar(&["trim", "now", "d1.trim"]).ends(1).complains(&["d1.trim"]);
+    house
+        .ashlar(&["trim", "configure", "d0.trim", "--share", "101"])
+        .ends(2)
+        .complains(&["1 to 100"]);
+    house.ok(&["trim", "destroy", "d0.trim"]);
+    assert_eq!(news(&mut raw), CHANGED);
+    assert!(zeroes(&mut raw), "and promised again");
+    let rounds = writer.rounds();
+    house.until("the writer goes on", Duration::from_secs(30), || writer.rounds() > rounds + 2);
+    writer.finish().check();
+    house.stop();
+}
+
+#[test]
+fn a_configured_queue_is_there_again_after_a_restart() {
+    let mut house = House::new("trim-restart");
+    house.image("d0.img", DISK_BYTES);
+    let queue = "[[geom]]\nclass = \"trim\"\nname = \"q\"\nprovider = \"d0\"\nshare = 20\n\
+                 quiet_ms = 60000\nzeroes = \"drop\"\n";
+    house.configure(&format!("{}{queue}", file_disk("d0", "d0.img")), "0 = \"q\"");
+    house.start();
+    for kills in [false, true] {
+        let mut raw = login(&house);
+        write(&mut raw);
+        unmap(&mut raw);
+        house.ashlar(&["trim", "list", "q"]).ends(0).says(&["share: 20 %", "quiet: 60000 ms"]);
+        assert_eq!(stat(&house, "q", "deletes"), 4);
+        house.ok(&["trim", "configure", "q", "--share", "30"]);
+        house.ashlar(&["trim", "list", "q"]).ends(0).says(&["share: 30 %"]);
+        match kills {
+            false => house.stop(),
+            true => house.kill(),
+        }
+        house.start();
+        assert_eq!(stat(&house, "q", "queued_bytes"), 0, "what waited is forgotten (T5)");
+        let mut raw = login(&house);
+        let block = raw.must(&[0x28, 0, 0, 1, 0, 0, 0, 0, 1, 0], 512);
+        assert!(block.iter().all(|b| *b == 7), "and was not deleted");
+    }
+    house.ashlar(&["trim", "list", "q"]).ends(0).says(&["share: 20 %"]);
+    house.stop();
+}
+
+#[test]
+fn ctrl_c_ends_the_waiting_and_says_what_ends_the_trim() {
+    let mut house = House::new("trim-interrupted");
+    house.image("d0.img", DISK_BYTES);
+    let stack = "[[geom]]\nclass = \"nop\"\nname = \"slow\"\nprovider = \"d0\"\n\
+                 [[geom]]\nclass = \"trim\"\nname = \"q\"\nprovider = \"slow\"\n\
+                 quiet_ms = 60000\nzeroes = \"drop\"\n";
+    house.configure(&format!("{}{stack}", file_disk("d0", "d0.img")), "0 = \"q\"");
+    house.start();
+    let mut raw = login(&house);
+    write(&mut raw);
+    let delay = ["geom", "nop", "configure", "name=slow", "delete_delay_percent=100"];
+    house.ok(&[&delay[..], &["delay_ms=5000"]].concat());
+    unmap(&mut raw);
+    let said = house.path("said");
+    let words = ["trim", "now", "q", "--wait", "--progress", "json"];
+    let mut waits = Proc::start("ashlar trim now", &mut house.command(&words), &said).unwrap();
+    let line = |text: &str| -> Option<Value> {
+        let lines = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+        lines.map(|l| l["progress"].clone()).find(|p| p["what"] == "trim q")
+    };
+    let text = || std::fs::read_to_string(&said).unwrap();
+    house.until("it says how far it is", LIMIT, || line(&text()).is_some());
+    let line = line(&text()).unwrap();
+    assert_eq!(line["goes_on"], "ashlar trim now q --end");
+    assert!(line["total"].as_u64() > Some(0) && line["done"].as_u64() < line["total"].as_u64());
+    signal("INT", waits.pid()).unwrap();
+    house.until("Ctrl-C ends it", LIMIT, || waits.ended().unwrap().is_some());
+    assert_eq!(waits.ended().unwrap().unwrap().code(), Some(1), "{}", text());
+    for words in ["ASH-0054", "trim q goes on", "`ashlar trim now q --end` ends it"] {
+        assert!(text().contains(words), "{words}: {}", text());
+    }
+    house.ashlar(&["trim", "now", "q", "--end"]).ends(0).says(&["the full trim has ended"]);
+    house.stop();
+}

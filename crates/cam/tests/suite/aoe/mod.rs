@@ -1,0 +1,355 @@
+//! The AoE initiator in seeded worlds: loss, doubled frames, delay, any order, interfaces that die
+//! and come back, a target that answers late, twice and wrongly. No acknowledged write is lost, no
+//! old write comes over a newer one, nothing waits beyond its deadline.
+//!
+//! `ASHLAR_CAM_SEEDS=N` runs so many worlds; a failing one names its seed.
+
+mod scenes;
+pub mod shelf;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bio::{Errno, Flags, Op};
+use cam::sims::aoe::AoeKind;
+use cam::{Open, SimKind, Site};
+use geom::Edge;
+use reactor::SeededRandom;
+use reactor::sim::{Segment, SegmentShape};
+use serde_json::json;
+use shelf::{Shelf, Ways};
+
+use crate::world::{World, range};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+const SECTOR: u64 = 512;
+const SECTORS: u64 = 64;
+const SEEDS: u64 = 200;
+
+/// As the bus is told.
+const DEADLINE_S: u64 = 3;
+const LIFE_MS: u64 = 300;
+
+/// A command may have waited for others to end before its own time began.
+const LONGEST_NS: u64 = 2 * DEADLINE_S * S + S;
+
+struct Net {
+    segments: Vec<Segment>,
+    shapes: Vec<SegmentShape>,
+}
+
+fn stations(n: usize) -> (Vec<String>, Vec<String>) {
+    let names = |of: &str| (0..n).map(|i| format!("{of}{i}")).collect();
+    (names("eth"), names("shelf"))
+}
+
+/// So many networks, each with an interface of ours and one of the target.
+fn network(w: &World, shapes: &[(SegmentShape, u32)]) -> Net {
+    let (ours, theirs) = stations(shapes.len());
+    let plug = |(i, (shape, mtu)): (usize, &(SegmentShape, u32))| {
+        let segment = w.net().segment(*shape);
+        segment.plug(&ours[i], [2, 0, 0, 0, 1, i as u8], *mtu);
+        segment.plug(&theirs[i], [2, 0, 0, 0, 2, i as u8], *mtu);
+        segment
+    };
+    let segments = shapes.iter().enumerate().map(plug).collect();
+    Net { segments, shapes: shapes.iter().map(|(shape, _)| *shape).collect() }
+}
+
+fn bus(w: &mut World, interfaces: &[String]) -> usize {
+    let params = json!({
+        "interfaces": interfaces, "deadline_s": DEADLINE_S, "frame_life_ms": LIFE_MS, "ask_s": 2,
+    });
+    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site }).unwrap();
+    w.add(sim)
+}
+
+fn pattern(sector: u64, version: u64) -> Vec<u8> {
+    (0..SECTOR).map(|i| (sector * 31 + version * 7 + i / 8 + version / 256) as u8).collect()
+}
+
+#[derive(Clone)]
+enum What {
+    Write {
+        at: u64,
+        len: u64,
+        version: u64,
+    },
+    /// What each sector may be found to hold.
+    Read {
+        at: u64,
+        may: Vec<BTreeSet<u64>>,
+    },
+}
+
+struct Storm {
+    seed: u64,
+    random: SeededRandom,
+    w: World,
+    net: Net,
+    shelf: Rc<Shelf>,
+    edge: Edge,
+    /// Versions that each sector may have.
+    may: Vec<BTreeSet<u64>>,
+    under_way: BTreeMap<u64, (What, u64)>,
+    next: u64,
+    lost: bool,
+    acked: u64,
+    read: u64,
+}
+
+impl Storm {
+    fn new(seed: u64) -> Storm {
+        let mut random = SeededRandom::new(seed);
+        let mut w = World::with(seed, &[]);
+        let paths = 1 + random.below(3) as usize;
+        let mut shape = || {
+            let longest = [50_000, 5 * MS, 60 * MS][random.below(3) as usize];
+            let shape = SegmentShape {
+                delay_ns_min: 5_000,
+                delay_ns_max: longest,
+                in_order: random.below(2) == 0,
+                lost_per_million: [0, 1_000, 10_000, 100_000][random.below(4) as usize],
+                doubled_per_million: [0, 20_000][random.below(2) as usize],
+                ..SegmentShape::default()
+            };
+            (shape, [1500, 4200, 9000][random.below(3) as usize])
+        };
+        let shapes: Vec<(SegmentShape, u32)> = (0..paths).map(|_| shape()).collect();
+        let net = network(&w, &shapes);
+        let (ours, theirs) = stations(paths);
+        let ways = Ways {
+            slow_ns: [100_000, 10 * MS, 120 * MS][random.below(3) as usize],
+            twice: [0, 50][random.below(2) as usize],
+            wrong: [0, 50][random.below(2) as usize],
+            buffers: [1, 2, 16, 24][random.below(4) as usize],
+            deaf: false,
+        };
+        let theirs: Vec<&str> = theirs.iter().map(String::as_str).collect();
+        let shelf = Shelf::start(&w.core, &theirs, SECTORS as usize, seed, ways);
+        let at = bus(&mut w, &ours);
+        let mut found = Vec::new();
+        for _ in 0..20 {
+            found.extend(w.scan(at));
+            // The bus scans itself when somebody is heard.
+            let cam = w.cam.clone();
+            for (_, names) in cam.look(&mut w.control) {
+                found.extend(names.unwrap());
+            }
+            if !found.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(found, ["ada0"], "seed {seed}: the target is not found");
+        let (_, edge) = w.open("ada0");
+        let storm = Storm {
+            seed,
+            random,
+            w,
+            net,
+            shelf,
+            edge,
+            may: vec![BTreeSet::from([0]); SECTORS as usize],
+            under_way: BTreeMap::new(),
+            next: 0,
+            lost: false,
+            acked: 0,
+            read: 0,
+        };
+        // Known contents: version 0 is what pattern says of it.
+        let all: Vec<u8> = (0..SECTORS).flat_map(|s| pattern(s, 0)).collect();
+        storm.shelf.bytes.borrow_mut().copy_from_slice(&all);
+        storm
+    }
+
+    fn is_written(&self, at: u64, len: u64) -> bool {
+        self.under_way.values().any(|(what, _)| match what {
+            What::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
+            What::Read { .. } => false,
+        })
+    }
+
+    fn request(&mut self) {
+        // Some sectors are written again and again: as soon as one write has ended.
+        let (len, at) = match self.random.below(2) {
+            0 => (1 + self.random.below(2), self.random.below(3)),
+            _ => {
+                let len = 1 + self.random.below(20);
+                (len, self.random.below(SECTORS - len + 1))
+            }
+        };
+        self.next += 1;
+        let tag = self.next;
+        let data = self.w.buffer((len * SECTOR) as usize);
+        let now = self.w.now();
+        if self.random.below(2) == 0 {
+            // Who writes the same at the same time gets one or the other: nothing to check.
+            if self.is_written(at, len) {
+                return;
+            }
+            for sector in at..at + len {
+                data.copy_from(((sector - at) * SECTOR) as usize, &pattern(sector, tag));
+                self.may[sector as usize].insert(tag);
+            }
+            for (what, _) in self.under_way.values_mut() {
+                let What::Read { at: from, may } = what else { continue };
+                for (i, may) in may.iter_mut().enumerate() {
+                    if (at..at + len).contains(&(*from + i as u64)) {
+                        may.insert(tag);
+                    }
+                }
+            }
+            self.under_way.insert(tag, (What::Write { at, len, version: tag }, now));
+            self.w.start(self.edge, tag, |bio| {
+                range(bio, Op::Write, at * SECTOR, data);
+                bio.flags = if is_flushed(tag) { Flags::FUA } else { Flags::NONE };
+            });
+        } else {
+            let may = self.may[at as usize..(at + len) as usize].to_vec();
+            self.under_way.insert(tag, (What::Read { at, may }, now));
+            self.w.start(self.edge, tag, |bio| range(bio, Op::Read, at * SECTOR, data));
+        }
+    }
+
+    fn hear(&mut self) {
+        let (seed, now) = (self.seed, self.w.now());
+        for ended in self.w.ended() {
+            let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
+            let took = now - began;
+            // A write that is flushed behind is two commands.
+            let longest = if is_flushed(ended.tag) { 2 * LONGEST_NS } else { LONGEST_NS };
+            assert!(took <= longest, "seed {seed}: {} took {} ms", ended.tag, took / MS);
+            match (what, ended.status) {
+                (What::Write { at, len, version }, Ok(())) => {
+                    self.acked += 1;
+                    for sector in at..at + len {
+                        self.may[sector as usize] = BTreeSet::from([version]);
+                    }
+                }
+                (What::Read { at, may }, Ok(())) => {
+                    self.read += 1;
+                    for (i, may) in may.iter().enumerate() {
+                        let from = i * SECTOR as usize;
+                        let found = &ended.bytes[from..from + SECTOR as usize];
+                        let sector = at + i as u64;
+                        let fits = may.iter().any(|v| pattern(sector, *v) == found);
+                        let is = (0..=self.next).find(|v| pattern(sector, *v) == found);
+                        let what = format!("seed {seed}: sector {sector} is {is:?}");
+                        assert!(fits, "{what}, none of {may:?}: {:x?}", &found[..16]);
+                    }
+                }
+                (_, Err(Errno::NxIo)) => self.lost = true,
+                (what, Err(e)) => {
+                    let is_write = matches!(what, What::Write { .. });
+                    panic!("seed {seed}: {e} (write: {is_write}) without a reason");
+                }
+            }
+        }
+    }
+
+    /// Things happen to the interfaces.
+    fn happen(&mut self) {
+        let n = self.net.segments.len() as u64;
+        let i = self.random.below(n) as usize;
+        let station = match self.random.below(2) {
+            0 => format!("eth{i}"),
+            _ => format!("shelf{i}"),
+        };
+        let segment = &self.net.segments[i];
+        match self.random.below(7) {
+            0 => segment.set_up(&station, false),
+            1 => segment.lose(&format!("eth{i}"), &format!("shelf{i}"), true),
+            2 => segment.lose(&format!("shelf{i}"), &format!("eth{i}"), true),
+            3 => segment.set_mtu(&station, 1500),
+            // Frames that were thought lost arrive long after others.
+            _ => segment.set_shape(SegmentShape {
+                delay_ns_min: 10_000,
+                delay_ns_max: 120 * MS,
+                in_order: false,
+                ..self.net.shapes[i]
+            }),
+        }
+    }
+}
+
+/// Of writes every fourth is to be stable when it ends, for which ATA has a flush.
+fn is_flushed(tag: u64) -> bool {
+    tag.is_multiple_of(4)
+}
+
+impl Storm {
+    /// All interfaces are well.
+    fn mend(&mut self) {
+        for (i, segment) in self.net.segments.iter().enumerate() {
+            let (own, other) = (format!("eth{i}"), format!("shelf{i}"));
+            segment.set_shape(self.net.shapes[i]);
+            segment.set_up(&own, true);
+            segment.set_up(&other, true);
+            segment.lose(&own, &other, false);
+            segment.lose(&other, &own, false);
+        }
+    }
+
+    fn run(&mut self) {
+        let mut ill_until = 0;
+        for _ in 0..600 {
+            if self.lost {
+                break;
+            }
+            while self.under_way.len() < 8 && self.random.below(3) > 0 {
+                self.request();
+            }
+            if self.random.chance(30) && ill_until == 0 {
+                self.happen();
+                // Seldom longer than anybody waits.
+                let most = if self.random.chance(30) { 30 * S } else { S };
+                ill_until = self.w.now() + self.random.below(most);
+            }
+            if ill_until != 0 && self.w.now() >= ill_until {
+                self.mend();
+                ill_until = 0;
+            }
+            let step = [MS / 5, 2 * MS, 20 * MS][self.random.below(3) as usize];
+            self.w.turn(step);
+            self.hear();
+        }
+        self.mend();
+        let end = self.w.now() + 2 * LONGEST_NS;
+        while !self.under_way.is_empty() {
+            assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
+            self.w.turn(20 * MS);
+            self.hear();
+        }
+        // Whatever was under way anywhere is over.
+        let quiet = self.w.now() + 2 * LIFE_MS * MS;
+        while self.w.now() < quiet {
+            self.w.turn(20 * MS);
+        }
+        let bytes = self.shelf.bytes.borrow();
+        for (sector, may) in self.may.iter().enumerate() {
+            let found = &bytes[sector * SECTOR as usize..][..SECTOR as usize];
+            let fits = may.iter().any(|v| pattern(sector as u64, *v) == found);
+            assert!(fits, "seed {}: sector {sector} is none of {may:?}", self.seed);
+        }
+    }
+}
+
+#[test]
+fn exposing_15_nothing_acknowledged_is_lost_and_nothing_old_comes_back() {
+    let of = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let (first, count) = (of("ASHLAR_SEED").unwrap_or(1), of("ASHLAR_CAM_SEEDS").unwrap_or(SEEDS));
+    let (mut acked, mut read, mut lost) = (0, 0, 0);
+    for seed in first..first + count {
+        let mut storm = Storm::new(seed);
+        storm.run();
+        acked += storm.acked;
+        read += storm.read;
+        lost += u64::from(storm.lost);
+    }
+    println!("{acked} writes, {read} reads, {lost} disks lost of {count}");
+    if count >= SEEDS {
+        assert!(acked > 20 * count && read > 20 * count && lost > 0);
+    }
+}

@@ -1,0 +1,331 @@
+//! Scenes in which nothing goes wrong on the network: what the initiator may not do even then.
+
+use std::rc::Rc;
+
+use bio::{Errno, Op};
+use cam::sims::aoe::AoeKind;
+use cam::{Open, SimKind, Site};
+use geom::{Class, Edge};
+use reactor::sim::SegmentShape;
+use serde_json::json;
+use wire::aoe::Mac;
+
+use crate::aoe::shelf::{Shelf, Ways};
+use crate::aoe::{MS, Net, S, SECTOR, SECTORS, network};
+use crate::world::{World, range};
+
+/// Longer than it takes to find the disk.
+const LIFE_NS: u64 = 10 * S;
+
+struct Scene {
+    w: World,
+    net: Net,
+    shelf: Rc<Shelf>,
+    edge: Edge,
+    bus: usize,
+    /// When the bus was opened, ns.
+    begun: u64,
+}
+
+impl Scene {
+    fn new(ways: Ways) -> Scene {
+        let calm =
+            SegmentShape { delay_ns_min: 5_000, delay_ns_max: 20_000, ..SegmentShape::default() };
+        Scene::on(calm, SECTORS, ways)
+    }
+
+    fn on(shape: SegmentShape, sectors: u64, ways: Ways) -> Scene {
+        let mut w = World::with(1, &[]);
+        let net = network(&w, &[(shape, 9000)]);
+        let shelf = Shelf::start(&w.core, &["shelf0"], sectors as usize, 1, ways);
+        let begun = w.now();
+        let life = LIFE_NS / MS;
+        let params = json!({ "interfaces": ["eth0"], "frame_life_ms": life, "deadline_s": 20 });
+        let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+        let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site }).unwrap();
+        let bus = w.add(sim);
+        let mut found = w.scan(bus);
+        while found.is_empty() {
+            w.turn(10 * MS);
+            let cam = w.cam.clone();
+            found
+                .extend(cam.look(&mut w.control).into_iter().flat_map(|(_, names)| names.unwrap()));
+            assert!(w.now() < begun + LIFE_NS / 2, "the disk is found in time");
+        }
+        let (_, edge) = w.open("ada0");
+        Scene { w, net, shelf, edge, bus, begun }
+    }
+}
+
+#[test]
+fn e2_nothing_is_written_while_frames_of_an_earlier_start_may_arrive() {
+    let mut s = Scene::new(Ways { buffers: 16, ..Ways::default() });
+    let data = s.w.buffer(SECTOR as usize);
+    data.fill(0, SECTOR as usize, 0xA5);
+    s.w.start(s.edge, 1, |bio| range(bio, Op::Write, 0, data));
+    assert_eq!(s.w.read(s.edge, 0, 512), Ok(vec![0; 512]), "reads do not wait");
+    let mut written = None;
+    while s.w.now() < s.begun + 2 * LIFE_NS && written.is_none() {
+        s.w.turn(10 * MS);
+        written = (s.shelf.bytes.borrow()[0] == 0xA5).then(|| s.w.now() - s.begun);
+    }
+    let written = written.expect("it is written in the end");
+    assert!((LIFE_NS..LIFE_NS + S).contains(&written), "after {written} ns");
+    s.w.turn(S);
+    assert!(s.w.ended().iter().any(|end| end.tag == 1 && end.status.is_ok()));
+}
+
+/// It says nothing by itself, and what was asked before it came is lost: so it is asked again soon,
+/// and not a minute later.
+#[test]
+fn a_shelf_that_comes_a_little_later_is_found_soon() {
+    let mut w = World::with(1, &[]);
+    let net = network(&w, &[(SegmentShape::default(), 9000)]);
+    let params = json!({ "interfaces": ["eth0"], "ask_s": 60 });
+    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let sim = AoeKind.open(&Open { name: "aoe0", params: &params, site: &site }).unwrap();
+    let bus = w.add(sim);
+    assert_eq!(w.scan(bus), [""; 0]);
+    let came = w.now();
+    let _shelf = Shelf::start(&w.core, &["shelf0"], SECTORS as usize, 1, Ways::default());
+    while w.control.topology.find("ada0").is_none() {
+        assert!(w.now() < came + 10 * S, "it is not found");
+        w.turn(10 * MS);
+        let cam = w.cam.clone();
+        cam.look(&mut w.control).into_iter().for_each(|(_, done)| drop(done.unwrap()));
+    }
+    drop(net);
+}
+
+#[test]
+fn e5_no_more_frames_wait_than_the_target_holds() {
+    let mut s = Scene::new(Ways { buffers: 3, slow_ns: 10 * MS, ..Ways::default() });
+    *s.shelf.held.borrow_mut() = (0, 0);
+    for tag in 0..40 {
+        let data = s.w.buffer(SECTOR as usize);
+        s.w.start(s.edge, tag, |bio| range(bio, Op::Read, tag % SECTORS * SECTOR, data));
+    }
+    let (mut ended, end) = (0, s.w.now() + 10 * S);
+    while ended < 40 {
+        assert!(s.w.now() < end, "only {ended} have ended");
+        s.w.turn(MS);
+        ended += s.w.ended().iter().inspect(|end| assert_eq!(end.status, Ok(()))).count();
+    }
+    assert_eq!(s.shelf.held.borrow().1, 3, "as many as it holds, and no more");
+}
+
+/// Sectors of a read that one large frame carries.
+const LARGE: u64 = 16;
+
+impl Scene {
+    /// So many reads of a large frame, 24 at a time; how long they take, ns.
+    fn reads(&mut self, count: u64) -> u64 {
+        let begun = self.w.now();
+        let (mut started, mut ended) = (0, 0);
+        while ended < count {
+            assert!(self.w.now() < begun + 300 * S, "only {ended} of {count} have ended");
+            while started < count && started - ended < 24 {
+                let data = self.w.buffer((LARGE * SECTOR) as usize);
+                let at = started * LARGE % self.sectors() * SECTOR;
+                self.w.start(self.edge, started, |bio| range(bio, Op::Read, at, data));
+                started += 1;
+            }
+            self.w.turn(MS / 10);
+            let some = self.w.ended();
+            ended += some.iter().inspect(|end| assert_eq!(end.status, Ok(()))).count() as u64;
+        }
+        self.w.now() - begun
+    }
+
+    fn sectors(&self) -> u64 {
+        self.shelf.bytes.borrow().len() as u64 / SECTOR
+    }
+}
+
+/// A gigabit: 79 us from a frame of 16 sectors to its answer.
+fn gigabit(lost_per_million: u32) -> SegmentShape {
+    let (delay_ns_min, delay_ns_max) = (3_000, 4_000);
+    let shape = SegmentShape { delay_ns_min, delay_ns_max, lost_per_million, ..Default::default() };
+    SegmentShape { ps_per_byte: 8_000, ..shape }
+}
+
+#[test]
+fn exposing_17_losses_cost_little_and_nothing_is_sent_again_without_need() {
+    const COUNT: u64 = 4_000;
+    let ways = Ways { buffers: 24, ..Ways::default() };
+    let mut calm = Scene::on(gigabit(0), 4096, ways);
+    let whole = calm.reads(COUNT);
+    let (mut lossy, before) = (Scene::on(gigabit(0), 4096, ways), 0);
+    lossy.net.segments[0].set_shape(gigabit(10_000));
+    lossy.shelf.came.set(before);
+    let some = lossy.reads(COUNT);
+    assert!(some <= 2 * whole, "{some} ns with losses, {whole} without");
+    // Requests and answers are lost, one of a hundred each.
+    let came = lossy.shelf.came.get();
+    assert!(came > COUNT && came < COUNT + 3 * COUNT / 50, "{came} commands came for {COUNT}");
+}
+
+#[test]
+fn exposing_17_any_number_of_buffers_is_lived_with() {
+    for buffers in [0, 1, 65_535] {
+        let mut s = Scene::on(gigabit(1_000), 4096, Ways { buffers, ..Ways::default() });
+        *s.shelf.held.borrow_mut() = (0, 0);
+        s.reads(300);
+        let most = s.shelf.held.borrow().1;
+        assert!(most <= usize::from(buffers.max(1)), "{most} at a time, it holds {buffers}");
+    }
+}
+
+#[test]
+fn exposing_17_where_large_frames_vanish_small_ones_are_sent() {
+    let mut s = Scene::on(gigabit(0), 4096, Ways { buffers: 24, ..Ways::default() });
+    s.reads(100);
+    // A switch between that carries less than both ends believe.
+    s.net.segments[0].set_mtu("shelf0", 1500);
+    let begun = s.w.now();
+    s.reads(1);
+    assert!(s.w.now() < begun + S, "after {} ns", s.w.now() - begun);
+    s.shelf.came.set(0);
+    s.reads(10);
+    let came = s.shelf.came.get();
+    assert_eq!(came, 10 * LARGE / 2, "of two sectors each");
+}
+
+#[test]
+fn a_disk_that_was_lost_is_found_again_however_little_was_on_its_way() {
+    for count in 1..8 {
+        let mut s = Scene::new(Ways { buffers: 24, slow_ns: 30 * MS, ..Ways::default() });
+        for tag in 0..count {
+            let data = s.w.buffer(SECTOR as usize);
+            s.w.start(s.edge, tag, |bio| range(bio, Op::Read, tag * SECTOR, data));
+        }
+        s.w.turn(MS / 10);
+        s.net.segments[0].set_up("eth0", false);
+        let (mut ended, begun) = (0, s.w.now());
+        while ended < count {
+            assert!(s.w.now() < begun + 60 * S, "{count}: only {ended} have ended");
+            s.w.turn(100 * MS);
+            ended += s.w.ended().iter().inspect(|end| assert!(end.status.is_err())).count() as u64;
+        }
+        s.net.segments[0].set_up("eth0", true);
+        let (mut found, begun) = (Vec::new(), s.w.now());
+        while found.is_empty() {
+            assert!(s.w.now() < begun + 60 * S, "{count}: it is not found again");
+            s.w.turn(100 * MS);
+            let cam = s.w.cam.clone();
+            found.extend(cam.look(&mut s.w.control).into_iter().flat_map(|(_, n)| n.unwrap()));
+        }
+    }
+}
+
+/// A second disk on the same wire, with so many buffers each.
+fn two_shelves(buffers: u16) -> (Scene, Rc<Shelf>, Edge) {
+    let ways = Ways { buffers, ..Ways::default() };
+    let mut s = Scene::new(ways);
+    let theirs = Shelf::start_at(2, &s.w.core, &["shelf0"], SECTORS as usize, 2, ways);
+    while s.w.control.topology.find("ada1").is_none() {
+        s.w.turn(100 * MS);
+        s.w.scan(s.bus);
+        assert!(s.w.now() < s.begun + 60 * S, "the second disk is found");
+    }
+    let (_, other) = s.w.open("ada1");
+    (s, theirs, other)
+}
+
+#[test]
+fn a_target_that_is_silent_holds_up_nobody_but_who_asked_it() {
+    for verb in ["aoeconfig", "aoemask", "aoereserve"] {
+        let (mut s, ..) = two_shelves(16);
+        s.shelf.ways.borrow_mut().deaf = true;
+        let (cam, begun) = (s.w.cam.clone(), s.w.now());
+        let answer = cam.verb(&mut s.w.control, verb, "ada0", &json!({})).unwrap();
+        let again = answer["unfinished"]["again"].clone();
+        assert_eq!(s.w.verb("aoeconfig", "ada1", &json!({})).unwrap()["string"], "");
+        assert!(s.w.now() < begun + S, "{verb}: the other disk waited for it");
+        let e = s.w.verb(verb, "ada0", &again).unwrap_err();
+        assert!(e.kind == Errno::TimedOut && e.what.contains("no answer"), "{verb}: {e}");
+    }
+}
+
+#[test]
+fn a_command_that_is_given_up_is_not_one_of_another_disk() {
+    let (mut s, theirs, other) = two_shelves(32);
+    // Ids count up with every command: the other disk is ahead, and the first one catches up.
+    for _ in 0..50 {
+        s.w.read(other, 0, SECTOR as usize).unwrap();
+    }
+    // Both hang; the other one answers when all commands of the first one have been given up.
+    s.shelf.ways.borrow_mut().slow_ns = 100_000 * S;
+    theirs.ways.borrow_mut().slow_ns = 100_000 * S;
+    for tag in 0..4 {
+        let data = s.w.buffer(SECTOR as usize);
+        s.w.start(other, tag, |bio| range(bio, Op::Read, tag * SECTOR, data));
+    }
+    let begun = s.w.now();
+    let identify = json!({ "ata": "ec 0 0 0 0 0 0 0 0 0 1 0", "receive": 512, "timeout": 10 });
+    for _ in 0..80 {
+        s.w.verb("cmd", "ada0", &identify).unwrap_err();
+    }
+    assert!(s.w.now() >= begun + 800 * MS, "it waited");
+    theirs.ways.borrow_mut().slow_ns = 0;
+    let mut ended = 0;
+    while ended < 4 {
+        assert!(s.w.now() < begun + 20 * S, "only {ended} have ended");
+        s.w.turn(100 * MS);
+        ended += s.w.ended().iter().inspect(|end| assert_eq!(end.status, Ok(()))).count();
+    }
+}
+
+#[test]
+fn no_old_order_comes_over_a_newer_one() {
+    let ways = Ways { buffers: 24, twice: 50, wrong: 50, ..Ways::default() };
+    let mut s = Scene::on(gigabit(0), 4096, ways);
+    // The way is thought to be fast; answers to questions who is there, which come often at first,
+    // would tell that it is not any more.
+    s.w.turn(32 * S);
+    s.reads(100);
+    s.net.segments[0].set_shape(SegmentShape {
+        delay_ns_min: 10_000,
+        delay_ns_max: 120 * MS,
+        in_order: false,
+        lost_per_million: 20_000,
+        ..SegmentShape::default()
+    });
+    let sent = s.shelf.came.get();
+    for number in 0..200 {
+        let mac = Mac([2, 0, 0, 0, 9, number]);
+        let asked = json!({ "set": true, "addresses": [mac.to_string()] });
+        let said = s.w.verb("aoereserve", "ada0", &asked).unwrap();
+        assert_eq!(said["holders"], json!([mac.to_string()]));
+        for _ in 0..number % 3 * 10 {
+            assert_eq!(*s.shelf.reserved.borrow(), [mac], "order {number}");
+            s.w.turn(10 * MS);
+        }
+    }
+    let sent = s.shelf.came.get() - sent;
+    assert!(sent > 250, "{sent} orders came for 200: none was sent twice");
+}
+
+#[test]
+fn a_target_that_shrinks_fails_what_is_gone_and_nothing_else() {
+    let (mut s, theirs, other) = two_shelves(16);
+    // It said that it has more, or somebody cut it.
+    s.shelf.bytes.borrow_mut().truncate(40 * SECTOR as usize);
+    assert!(s.w.read(s.edge, 50 * SECTOR, 512).is_err());
+    assert!(s.w.read(s.edge, 39 * SECTOR, 1024).is_err(), "in part is not at all");
+    assert_eq!(s.w.read(s.edge, 39 * SECTOR, 512), Ok(vec![0; 512]));
+    let size = |s: &Scene, name: &str| {
+        let p = s.w.control.topology.find(name).unwrap();
+        s.w.control.topology.limits(p).unwrap().media_bytes
+    };
+    let begun = s.w.now();
+    while size(&s, "ada0") != 40 * SECTOR {
+        assert!(s.w.now() < begun + 10 * S, "the disk is {} bytes large", size(&s, "ada0"));
+        s.w.turn(100 * MS);
+        let cam = s.w.cam.clone();
+        cam.look(&mut s.w.control);
+    }
+    assert_eq!(size(&s, "ada1"), SECTORS * SECTOR);
+    assert_eq!(s.w.read(other, 63 * SECTOR, 512), Ok(vec![0; 512]));
+    assert_eq!(theirs.bytes.borrow().len() as u64, SECTORS * SECTOR);
+}

@@ -1,0 +1,126 @@
+//! DELETE of several ranges to disks that take several in one command, and what is said upward of
+//! how many and how long they may be.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use cam::sims::hba::{Deletes, DiskSpec, Transport, VirtualHba};
+use geom::Edge;
+use reactor::model::{DiskShape, Timing};
+
+use crate::world::World;
+
+const SECTOR: u64 = 512;
+/// Sectors of a range of ATA.
+const LONGEST: u64 = 65_535;
+
+fn disk(transport: Transport, spec: DiskSpec, bytes: u64) -> (World, Arc<VirtualHba>, Edge) {
+    let shape = DiskShape {
+        size: bytes,
+        timing: Timing::Between { min_ns: 10_000, max_ns: 900_000 },
+        ..DiskShape::default()
+    };
+    let hba = VirtualHba::new("hba0", transport, 1);
+    hba.plug(0, DiskSpec { shape, ..spec }, 3).unwrap();
+    let mut w = World::new(3, std::slice::from_ref(&hba));
+    let name = w.scan(0).remove(0);
+    let edge = w.open(&name).1;
+    (w, hba, edge)
+}
+
+/// Ranges in sectors; how many commands the DELETE became.
+fn delete(w: &mut World, edge: Edge, ranges: &[Range<u64>]) -> u64 {
+    let submitted = |w: &World| w.buses[0].devices()[0].0.look(|d| d.counts().submitted);
+    let bytes: Vec<_> = ranges.iter().map(|r| r.start * SECTOR..r.end * SECTOR).collect();
+    let before = submitted(w);
+    let ended = w.io(edge, |bio| assert!(bio.delete_ranges(&bytes), "in order"));
+    assert_eq!(ended.status, Ok(()));
+    submitted(w) - before
+}
+
+/// What the medium has of a sector: all of it is the same byte.
+fn medium(hba: &VirtualHba, sector: u64) -> u8 {
+    let mut bytes = [0; SECTOR as usize];
+    hba.read_medium(0, sector * SECTOR, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|b| *b == bytes[0]), "sector {sector}");
+    bytes[0]
+}
+
+#[test]
+fn as_many_as_the_disk_takes_are_one_command_and_what_lies_between_stays() {
+    for (transport, deletes, ranges, commands) in [
+        (Transport::Sas, Deletes::Unmap, 16, 1),
+        (Transport::Sas, Deletes::Unmap, 15, 2),
+        (Transport::Sas, Deletes::Unmap, 7, 3),
+        (Transport::Sas, Deletes::Same16, 64, 16),
+        (Transport::Sata, Deletes::Unmap, 64, 1),
+    ] {
+        let spec = DiskSpec { deletes, ranges, ..DiskSpec::default() };
+        let (mut w, hba, edge) = disk(transport, spec, 1 << 20);
+        w.write(edge, 0, &[7; 1 << 20], bio::Flags::NONE).unwrap();
+        let sixteen: Vec<_> = (0..16).map(|n| n * 100..n * 100 + 1 + n).collect();
+        let what = format!("{transport:?} {deletes:?} {ranges}");
+        assert_eq!(delete(&mut w, edge, &sixteen), commands, "{what}");
+        for sector in 0..(1 << 20) / SECTOR {
+            let gone = sixteen.iter().any(|r| r.contains(&sector));
+            assert_eq!(medium(&hba, sector), if gone { 0 } else { 7 }, "{what}: {sector}");
+        }
+    }
+}
+
+#[test]
+fn a_sata_disk_is_told_as_many_blocks_of_ranges_as_it_takes() {
+    for (ranges, count, commands) in
+        [(64, 64, 1), (64, 65, 2), (128, 128, 1), (1000, 960, 1), (5000, 4096, 1), (5000, 4097, 2)]
+    {
+        let spec = DiskSpec { ranges, ..DiskSpec::default() };
+        let (mut w, _, edge) = disk(Transport::Sata, spec, 8 << 20);
+        let many: Vec<_> = (0..count).map(|n| n * 2..n * 2 + 1).collect();
+        assert_eq!(delete(&mut w, edge, &many), commands, "{count} of {ranges}");
+    }
+}
+
+/// Ranges that are longer than one entry says are cut; what does not fit goes in another command.
+#[test]
+fn ranges_that_do_not_fit_go_in_a_second_command_and_none_is_left_out() {
+    let (mut w, hba, edge) = disk(Transport::Sata, DiskSpec::default(), 2 << 30);
+    let long = 200..200 + 40 * LONGEST;
+    // The list is full amid it.
+    let amid = 200 + 24 * LONGEST;
+    let probes = [199, 200, amid - 1, amid, long.end - 1, long.end, long.end + 500];
+    for sector in probes {
+        w.write(edge, sector * SECTOR, &[7; SECTOR as usize], bio::Flags::NONE).unwrap();
+    }
+    let mut ranges: Vec<_> = (0..40).map(|n| n * 2..n * 2 + 1).collect();
+    ranges.push(long.clone());
+    ranges.push(long.end + 500..long.end + 501);
+    assert_eq!(delete(&mut w, edge, &ranges), 2);
+    for sector in probes {
+        let gone = long.contains(&sector) || sector == long.end + 500;
+        assert_eq!(medium(&hba, sector), if gone { 0 } else { 7 }, "{sector}");
+    }
+}
+
+#[test]
+fn what_is_above_is_told_of_granules_ranges_and_lengths() {
+    let deletes = |w: &World, name: &str| {
+        let t = &w.control.topology;
+        t.deletes(t.find(name).expect("a disk"))
+    };
+    let spec = DiskSpec { ranges: 20, granule: (8, 3), ..DiskSpec::default() };
+    let (w, ..) = disk(Transport::Sas, spec.clone(), 1 << 20);
+    let said = deletes(&w, "da0");
+    assert_eq!((said.granule, said.offset), (8 * SECTOR, Some(3 * SECTOR)));
+    assert_eq!((said.ranges, said.range_bytes, said.max_bytes), (20, 0, 32 << 20));
+    // It does not say so of itself, but one command names one.
+    let same = DiskSpec { deletes: Deletes::Same10, ..spec.clone() };
+    let said = deletes(&disk(Transport::Sas, same, 1 << 20).0, "da0");
+    assert_eq!((said.granule, said.ranges), (SECTOR, 1));
+    // A granule that is larger than the disk.
+    let odd = DiskSpec { granule: (u32::MAX, 5), ..spec.clone() };
+    let said = deletes(&disk(Transport::Sas, odd, 1 << 20).0, "da0");
+    assert_eq!((said.granule, said.offset), (SECTOR, Some(0)));
+    let said = deletes(&disk(Transport::Sata, spec, 1 << 20).0, "ada0");
+    assert_eq!((said.granule, said.offset, said.ranges), (SECTOR, Some(0), 64));
+    assert_eq!((said.range_bytes, said.max_bytes), (LONGEST * SECTOR, 64 * LONGEST * SECTOR));
+}

@@ -1,0 +1,528 @@
+//! The iSCSI initiator in seeded worlds: connections that are cut, targets that are slow, deaf,
+//! killed, that answer twice, with wrong tags and with wrong lengths. No acknowledged write is
+//! lost, no old write comes over a newer one, nothing waits for ever.
+//!
+//! `ASHLAR_CAM_SEEDS=N` runs so many worlds from `ASHLAR_SEED`; a failing one names its seed.
+
+mod killers;
+pub mod peer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use bio::{Errno, Flags, Op};
+use cam::sims::iscsi::IscsiKind;
+use cam::{Open, SimKind, Site};
+use geom::{Class, Edge};
+use peer::{Peer, Ways};
+use reactor::SeededRandom;
+use reactor::sim::NetShape;
+use serde_json::{Value, json};
+use wire::iscsi::{Auth, ChapAccount, ChapUser};
+
+use crate::world::{World, range};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+const SECTOR: u64 = 512;
+const SECTORS: u64 = 64;
+const SEEDS: u64 = 60;
+const DEADLINE_S: u64 = 2;
+
+/// Nobody waits longer where all commands are answered; where some are not, CAM gives each 60 s, an
+/// abort 5 and a reset 10, five times.
+const LONGEST_NS: u64 = 30 * S;
+const LONGEST_MUTE_NS: u64 = 400 * S;
+
+fn portal(n: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, n], 3260))
+}
+
+fn params(portals: &[SocketAddr]) -> Value {
+    json!({
+        "portals": portals, "target": "iqn.2026-11.test.ashlar:peer",
+        "initiator": "iqn.2026-11.test.ashlar:us", "deadline_s": DEADLINE_S,
+    })
+}
+
+fn bus(w: &mut World, params: &Value) -> usize {
+    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let sim = IscsiKind.open(&Open { name: "iscsi0", params, site: &site }).unwrap();
+    w.add(sim)
+}
+
+/// Until the bus has so many disks.
+fn disks(w: &mut World, at: usize, count: usize, most: u64) -> Vec<String> {
+    let mut found = w.scan(at);
+    let end = w.now() + most;
+    while found.len() < count && w.now() < end {
+        w.turn(20 * MS);
+        let cam = w.cam.clone();
+        for (_, names) in cam.look(&mut w.control) {
+            found.extend(names.unwrap());
+        }
+    }
+    found
+}
+
+fn pattern(sector: u64, version: u64) -> Vec<u8> {
+    (0..SECTOR).map(|i| (sector * 31 + version * 7 + i / 8 + version / 256) as u8).collect()
+}
+
+#[derive(Clone)]
+enum What {
+    Write {
+        at: u64,
+        len: u64,
+        version: u64,
+    },
+    /// What each sector may be found to hold.
+    Read {
+        at: u64,
+        may: Vec<BTreeSet<u64>>,
+    },
+}
+
+#[derive(Default)]
+struct Sums {
+    acked: u64,
+    read: u64,
+    lost: u64,
+    orphans: u64,
+    reinstated: u64,
+    stray: u64,
+    lies: u64,
+}
+
+struct Storm {
+    seed: u64,
+    random: SeededRandom,
+    w: World,
+    peer: Rc<Peer>,
+    edge: Edge,
+    /// Versions that each sector may have.
+    may: Vec<BTreeSet<u64>>,
+    under_way: BTreeMap<u64, (What, u64)>,
+    next: u64,
+    lost: bool,
+    sums: Sums,
+}
+
+fn ways_of(random: &mut SeededRandom) -> Ways {
+    let mut one = |of: &[u64]| of[random.below(of.len() as u64) as usize];
+    Ways {
+        slow_ns: one(&[100_000, 10 * MS, 300 * MS]),
+        twice: one(&[0, 50]) as u32,
+        wrong: one(&[0, 50]) as u32,
+        early: 0,
+        lies: one(&[0, 20]) as u32,
+        mute: one(&[0, 0, 2]) as u32,
+        digests: one(&[0, 1]) == 1,
+        initial_r2t: one(&[0, 1]) == 1,
+        immediate: one(&[0, 1]) == 1,
+        burst: one(&[512, 2048, 16_384]) as u32,
+        segment: one(&[512, 1024, 8192]) as u32,
+        window: one(&[1, 3, 32]) as u32,
+    }
+}
+
+impl Storm {
+    fn new(seed: u64) -> Storm {
+        let mut random = SeededRandom::new(seed);
+        let mut w = World::with(seed, &[]);
+        let shape = NetShape {
+            delay_ns_max: [50_000, 2 * MS, 20 * MS][random.below(3) as usize],
+            segment_max: [100, 1460, 16_384][random.below(3) as usize],
+            ..NetShape::default()
+        };
+        w.net().set_net(shape);
+        let mut ways = ways_of(&mut random);
+        ways.early = [0, 30][random.below(2) as usize];
+        let good = Ways { twice: 0, wrong: 0, lies: 0, mute: 0, early: 0, ..ways };
+        let own = Auth::None;
+        let peer = Peer::start(&w.core, &[portal(1)], SECTORS as usize, seed, (good, own));
+        let at = bus(&mut w, &params(&[portal(1)]));
+        let found = disks(&mut w, at, 1, 20 * S);
+        assert_eq!(found, ["da0"], "seed {seed}: the target is not found");
+        let (_, edge) = w.open("da0");
+        *peer.ways.borrow_mut() = ways;
+        let resets_per_million = [0, 2_000][random.below(2) as usize];
+        w.net().set_net(NetShape { resets_per_million, ..shape });
+        // Known contents: version 0 is what pattern says of it.
+        let all: Vec<u8> = (0..SECTORS).flat_map(|s| pattern(s, 0)).collect();
+        peer.bytes.borrow_mut().copy_from_slice(&all);
+        let may = vec![BTreeSet::from([0]); SECTORS as usize];
+        let (under_way, sums) = (BTreeMap::new(), Sums::default());
+        Storm { seed, random, w, peer, edge, may, under_way, next: 0, lost: false, sums }
+    }
+
+    fn is_written(&self, at: u64, len: u64) -> bool {
+        self.under_way.values().any(|(what, _)| match what {
+            What::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
+            What::Read { .. } => false,
+        })
+    }
+
+    fn request(&mut self) {
+        // Some sectors are written again and again: as soon as one write has ended.
+        let (len, at) = match self.random.below(2) {
+            0 => (1 + self.random.below(2), self.random.below(3)),
+            _ => {
+                let len = 1 + self.random.below(20);
+                (len, self.random.below(SECTORS - len + 1))
+            }
+        };
+        self.next += 1;
+        let tag = self.next;
+        let data = self.w.buffer((len * SECTOR) as usize);
+        let now = self.w.now();
+        if self.random.below(2) > 0 {
+            let may = self.may[at as usize..(at + len) as usize].to_vec();
+            self.under_way.insert(tag, (What::Read { at, may }, now));
+            return self.w.start(self.edge, tag, |bio| range(bio, Op::Read, at * SECTOR, data));
+        }
+        // Who writes the same at the same time gets one or the other: nothing to check.
+        if self.is_written(at, len) {
+            return;
+        }
+        for sector in at..at + len {
+            data.copy_from(((sector - at) * SECTOR) as usize, &pattern(sector, tag));
+            self.may[sector as usize].insert(tag);
+        }
+        for (what, _) in self.under_way.values_mut() {
+            let What::Read { at: from, may } = what else { continue };
+            for (i, may) in may.iter_mut().enumerate() {
+                if (at..at + len).contains(&(*from + i as u64)) {
+                    may.insert(tag);
+                }
+            }
+        }
+        self.under_way.insert(tag, (What::Write { at, len, version: tag }, now));
+        self.w.start(self.edge, tag, |bio| {
+            range(bio, Op::Write, at * SECTOR, data);
+            bio.flags = Flags::default();
+        });
+    }
+
+    fn hear(&mut self) {
+        let (seed, now) = (self.seed, self.w.now());
+        for ended in self.w.ended() {
+            let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
+            let took = now - began;
+            assert!(took <= self.longest(), "seed {seed}: {} took {} ms", ended.tag, took / MS);
+            match (what, ended.status) {
+                (What::Write { at, len, version }, Ok(())) => {
+                    self.sums.acked += 1;
+                    for sector in at..at + len {
+                        self.may[sector as usize] = BTreeSet::from([version]);
+                    }
+                }
+                (What::Read { at, may }, Ok(())) => {
+                    self.sums.read += 1;
+                    for (i, may) in may.iter().enumerate() {
+                        let from = i * SECTOR as usize;
+                        let found = &ended.bytes[from..from + SECTOR as usize];
+                        let sector = at + i as u64;
+                        let fits = may.iter().any(|v| pattern(sector, *v) == found);
+                        let is = (0..=self.next).find(|v| pattern(sector, *v) == found);
+                        assert!(fits, "seed {seed}: sector {sector} is {is:?}, none of {may:?}");
+                    }
+                }
+                (_, Err(Errno::NxIo)) => self.lost = true,
+                // Five tries of one command may have ended with five connections.
+                (_, Err(Errno::Io)) => {}
+                (_, Err(e)) => panic!("seed {seed}: {e} without a reason"),
+            }
+        }
+    }
+
+    fn longest(&self) -> u64 {
+        if self.peer.ways.borrow().mute > 0 { LONGEST_MUTE_NS } else { LONGEST_NS }
+    }
+
+    fn happen(&mut self) {
+        match self.random.below(8) {
+            0 => self.peer.deaf.set(true),
+            1 => {
+                self.peer.shut.set(true);
+                self.peer.cut();
+            }
+            2 => {
+                self.peer.shut.set(true);
+                self.peer.kill();
+            }
+            3 => self.peer.kill(),
+            _ => self.peer.cut(),
+        }
+    }
+
+    fn mend(&mut self) {
+        self.peer.deaf.set(false);
+        self.peer.shut.set(false);
+    }
+
+    fn run(&mut self) {
+        let mut ill_until = 0;
+        for _ in 0..500 {
+            if self.lost {
+                break;
+            }
+            while self.under_way.len() < 8 && self.random.below(3) > 0 {
+                self.request();
+            }
+            if self.random.chance(30) && ill_until == 0 {
+                self.happen();
+                // Seldom longer than anybody waits.
+                let most = if self.random.chance(150) { 20 * S } else { S };
+                ill_until = self.w.now() + self.random.below(most);
+            }
+            if ill_until != 0 && self.w.now() >= ill_until {
+                self.mend();
+                ill_until = 0;
+            }
+            let step = [MS / 5, 2 * MS, 20 * MS][self.random.below(3) as usize];
+            self.w.turn(step);
+            self.hear();
+        }
+        self.mend();
+        self.calm();
+        let bytes = self.peer.bytes.borrow();
+        for (sector, may) in self.may.iter().enumerate() {
+            let found = &bytes[sector * SECTOR as usize..][..SECTOR as usize];
+            let fits = may.iter().any(|v| pattern(sector as u64, *v) == found);
+            assert!(fits, "seed {}: sector {sector} is none of {may:?}", self.seed);
+        }
+    }
+
+    /// All that is under way anywhere ends.
+    fn calm(&mut self) {
+        let end = self.w.now() + self.longest();
+        while !self.under_way.is_empty() {
+            assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
+            self.w.turn(20 * MS);
+            self.hear();
+        }
+        let quiet = self.w.now() + S;
+        while self.w.now() < quiet {
+            self.w.turn(20 * MS);
+        }
+        let counts = self.w.buses[0].sim().counts();
+        let count = |name| counts.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
+        self.sums.stray = count("answers-unasked");
+        self.sums.lies = count("answers-of-other-lengths");
+        self.sums.lost = u64::from(self.lost);
+        self.sums.orphans = self.peer.orphans.get();
+        self.sums.reinstated = self.peer.reinstated.get();
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_old_comes_back() {
+    let of = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let (first, count) = (of("ASHLAR_SEED").unwrap_or(1), of("ASHLAR_CAM_SEEDS").unwrap_or(SEEDS));
+    let mut all = Sums::default();
+    for seed in first..first + count {
+        let mut storm = Storm::new(seed);
+        storm.run();
+        let sums = storm.sums;
+        all.acked += sums.acked;
+        all.read += sums.read;
+        all.lost += sums.lost;
+        all.orphans += sums.orphans;
+        all.reinstated += sums.reinstated;
+        all.stray += sums.stray;
+        all.lies += sums.lies;
+    }
+    println!(
+        "{} writes ({} after their connection), {} reads, {} disks lost of {count}, {} sessions \
+         begun anew, {} answers unasked, {} lies",
+        all.acked, all.orphans, all.read, all.lost, all.reinstated, all.stray, all.lies
+    );
+    if count >= SEEDS {
+        assert!(all.acked > 20 * count && all.read > 20 * count && all.lost > 0);
+        assert!(all.orphans > 0 && all.reinstated > count && all.stray > 0 && all.lies > 0);
+    }
+}
+
+fn user(name: &str, secret: &str) -> ChapUser {
+    ChapUser { name: name.into(), secret: secret.into() }
+}
+
+fn good() -> Ways {
+    Ways { slow_ns: MS, burst: 4096, segment: 4096, window: 8, digests: true, ..Ways::default() }
+}
+
+#[test]
+fn who_does_not_prove_himself_gets_and_gives_nothing() {
+    let mutual = Some(user("they", "their-own-secret-too"));
+    let account = ChapAccount { user: user("we", "our-very-own-secret"), mutual };
+    let auth = Auth::Chap { accounts: vec![account] };
+    let proof = |name: &str, secret: &str| json!({ "user": name, "secret": secret });
+    let (we, they) = (proof("we", "our-very-own-secret"), proof("they", "their-own-secret-too"));
+    let wrong = proof("they", "some-other-secret-of-theirs");
+    let cases = [
+        (Some(&we), Some(&they), 1),
+        (Some(&we), None, 1),
+        (Some(&we), Some(&wrong), 0),
+        (Some(&wrong), None, 0),
+        (None, None, 0),
+    ];
+    for (n, (chap, mutual, count)) in cases.into_iter().enumerate() {
+        let mut w = World::with(n as u64 + 1, &[]);
+        let _peer = Peer::start(&w.core, &[portal(1)], 8, 1, (good(), auth.clone()));
+        let mut params = params(&[portal(1)]);
+        params["chap"] = json!(chap);
+        params["mutual"] = json!(mutual);
+        let at = bus(&mut w, &params);
+        assert_eq!(disks(&mut w, at, 1, 10 * S).len(), count, "case {n}");
+    }
+}
+
+#[test]
+fn a_portal_that_stays_away_takes_its_disk_along_and_brings_it_back() {
+    let mut w = World::with(5, &[]);
+    let peer = Peer::start(&w.core, &[portal(1), portal(2)], 64, 5, (good(), Auth::None));
+    let at = bus(&mut w, &params(&[portal(1), portal(2)]));
+    let found = disks(&mut w, at, 2, 20 * S);
+    assert_eq!(found, ["da0", "da1"], "one for each portal");
+    let (_, edge) = w.open("da0");
+    w.write(edge, 0, &[7; 4096], Flags::default()).unwrap();
+    peer.deaf.set(true);
+    let began = w.now();
+    assert_eq!(w.read(edge, 0, 4096), Err(Errno::NxIo));
+    assert!(w.now() - began <= (DEADLINE_S + 2) * S, "{} ms", (w.now() - began) / MS);
+    (0..20).for_each(|_| w.turn(100 * MS));
+    assert!(w.control.topology.find("da1").is_none(), "nobody used it, and it is gone too");
+    peer.deaf.set(false);
+    peer.cut();
+    let mut back = Vec::new();
+    let end = w.now() + 60 * S;
+    while back.len() < 2 && w.now() < end {
+        w.turn(100 * MS);
+        let cam = w.cam.clone();
+        cam.look(&mut w.control).into_iter().for_each(|(_, names)| back.extend(names.unwrap()));
+    }
+    back.sort();
+    assert_eq!(back, ["da0", "da1"], "under their old names");
+    let (_, edge) = w.open("da0");
+    assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
+}
+
+#[test]
+fn a_portal_that_sends_us_elsewhere_is_followed_and_asked_again_the_next_time() {
+    let mut w = World::with(6, &[]);
+    let (first, second) = (portal(1), portal(2));
+    let peer = Peer::start(&w.core, &[first, second], 64, 6, (good(), Auth::None));
+    peer.moved.set(Some((first, second)));
+    let at = bus(&mut w, &params(&[first]));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
+    let (_, edge) = w.open("da0");
+    w.write(edge, 0, &[7; 4096], Flags::default()).unwrap();
+    let before = peer.sent_on.get();
+    assert!(before > 0, "nobody was sent anywhere");
+    peer.cut();
+    assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
+    assert!(peer.sent_on.get() > before, "the portal knows where the target is now");
+    // It is there itself again.
+    peer.moved.set(None);
+    peer.cut();
+    assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
+    // Both send on to each other: an end, and the disk is lost at its deadline.
+    peer.moved.set(Some((first, first)));
+    peer.cut();
+    let began = w.now();
+    assert_eq!(w.read(edge, 0, 4096), Err(Errno::NxIo));
+    assert!(w.now() - began <= (DEADLINE_S + 2) * S);
+    assert!(peer.sent_on.get() < 200, "as often as it is tried, and four times");
+}
+
+/// A bus of its own for each target: `names` of disks are in the order in which they are found.
+fn second_bus(w: &mut World, at: SocketAddr) -> usize {
+    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let params = params(&[at]);
+    let sim = IscsiKind.open(&Open { name: "iscsi1", params: &params, site: &site }).unwrap();
+    w.add(sim)
+}
+
+#[test]
+fn a_target_that_has_less_than_it_says_is_told_by_name_and_others_are_left_alone() {
+    let mut w = World::with(7, &[]);
+    let liar = Peer::start(&w.core, &[portal(1)], 64, 7, (good(), Auth::None));
+    let honest = Peer::start(&w.core, &[portal(2)], 64, 8, (good(), Auth::None));
+    liar.says.set(Some(128));
+    let at = bus(&mut w, &params(&[portal(1)]));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
+    let at = second_bus(&mut w, portal(2));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da1"]);
+    let (lies, other) = (w.open("da0").1, w.open("da1").1);
+    w.write(other, 0, &[9; 4096], Flags::default()).unwrap();
+    for round in 0..2 {
+        // At first it lies; then it shrinks under us.
+        let end = 64 * SECTOR >> round;
+        w.write(lies, end - 4096, &[7; 4096], Flags::default()).unwrap();
+        assert!(w.read(lies, end - 4096, 4096).unwrap() == [7; 4096]);
+        assert_eq!(w.read(lies, end, 4096), Err(Errno::Inval));
+        assert_eq!(w.write(lies, end - 512, &[8; 1024], Flags::default()), Err(Errno::Inval));
+        assert!(w.read(lies, end - 4096, 4096).unwrap() == [7; 4096], "nothing of it was done");
+        assert!(w.read(other, 0, 4096).unwrap() == [9; 4096]);
+        liar.bytes.borrow_mut().truncate((32 * SECTOR) as usize);
+    }
+    assert_eq!(honest.bytes.borrow().len() as u64, 64 * SECTOR);
+    assert!(w.control.topology.find("da0").is_some(), "what it has is to be had");
+}
+
+#[test]
+fn what_a_lost_path_handed_back_is_not_done_when_it_is_back() {
+    let mut w = World::with(8, &[]);
+    // A WRITE that has all of its data with it, and is done at once.
+    let ways = Ways { slow_ns: 1, ..good() };
+    let peer = Peer::start(&w.core, &[portal(1)], 64, 8, (ways, Auth::None));
+    let at = bus(&mut w, &params(&[portal(1)]));
+    assert_eq!(disks(&mut w, at, 1, 20 * S), ["da0"]);
+    let (_, edge) = w.open("da0");
+    w.write(edge, 0, &[1; 1024], Flags::default()).unwrap();
+    peer.deaf.set(true);
+    // What the target has not read yet goes with the connection.
+    assert_eq!(w.write(edge, 0, &[2; 1024], Flags::default()), Err(Errno::NxIo));
+    assert!(peer.bytes.borrow()[..1024] == [1; 1024]);
+    // Somebody else has written there since, by another way.
+    peer.bytes.borrow_mut()[..1024].fill(3);
+    peer.deaf.set(false);
+    (0..50).for_each(|_| w.turn(100 * MS));
+    assert!(peer.bytes.borrow()[..1024] == [3; 1024], "the old write came late");
+}
+
+#[test]
+fn an_attach_that_fails_late_takes_what_was_opened_meanwhile_along() {
+    let mut w = World::with(9, &[]);
+    let near = json!({ "disks": 1, "size": 1 << 20 });
+    let near = json!({ "kind": "virtual", "params": near, "names": { "root": "0:0" } });
+    w.verb("attach", "mps0", &near).unwrap();
+    let ways = Ways { slow_ns: 40 * MS, ..good() };
+    let _peer = Peer::start(&w.core, &[portal(1), portal(2)], 64, 9, (ways, Auth::None));
+    // Two ways to its disk, of which the second is to have a name that is taken.
+    let params = params(&[portal(1), portal(2)]);
+    let bus = json!({ "kind": "iscsi", "params": params, "names": { "root": "1:0" } });
+    let cam = w.cam.clone();
+    let said = cam.verb(&mut w.control, "attach", "iscsi0", &bus).unwrap();
+    let again = said["unfinished"]["again"].clone();
+    assert!(again.is_object(), "it takes its time: {said}");
+    let end = w.now() + 60 * S;
+    while w.control.topology.find("da0").is_none() {
+        assert!(w.now() < end, "da0 does not come");
+        w.turn(10 * MS);
+        drop(cam.look(&mut w.control));
+    }
+    let (_, edge) = w.open("da0");
+    assert!(w.read(edge, 0, 512).is_ok());
+    let refused = cam.verb(&mut w.control, "attach", "iscsi0", &again).unwrap_err();
+    assert!(refused.kind == Errno::Exist && refused.what.contains("root"), "{}", refused.what);
+    assert_eq!(cam.buses().len(), 1, "it was given up as a whole");
+    w.turn(S);
+    assert!(w.control.topology.find("da0").is_none(), "who has it open was told");
+    assert_eq!(w.read(edge, 0, 512).unwrap_err(), Errno::NxIo);
+    // Nothing of it is in the way of the next one.
+    let bus = json!({ "kind": "iscsi", "params": params });
+    assert_eq!(w.verb("attach", "iscsi0", &bus).unwrap()["found"].as_array().unwrap().len(), 2);
+}

@@ -1,0 +1,29 @@
+//! Integration tests of the initiators and of CAM, in one binary. `cost.rs` and `aoe_cost.rs` are
+//! binaries of their own.
+//!
+//! One module of them: `cargo test -p ashlar-cam --test suite aoe::`.
+
+mod aoe;
+mod bench;
+mod cores;
+mod deletes;
+mod disks;
+mod fuzz;
+mod hurry;
+mod iscsi;
+mod languages;
+mod matrix;
+mod model;
+mod multiplier;
+mod optical;
+mod patience;
+mod places;
+mod rescan;
+mod resets;
+mod sg;
+mod shelf;
+mod storm;
+mod upkeep;
+mod verbs;
+mod ways;
+mod world;

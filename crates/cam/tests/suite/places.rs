@@ -1,0 +1,167 @@
+//! Where disks sit: what an enclosure says of its slots reaches the disks' providers, and whoever
+//! uses them hears when it changes.
+
+use std::sync::Arc;
+
+use bio::Attr;
+use cam::sims::hba::{DiskSpec, Faults, Role, Transport, VirtualHba};
+use cam::{Event, PHYSPATH};
+use geom::Class;
+use serde_json::json;
+use wire::scsi::{SesConfig, SesPlace, SesType};
+
+use crate::world::World;
+
+const RECEIVE: u8 = 0x1c;
+const SHELF: u64 = 4;
+const SAS: u64 = 0x5000_c500_0000_0100;
+
+fn disk(n: u64) -> DiskSpec {
+    let mut spec = DiskSpec { wwn: SAS + n, serial: format!("S{n}"), ..DiskSpec::default() };
+    spec.shape.size = 1 << 20;
+    spec
+}
+
+fn enclosure() -> DiskSpec {
+    let wwn = 0x5003_0480_0000_003f;
+    let mut spec = DiskSpec { role: Role::Enclosure(3), wwn, ..DiskSpec::default() };
+    spec.shape.size = 4096;
+    spec
+}
+
+/// Disks 0 and 1 in the first two of three slots, one in no slot, and the enclosure.
+fn shelf() -> (World, Arc<VirtualHba>) {
+    let hba = VirtualHba::new("mps0", Transport::Sas, 5);
+    for bay in [0, 1, 3] {
+        hba.plug(bay, disk(bay), bay).unwrap();
+    }
+    hba.plug(SHELF, enclosure(), SHELF).unwrap();
+    let mut w = World::new(2, std::slice::from_ref(&hba));
+    assert_eq!(w.scan(0), ["da0", "da1", "da2"]);
+    (w, hba)
+}
+
+fn place(w: &World, name: &str) -> String {
+    let provider = w.control.topology.find(name).expect("a disk");
+    match w.control.topology.attr(provider, PHYSPATH) {
+        Some(Attr::Text(place)) => place,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn slot(n: u64) -> String {
+    format!("id1,enc@n500304800000003f/type@0/slot@{n}/elmdesc@Slot_0{n}")
+}
+
+/// Page 0Ah by which disks are in these slots.
+fn says(slots: &[(u16, u64)]) -> Vec<u8> {
+    let config = SesConfig {
+        generation: 1,
+        types: vec![SesType { kind: 0x17, count: 3, text: String::new() }],
+        ..SesConfig::default()
+    };
+    let place = |(element, n): &(u16, u64)| SesPlace { element: *element, slot: 0, sas: SAS + n };
+    config.encode_places(&slots.iter().map(place).collect::<Vec<_>>(), 9)
+}
+
+#[test]
+fn a_disk_in_a_slot_says_where_it_is() {
+    let (mut w, _) = shelf();
+    assert_eq!(place(&w, "da0"), slot(1));
+    assert_eq!(place(&w, "da1"), slot(2));
+    // In no slot: where its bus leads to it.
+    let elsewhere = place(&w, "da2");
+    assert!(elsewhere.starts_with("mps0@"), "{elsewhere}");
+    let shown = w.control.topology.view(0);
+    let of = |name: &str| {
+        let geom = shown.iter().find(|g| g.name == name).unwrap();
+        geom.show.iter().find(|(key, _)| *key == "physpath").map(|(_, at)| at.clone())
+    };
+    assert_eq!((of("da1"), of("da2")), (Some(slot(2)), None));
+    let cam = w.cam.clone();
+    let list = cam.verb(&mut w.control, "devlist", "", &json!({ "verbose": true })).unwrap();
+    assert_eq!(list["buses"][0]["devices"][1]["physpath"], slot(2));
+}
+
+#[test]
+fn a_disk_that_is_moved_is_in_its_new_slot() {
+    let (mut w, hba) = shelf();
+    hba.set_present(1, false);
+    hba.plug(2, disk(1), 1).unwrap();
+    assert_eq!(w.scan(0).len(), 1, "what was found at the other bay");
+    w.turn(1_000_000);
+    let name = w.buses[0].devices().iter().find(|(u, ..)| u.path().target == 2).unwrap().2.clone();
+    assert_eq!(place(&w, &name), slot(3));
+    assert_eq!(place(&w, "da0"), slot(1));
+}
+
+#[test]
+fn whoever_uses_a_disk_hears_that_it_moved() {
+    let (mut w, hba) = shelf();
+    let _used = ["da0", "da1", "da2"].map(|name| w.open(name));
+    let moved = |w: &World| {
+        let advinfo = |(_, e): &(cam::Path, Event)| *e == Event::AdvInfoChanged;
+        w.buses[0].events().into_iter().filter(|e| advinfo(e)).count()
+    };
+    let before = moved(&w);
+    w.scan(0);
+    w.turn(1_000_000);
+    assert_eq!((w.heard().len(), moved(&w)), (0, before), "W2: nothing moved");
+    // The HBA knows targets by their names: the disk of slot 2 was put into slot 3.
+    hba.forge(SHELF, RECEIVE, Some(10), &says(&[(0, 0), (2, 1)]));
+    w.scan(0);
+    w.turn(1_000_000);
+    assert_eq!((place(&w, "da0"), place(&w, "da1")), (slot(1), slot(3)));
+    assert_eq!((w.heard(), moved(&w)), (vec![PHYSPATH.to_owned()], before + 1));
+}
+
+#[test]
+fn an_enclosure_that_cannot_be_read_takes_nothing_away() {
+    let (mut w, hba) = shelf();
+    hba.forge(SHELF, RECEIVE, Some(10), &[10, 0, 0, 6, 0, 0, 0, 1, 0x16, 255]);
+    w.scan(0);
+    assert_eq!((place(&w, "da0"), place(&w, "da1")), (slot(1), slot(2)), "W1");
+    // One that hangs neither: scans end, and disks are used.
+    hba.set_faults(SHELF, Faults { hangs: 100, ..Faults::default() });
+    w.scan(0);
+    let edge = w.open("da0").1;
+    assert!(w.read(edge, 0, 512).is_ok());
+}
+
+#[test]
+fn without_its_enclosure_nobody_knows_where_a_disk_is() {
+    let (mut w, hba) = shelf();
+    let _used = w.open("da1");
+    hba.set_present(SHELF, false);
+    w.scan(0);
+    w.turn(1_000_000);
+    assert!(place(&w, "da1").starts_with("mps0@"), "W1");
+    assert_eq!(w.heard(), [PHYSPATH]);
+    hba.set_present(SHELF, true);
+    w.scan(0);
+    w.turn(1_000_000);
+    assert_eq!((place(&w, "da1"), w.heard().len()), (slot(2), 1));
+}
+
+#[test]
+fn names_of_elements_become_parts_of_paths() {
+    let hba = VirtualHba::new("mps0", Transport::Sas, 5);
+    hba.plug(0, disk(0), 0).unwrap();
+    hba.plug(SHELF, enclosure(), SHELF).unwrap();
+    let config = SesConfig {
+        generation: 1,
+        types: vec![
+            SesType { kind: 0x17, count: 3, text: "A".into() },
+            SesType { kind: 0x04, count: 1, text: "T".into() },
+        ],
+        ..SesConfig::default()
+    };
+    let names = ["Bay 1/left \u{7f}", "", "", ""].map(String::from);
+    hba.forge(SHELF, RECEIVE, Some(7), &config.encode_names(&names));
+    let mut w = World::new(2, std::slice::from_ref(&hba));
+    w.scan(0);
+    let said = place(&w, "da0");
+    let end = said.split("/slot@1").nth(1).unwrap_or(&said);
+    assert!(end.starts_with("/elmdesc@Bay_1_left"), "{said}");
+    assert_eq!(end.matches('/').count(), 1, "{said}");
+}

@@ -1,0 +1,293 @@
+//! This machine's own SCSI devices, over a kernel that is not there: a disk that hangs, fails and
+//! is pulled. No acknowledged write is lost, no old write comes over a newer one, nothing waits for
+//! ever, and what was given up is not touched.
+//!
+//! `ASHLAR_CAM_SEEDS=N` runs so many worlds from `ASHLAR_SEED`; a failing one names its seed.
+
+mod kernel;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bio::{Errno, Flags, Op};
+use cam::sims::sg::Sg;
+use geom::Edge;
+use kernel::{Kernel, SECTOR, Ways};
+use reactor::SeededRandom;
+
+use crate::world::{World, range};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+const SECTORS: u64 = 64;
+const SEEDS: u64 = 100;
+/// CAM gives a command 60 s, an abort 5 and a reset 10, five times.
+const LONGEST_NS: u64 = 400 * S;
+
+fn bus(w: &mut World, kernel: &Arc<Kernel>) -> Vec<String> {
+    kernel::install(kernel);
+    let site = (w.control.topology.switchboard(), 1);
+    let at = w.add(Arc::new(Sg::new("sg0", kernel.clone(), site)));
+    w.scan(at)
+}
+
+fn pattern(sector: u64, version: u64) -> Vec<u8> {
+    (0..SECTOR as u64).map(|i| (sector * 31 + version * 7 + i / 8 + version / 256) as u8).collect()
+}
+
+enum What {
+    Write { at: u64, len: u64, version: u64 },
+    Read { at: u64, may: Vec<BTreeSet<u64>> },
+}
+
+#[derive(Default)]
+struct Sums {
+    acked: u64,
+    read: u64,
+    failed: u64,
+    lost: u64,
+    hung: u64,
+    resets: u64,
+}
+
+struct Storm {
+    seed: u64,
+    random: SeededRandom,
+    w: World,
+    kernel: Arc<Kernel>,
+    edge: Edge,
+    may: Vec<BTreeSet<u64>>,
+    under_way: BTreeMap<u64, (What, u64)>,
+    next: u64,
+    sums: Sums,
+}
+
+impl Storm {
+    fn new(seed: u64) -> Storm {
+        let mut random = SeededRandom::new(seed);
+        let mut one = |of: &[u64]| of[random.below(of.len() as u64) as usize];
+        let ways = Ways {
+            slow_ns: one(&[100_000, 10 * MS, 300 * MS]),
+            hangs: one(&[0, 0, 5]) as u32,
+            recovery_ns: one(&[0, 3 * S, 12 * S, 40 * S]),
+            soft: one(&[0, 20]) as u32,
+            full: one(&[0, 20]) as u32,
+            attention: one(&[0, 20]) as u32,
+            short: one(&[0, 20]) as u32,
+            stuck: one(&[0, 0, 1]) == 1,
+        };
+        let mut w = World::with(seed, &[]);
+        let good = Ways { slow_ns: ways.slow_ns, ..Ways::default() };
+        let kernel = Kernel::new(seed, SECTORS as usize, good);
+        assert_eq!(bus(&mut w, &kernel), ["da0"], "seed {seed}");
+        let (_, edge) = w.open("da0");
+        let all: Vec<u8> = (0..SECTORS).flat_map(|s| pattern(s, 0)).collect();
+        kernel.state().bytes.copy_from_slice(&all);
+        kernel.state().ways = ways;
+        let may = vec![BTreeSet::from([0]); SECTORS as usize];
+        let (under_way, sums) = (BTreeMap::new(), Sums::default());
+        Storm { seed, random, w, kernel, edge, may, under_way, next: 0, sums }
+    }
+
+    fn request(&mut self) {
+        let len = 1 + self.random.below(20);
+        let at = self.random.below(SECTORS - len + 1);
+        self.next += 1;
+        let (tag, now) = (self.next, self.w.now());
+        let bytes = len as usize * SECTOR;
+        if self.random.below(2) > 0 {
+            let data = self.w.buffer(bytes);
+            let may = self.may[at as usize..(at + len) as usize].to_vec();
+            self.under_way.insert(tag, (What::Read { at, may }, now));
+            let from = at * SECTOR as u64;
+            return self.w.start(self.edge, tag, |bio| range(bio, Op::Read, from, data));
+        }
+        // Who writes the same at the same time gets one or the other: nothing to check.
+        let overlaps = |what: &What| match what {
+            What::Write { at: a, len: l, .. } => *a < at + len && at < *a + *l,
+            What::Read { .. } => false,
+        };
+        if self.under_way.values().any(|(what, _)| overlaps(what)) {
+            return;
+        }
+        let data = self.w.buffer(bytes);
+        for sector in at..at + len {
+            data.copy_from((sector - at) as usize * SECTOR, &pattern(sector, tag));
+            self.may[sector as usize].insert(tag);
+        }
+        for (what, _) in self.under_way.values_mut() {
+            let What::Read { at: from, may } = what else { continue };
+            for (i, may) in may.iter_mut().enumerate() {
+                if (at..at + len).contains(&(*from + i as u64)) {
+                    may.insert(tag);
+                }
+            }
+        }
+        self.under_way.insert(tag, (What::Write { at, len, version: tag }, now));
+        self.w.start(self.edge, tag, |bio| {
+            range(bio, Op::Write, at * SECTOR as u64, data);
+            bio.flags = Flags::default();
+        });
+    }
+
+    fn hear(&mut self) {
+        let (seed, now) = (self.seed, self.w.now());
+        for ended in self.w.ended() {
+            let (what, began) = self.under_way.remove(&ended.tag).expect("ends once");
+            let took = now - began;
+            assert!(took <= LONGEST_NS, "seed {seed}: {} took {} ms", ended.tag, took / MS);
+            match (what, ended.status) {
+                (What::Write { at, len, version }, Ok(())) => {
+                    self.sums.acked += 1;
+                    for sector in at..at + len {
+                        self.may[sector as usize] = BTreeSet::from([version]);
+                    }
+                }
+                (What::Read { at, may }, Ok(())) => {
+                    self.sums.read += 1;
+                    for (i, may) in may.iter().enumerate() {
+                        let found = &ended.bytes[i * SECTOR..][..SECTOR];
+                        let sector = at + i as u64;
+                        let fits = may.iter().any(|v| pattern(sector, *v) == found);
+                        assert!(fits, "seed {seed}: sector {sector} is none of {may:?}");
+                    }
+                }
+                (_, Err(Errno::NxIo)) => self.sums.lost = 1,
+                (_, Err(Errno::Io)) => self.sums.failed += 1,
+                (_, Err(e)) => panic!("seed {seed}: {e} without a reason"),
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        for _ in 0..400 {
+            if self.sums.lost > 0 {
+                break;
+            }
+            // More than the node takes.
+            while self.under_way.len() < 24 && self.random.below(4) > 0 {
+                self.request();
+            }
+            if self.random.chance(2) {
+                self.kernel.plug(false);
+            }
+            let step = [MS / 5, 2 * MS, 20 * MS, S][self.random.below(4) as usize];
+            self.w.turn(step);
+            self.hear();
+        }
+        let end = self.w.now() + LONGEST_NS;
+        while !self.under_way.is_empty() {
+            assert!(self.w.now() < end, "seed {}: {} wait", self.seed, self.under_way.len());
+            self.w.turn(200 * MS);
+            self.hear();
+        }
+        let state = self.kernel.state();
+        self.sums.hung = state.counts.hung;
+        self.sums.resets = state.counts.resets;
+        if self.sums.lost == 0 {
+            for (sector, may) in self.may.iter().enumerate() {
+                let found = &state.bytes[sector * SECTOR..][..SECTOR];
+                let fits = may.iter().any(|v| pattern(sector as u64, *v) == found);
+                assert!(fits, "seed {}: sector {sector} is none of {may:?}", self.seed);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_waits_for_ever() {
+    let of = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let (first, count) = (of("ASHLAR_SEED").unwrap_or(1), of("ASHLAR_CAM_SEEDS").unwrap_or(SEEDS));
+    let mut all = Sums::default();
+    for seed in first..first + count {
+        let mut storm = Storm::new(seed);
+        storm.run();
+        let sums = storm.sums;
+        all.acked += sums.acked;
+        all.read += sums.read;
+        all.failed += sums.failed;
+        all.lost += sums.lost;
+        all.hung += sums.hung;
+        all.resets += sums.resets;
+    }
+    println!(
+        "{} writes, {} reads, {} failed, {} hung, {} resets, {} disks lost of {count}",
+        all.acked, all.read, all.failed, all.hung, all.resets, all.lost
+    );
+    if count >= SEEDS {
+        assert!(all.acked > 50 * count && all.read > 50 * count);
+        assert!(all.hung > 0 && all.resets > 0 && all.lost > 0 && all.lost < count);
+    }
+}
+
+#[test]
+fn a_device_that_is_pulled_takes_its_disk_along_and_brings_it_back() {
+    (1..=8).for_each(pull);
+}
+
+fn pull(seed: u64) {
+    let mut w = World::with(seed, &[]);
+    let kernel = Kernel::new(seed, 64, Ways { slow_ns: MS, ..Ways::default() });
+    assert_eq!(bus(&mut w, &kernel), ["da0"]);
+    let place = w.buses[0].sim().place(w.buses[0].devices()[0].0.path());
+    assert_eq!(place, "2:0:3:0");
+    let (_, edge) = w.open("da0");
+    w.write(edge, 0, &[7; 4096], Flags::default()).unwrap();
+    kernel.state().ways.slow_ns = 3000 * S;
+    let data = w.buffer(4096);
+    w.start(edge, 1, |bio| range(bio, Op::Read, 0, data));
+    w.turn(MS);
+    kernel.plug(false);
+    kernel.state().ways.slow_ns = MS;
+    let began = w.now();
+    let mut ended = Vec::new();
+    while ended.is_empty() {
+        w.turn(100 * MS);
+        ended = w.ended();
+    }
+    assert_eq!(ended[0].status, Err(Errno::NxIo));
+    assert!(w.now() - began < 10 * S, "what the kernel had is not waited for");
+    assert_eq!(w.read(edge, 0, 4096), Err(Errno::NxIo));
+    let troubles = w.buses[0].sim().troubles();
+    let whys: Vec<&str> = troubles.iter().map(|t| t.why.as_str()).collect();
+    assert_eq!(whys, ["/dev/sg0: No such file or directory"]);
+    (0..50).for_each(|_| w.turn(100 * MS));
+    kernel.plug(true);
+    let mut back = Vec::new();
+    let end = w.now() + 60 * S;
+    while back.is_empty() && w.now() < end {
+        w.turn(100 * MS);
+        let cam = w.cam.clone();
+        cam.look(&mut w.control).into_iter().for_each(|(_, names)| back.extend(names.unwrap()));
+    }
+    assert_eq!(back, ["da0"], "under its old name");
+    let (_, edge) = w.open("da0");
+    assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
+}
+
+/// S3
+#[test]
+fn memory_that_was_given_back_is_not_touched() {
+    let mut w = World::with(2, &[]);
+    let kernel = Kernel::new(2, 64, Ways { slow_ns: MS, ..Ways::default() });
+    assert_eq!(bus(&mut w, &kernel), ["da0"]);
+    let (_, edge) = w.open("da0");
+    kernel.state().bytes.fill(9);
+    // The kernel has it back long after CAM has lost its patience.
+    let recovery_ns = 100 * S;
+    kernel.state().ways = Ways { hangs: 1000, recovery_ns, stuck: true, ..Ways::default() };
+    let data = w.buffer(4096);
+    let mine: Vec<_> = data.iter().cloned().collect();
+    w.start(edge, 1, |bio| range(bio, Op::Read, 0, data));
+    let mut ended = Vec::new();
+    while ended.is_empty() {
+        w.turn(S);
+        ended = w.ended();
+    }
+    assert_eq!(ended[0].status, Err(Errno::NxIo));
+    drop(ended);
+    mine.iter().for_each(|seg| seg.with_mut(|bytes| bytes.fill(1)));
+    (0..200).for_each(|_| w.turn(S));
+    assert!(kernel.state().counts.hung > 0, "it was answered");
+    assert!(mine.iter().all(|seg| seg.with(|bytes| bytes.iter().all(|b| *b == 1))));
+}

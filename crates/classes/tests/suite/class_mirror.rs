@@ -1,0 +1,709 @@
+//! mirror on disks in memory: FreeBSD's own tests of the class (geom.md 6), made real where they
+//! could not fail.
+
+use std::time::Duration;
+
+use bio::{Errno, Op};
+use geom::Access;
+use serde_json::{Value, json};
+
+use crate::world::{Disk, World};
+
+const MIB: usize = 1 << 20;
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = move || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// A labelled mirror of `n` disks of a MiB.
+fn mirror(n: usize, extra: Value) -> (World, Vec<Disk>) {
+    let mut world = World::new();
+    let made = (0..n).map(|i| world.disk(&format!("d{i}"), vec![0; MIB], 512)).collect();
+    let names: Vec<String> = (0..n).map(|i| format!("d{i}")).collect();
+    let mut params = json!({ "members": names });
+    for (key, value) in extra.as_object().into_iter().flatten() {
+        params[key] = value.clone();
+    }
+    world.verb("mirror", "label", "m", params).expect("labelled");
+    complete(&mut world);
+    (world, made)
+}
+
+/// Waits until nobody is rebuilt any more.
+fn complete(world: &mut World) {
+    let state = |w: &World| w.show("mirror", "m", "State") == ["COMPLETE"];
+    for _ in 0..2000 {
+        if state(world) {
+            world.control.settle().expect("at rest");
+            return;
+        }
+        world.control.wait_until(Duration::from_millis(5), |_| false);
+    }
+    panic!(
+        "not complete: {:?}",
+        world.control.topology.view(0).iter().map(|g| &g.show).collect::<Vec<_>>()
+    );
+}
+
+fn write_all(world: &mut World, seed: u64) -> Vec<u8> {
+    let bytes = noise(seed, MIB - 512);
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &bytes).expect("written");
+    world.close(open);
+    bytes
+}
+
+fn read_all(world: &mut World) -> Vec<u8> {
+    let open = world.open("mirror/m", Access::READ);
+    let bytes = world.read(&open, 0, MIB - 512).expect("read");
+    world.close(open);
+    bytes
+}
+
+fn dump(world: &mut World, disk: &str) -> Value {
+    let answer = world.verb("mirror", "dump", "", json!({ "members": [disk] })).expect("a record");
+    answer["records"][0].clone()
+}
+
+/// The record on a disk, read past everything.
+fn flags_of(disk: &Disk) -> u64 {
+    let at = MIB - 512 + 87;
+    u64::from_le_bytes(disk.bytes()[at..at + 8].try_into().expect("eight"))
+}
+
+#[test]
+fn mirror_1_the_size_is_the_smallest_less_a_sector() {
+    let mut world = World::new();
+    for (i, mib) in [1, 2, 3].into_iter().enumerate() {
+        world.disk(&format!("d{i}"), vec![0; mib * MIB], 512);
+    }
+    let members = json!({ "members": ["d0", "d1", "d2"], "assume_same": true });
+    world.verb("mirror", "label", "m", members).expect("labelled");
+    assert_eq!(world.size("mirror/m"), (MIB - 512) as u64);
+}
+
+/// What FreeBSD loses on the way.
+#[test]
+fn properties_of_the_members_come_through() {
+    let mut bench = World::new();
+    let mut world = World::new();
+    for (name, takes) in [("d0", false), ("d1", true)] {
+        let disk = bench.disk(name, vec![0; MIB], 512);
+        disk.0.lock().expect("media").zeroes = takes;
+        world.attach(name, &disk, 512, (4096, 512));
+    }
+    world.verb("mirror", "label", "m", json!({ "members": ["d0", "d1"] })).expect("labelled");
+    complete(&mut world);
+    assert_eq!(world.control.topology.stripe(world.find("mirror/m")), (4096, 512));
+    let text = |name| world.text("mirror/m", name);
+    assert!(text("GEOM::ident").expect("an identity").starts_with("mirror-"));
+    assert_eq!(text("GEOM::candelete").as_deref(), Some("1"), "one of them can");
+    assert_eq!(text("GEOM::deletereadszero").as_deref(), Some("0"), "and the other cannot");
+    assert_eq!(text("GEOM::physpath"), None, "it is in two bays");
+}
+
+#[test]
+fn mirror_2_data_is_on_every_member() {
+    for balance in ["round-robin", "load", "split", "prefer", "none"] {
+        let (mut world, disks) = mirror(3, json!({ "balance": balance, "slice": 8192 }));
+        let bytes = write_all(&mut world, 1);
+        for disk in &disks {
+            assert!(disk.bytes()[..MIB - 512] == bytes, "{balance}");
+        }
+        for _ in 0..4 {
+            assert!(read_all(&mut world) == bytes, "{balance}");
+        }
+    }
+}
+
+#[test]
+fn mirror_3_to_7_members_removed_one_after_the_other_and_data_still_right() {
+    for balance in ["round-robin", "load", "split", "prefer"] {
+        let (mut world, _) = mirror(3, json!({ "balance": balance }));
+        let bytes = write_all(&mut world, 2);
+        world.verb("mirror", "remove", "m", json!({ "members": ["d2"] })).expect("one");
+        assert!(read_all(&mut world) == bytes);
+        world.verb("mirror", "remove", "m", json!({ "members": ["d0"] })).expect("two");
+        assert!(read_all(&mut world) == bytes);
+        let error = world.verb("mirror", "remove", "m", json!({ "members": ["d1"] }));
+        assert_eq!(error.expect_err("the last").kind, Errno::Busy);
+        assert!(read_all(&mut world) == bytes);
+        let error = world.verb("mirror", "dump", "", json!({ "members": ["d0"] }));
+        assert!(error.expect_err("cleared").what.contains("no metadata"));
+        world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+        assert!(!world.has("mirror/m"), "and it is gone");
+    }
+}
+
+#[test]
+fn mirror_6_a_third_member_is_inserted_and_gets_everything() {
+    let (mut world, _) = mirror(2, json!({ "balance": "split" }));
+    let bytes = write_all(&mut world, 3);
+    let new = world.disk("d2", noise(9, MIB - 512).into_iter().chain([0; 512]).collect(), 512);
+    world.verb("mirror", "insert", "m", json!({ "members": ["d2"] })).expect("inserted");
+    complete(&mut world);
+    assert!(new.bytes()[..MIB - 512] == bytes);
+    assert_eq!(world.show("mirror", "m", "Components"), ["3"]);
+}
+
+#[test]
+fn label_keeps_what_the_first_provider_holds() {
+    let mut world = World::new();
+    let bytes: Vec<u8> = noise(4, MIB - 512).into_iter().chain([0; 512]).collect();
+    world.disk("d0", bytes.clone(), 512);
+    let other = world.disk("d1", vec![0; MIB], 512);
+    world.verb("mirror", "label", "m", json!({ "members": ["d0", "d1"] })).expect("labelled");
+    complete(&mut world);
+    assert!(read_all(&mut world) == bytes[..MIB - 512]);
+    assert!(other.bytes()[..MIB - 512] == bytes[..MIB - 512]);
+}
+
+#[test]
+fn members_are_dirty_before_the_first_write_and_clean_after_the_last_close() {
+    let (mut world, disks) = mirror(2, json!({}));
+    assert!(disks.iter().all(|d| flags_of(d) & 1 == 0), "clean");
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &[1; 512]).expect("written");
+    assert!(disks.iter().all(|d| flags_of(d) & 1 == 1), "dirty");
+    world.close(open);
+    world.control.wait_until(Duration::from_millis(50), |_| false);
+    assert!(disks.iter().all(|d| flags_of(d) & 1 == 0), "clean again");
+}
+
+/// B2 of members::load: who could not be told from a busy one would lose the reads that go on where
+/// the last one ended.
+#[test]
+fn reads_that_go_on_stay_with_one_member_once_those_before_have_ended() {
+    let (mut world, disks) = mirror(2, json!({ "balance": "load" }));
+    // Each says who it is.
+    for (disk, byte) in disks.iter().zip([1, 2]) {
+        disk.put(0, &[byte; MIB - 512]);
+    }
+    let open = world.open("mirror/m", Access::READ);
+    let whose = |world: &mut World, at: u64| world.read(&open, at, 4096).expect("read")[0];
+    for from in [0, 512 << 10] {
+        let first = whose(&mut world, from);
+        let rest: Vec<u8> = (1..100).map(|n| whose(&mut world, from + n * 4096)).collect();
+        assert_eq!(rest, vec![first; 99], "from {from}");
+    }
+    world.close(open);
+}
+
+#[test]
+fn mirror_10_eio_on_read_is_asked_elsewhere_and_the_member_is_locked_out() {
+    let (mut world, disks) = mirror(2, json!({ "balance": "prefer" }));
+    let bytes = write_all(&mut world, 5);
+    let before = dump(&mut world, "d0")["genid"].as_u64().expect("a number");
+    // The last has the highest priority: it is read first.
+    disks[1].0.lock().expect("media").unreadable = true;
+    assert!(read_all(&mut world) == bytes, "from the other");
+    world.control.settle().expect("at rest");
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
+    assert_eq!(dump(&mut world, "d0")["genid"], before + 1);
+    disks[1].0.lock().expect("media").unreadable = false;
+    let on = world.find("d1");
+    let look = |t: &mut geom::Topology| {
+        t.retaste(on);
+        Ok(())
+    };
+    world.control.call(look).expect("looked at");
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"], "it failed once");
+    assert!(world.verdict("d1", "mirror").contains("it failed once"));
+    world.verb("mirror", "forget", "m", json!({})).expect("forgotten");
+    world.verb("mirror", "insert", "m", json!({ "members": ["d1"] })).expect("taken in anew");
+    complete(&mut world);
+    assert!(disks[1].bytes()[..MIB - 512] == bytes);
+}
+
+#[test]
+fn mirror_12_eio_on_write_kicks_the_member_before_the_write_is_acknowledged() {
+    let (mut world, disks) = mirror(2, json!({}));
+    write_all(&mut world, 6);
+    let before = dump(&mut world, "d0")["genid"].as_u64().expect("a number");
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &[7; 512]).expect("both");
+    disks[1].0.lock().expect("media").cut_at = Some(0);
+    world.write(&open, 512, &[8; 512]).expect("one of them did it");
+    let genid = u32::from_le_bytes(
+        disks[0].bytes()[MIB - 512 + 45..MIB - 512 + 49].try_into().expect("four"),
+    );
+    assert_eq!(u64::from(genid), before + 1, "on disk already");
+    world.close(open);
+    world.control.settle().expect("at rest");
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
+    // After a restart the failed one is not believed, whoever is found first.
+    disks[1].0.lock().expect("media").cut_at = None;
+    for order in [[0, 1], [1, 0]] {
+        let mut again = World::new();
+        for i in order {
+            again.attach(&format!("d{i}"), &disks[i], 512, (0, 0));
+        }
+        // It waits a while: with a stale one there, the newest of all might be missing.
+        again.control.wait_until(Duration::from_secs(6), |c| c.topology.find("mirror/m").is_some());
+        let open = again.open("mirror/m", Access::READ);
+        assert_eq!(again.read(&open, 512, 512).expect("read"), vec![8; 512], "{order:?}");
+        again.close(open);
+    }
+}
+
+#[test]
+fn mirror_11_and_13_a_member_that_was_only_absent_comes_back_and_is_rebuilt() {
+    let (mut world, disks) = mirror(2, json!({}));
+    write_all(&mut world, 7);
+    let genid = dump(&mut world, "d0")["genid"].clone();
+    world.lose("d1");
+    let bytes = write_all(&mut world, 8);
+    assert_eq!(dump(&mut world, "d0")["genid"], genid, "nobody failed");
+    assert!(disks[1].bytes()[..MIB - 512] != bytes);
+    world.attach("d9", &disks[1], 512, (0, 0));
+    complete(&mut world);
+    assert!(disks[1].bytes()[..MIB - 512] == bytes);
+}
+
+#[test]
+fn component_selection_the_newest_is_believed_in_any_order() {
+    let (mut world, disks) = mirror(3, json!({}));
+    write_all(&mut world, 9);
+    world.lose("d2");
+    let bytes = write_all(&mut world, 10);
+    world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        // Copies: each order begins with the same disks.
+        let mut again = World::new();
+        let copies: Vec<Disk> = order
+            .into_iter()
+            .map(|i| again.disk(&format!("d{i}"), disks[i].bytes(), 512))
+            .collect();
+        complete(&mut again);
+        assert!(read_all(&mut again) == bytes, "{order:?}");
+        assert!(copies.iter().all(|d| d.bytes()[..MIB - 512] == bytes), "{order:?}");
+    }
+}
+
+#[test]
+fn deactivated_members_wait_and_activated_ones_are_rebuilt() {
+    let (mut world, disks) = mirror(2, json!({}));
+    world.verb("mirror", "deactivate", "m", json!({ "members": ["d1"] })).expect("out");
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
+    assert!(
+        world.verdict("d1", "mirror").contains("deactivated"),
+        "{}",
+        world.verdict("d1", "mirror")
+    );
+    let bytes = write_all(&mut world, 11);
+    world.verb("mirror", "activate", "m", json!({ "members": ["d1"] })).expect("in");
+    complete(&mut world);
+    assert!(disks[1].bytes()[..MIB - 512] == bytes);
+}
+
+#[test]
+fn resize_grows_to_what_the_members_have_now() {
+    let mut world = World::new();
+    let disks = [1, 2].map(|mib| world.disk(&format!("d{}", mib - 1), vec![0; mib * MIB], 512));
+    let members = json!({ "members": ["d1", "d0"] });
+    world.verb("mirror", "label", "m", members).expect("labelled");
+    complete(&mut world);
+    let bytes = write_all(&mut world, 4);
+    let resize = |world: &mut World, size: usize| {
+        world.verb("mirror", "resize", "m", json!({ "size": size }))
+    };
+    let error = resize(&mut world, 2 * MIB).expect_err("too large");
+    assert!(error.what.contains("can have up to 1048064 bytes"), "{error}");
+    // The smaller one becomes as large as the other; the mirror does when it is told.
+    world.grow("d0", &disks[0], 2 * MIB);
+    world.control.settle().expect("at rest");
+    assert_eq!(world.size("mirror/m"), (MIB - 512) as u64, "not by itself");
+    for wrong in [0, MIB + 1, 2 * MIB] {
+        let error = resize(&mut world, wrong).expect_err("not so");
+        assert!(error.what.contains("can have up to 2096640 bytes"), "{error}");
+    }
+    for (asked, size) in [(Some(MIB + 4096), MIB + 4096), (None, 2 * MIB - 512)] {
+        let said = match asked {
+            Some(size) => resize(&mut world, size),
+            None => world.verb("mirror", "resize", "m", json!({})),
+        };
+        assert_eq!(said.expect("resized")["message"], json!(format!("m has {size} bytes now")));
+        assert_eq!(world.size("mirror/m"), size as u64);
+        // What is added is there, and on both members.
+        let open = world.open("mirror/m", Access::WRITE);
+        world.write(&open, size as u64 - 4096, &noise(size as u64, 4096)).expect("written");
+        world.close(open);
+        let end = size - 4096..size;
+        assert!(disks.iter().all(|d| d.bytes()[end.clone()] == noise(size as u64, 4096)));
+        assert!(disks.iter().all(|d| d.bytes()[..bytes.len()] == bytes));
+    }
+    // Whoever finds the members later knows.
+    world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+    let mut later = World::new();
+    later.attach("d0", &disks[0], 512, (0, 0));
+    later.attach("d1", &disks[1], 512, (0, 0));
+    complete(&mut later);
+    assert_eq!(later.size("mirror/m"), (2 * MIB - 512) as u64);
+    assert!(read_all(&mut later) == bytes);
+}
+
+#[test]
+fn a_disk_with_larger_sectors_is_not_inserted_and_nothing_is_written_to_it() {
+    let (mut world, _) = mirror(2, json!({}));
+    let large = world.disk("large", vec![0; 2 * MIB], 4096);
+    for force in [false, true] {
+        let insert = json!({ "members": ["large"], "force": force });
+        let error = world.verb("mirror", "insert", "m", insert).expect_err("larger sectors");
+        assert!(error.what.contains("large: its sectors have 4096 bytes"), "{error}");
+    }
+    assert!(large.bytes() == vec![0; 2 * MIB], "it was written to");
+    complete(&mut world);
+}
+
+/// What is cut off is lost, so nobody may have it open; then a smaller disk fits.
+#[test]
+fn resize_makes_a_closed_mirror_smaller_and_a_smaller_disk_fits() {
+    let (mut world, disks) = mirror(2, json!({}));
+    let bytes = write_all(&mut world, 6);
+    let half = MIB / 2;
+    let resize = |world: &mut World| world.verb("mirror", "resize", "m", json!({ "size": half }));
+    let small = world.disk("small", vec![0; half + 512], 512);
+    let insert = json!({ "members": ["small"] });
+    let error = world.verb("mirror", "insert", "m", insert.clone()).expect_err("too small");
+    assert!(error.what.contains("it needs"), "{error}");
+    let open = world.open("mirror/m", Access::WRITE);
+    let error = resize(&mut world).expect_err("open");
+    assert_eq!((error.kind, world.size("mirror/m")), (Errno::Busy, (MIB - 512) as u64), "{error}");
+    world.close(open);
+    let said = resize(&mut world).expect("smaller");
+    assert_eq!(said["message"], json!(format!("m has {half} bytes now")));
+    assert_eq!(world.size("mirror/m"), half as u64);
+    let open = world.open("mirror/m", Access::WRITE);
+    let beyond = world.write(&open, half as u64 + 512, &[1; 512]);
+    assert_eq!(beyond.expect_err("beyond the end"), Errno::Io);
+    world.close(open);
+    world.verb("mirror", "insert", "m", insert).expect("it fits");
+    assert!(
+        world
+            .control
+            .wait_until(Duration::from_secs(20), |_| small.bytes()[..half] == bytes[..half])
+    );
+    complete(&mut world);
+    // As large again: what was beyond the end may differ by then, and is made the same.
+    world.verb("mirror", "remove", "m", json!({ "members": ["small"] })).expect("out");
+    disks[0].0.lock().expect("media").bytes[half + 512..half + 1024].fill(9);
+    world.verb("mirror", "resize", "m", json!({})).expect("larger");
+    assert_eq!(world.size("mirror/m"), (MIB - 512) as u64);
+    assert!(disks[0].bytes()[..MIB - 512] == disks[1].bytes()[..MIB - 512]);
+    assert!(disks[0].bytes()[..MIB - 512] == bytes);
+}
+
+/// `configure -h` and `-d`, and what `create -n` says.
+#[test]
+fn names_are_stored_and_forgotten_again_and_nothing_is_rebuilt_unasked() {
+    let (mut world, _) = mirror(2, json!({}));
+    let home = |world: &mut World, disk: &str| dump(world, disk)["hardcoded"].clone();
+    assert_eq!(home(&mut world, "d1"), json!(""));
+    world.verb("mirror", "configure", "m", json!({ "hardcode": true })).expect("stored");
+    assert_eq!((home(&mut world, "d0"), home(&mut world, "d1")), (json!("d0"), json!("d1")));
+    let both = json!({ "hardcode": true, "dynamic": true });
+    world.verb("mirror", "configure", "m", both).expect_err("one of them");
+    world.verb("mirror", "configure", "m", json!({ "dynamic": true })).expect("forgotten");
+    assert_eq!((home(&mut world, "d0"), home(&mut world, "d1")), (json!(""), json!("")));
+    world.verb("mirror", "destroy", "", json!({ "names": ["m"] })).expect("stopped");
+    let by_hand = json!({ "members": ["d0", "d1"], "no_autosync": true });
+    world.verb("mirror", "create", "h", by_hand).expect("made");
+    assert_eq!(world.show("mirror", "h", "State"), ["DEGRADED"]);
+    assert_eq!(world.show("mirror", "h", "Flags"), ["NOAUTOSYNC"]);
+    let stored = world.verb("mirror", "configure", "h", json!({ "hardcode": true }));
+    assert!(stored.expect_err("no records").what.contains("made by hand"));
+    let two = json!({ "names": ["h", "n"] });
+    let error = world.verb("mirror", "stop", "", two).expect_err("no n");
+    assert!(error.what.contains("no mirror n") && error.what.contains("h stopped"), "{error}");
+}
+
+/// The space added holds something else on each member.
+#[test]
+fn resize_makes_what_is_added_the_same_before_anybody_has_it() {
+    let (mut world, disks) = mirror(2, json!({ "region": 65536 }));
+    let bytes = noise(5, MIB / 2);
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &bytes).expect("written");
+    world.close(open);
+    for (i, disk) in disks.iter().enumerate() {
+        world.grow(&format!("d{i}"), disk, 2 * MIB);
+        disk.0.lock().expect("media").bytes[MIB..2 * MIB - 4096].fill(i as u8 + 1);
+    }
+    let was = world.size("mirror/m") as usize;
+    world.verb("mirror", "configure", "m", json!({ "sync_rate": 64 << 10 })).expect("slow");
+    let said = world.verb("mirror", "resize", "m", json!({})).expect("begun");
+    assert!(said["message"].as_str().expect("words").contains("when its members hold the same"));
+    assert_eq!(world.size("mirror/m") as usize, was, "not yet");
+    let error = world.verb("mirror", "configure", "m", json!({ "no_bitmap": true }));
+    assert!(error.expect_err("growing").what.contains("is growing"));
+    let line = world.show("mirror", "m", "Resize");
+    assert!(line[0].contains("%, to "), "{line:?}");
+    // Ended, and begun again.
+    world.verb("mirror", "resize", "m", json!({ "size": was })).expect("ended");
+    assert!(world.show("mirror", "m", "Resize").is_empty());
+    world.verb("mirror", "configure", "m", json!({ "sync_rate": 0 })).expect("fast");
+    let said = world.verb("mirror", "resize", "m", json!({})).expect("resized");
+    let now = world.size("mirror/m") as usize;
+    assert_eq!(said["message"], json!(format!("m has {now} bytes now")));
+    assert_eq!(now, 2 * MIB - 512 - 512);
+    assert!(disks[0].bytes()[..now] == disks[1].bytes()[..now], "members agree");
+    assert!(disks[0].bytes()[..bytes.len()] == bytes[..]);
+    world.verb("mirror", "verify", "m", json!({})).expect("begun");
+    assert_eq!(verified(&mut world), "done; 0 sectors differ, 0 cannot be read");
+}
+
+#[test]
+fn refusals_say_why() {
+    let (mut world, disks) = mirror(2, json!({}));
+    let as_it_was = disks[0].bytes();
+    let copy = world.disk("copy", as_it_was.clone(), 512);
+    assert!(world.verdict("copy", "mirror").contains("there already"));
+    assert!(copy.bytes() == as_it_was, "nothing is written to it");
+    world.disk("d5", vec![0; MIB / 2], 512);
+    let error = world.verb("mirror", "insert", "m", json!({ "members": ["d5"] }));
+    assert!(error.expect_err("small").what.contains("it needs 1048576"));
+    let error = world.verb("mirror", "configure", "m", json!({ "balance": "best" }));
+    assert!(error.expect_err("no such").what.contains("no balance best"));
+    world.lose("d1");
+    let error = world.verb("mirror", "remove", "m", json!({ "members": ["d0"] }));
+    assert!(error.expect_err("missing").what.contains("ashlar mirror forget m"));
+    let held = world.try_open("d0", Access::WRITE).err().expect("held");
+    assert_eq!(held.kind, Errno::Perm);
+}
+
+/// Waits for the end of a comparison; its line.
+fn verified(world: &mut World) -> String {
+    for _ in 0..2000 {
+        world.control.wait_until(Duration::from_millis(5), |_| false);
+        let line = world.show("mirror", "m", "Verify").concat();
+        if !line.contains('%') {
+            return line;
+        }
+    }
+    panic!("never done");
+}
+
+#[test]
+fn verify_counts_what_differs_and_writes_only_when_asked_to() {
+    let (mut world, disks) = mirror(3, json!({}));
+    let bytes = write_all(&mut world, 12);
+    world.verb("mirror", "verify", "m", json!({})).expect("begun");
+    assert_eq!(verified(&mut world), "done; 0 sectors differ, 0 cannot be read");
+    disks[0].put(512, &[1; 1024]);
+    disks[1].put(4096, &[2; 100]);
+    let spoiled = disks[0].bytes();
+    world.verb("mirror", "verify", "m", json!({})).expect("begun");
+    assert_eq!(verified(&mut world), "done; 3 sectors differ, 0 cannot be read");
+    let mut places = world.show("mirror", "m", "Difference");
+    places.sort();
+    assert_eq!(places, ["d0, bytes 512 to 1536: differs", "d1, bytes 4096 to 4608: differs"]);
+    assert!(disks[0].bytes()[..MIB - 512] == spoiled[..MIB - 512], "nothing was written");
+    // The last has the highest priority.
+    world.verb("mirror", "verify", "m", json!({ "repair": true })).expect("begun");
+    let line = verified(&mut world);
+    assert_eq!(line, "done; 3 sectors differ, 0 cannot be read, 3 written anew");
+    assert!(disks.iter().all(|d| d.bytes()[..MIB - 512] == bytes));
+    // From the member that is named, whatever its priority.
+    disks[0].put(0, &[3; 512]);
+    let with = json!({ "repair": true, "member": "d0" });
+    world.verb("mirror", "verify", "m", with).expect("begun");
+    assert!(verified(&mut world).ends_with("2 written anew"));
+    assert!(disks.iter().all(|d| d.bytes()[..512] == [3; 512]));
+}
+
+#[test]
+fn verify_goes_on_beside_writes_at_its_rate_and_can_be_ended() {
+    let (mut world, disks) = mirror(2, json!({}));
+    world.verb("mirror", "verify", "m", json!({ "rate": 1 << 20 })).expect("begun");
+    let again = world.verb("mirror", "verify", "m", json!({}));
+    assert!(again.expect_err("one at a time").what.contains("--end"));
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 4096, &[5; 4096]).expect("written");
+    assert!(disks.iter().all(|d| d.bytes()[4096..8192] == [5; 4096]));
+    world.close(open);
+    world.verb("mirror", "verify", "m", json!({ "end": true })).expect("ended");
+    world.verb("mirror", "verify", "m", json!({})).expect("anew");
+    assert_eq!(verified(&mut world), "done; 0 sectors differ, 0 cannot be read");
+    world.lose("d1");
+    let alone = world.verb("mirror", "verify", "m", json!({}));
+    assert!(alone.expect_err("alone").what.contains("no two members"));
+}
+
+#[test]
+fn a_bitmap_takes_its_room_and_a_version_that_freebsd_refuses() {
+    let (mut world, disks) = mirror(2, json!({ "bitmap": true }));
+    assert_eq!(world.size("mirror/m"), (MIB - 512 - 512) as u64);
+    let version = |d: &Disk| d.bytes()[MIB - 512 + 16];
+    assert!(disks.iter().all(|d| version(d) == 5));
+    assert_eq!(world.show("mirror", "m", "Bitmap"), ["0 of 1 regions of 1048576 bytes"]);
+    let bit = |d: &Disk| d.bytes()[MIB - 1024];
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &[1; 512]).expect("written");
+    assert!(disks.iter().all(|d| bit(d) == 1), "before the write");
+    world.close(open);
+    world.control.wait_until(Duration::from_millis(50), |_| false);
+    assert!(disks.iter().all(|d| bit(d) == 0), "clean again");
+    let off = json!({ "no_bitmap": true });
+    world.verb("mirror", "configure", "m", off).expect("no longer");
+    assert!(disks.iter().all(|d| version(d) == 4), "as FreeBSD has it");
+    assert!(world.show("mirror", "m", "Bitmap").is_empty());
+    let on = json!({ "bitmap": true, "region": 65536 });
+    let open = world.open("mirror/m", Access::WRITE);
+    world.write(&open, 0, &[2; 512]).expect("written");
+    world.verb("mirror", "configure", "m", on.clone()).expect("while it is in use");
+    world.write(&open, 5 << 16, &[2; 512]).expect("written");
+    assert!(disks.iter().all(|d| version(d) == 5 && bit(d) == 1 << 5));
+    world.close(open);
+    let wrong = world.verb("mirror", "configure", "m", json!({ "region": 1000 }));
+    assert!(wrong.expect_err("no power of two").what.contains("power of two"));
+    let (mut full, _) = mirror(2, json!({}));
+    let refused = full.verb("mirror", "configure", "m", on).expect_err("no room");
+    assert!(refused.what.contains("no room for a bitmap"), "{}", refused.what);
+}
+
+/// Which disks take WRITE ZEROES.
+fn able(disks: &[Disk], take: &[bool]) {
+    for (disk, take) in disks.iter().zip(take) {
+        disk.0.lock().expect("media").zeroes = *take;
+    }
+}
+
+#[test]
+fn what_is_zeroed_is_zero_on_every_member_though_some_cannot() {
+    for take in [[true, true, false], [false, true, false], [false, false, true], [false; 3]] {
+        let (mut world, disks) = mirror(3, json!({}));
+        let mut bytes = write_all(&mut world, 5);
+        able(&disks, &take);
+        let open = world.open("mirror/m", Access::WRITE);
+        for (at, len) in [(0, 512), (4096, 300 * 1024), (400 * 1024 + 512, MIB - 401 * 1024 - 512)]
+        {
+            world.range(&open, Op::WriteZeroes, at as u64, len as u64).expect("zeroed");
+            bytes[at..at + len].fill(0);
+        }
+        world.close(open);
+        for (i, disk) in disks.iter().enumerate() {
+            assert!(disk.bytes()[..MIB - 512] == bytes, "d{i} of {take:?}");
+        }
+        assert_eq!(world.show("mirror", "m", "State"), ["COMPLETE"], "nobody is to blame");
+    }
+}
+
+#[test]
+fn one_made_by_hand_is_there_at_once_and_copies_its_first_member() {
+    let mut world = World::new();
+    let bytes = noise(7, MIB);
+    world.disk("d0", bytes.clone(), 512);
+    let copy = world.disk("d1", noise(8, MIB), 512);
+    let members = json!({ "members": ["d0", "d1"] });
+    let answer = world.verb("mirror", "create", "m", members).expect("made");
+    assert_eq!(answer["provider"], "mirror/m");
+    complete(&mut world);
+    assert!(copy.bytes() == bytes, "the first is copied");
+}
+
+/// Worlds in which one of two members was used without the other, from `both`.
+fn alone(member: usize, disk: &Disk, seed: u64) -> (Disk, Vec<u8>) {
+    let mut world = World::new();
+    let copy = world.disk(&format!("d{member}"), disk.bytes(), 512);
+    runs(&mut world);
+    let bytes = write_all(&mut world, seed);
+    world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+    (copy, bytes)
+}
+
+/// Waits until the mirror has started.
+fn runs(world: &mut World) {
+    let is_there = world
+        .control
+        .wait_until(Duration::from_secs(10), |c| c.topology.find("mirror/m").is_some());
+    assert!(is_there, "{:?}", world.troubles("mirror", "m"));
+    world.control.settle().expect("at rest");
+}
+
+#[test]
+fn halves_that_were_each_used_alone_are_not_put_together() {
+    let (mut world, disks) = mirror(2, json!({}));
+    write_all(&mut world, 30);
+    world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+    let (first, had_first) = alone(0, &disks[0], 31);
+    let (second, had_second) = alone(1, &disks[1], 32);
+    // Once more, so that one counts higher than the other.
+    let (second, had_second) = {
+        let _ = had_second;
+        alone(1, &second, 33)
+    };
+    for (order, keep, bytes) in [([0, 1], 0, &had_first), ([1, 0], 1, &had_second)] {
+        let mut world = World::new();
+        let mut add = |i: usize| world.disk(&format!("d{i}"), [&first, &second][i].bytes(), 512);
+        let copies = order.map(|i| (i, add(i)));
+        let contents = || copies.iter().map(|(_, disk)| disk.bytes()).collect::<Vec<_>>();
+        let before = contents();
+        // Longer than a mirror waits for its members.
+        world.control.wait_until(Duration::from_secs(5), |_| false);
+        let said = world.troubles("mirror", "m").join("\n");
+        assert!(
+            said.contains("split brain") && said.contains("last written 2027-01-15T08:00:00Z"),
+            "{said}"
+        );
+        assert!(said.contains("d0 (") && said.contains("d1 ("), "{said}");
+        assert!(!world.has("mirror/m"), "neither starts");
+        assert!(before == contents(), "nothing was written");
+        let keep = json!({ "keep": format!("d{keep}") });
+        world.verb("mirror", "start", "m", keep).expect("chosen");
+        complete(&mut world);
+        assert!(read_all(&mut world) == *bytes, "{order:?}");
+        let bytes = write_all(&mut world, 34);
+        assert!(contents().iter().all(|c| c[..MIB - 512] == bytes));
+    }
+}
+
+#[test]
+fn a_half_that_was_used_alone_is_not_taken_into_one_that_runs() {
+    let (mut world, disks) = mirror(2, json!({}));
+    write_all(&mut world, 40);
+    world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+    let (first, _) = alone(0, &disks[0], 41);
+    let (second, had_second) = alone(1, &disks[1], 42);
+    let mut world = World::new();
+    let _first = world.disk("d0", first.bytes(), 512);
+    runs(&mut world);
+    let kept = write_all(&mut world, 43);
+    let late = world.disk("d1", second.bytes(), 512);
+    world.control.settle().expect("at rest");
+    assert!(world.verdict("d1", "mirror").contains("split brain"));
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
+    assert!(late.bytes()[..MIB - 512] == had_second, "it is as it was");
+    // The way that the message names.
+    world.verb("mirror", "clear", "", json!({ "members": ["d1"] })).expect("cleared");
+    world.verb("mirror", "forget", "m", json!({ "names": ["m"] })).expect("forgotten");
+    world.verb("mirror", "insert", "m", json!({ "members": ["d1"] })).expect("inserted");
+    complete(&mut world);
+    assert!(late.bytes()[..MIB - 512] == kept);
+}
+
+#[test]
+fn a_member_that_was_restored_from_a_clean_copy_of_itself_is_rebuilt() {
+    for restored in [0, 1] {
+        let (mut world, disks) = mirror(2, json!({}));
+        write_all(&mut world, 50);
+        world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+        let old = disks[restored].bytes();
+        world.verb("mirror", "start", "m", json!({})).expect("started");
+        let bytes = write_all(&mut world, 51);
+        world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+        let mut again = World::new();
+        let contents = |i: usize| if i == restored { old.clone() } else { disks[i].bytes() };
+        let copies: Vec<Disk> =
+            (0..2).map(|i| again.disk(&format!("d{i}"), contents(i), 512)).collect();
+        complete(&mut again);
+        assert!(read_all(&mut again) == bytes, "member {restored} was restored");
+        assert!(copies.iter().all(|d| d.bytes()[..MIB - 512] == bytes));
+    }
+}

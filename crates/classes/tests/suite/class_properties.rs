@@ -1,0 +1,199 @@
+//! What each class tells upward of what it stands on (FreeBSD loses several of these on the way):
+//! stripe size and offset, physical path, identity, rotation rate, whether it takes DELETE and
+//! whether what is deleted reads as zeroes. With members that agree, and with members that differ.
+
+use bio::Attr;
+use geom::{Access, Create, Event};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+const MIB: usize = 1 << 20;
+
+/// Stripe bytes and offset, turns a minute, DELETE, zeroes.
+type Said = ((u64, u64), u64, u64, u64);
+
+const SPINS: Said = ((4096, 512), 7200, 1, 1);
+/// Not told at all.
+const NONE: u64 = u64::MAX;
+/// Another disk: it turns more slowly, takes no DELETE, and its blocks lie otherwise.
+const OTHER: Said = ((8192, 0), 5400, 0, 0);
+
+fn world(disks: &[Said]) -> World {
+    let mut bench = World::new();
+    let mut world = World::new();
+    for (i, (stripe, rate, deletes, zeroes)) in disks.iter().enumerate() {
+        let name = format!("d{i}");
+        let disk = bench.disk(&name, vec![0; 3 * MIB], 512);
+        world.attach(&name, &disk, 512, *stripe);
+        let on = world.find(&name);
+        let attrs = vec![
+            ("GEOM::ident", Attr::Text(format!("serial-{i}"))),
+            ("GEOM::physpath", Attr::Text(format!("bay/{i}"))),
+            ("GEOM::rotation_rate", Attr::Int(*rate)),
+            ("GEOM::candelete", Attr::Int(*deletes)),
+            ("GEOM::deletereadszero", Attr::Int(*zeroes)),
+        ];
+        world.control.topology.set_attrs(on, attrs);
+    }
+    world.control.settle().expect("at rest");
+    world
+}
+
+/// What a provider says.
+fn said(world: &World, name: &str) -> Said {
+    let int = |attr| world.text(name, attr).and_then(|text| text.parse().ok()).unwrap_or(NONE);
+    (
+        world.control.topology.stripe(world.find(name)),
+        int("GEOM::rotation_rate"),
+        int("GEOM::candelete"),
+        int("GEOM::deletereadszero"),
+    )
+}
+
+/// Makes one of a class; what its provider is called.
+fn make(world: &mut World, class: &str, with: &Value) -> String {
+    let done = |world: &mut World, verb: &str, on: &str, params: &Value| {
+        let done = world.verb(class, verb, on, params.clone());
+        done.unwrap_or_else(|e| panic!("{class} {verb}: {e}"))
+    };
+    match class {
+        "part" => {
+            done(world, "create", "d0", &json!({ "scheme": "gpt" }));
+            done(
+                world,
+                "add",
+                "d0",
+                &json!({ "kind": "linux-data", "start": { "sectors": 2048 } }),
+            );
+            "d0p1".into()
+        }
+        "raid" => done(world, "label", "w", with)["provider"].as_str().expect("a name").into(),
+        "label" => {
+            done(world, "label", "d0", &json!({ "name": "w" }));
+            "label/w".into()
+        }
+        "nop" | "trim" | "sched" => {
+            let (members, params) = ([world.find("d0")], json!({}));
+            let request = Create { name: "over", members: &members, params: &params };
+            let made = world.control.call(|t| {
+                let class = t.class(class).expect("a class");
+                class.create(t, &request)
+            });
+            made.expect("made");
+            "over".into()
+        }
+        _ => {
+            done(world, "label", "w", with);
+            format!("{class}/w")
+        }
+    }
+}
+
+/// Class, parameters, what it says on disks that agree, and on disks that differ.
+fn rows() -> Vec<(&'static str, Value, Said, Said)> {
+    let two = json!(["d0", "d1"]);
+    let raid = |level: &str| {
+        json!({ "format": "Intel", "level": level, "members": two, "strip": 16384,
+                "size": MIB, "assume_same": true })
+    };
+    vec![
+        // Copies: where blocks begin on all of them; the slowest turns for all; one takes DELETE.
+        ("mirror", json!({ "members": two, "assume_same": true }), SPINS, ((8192, 0), 5400, 1, 0)),
+        // Strips are what one aligns to.
+        (
+            "stripe",
+            json!({ "members": two, "strip": 16384 }),
+            ((16384, 0), 7200, 1, 1),
+            ((16384, 0), 5400, 1, 0),
+        ),
+        ("concat", json!({ "members": two }), SPINS, ((4096, 512), 5400, 1, 0)),
+        ("raid", raid("RAID0"), ((16384, 0), 7200, 1, 1), ((16384, 0), 5400, 1, 0)),
+        // Firmware has no way to say that copies differ: all take DELETE, or none is sent.
+        ("raid", raid("RAID1"), SPINS, ((8192, 0), 5400, 0, NONE)),
+    ]
+}
+
+#[test]
+fn what_members_say_is_told_upward() {
+    let mut wrong = Vec::new();
+    for (class, with, same, mixed) in rows() {
+        for (disks, wanted) in [([SPINS, SPINS], same), ([SPINS, OTHER], mixed)] {
+            let mut world = world(&disks);
+            let name = make(&mut world, class, &with);
+            let found = said(&world, &name);
+            if found != wanted {
+                wrong.push(format!("{name} on {disks:?}: {found:?}, wanted {wanted:?}"));
+            }
+            // In two bays, and an identity of its own.
+            assert_eq!(world.text(&name, "GEOM::physpath"), None, "{name}");
+            let ident = world.text(&name, "GEOM::ident").unwrap_or_default();
+            assert!(!ident.is_empty() && !ident.starts_with("serial-"), "{name}: {ident:?}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Classes whose geoms stand on one provider and hand on what it is.
+const LAYERS: [&str; 5] = ["part", "nop", "trim", "sched", "label"];
+
+/// A layer on one disk is that disk, but for where its blocks begin.
+#[test]
+fn what_one_disk_says_comes_through_a_layer() {
+    let mut wrong = Vec::new();
+    for class in LAYERS {
+        for disk in [SPINS, OTHER] {
+            let mut world = world(&[disk]);
+            let name = make(&mut world, class, &json!({}));
+            let ((bytes, offset), rate, deletes, zeroes) = disk;
+            let begins = if class == "part" { 2048 * 512 } else { 0 };
+            // What `trim` defers is read as it was until it is sent.
+            let zeroes = if class == "trim" { 0 } else { zeroes };
+            let wanted = ((bytes, (offset + begins) % bytes), rate, deletes, zeroes);
+            let found = said(&world, &name);
+            let ident = world.text(&name, "GEOM::ident");
+            if found != wanted || ident.as_deref() != Some("serial-0") {
+                wrong.push(format!("{name} on {disk:?}: {found:?} {ident:?}, wanted {wanted:?}"));
+            }
+            let path = world.text(&name, "GEOM::physpath").unwrap_or_default();
+            assert!(path.starts_with("bay/0"), "{name}: {path}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What changes below while it is used is heard above: a disk gets another place, a path another
+/// state.
+#[test]
+fn what_changes_below_a_layer_is_heard_above_it() {
+    for class in LAYERS {
+        let mut world = world(&[SPINS]);
+        let name = make(&mut world, class, &json!({}));
+        let user = world.open(&name, Access::READ);
+        for attr in ["GEOM::physpath", "GEOM::rotation_rate", "CAM::access"] {
+            let on = world.find("d0");
+            world.control.topology.set_attrs(on, vec![(attr, Attr::Text("bay/9".into()))]);
+            let told = world.control.call(|t| {
+                t.post(Event::Attr(on, attr));
+                Ok(())
+            });
+            told.expect("told");
+            assert_eq!(world.heard(&user), [attr], "{name}");
+            let now = world.text(&name, attr).unwrap_or_default();
+            assert!(now.starts_with("bay/9"), "{name}: {attr} is {now}");
+        }
+    }
+}
+
+/// A disk that grows is larger above, unless something is kept at its end.
+#[test]
+fn what_grows_below_a_layer_is_larger_above_it() {
+    for class in ["nop", "trim", "sched"] {
+        let (mut world, disk) = World::with("d0", vec![0; 3 * MIB], 512);
+        let name = make(&mut world, class, &json!({}));
+        let user = world.open(&name, Access::READ);
+        world.grow("d0", &disk, 4 * MIB);
+        assert_eq!(world.size(&name), 4 * MIB as u64, "{name}");
+        assert!(!user.orphaned(), "{name}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Disks that were failed: what is said of them, and that a deleted array leaves none behind.
+
+use bio::Errno;
+use serde_json::json;
+
+use crate::raids::{DDF, INTEL, Raid, noise};
+
+const KINDS: [(&str, &str, usize); 3] =
+    [(INTEL, "RAID1", 2), (INTEL, "RAID5", 3), (DDF, "RAID5-LS", 3)];
+
+fn fail(raid: &mut Raid, disk: &str) -> String {
+    let answer = raid.world.verb("raid", "fail", &raid.set, json!({ "members": [disk] }));
+    answer.expect("failed")["message"].as_str().expect("words").to_owned()
+}
+
+fn delete(raid: &mut Raid) -> Result<String, geom::Error> {
+    let answer = raid.world.verb("raid", "delete", &raid.set, json!({}))?;
+    Ok(answer["message"].as_str().expect("words").to_owned())
+}
+
+/// Arrays that a daemon finds on the disks when it starts.
+fn ghosts(raid: &Raid) -> Vec<String> {
+    let again = raid.reborn();
+    let view = again.world.control.topology.view(0);
+    view.iter().filter(|g| g.class == "raid").map(|g| g.name.clone()).collect()
+}
+
+#[test]
+fn who_was_failed_by_hand_is_not_said_to_have_failed_and_comes_back_as_is_said() {
+    for (format, level, count) in KINDS {
+        let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
+        raid.write(0, &noise(1, raid.size()));
+        let said = fail(&mut raid, "d1");
+        let set = raid.set.clone();
+        let how = format!("`ashlar raid clear d1`, then `ashlar raid insert {set} d1`");
+        assert!(said.contains(&how), "{said}");
+        let listed = raid.show("Refused");
+        assert!(listed.contains("failed by hand") && listed.contains(&how), "{listed}");
+        assert!(!listed.contains("it failed a request"), "{listed}");
+        // Exactly what it says.
+        raid.write(4096, &noise(2, 8192));
+        let d1 = json!({ "members": ["d1"] });
+        raid.world.verb("raid", "clear", "", d1.clone()).expect("cleared");
+        raid.world.verb("raid", "insert", &set, d1).expect("inserted");
+        raid.complete();
+        raid.lose(0);
+        assert!(raid.read_all() == raid.model, "{format} {level}");
+    }
+}
+
+#[test]
+fn one_that_failed_a_request_is_said_to_have() {
+    let mut raid = Raid::label(INTEL, "RAID5", 3, json!({ "strip": 8192 }));
+    raid.disks[1].0.lock().expect("media").cut_at = Some(0);
+    raid.write(0, &noise(3, raid.size()));
+    let listed = raid.show("Refused");
+    assert!(listed.contains("it failed a request"), "{listed}");
+    assert!(listed.contains(&format!("`ashlar raid insert {} d1`", raid.set)), "{listed}");
+}
+
+#[test]
+fn a_deleted_array_leaves_no_record_on_disks_that_failed() {
+    for (format, level, count) in KINDS {
+        for restart in [false, true] {
+            let what = format!("{format} {level}, restarted {restart}");
+            let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
+            fail(&mut raid, "d1");
+            if restart {
+                raid = raid.reborn();
+                raid.settle();
+            }
+            let said = delete(&mut raid).expect("deleted");
+            assert!(said.contains("d1") && !said.contains("not cleared"), "{what}: {said}");
+            assert_eq!(ghosts(&raid), [""; 0], "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_cleared_is_named_with_the_way_to_clear_it() {
+    for (format, level, count) in KINDS {
+        let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
+        raid.disks[1].0.lock().expect("media").cut_at = Some(0);
+        raid.write(0, &noise(4, raid.size()));
+        let refused = delete(&mut raid).expect_err("d1 cannot be written");
+        assert_eq!(refused.kind, Errno::Io, "{refused}");
+        assert!(refused.what.contains("the record of d1 stays"), "{refused}");
+        assert!(refused.what.contains("`ashlar raid clear d1`"), "{refused}");
+        raid.disks[1].0.lock().expect("media").cut_at = None;
+        raid.world.verb("raid", "clear", "", json!({ "members": ["d1"] })).expect("cleared");
+        assert_eq!(ghosts(&raid), [""; 0], "{format} {level}");
+        // One that is not there is named too.
+        let mut raid = Raid::label(format, level, count, json!({ "strip": 8192 }));
+        let key = raid.record(1)["disk"].as_str().expect("a key").to_owned();
+        raid.lose(1);
+        let said = delete(&mut raid).expect("deleted");
+        assert!(said.contains(&format!("not there and not cleared: {key}")), "{said}");
+        assert_eq!(ghosts(&raid), [raid.set.clone()], "as it says");
+    }
+}
+
+/// Two halves of a pair, each used alone, and then together again: they are not put together, and
+/// the half that the operator names is kept, whichever is the newer.
+#[test]
+fn after_a_split_brain_the_half_that_is_named_is_kept() {
+    for (format, level) in [(INTEL, "RAID1"), (DDF, "RAID1")] {
+        for kept in [0, 1] {
+            let raid = Raid::label(format, level, 2, json!({}));
+            let set = raid.set.clone();
+            let mut halves = [0, 1].map(|i| {
+                let mut half = raid.reborn_with(&[i]);
+                if !half.world.has(&half.volume()) {
+                    half.world.verb("raid", "start", &set, json!({})).expect("alone");
+                }
+                half.write(0, &noise(60 + i as u64, half.size()));
+                if i == 1 {
+                    half.write(0, &noise(70, half.size()));
+                }
+                half.stop();
+                half
+            });
+            let model = std::mem::take(&mut halves[kept].model);
+            // The half that is found first runs, for its record asks for no other disk. The other
+            // is refused, and not written to.
+            let other = raid.disks[0].bytes();
+            let mut both = raid.reborn();
+            both.settle();
+            let said = both.show("Refused");
+            assert!(said.contains("split brain") && said.contains("--keep DISK"), "{said}");
+            assert!(raid.disks[0].bytes() == other);
+            let keep = json!({ "keep": format!("d{kept}") });
+            let wrong = both.world.verb("raid", "start", &set, json!({ "keep": "d9" }));
+            assert!(wrong.expect_err("no disk of it").what.contains("d9"));
+            if kept == 0 {
+                let runs = both.world.verb("raid", "start", &set, keep.clone());
+                assert!(runs.expect_err("the other half").what.contains("runs already"));
+            }
+            both.stop();
+            both.world.verb("raid", "start", &set, keep).expect("chosen");
+            assert!(both.read_all() == model, "{format}: d{kept} was kept");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What stands where: FreeBSD's own tests of the classes (geom.md 6), what reimplementations get
+//! wrong (7) and what cost users data (5), each with the tests here that cover it. A row whose test
+//! is gone, or renamed, fails.
+
+use std::path::Path;
+
+/// What is covered, the file below `crates`, and the tests in it.
+type Row = (&'static str, &'static str, &'static [&'static str]);
+
+/// `tests/sys/geom/class`, for mirror, stripe, concat, multipath and part. Upstream has none for
+/// graid. Not here: `part zoned` (there are no zoned disks), `nop` and `gate` (other classes').
+const FREEBSD: &[Row] = &[
+    ("concat 1, 2", SPAN, &["concat_1_and_2_the_size_is_the_sum_and_data_reads_back"]),
+    (
+        "concat append1, append2",
+        SPAN,
+        &["concat_append_1_and_2_it_grows_while_it_is_open_and_keeps_its_label"],
+    ),
+    ("stripe 1, 2", SPAN, &["stripe_1_and_2_the_smallest_decides_and_data_reads_back"]),
+    ("mirror 1", MIRROR, &["mirror_1_the_size_is_the_smallest_less_a_sector"]),
+    ("mirror 2", MIRROR, &["mirror_2_data_is_on_every_member"]),
+    // Upstream's last two checks cannot fail; here the last member stays and the device goes.
+    (
+        "mirror 3, 4, 5, 7",
+        MIRROR,
+        &["mirror_3_to_7_members_removed_one_after_the_other_and_data_still_right"],
+    ),
+    ("mirror 6", MIRROR, &["mirror_6_a_third_member_is_inserted_and_gets_everything"]),
+    ("mirror 8", NAMED, &["r317712_a_late_dirty_member_is_rebuilt_first"]),
+    (
+        "mirror 9",
+        ERRORS,
+        &["mirror_9_a_record_that_cannot_be_written_then_forget_insert_stop_activate"],
+    ),
+    ("mirror 10", ERRORS, &["mirror_10_eio_on_read"]),
+    ("mirror 11", ERRORS, &["mirror_11_enxio_on_read"]),
+    ("mirror 12", ERRORS, &["mirror_12_eio_on_write"]),
+    ("mirror 13", ERRORS, &["mirror_13_enxio_on_write"]),
+    (
+        "mirror component_selection",
+        MIRROR,
+        &["component_selection_the_newest_is_believed_in_any_order"],
+    ),
+    (
+        "mirror sync_error, and the write error that it lacks",
+        ERRORS,
+        &[
+            "sync_error_the_only_source_cannot_be_read",
+            "sync_error_one_of_two_sources_cannot_be_read",
+            "sync_error_the_target_cannot_be_written",
+        ],
+    ),
+    (
+        "multipath misc",
+        PATHS,
+        &[
+            "misc_add_a_path_by_hand",
+            "misc_create_in_every_mode",
+            "misc_a_path_departs_and_arrives",
+            "misc_fail_restore_prefer_rotate_getactive",
+            "misc_fail_on_error",
+            "misc_restore_on_error_when_all_have_failed",
+            "misc_physpath_and_other_properties_of_the_disk",
+        ],
+    ),
+    (
+        "multipath failloop",
+        PATHS,
+        &["failloop_a_persistent_error_ends_and_restores_nobody_that_it_failed"],
+    ),
+    (
+        "part misc",
+        "classes/tests/suite/part_physpath.rs",
+        &[
+            "misc_a_disk_without_a_place_gives_none_to_its_partitions",
+            "misc_each_scheme_adds_its_own_suffix",
+            "misc_a_disklabel_in_an_mbr_has_both",
+        ],
+    ),
+    (
+        "gpt gctl",
+        VERBS,
+        &["a_gpt_from_nothing_to_nothing", "two_phases", "create_loses_nothing_unasked"],
+    ),
+    (
+        "geom_gpt gctl_test.t, request by request",
+        "classes/tests/suite/part_gctl.rs",
+        &[
+            "gctl_000_to_025_verbs_and_create",
+            "gctl_030_to_054_add_and_remove",
+            "gctl_060_to_065_a_partition_in_use_stays",
+            "gctl_100_to_120_a_table_without_its_copy_is_not_edited",
+        ],
+    ),
+    (
+        "gpt gctl, refusals",
+        "classes/tests/suite/part_edit.rs",
+        &["additions_refused", "open_partitions_are_guarded"],
+    ),
+    (
+        "geom MdLoad, ConfCmp",
+        "classes/tests/suite/part_strangers.rs",
+        &["sfdisk_gpt_is_read", "mbr_with_logical_partitions_both_ways"],
+    ),
+];
+
+/// The fifteen (7), as far as these classes have a part in them.
+const BEHAVIOURS: &[Row] = &[
+    (
+        "1 access: a partition's w is w and e below",
+        TASTE,
+        &["a_writer_of_the_disk_takes_the_partitions_away_until_it_closes"],
+    ),
+    (
+        "2 taste at the last write close, with a barrier",
+        SPAN,
+        &["a_labelled_whole_is_put_together_again_in_any_order"],
+    ),
+    ("3 spoil before taste", TASTE, &["names_vanish_under_a_writer_and_come_back"]),
+    ("4 an orphan is a conversation", TASTE, &["a_lost_disk_takes_everything_with_it"]),
+    ("4 with requests in flight", PATHS, &["paths_removed_with_requests_in_flight_lose_none"]),
+    (
+        "4 against spoil and close, every order",
+        "geom/tests/graph/orders.rs",
+        &["a_layer_that_goes_while_it_is_orphaned_and_spoiled_and_closed"],
+    ),
+    (
+        "5 clones, of several the first error wins",
+        "geom/tests/graph/flow.rs",
+        &["of_several_children_that_fail_the_first_to_end_decides"],
+    ),
+    (
+        "6 no memory is no error",
+        "geom/tests/graph/flow.rs",
+        &[
+            "no_memory_never_reaches_the_originator",
+            "a_layer_without_memory_in_every_hook_leaves_no_trace",
+        ],
+    ),
+    (
+        "7 direct or queued, whatever the hop",
+        "geom/tests/graph/attach.rs",
+        &["a_full_stack_with_a_split_at_every_layer_has_frames_enough"],
+    ),
+    (
+        "8 the end of the medium",
+        "geom/tests/graph/media_end.rs",
+        &["the_end_of_the_medium_to_the_sector"],
+    ),
+    (
+        "9 last-sector metadata: sizes, names, nesting",
+        "classes/tests/suite/bad_input/labels.rs",
+        &["mirror", "stripe_and_concat", "multipath", "wholes_that_are_their_own_members"],
+    ),
+    ("9 it moves with the size", SPAN, &["labelled_members_that_grow_keep_their_labels"]),
+    ("9 and is nobody else's", SPAN, &["what_stands_on_the_whole_is_not_found_on_a_member"]),
+    (
+        "10 dirty first, clean late",
+        MIRROR,
+        &["members_are_dirty_before_the_first_write_and_clean_after_the_last_close"],
+    ),
+    (
+        "10 genid, syncid, EIO, ENXIO",
+        ERRORS,
+        &["mirror_10_eio_on_read", "mirror_13_enxio_on_write"],
+    ),
+    (
+        "10 the same of raid",
+        RAID,
+        &[
+            "the_volume_is_dirty_before_the_first_write_and_clean_after_the_last_close",
+            "a_disk_that_is_pulled_while_its_record_is_written_has_not_failed",
+        ],
+    ),
+    (
+        "11 a rebuild against writes",
+        "classes/tests/suite/sim/orders.rs",
+        &["a_rebuild_against_writes", "a_member_that_is_lost_during_its_rebuild"],
+    ),
+    (
+        "12 multipath fails over on EIO and ENXIO alone",
+        PATHS,
+        &["other_errors_are_the_requests_own", "one_path_alone_is_asked_once_and_stays"],
+    ),
+    ("12 its label is verified through every path", RECORD, &["label_is_proven_by_every_path"]),
+    (
+        "13 GPT: two copies, and who wins",
+        "classes/tests/suite/part_powercut.rs",
+        &[
+            "recovery_of_every_damage_survives_a_cut",
+            "a_copy_that_differs_is_reported_and_the_primary_counts",
+        ],
+    ),
+    (
+        "13 GPT, MBR and the protective one",
+        "classes/tests/suite/part_edit.rs",
+        &["an_mbr_written_over_a_gpt_wins_and_a_protective_one_does_not"],
+    ),
+    (
+        "14 flush and delete through members",
+        "classes/tests/suite/sim/mod.rs",
+        &["rich_mirrors", "rich_stacks_three_deep"],
+    ),
+    // 15 is CAM's: disks and targets.
+];
+
+/// What users were bitten by (5.1, 5.2).
+const BUGS: &[Row] = &[
+    (
+        "5.1 a zombie is tasted",
+        "geom/tests/graph/taste.rs",
+        &["a_disk_that_goes_while_it_is_tasted_is_let_go"],
+    ),
+    (
+        "5.1 two opens both granted",
+        "geom/tests/graph/access.rs",
+        &["opening_all_below_is_all_or_nothing"],
+    ),
+    (
+        "5.1 low memory",
+        "geom/tests/graph/orphan.rs",
+        &["a_request_that_waits_for_memory_keeps_its_slot"],
+    ),
+    ("5.2 r306743", NAMED, &["r306743_a_broken_member_does_not_stand_for_a_missing_one"]),
+    ("5.2 r317712", NAMED, &["r317712_a_late_dirty_member_is_rebuilt_first"]),
+    ("5.2 r341665", NAMED, &["r341665_a_stale_member_found_first_does_not_win"]),
+    (
+        "5.2 metadata of another life",
+        "classes/tests/suite/inspect_strangers.rs",
+        &["members_and_labels_of_ours", "the_verb_refuses_says_and_clears"],
+    ),
+    ("5.2 one component by two names", MIRROR, &["refusals_say_why"]),
+    ("5.2 the same of raid", RAID, &["the_same_disk_by_another_name_is_refused"]),
+    (
+        "5.2 multipath on a whole disk, and its GPT",
+        RECORD,
+        &["raw_paths_are_nobody_elses_whatever_stands_on_the_disk"],
+    ),
+    ("5.2 an image on a larger disk", VERBS, &["the_table_follows_a_disk_that_grows"]),
+    (
+        "5.2 GPT without a flush between",
+        "classes/tests/suite/part_powercut.rs",
+        &["gpt_edits_leave_old_or_new"],
+    ),
+    (
+        "5.2 graid: RAID5 cannot be written",
+        RAID,
+        &[
+            "every_level_holds_what_is_written_and_is_found_again",
+            "after_a_crash_parity_is_made_right",
+        ],
+    ),
+    ("5.2 resize leaves the old record", SPAN, &["labelled_members_that_grow_keep_their_labels"]),
+    (
+        "5.2 records without checksums",
+        "classes/tests/suite/bad_input/labels.rs",
+        &["stripe_and_concat"],
+    ),
+];
+
+const SPAN: &str = "classes/tests/suite/class_span.rs";
+const MIRROR: &str = "classes/tests/suite/class_mirror.rs";
+const PATHS: &str = "classes/tests/suite/class_multipath/paths.rs";
+const RECORD: &str = "classes/tests/suite/class_multipath/record.rs";
+const RAID: &str = "classes/tests/suite/class_raid.rs";
+const TASTE: &str = "classes/tests/suite/class_taste.rs";
+const VERBS: &str = "classes/tests/suite/class_verbs.rs";
+const NAMED: &str = "classes/tests/suite/sim/named.rs";
+const ERRORS: &str = "classes/tests/suite/sim/errors.rs";
+
+#[test]
+fn every_row_names_a_test_that_is_there() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (what, file, tests) in [FREEBSD, BEHAVIOURS, BUGS].into_iter().flatten() {
+        let path = crates.join(file);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{file}: {e}"));
+        assert!(!tests.is_empty(), "{what}");
+        for test in *tests {
+            let is_there = text.contains(&format!("#[test]\nfn {test}() {{"));
+            assert!(is_there, "{what}: no test {test} in {file}");
+        }
+    }
+}

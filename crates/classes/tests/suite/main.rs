@@ -1,0 +1,53 @@
+//! Integration tests of the classes, in one binary; `tests/interleavings` is a binary of its own.
+//!
+//! One module of them: `cargo test -p ashlar-classes --test suite sim::`.
+
+mod bad_input;
+mod class_clients;
+mod class_disks;
+mod class_label;
+mod class_mirror;
+mod class_multipath;
+mod class_powercut;
+mod class_properties;
+mod class_raid;
+mod class_raid_failed;
+mod class_raid_follow;
+mod class_raid_log;
+mod class_raid_policy;
+mod class_raid_records;
+mod class_raid_verify;
+mod class_raid_zero;
+mod class_span;
+mod class_stopped;
+mod class_taste;
+mod class_trim;
+mod class_verbs;
+mod coverage;
+mod fuzz_quick;
+mod inspect_powercut;
+mod inspect_signs;
+mod inspect_strangers;
+mod inspected;
+mod label_strangers;
+mod part_backup;
+mod part_bootcode;
+mod part_bsd;
+mod part_edit;
+mod part_gctl;
+mod part_physpath;
+mod part_powercut;
+mod part_strangers;
+mod raid_ddf;
+mod raid_dmraid;
+mod raid_guest;
+mod raid_guest_log;
+mod raid_intel;
+mod raid_linux;
+mod raid_strangers;
+mod raid_world;
+mod raids;
+mod sched;
+mod sim;
+mod support;
+mod world;

@@ -1,0 +1,344 @@
+//! Arrays go to and fro between this class and Linux' own RAID, as a family of formats a test:
+//!
+//! ```text
+//!   made here, filled  -> md assembles, reads, writes      -> read here, without a disk too;
+//!   made by mdadm, filled there ------------------------->    written without a disk, rebuilt
+//!                                                          -> md reads all, and its check is clean
+//! ```
+//!
+//! Covers `mdadm --assemble` and `sync_action` of the kernel on every level that both sides have.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use geom::Access;
+use rig::guest::{Boot, Image, Kit, Script, boot_with};
+use serde_json::json;
+
+use crate::raid_linux::{BYTES, ENV, FIND, STOP, device, disk_of, has_volume, noise, sum};
+use crate::world::{Disk, World};
+
+/// Longest life of a guest.
+const DEADLINE: Duration = Duration::from_secs(300);
+/// Where the pieces are: whoever made the array, md in the guest, this class without a disk. None
+/// is at the start of a strip or of a row.
+const PLACES: [usize; 3] = [0, (2 << 20) + 0x1_5000, (4 << 20) + 0x9_3000];
+/// Bytes of each disk that the volume uses.
+const USED: usize = 8 << 20;
+
+/// Who made an array.
+enum Maker {
+    /// This class, with `--level` as written.
+    Here(&'static str),
+    /// mdadm, with the level of its own.
+    Md(&'static str),
+}
+
+/// An array: level and disks.
+struct Case {
+    maker: Maker,
+    disks: usize,
+}
+
+impl Case {
+    fn redundant(&self) -> bool {
+        !matches!(self.maker, Maker::Here("RAID0") | Maker::Md("0"))
+    }
+}
+
+const fn here(level: &'static str, disks: usize) -> Case {
+    Case { maker: Maker::Here(level), disks }
+}
+
+const fn md(level: &'static str, disks: usize) -> Case {
+    Case { maker: Maker::Md(level), disks }
+}
+
+/// Arrays of one format.
+struct Family {
+    /// Its name here.
+    format: &'static str,
+    /// Its name in mdadm's words.
+    metadata: &'static str,
+    /// Size of a disk.
+    bytes: usize,
+    cases: &'static [Case],
+}
+
+const INTEL: Family = Family {
+    format: "Intel",
+    metadata: "imsm",
+    bytes: 24 << 20,
+    cases: &[
+        here("RAID0", 2),
+        here("RAID1", 2),
+        here("RAID5", 3),
+        here("RAID10", 4),
+        md("0", 2),
+        md("1", 2),
+        md("5", 3),
+        md("10", 4),
+    ],
+};
+
+const DDF: Family = Family {
+    format: "DDF",
+    metadata: "ddf",
+    bytes: 48 << 20,
+    cases: &[
+        here("RAID0", 2),
+        here("RAID1", 2),
+        here("RAID5-LS", 3),
+        here("RAID5-LA", 3),
+        here("RAID10", 4),
+        md("0", 2),
+        md("1", 2),
+        md("5", 3),
+        md("10", 4),
+    ],
+};
+
+/// A piece that is written and compared.
+fn piece(number: usize) -> Vec<u8> {
+    noise(number as u64 + 77, BYTES)
+}
+
+fn name(n: usize) -> String {
+    device(n).replace("/dev/", "")
+}
+
+/// What a world holds: an array on disks `first` and those behind it.
+struct Array {
+    world: World,
+    disks: Vec<Disk>,
+    first: usize,
+}
+
+impl Array {
+    fn on(disks: Vec<Disk>, first: usize) -> Array {
+        let mut array = Array { world: World::new(), disks, first };
+        (0..array.disks.len()).for_each(|i| array.attach(i));
+        array
+    }
+
+    fn attach(&mut self, i: usize) {
+        let (name, disk) = (name(self.first + i), self.disks[i].clone());
+        self.world.attach_as(&name, &device(self.first + i), &disk, 512, (0, 0));
+    }
+
+    /// Everything that is shown of it.
+    fn story(&self) -> String {
+        let view = self.world.control.topology.view(0);
+        view.iter().map(|g| format!("{:?}\n", g.show)).collect()
+    }
+
+    /// Waits until the volume is there and in order.
+    fn in_order(&mut self) {
+        let came = self.world.control.wait_until(Duration::from_secs(40), has_volume);
+        assert!(came, "{}", self.story());
+        for _ in 0..4000 {
+            let view = self.world.control.topology.view(0);
+            let geom = view.iter().find(|g| g.class == "raid" && !g.withering).expect("an array");
+            let busy = ["dirty", "rebuild", "synchronised"];
+            let at_rest = |value: &str| !busy.iter().any(|word| value.contains(word));
+            if geom.show[0].1 == "OPTIMAL" && geom.show.iter().all(|(_, v)| at_rest(v)) {
+                return self.world.control.settle().expect("at rest");
+            }
+            self.world.control.wait_until(Duration::from_millis(5), |_| false);
+        }
+        panic!("{}", self.story());
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        let open = self.world.open(&self.world.volume(), Access::WRITE);
+        self.world.write(&open, at as u64, bytes).expect("written");
+        self.world.close(open);
+        self.world.control.settle().expect("at rest");
+    }
+
+    /// The pieces numbered below `count` are what they should be.
+    fn holds(&mut self, count: usize, what: &str) {
+        let open = self.world.open(&self.world.volume(), Access::READ);
+        for (number, at) in PLACES.iter().enumerate().take(count) {
+            let bytes = self.world.read(&open, *at as u64, BYTES).expect("read");
+            assert!(bytes == piece(number), "{what}: piece {number}\n{}", self.story());
+        }
+        self.world.close(open);
+    }
+
+    /// Written without each of its disks in turn, and rebuilt on media that hold nothing of the
+    /// volume any more.
+    fn written_and_rebuilt(&mut self, what: &str) {
+        let half = BYTES / 2;
+        let bytes = piece(2);
+        for (turn, lost) in [0, self.disks.len() - 1].into_iter().enumerate() {
+            self.world.lose(&name(self.first + lost));
+            self.world.control.settle().expect("at rest");
+            self.holds(2, &format!("{what} without disk {lost}"));
+            self.write(PLACES[2] + turn * half, &bytes[turn * half..][..half]);
+            self.disks[lost].put(0, &vec![0xee; USED]);
+            self.attach(lost);
+            self.in_order();
+        }
+    }
+}
+
+/// Makes an array of ours with the first piece on it.
+fn make(family: &Family, level: &str, count: usize, first: usize) -> Vec<Disk> {
+    let disks: Vec<Disk> = (0..count).map(|_| disk_of(vec![0; family.bytes])).collect();
+    let mut array = Array::on(disks, first);
+    let members: Vec<String> = (first..first + count).map(name).collect();
+    let with = json!({
+        "format": family.format, "level": level, "members": members, "strip": 65536, "size": USED,
+    });
+    array.world.verb("raid", "label", "data", with).expect("labelled");
+    array.in_order();
+    array.write(PLACES[0], &piece(0));
+    array.in_order();
+    array.disks
+}
+
+/// What [`raid_linux::FIND`] finds may be written, its monitor runs.
+const WRITABLE: &str = "action=/sys/block/$found/md/sync_action
+idle() { [ ! -e $action ] || grep -q idle $action; }
+if [ -e $action ]; then
+    mdmon --all >/dev/null 2>&1 || true
+    within 60 sh -c \"echo active >/sys/block/$found/md/array_state\"
+fi
+within 60 idle
+cat /proc/mdstat
+";
+
+fn assemble(devices: &str) -> String {
+    format!(
+        "{ENV}mdadm --assemble /dev/md/box {devices}
+mdadm --incremental /dev/md/box || true
+{FIND}{WRITABLE}"
+    )
+}
+
+/// Compares the pieces numbered below `count`.
+fn compare(count: usize) -> String {
+    let mut shell = String::new();
+    for (number, at) in PLACES.iter().enumerate().take(count) {
+        let (skip, blocks) = (at / 4096, BYTES / 4096);
+        let _ = writeln!(
+            shell,
+            "sum=$(dd if=$md bs=4096 skip={skip} count={blocks} 2>/dev/null | md5sum)
+[ \"${{sum%% *}}\" = {} ] || {{ echo \"piece {number}: $sum\"; exit 1; }}",
+            sum(&piece(number))
+        );
+    }
+    shell
+}
+
+fn write(number: usize) -> String {
+    let seek = PLACES[number] / 4096;
+    format!("dd if=/rig/piece{number} of=$md bs=4096 seek={seek} conv=fsync,notrunc\n")
+}
+
+/// The first boot: md reads and writes what was made here, and makes arrays of its own.
+fn first_boot(family: &Family, case: &Case, devices: &str) -> String {
+    let (metadata, count) = (family.metadata, case.disks);
+    match case.maker {
+        Maker::Here(_) => {
+            format!("{}{}{}{}{STOP}", assemble(devices), compare(1), write(1), compare(2))
+        }
+        Maker::Md(level) => {
+            let layout = if level == "10" { "-p n2" } else { "" };
+            let chunk = if level == "1" { "" } else { "-c 64" };
+            format!(
+                "{ENV}mdadm --create /dev/md/box --run -e {metadata} -n {count} {devices}
+mdadm --create /dev/md/inner --run -l {level} {layout} -n {count} {chunk} -z 8M /dev/md/box
+{FIND}{WRITABLE}{}{}{STOP}",
+                write(0),
+                write(1)
+            )
+        }
+    }
+}
+
+/// The second: everything is there, and md's own check finds nothing.
+fn second_boot(case: &Case, devices: &str) -> String {
+    let check = match case.redundant() {
+        true => {
+            "echo check >$action
+within 60 idle
+echo \"mismatches: $(cat /sys/block/$found/md/mismatch_cnt)\"
+[ \"$(cat /sys/block/$found/md/mismatch_cnt)\" = 0 ]
+[ \"$(cat /sys/block/$found/md/degraded)\" = 0 ]
+"
+        }
+        false => "",
+    };
+    format!("{}{}{check}{STOP}", assemble(devices), compare(3))
+}
+
+fn boot(script: &Script, images: &[PathBuf]) {
+    let image = Image::with_kits(&[Kit::Raid]).expect("an image");
+    let how = Boot { deadline: DEADLINE, core: None };
+    let paths: Vec<&Path> = images.iter().map(PathBuf::as_path).collect();
+    let run = boot_with(&image, script, how, &paths, &mut |_, _| Ok(())).expect("a guest");
+    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
+    println!("{}", run.summary());
+}
+
+fn to_and_fro(family: &Family) {
+    let folder = format!("ashlar-raid-guest-{}-{}", family.format, std::process::id());
+    let folder = std::env::temp_dir().join(folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (mut one, mut two) = (Script::new(), Script::new());
+    one.file("rig/piece0", piece(0)).file("rig/piece1", piece(1));
+    let mut images = Vec::<PathBuf>::new();
+    let mut cases = Vec::new();
+    for case in family.cases {
+        let first = images.len();
+        let (who, disks) = match case.maker {
+            Maker::Here(level) => (
+                format!("{} {level} made here", family.format),
+                make(family, level, case.disks, first),
+            ),
+            Maker::Md(level) => {
+                let disks = (0..case.disks).map(|_| disk_of(vec![0; family.bytes])).collect();
+                (format!("{} {level} made by mdadm", family.format), disks)
+            }
+        };
+        for (i, disk) in disks.iter().enumerate() {
+            let path = folder.join(format!("{}.img", first + i));
+            disk.save(&path);
+            images.push(path);
+        }
+        let devices: Vec<String> = (first..images.len()).map(device).collect();
+        let devices = devices.join(" ");
+        one.step(&who, first_boot(family, case, &devices));
+        two.step(&format!("{who}: checked"), second_boot(case, &devices));
+        cases.push((case, first, who));
+    }
+    boot(&one, &images);
+    for (case, first, who) in cases {
+        let load = |i: usize| disk_of(std::fs::read(&images[i]).expect("an image"));
+        let mut array = Array::on((first..first + case.disks).map(load).collect(), first);
+        array.in_order();
+        array.holds(2, &who);
+        match case.redundant() {
+            true => array.written_and_rebuilt(&who),
+            false => array.write(PLACES[2], &piece(2)),
+        }
+        array.in_order();
+        array.holds(3, &who);
+        array.disks.iter().enumerate().for_each(|(i, disk)| disk.save(&images[first + i]));
+    }
+    boot(&two, &images);
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
+fn md_and_this_class_write_each_others_intel_arrays() {
+    to_and_fro(&INTEL);
+}
+
+#[test]
+fn md_and_this_class_write_each_others_ddf_arrays() {
+    to_and_fro(&DDF);
+}

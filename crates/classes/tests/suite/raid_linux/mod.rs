@@ -1,0 +1,101 @@
+//! Arrays that a Linux in a guest and the class here have in turn: disks as images, names, and what
+//! the guest's steps have in common.
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use geom::Access;
+use md5::{Digest, Md5};
+
+use crate::world::{Disk, Media, World};
+
+/// Bytes that are written and compared.
+pub const BYTES: usize = 1 << 20;
+
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = move || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+pub fn sum(bytes: &[u8]) -> String {
+    Md5::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The guest's name of disk number `n`.
+pub fn device(n: usize) -> String {
+    format!("/dev/vd{}", char::from(b'a' + n as u8))
+}
+
+pub fn disk_of(bytes: Vec<u8>) -> Disk {
+    let media = Media { durable: bytes.clone(), bytes, ..Media::default() };
+    Disk(Arc::new(Mutex::new(media)))
+}
+
+pub fn attach(world: &mut World, first: usize, disks: &[Disk]) {
+    for (i, disk) in disks.iter().enumerate() {
+        let device = device(first + i);
+        let name = device.trim_start_matches("/dev/");
+        world.attach_as(name, &device, disk, 512, (0, 0));
+    }
+}
+
+/// Whether a volume is there.
+pub fn has_volume(control: &geom::Control) -> bool {
+    let view = control.topology.view(0);
+    view.iter().any(|g| g.class == "raid" && !g.withering && !g.providers.is_empty())
+}
+
+/// Waits until the volume is there and in order.
+pub fn in_order(world: &mut World) {
+    let story = |w: &World| {
+        let view = w.control.topology.view(0);
+        view.iter().map(|g| format!("{:?}\n", g.show)).collect::<String>()
+    };
+    assert!(world.control.wait_until(Duration::from_secs(40), has_volume), "{}", story(world));
+    for _ in 0..2000 {
+        let view = world.control.topology.view(0);
+        let geom = view.iter().find(|g| g.class == "raid" && !g.withering).expect("an array");
+        let show: String = geom.show.iter().map(|(_, v)| v.clone() + "\n").collect();
+        if geom.show[0].1 == "OPTIMAL" && !show.contains("dirty") {
+            return world.control.settle().expect("at rest");
+        }
+        world.control.wait_until(Duration::from_millis(5), |_| false);
+    }
+    panic!("{}", story(world));
+}
+
+pub fn read(world: &mut World, len: usize) -> Vec<u8> {
+    let open = world.open(&world.volume(), Access::READ);
+    let bytes = world.read(&open, 0, len).expect("read");
+    world.close(open);
+    bytes
+}
+
+pub const ENV: &str = "export IMSM_NO_PLATFORM=1 IMSM_DEVNAME_AS_SERIAL=1 MDADM_NO_UDEV=1
+mkdir -p /dev/md /run/mdadm /etc
+echo 'AUTO +imsm +ddf' >/etc/mdadm.conf
+";
+
+/// The array that is not a container.
+pub const FIND: &str = "found=$(awk '/ raid[0-9]/ { print $1 }' /proc/mdstat | head -n 1)
+[ -n \"$found\" ] || { cat /proc/mdstat; exit 1; }
+[ -b /dev/$found ] || mknod /dev/$found b $(tr : ' ' </sys/block/$found/dev)
+md=/dev/$found
+";
+
+pub const STOP: &str = "sync
+action=/sys/block/$found/md/sync_action
+within 30 sh -c \"[ ! -e $action ] || grep -q idle $action\"
+within 10 mdadm --stop $md
+within 10 mdadm --stop --scan
+";

@@ -1,0 +1,239 @@
+//! Blocks that only COMPARE AND WRITE changes: counters, which every initiator increments.
+//!
+//! A block holds a number and who wrote it. An increment names what it expects wholly, so each
+//! number has one writer, or the command is not atomic.
+//!
+//! Invariants
+//!  N1  While the power stays, each number has one writer: all who see it, and the one who was told
+//!      that he wrote it, agree.
+//!  N2  A number that was acknowledged or seen is not followed by a smaller one; a power cut takes
+//!      back what was neither written with FUA nor flushed.
+//!  N3  Who is told that the block holds something else had a rival.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::world::model::{Outcome, Place, UNIT, mix};
+
+/// Counters at the beginning of every unit.
+pub const COUNTERS: usize = 2;
+
+const MAGIC: u64 = 0x4173_686c_6172_2b31;
+
+/// What a block holds: number and writer. (0, 0) are zeros.
+pub type Held = (u64, u64);
+
+/// An increment or a look that is under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Bid {
+    pub expects: Held,
+    era: u64,
+    floor: u64,
+}
+
+#[derive(Default, Debug)]
+struct Counter {
+    /// Grows with every power cut.
+    era: u64,
+    /// The greatest number that was acknowledged or seen.
+    floor: u64,
+    /// The greatest that no power cut takes back.
+    durable: u64,
+    /// When numbers were acknowledged.
+    acks: BTreeMap<u64, u64>,
+    /// Who tried to write a number.
+    tried: BTreeMap<u64, BTreeSet<u64>>,
+    writers: BTreeMap<u64, u64>,
+    last: Option<Held>,
+}
+
+impl Counter {
+    fn wrote(&mut self, held: Held, who: &str) {
+        let writer = *self.writers.entry(held.0).or_insert(held.1);
+        assert_eq!(writer, held.1, "{who}: number {} has two writers", held.0);
+    }
+
+    fn forget(&mut self, bid: &Bid, id: u64) {
+        if let Some(ids) = self.tried.get_mut(&(bid.expects.0 + 1)) {
+            ids.remove(&id);
+        }
+    }
+
+    fn seen(&mut self, held: Held, bid: &Bid, who: &str) {
+        let tried = self.tried.get(&held.0).is_some_and(|ids| ids.contains(&held.1));
+        assert!(held == (0, 0) || tried, "{who}: {held:?} was never written: {self:?}");
+        if bid.era != self.era {
+            return;
+        }
+        assert!(held.0 >= bid.floor, "{who}: {held:?} after {}: {self:?}", bid.floor);
+        self.wrote(held, who);
+        self.floor = self.floor.max(held.0);
+        if held.0 == self.floor {
+            self.last = Some(held);
+        }
+    }
+}
+
+/// All counters, by disk and first block.
+#[derive(Default)]
+pub struct Counters(BTreeMap<(usize, usize), Counter>);
+
+impl Counters {
+    /// The counters of a unit that begins here.
+    pub fn add(&mut self, disk: usize, first: usize, per: usize) {
+        for n in 0..COUNTERS {
+            self.0.insert((disk, first + n * per), Counter::default());
+        }
+    }
+
+    fn of(&mut self, at: Place) -> &mut Counter {
+        self.0.get_mut(&(at.disk, at.first)).expect("a counter")
+    }
+
+    /// A look sets out, or an increment when somebody knows what is there.
+    pub fn bid(&mut self, at: Place) -> (Bid, bool) {
+        let c = self.of(at);
+        let bid = Bid { expects: c.last.unwrap_or_default(), era: c.era, floor: c.floor };
+        (bid, c.last.is_some())
+    }
+
+    /// An increment sets out.
+    pub fn begin(&mut self, at: Place, bid: &Bid, id: u64) {
+        self.of(at).tried.entry(bid.expects.0 + 1).or_default().insert(id);
+    }
+
+    /// It ended.
+    pub fn end(&mut self, at: Place, bid: &Bid, id: u64, outcome: Outcome, now: u64, who: &str) {
+        let c = self.of(at);
+        match outcome {
+            Outcome::Nothing => c.forget(bid, id),
+            Outcome::Unknown => {}
+            _ if bid.era != c.era => {}
+            _ => {
+                let held = (bid.expects.0 + 1, id);
+                c.wrote(bid.expects, who);
+                c.wrote(held, who);
+                c.acks.insert(held.0, now);
+                c.floor = c.floor.max(held.0);
+                if c.floor == held.0 {
+                    c.last = Some(held);
+                }
+                if outcome == Outcome::Durable {
+                    c.durable = c.durable.max(held.0);
+                }
+            }
+        }
+    }
+
+    /// N3. The rest of the block is known no more.
+    pub fn lost(&mut self, at: Place, bid: &Bid, id: u64, who: &str) {
+        let c = self.of(at);
+        let rivals = |n: u64, own: u64| {
+            c.tried.get(&n).is_some_and(|ids| ids.iter().any(|other| *other != own))
+        };
+        let (number, writer) = bid.expects;
+        let why = rivals(number + 1, id) || rivals(number, writer) || bid.era != c.era;
+        assert!(why, "{who}: {:?} was there, and nobody else: {c:?}", bid.expects);
+        if c.last == Some(bid.expects) {
+            c.last = None;
+        }
+        c.forget(bid, id);
+    }
+
+    /// A counter was read.
+    pub fn seen(&mut self, at: Place, bid: &Bid, bytes: &[u8], who: &str) {
+        let held = held_of(bytes, at).unwrap_or_else(|why| panic!("{who}: {why}"));
+        self.of(at).seen(held, bid, who);
+    }
+
+    pub fn flushed(&mut self, at: Place, issue: u64) {
+        let range = (at.disk, at.first)..(at.disk, at.first + at.count);
+        for (_, c) in self.0.range_mut(range) {
+            let acked = c.acks.iter().filter(|(_, when)| **when < issue).map(|(n, _)| *n).max();
+            c.durable = c.durable.max(acked.unwrap_or(0));
+        }
+    }
+
+    pub fn power_cut(&mut self, disk: usize) {
+        for (_, c) in self.0.iter_mut().filter(|((d, _), _)| *d == disk) {
+            let durable = c.durable;
+            (c.era, c.floor, c.last) = (c.era + 1, durable, None);
+            c.acks.clear();
+            c.writers.retain(|n, _| *n <= durable);
+        }
+    }
+
+    /// Checks the counters of a disk's blocks, and says which blocks they are.
+    pub fn look(&mut self, place: Place, bytes: &[u8], who: &str) {
+        let firsts: Vec<usize> = self.0.keys().filter(|k| k.0 == place.disk).map(|k| k.1).collect();
+        for first in firsts {
+            let per = self.per(place.disk, first);
+            let at = Place { disk: place.disk, first, count: per };
+            let from = (first - place.first) * UNIT;
+            let (bid, _) = self.bid(at);
+            self.seen(at, &bid, &bytes[from..from + per * UNIT], who);
+        }
+    }
+
+    /// Blocks of the model in one counter: the distance of the two of a unit.
+    fn per(&self, disk: usize, first: usize) -> usize {
+        let near = |d: &usize| self.0.contains_key(&(disk, first + d));
+        let back = |d: &usize| first >= *d && self.0.contains_key(&(disk, first - d));
+        [1, 8].into_iter().find(|d| near(d) || back(d)).expect("two counters")
+    }
+
+    pub fn is_counter(&self, disk: usize, block: usize) -> bool {
+        let upto = self.0.range((disk, 0)..=(disk, block)).next_back();
+        upto.is_some_and(|((_, first), _)| block < first + self.per(disk, *first))
+    }
+}
+
+/// The bytes of a counter.
+pub fn bytes_of(held: Held, at: Place) -> Vec<u8> {
+    let mut out = vec![0; at.count * UNIT];
+    if held == (0, 0) {
+        return out;
+    }
+    for (i, word) in out.chunks_exact_mut(8).enumerate() {
+        let w = match i {
+            0 => MAGIC,
+            1 => held.0,
+            2 => held.1,
+            3 => (at.disk as u64) << 32 | at.first as u64,
+            i => mix(held.0 << 40 ^ held.1 << 10 ^ i as u64),
+        };
+        word.copy_from_slice(&w.to_le_bytes());
+    }
+    out
+}
+
+fn held_of(bytes: &[u8], at: Place) -> Result<Held, String> {
+    let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight"));
+    let held = if bytes.iter().all(|b| *b == 0) { (0, 0) } else { (word(1), word(2)) };
+    match bytes_of(held, at) == bytes {
+        true => Ok(held),
+        false => Err(format!("{at:?} holds no counter: {:02x?}", &bytes[..32])),
+    }
+}
+
+#[test]
+fn two_who_win_the_same_number_are_found() {
+    let at = Place { disk: 0, first: 0, count: 1 };
+    let mut all = Counters::default();
+    all.add(0, 0, 1);
+    let (look, _) = all.bid(at);
+    all.seen(at, &look, &bytes_of((0, 0), at), "test");
+    let (bid, known) = all.bid(at);
+    assert!(known);
+    all.begin(at, &bid, 5);
+    all.begin(at, &bid, 6);
+    all.end(at, &bid, 5, Outcome::Good, 1, "test");
+    let twice = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        all.end(at, &bid, 6, Outcome::Good, 2, "test");
+    }));
+    assert!(twice.is_err());
+    all.lost(at, &bid, 6, "test");
+    all.power_cut(0);
+    let (look, known) = all.bid(at);
+    assert!(!known);
+    all.seen(at, &look, &bytes_of((0, 0), at), "test");
+}

@@ -1,0 +1,367 @@
+//! What every block of every disk may hold.
+//!
+//! Time is a count of the events that the test sees: the world has one thread.
+//!
+//! Invariants
+//!  M1  A write may take effect between its issue and its end, at any moment, on each block by
+//!      itself. Its end is its answer, or whatever makes sure that it is over: the answer of a
+//!      task management function, a new login of the same initiator port, the end of the daemon.
+//!  M2  A write is sure when it was answered GOOD and no power cut came between issue and answer.
+//!      It is durable when it had FUA, when the cache was off, or when a flush began after its
+//!      end and succeeded.
+//!  M3  A read may give any write that began before the read ended and that no sure write has
+//!      replaced: one that began after the other's end and ended before the read began.
+//!  M4  After a power cut a block holds one of the writes that no durable write has replaced:
+//!      the same one from then on.
+//!  M5  An ORDERED command begins when all that its session sent to the unit before has ended, and
+//!      ends before anything that was sent after it begins, but for HEAD OF QUEUE.
+
+use crate::world::counters::Counters;
+
+/// Blocks of 512 bytes: all disks are counted in them.
+pub const UNIT: usize = 512;
+
+/// Marks a stamp.
+const MAGIC: u64 = 0x4173_686c_6172_2131;
+
+/// Not over yet.
+pub const OPEN: u64 = u64::MAX;
+
+/// A write, as one block remembers it. Number 0 is zeros.
+#[derive(Clone, Debug)]
+struct Entry {
+    id: u64,
+    issue: u64,
+    end: u64,
+    sure: bool,
+    durable: bool,
+    /// The power went between issue and end.
+    cut: bool,
+    /// Chosen by the power cut of this moment, among the block's entries with this number (M4).
+    choice: u64,
+    /// Gone since this moment, but for reads that began before.
+    until: u64,
+}
+
+#[derive(Default)]
+struct Block(Vec<Entry>);
+
+impl Block {
+    fn new() -> Block {
+        let zero = Entry {
+            id: 0,
+            issue: 0,
+            end: 0,
+            sure: true,
+            durable: true,
+            cut: false,
+            choice: 0,
+            until: OPEN,
+        };
+        Block(vec![zero])
+    }
+
+    /// M3, M5.
+    fn may_read(&self, id: u64, when: &When) -> bool {
+        let before = |w: &Entry| w.end < when.began || when.after.contains(&w.issue);
+        let replaced = |e: &Entry| self.0.iter().any(|w| w.sure && w.issue > e.end && before(w));
+        let seen = |e: &Entry| e.issue < when.ended && !when.before.contains(&e.issue);
+        let may = |e: &Entry| seen(e) && when.began < e.until && !replaced(e);
+        self.0.iter().any(|e| e.id == id && may(e))
+    }
+
+    /// What a power cut chose is known once it was read.
+    fn learn(&mut self, id: u64, began: u64) {
+        let all = || self.0.iter().filter(|e| e.until == OPEN);
+        let choice = match all().find(|e| e.id == id && (1..began).contains(&e.choice)) {
+            Some(e) => e.choice,
+            None => return,
+        };
+        // The same may have been written again since: zeros, or what was under way.
+        if all().any(|e| e.id == id && e.choice != choice) {
+            return;
+        }
+        for e in self.0.iter_mut().filter(|e| e.choice == choice) {
+            match e.id == id {
+                true => (e.sure, e.durable, e.choice) = (true, true, 0),
+                false => (e.until, e.choice) = (choice, 0),
+            }
+        }
+    }
+
+    /// M4. `over`: nothing of before is under way any more.
+    fn power_cut(&mut self, now: u64, over: bool) {
+        let all = std::mem::take(&mut self.0);
+        let replaced = |e: &Entry| {
+            e.until != OPEN || all.iter().any(|w| w.durable && w.sure && w.issue > e.end)
+        };
+        let (mut gone, mut left): (Vec<Entry>, Vec<Entry>) =
+            all.iter().cloned().partition(replaced);
+        gone.iter_mut().for_each(|e| e.until = e.until.min(now));
+        let open: Vec<Entry> = left.iter().filter(|e| e.end == OPEN && !over).cloned().collect();
+        for e in &mut left {
+            e.end = e.end.min(now);
+            (e.sure, e.durable, e.cut, e.choice) = (false, false, true, now);
+        }
+        if let [only] = &mut left[..] {
+            (only.sure, only.durable, only.choice) = (true, true, 0);
+        }
+        left.extend(open.into_iter().map(|e| Entry { cut: true, choice: 0, ..e }));
+        left.extend(gone);
+        self.0 = left;
+    }
+
+    /// Forgets what can be seen no more.
+    fn prune(&mut self, oldest_read: u64) {
+        if self.0.len() < 8 {
+            return;
+        }
+        let all = self.0.clone();
+        self.0.retain(|e| {
+            !all.iter().any(|w| w.durable && w.sure && w.issue > e.end && w.end < oldest_read)
+        });
+    }
+}
+
+/// When a read took place: between two moments, after some writes and before others, which are
+/// named by the moments of their issue.
+#[derive(Clone, Default, Debug)]
+pub struct When {
+    pub began: u64,
+    pub ended: u64,
+    pub after: Vec<u64>,
+    pub before: Vec<u64>,
+}
+
+/// A read that nothing overlaps.
+pub fn at_once(now: u64) -> When {
+    When { began: now, ended: now + 1, ..When::default() }
+}
+
+/// A range of blocks of one disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub disk: usize,
+    pub first: usize,
+    pub count: usize,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Answered GOOD, and on stable storage already.
+    Durable,
+    /// Answered GOOD.
+    Good,
+    /// Nobody knows, but it is over.
+    Unknown,
+    /// It was refused before it did anything.
+    Nothing,
+}
+
+/// All disks.
+pub struct Model {
+    disks: Vec<Vec<Block>>,
+    pub counters: Counters,
+    now: u64,
+    ids: u64,
+}
+
+impl Model {
+    pub fn new(blocks: &[usize]) -> Model {
+        let disk = |n: &usize| (0..*n).map(|_| Block::new()).collect();
+        Model {
+            disks: blocks.iter().map(disk).collect(),
+            counters: Counters::default(),
+            now: 1,
+            ids: 0,
+        }
+    }
+
+    /// A new moment.
+    pub fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// A number for a write.
+    pub fn new_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    fn blocks(&mut self, at: Place) -> impl Iterator<Item = (usize, &mut Block)> {
+        let all = self.disks[at.disk].iter_mut().enumerate();
+        all.skip(at.first).take(at.count)
+    }
+
+    /// A write sets out; `id` 0 writes zeros.
+    pub fn begin(&mut self, at: Place, id: u64, issue: u64) {
+        let (sure, durable, cut, choice, until) = (false, false, false, 0, OPEN);
+        for (_, b) in self.blocks(at) {
+            b.0.push(Entry { id, issue, end: OPEN, sure, durable, cut, choice, until });
+        }
+    }
+
+    /// A write that set out at `issue` is over.
+    pub fn end(&mut self, at: Place, id: u64, issue: u64, outcome: Outcome, oldest_read: u64) {
+        let now = self.tick();
+        for (_, b) in self.blocks(at) {
+            if outcome == Outcome::Nothing {
+                b.0.retain(|e| (e.id, e.issue) != (id, issue));
+                continue;
+            }
+            for e in b.0.iter_mut().filter(|e| (e.id, e.issue) == (id, issue) && e.choice == 0) {
+                // One that was thought over may have been answered before, unseen.
+                if outcome == Outcome::Unknown {
+                    e.end = e.end.min(now);
+                    continue;
+                }
+                e.end = now;
+                e.sure = !e.cut;
+                e.durable = e.sure && outcome == Outcome::Durable;
+            }
+            if outcome == Outcome::Durable {
+                b.prune(oldest_read);
+            }
+        }
+    }
+
+    /// M2: a flush that began at `issue` succeeded.
+    pub fn flushed(&mut self, at: Place, issue: u64) {
+        self.counters.flushed(at, issue);
+        for (_, b) in self.blocks(at) {
+            for e in b.0.iter_mut().filter(|e| e.sure && e.end < issue) {
+                e.durable = true;
+            }
+        }
+    }
+
+    /// The power of a disk went. `over`: the daemon went with it.
+    pub fn power_cut(&mut self, disk: usize, over: bool) {
+        let now = self.tick();
+        self.counters.power_cut(disk);
+        self.disks[disk].iter_mut().for_each(|b| b.power_cut(now, over));
+    }
+
+    /// The daemon ended and the disk did not: nothing is under way any more.
+    pub fn all_over(&mut self, disk: usize) {
+        let now = self.tick();
+        let all = self.disks[disk].iter_mut().flat_map(|b| b.0.iter_mut());
+        all.for_each(|e| e.end = e.end.min(now));
+    }
+
+    /// Checks what was read at a place between two moments.
+    pub fn check(&mut self, at: Place, bytes: &[u8], when: &When, who: &str) {
+        let counters = std::mem::take(&mut self.counters);
+        assert_eq!(bytes.len(), at.count * UNIT, "{who}: length of the data");
+        for ((n, block), piece) in self.blocks(at).zip(bytes.chunks_exact(UNIT)) {
+            if counters.is_counter(at.disk, n) {
+                continue;
+            }
+            let id = match stamp_of(piece, at.disk, n) {
+                Ok(id) => id,
+                Err(why) => panic!("{who}: disk {} block {n}: {why}", at.disk),
+            };
+            assert!(
+                block.may_read(id, when),
+                "{who}: disk {} block {n}: write {id} read {when:?}, of {:#?}",
+                at.disk,
+                block.0
+            );
+            block.learn(id, when.began);
+        }
+        self.counters = counters;
+    }
+
+    /// Checks that a place may have read as zeroes between two moments; counters aside.
+    pub fn check_zeroes(&mut self, at: Place, when: &When, who: &str) {
+        let counters = std::mem::take(&mut self.counters);
+        for (n, block) in self.blocks(at) {
+            let may = counters.is_counter(at.disk, n) || block.may_read(0, when);
+            assert!(may, "{who}: disk {} block {n} holds data {when:?}: {:#?}", at.disk, block.0);
+        }
+        self.counters = counters;
+    }
+}
+
+pub fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Fills a block: who wrote it, where, and bytes that depend on both.
+fn stamp(piece: &mut [u8], id: u64, disk: usize, n: usize) {
+    for (i, word) in piece.chunks_exact_mut(8).enumerate() {
+        let w = match i {
+            0 => MAGIC,
+            1 => id,
+            2 => disk as u64,
+            3 => n as u64,
+            i => mix(id << 20 ^ (n as u64) << 7 ^ i as u64),
+        };
+        word.copy_from_slice(&w.to_le_bytes());
+    }
+}
+
+/// The bytes that write `id` puts at a place.
+pub fn stamps(id: u64, at: Place) -> Vec<u8> {
+    let mut out = vec![0; at.count * UNIT];
+    for (i, piece) in out.chunks_exact_mut(UNIT).enumerate() {
+        stamp(piece, id, at.disk, at.first + i);
+    }
+    out
+}
+
+/// Which write filled a block; 0 for zeros.
+fn stamp_of(piece: &[u8], disk: usize, n: usize) -> Result<u64, String> {
+    let word =
+        |i: usize| u64::from_le_bytes(piece[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
+    if piece.iter().all(|b| *b == 0) {
+        return Ok(0);
+    }
+    let (id, from) = (word(1), (word(2), word(3)));
+    if word(0) != MAGIC {
+        return Err(format!("no stamp: {:02x?}", &piece[..32]));
+    }
+    if from != (disk as u64, n as u64) {
+        return Err(format!("write {id} of disk {} block {} is here", from.0, from.1));
+    }
+    let mut whole = vec![0; UNIT];
+    stamp(&mut whole, id, disk, n);
+    if whole != piece { Err(format!("write {id} is torn")) } else { Ok(id) }
+}
+
+#[test]
+fn the_model_knows_old_from_new() {
+    let at = Place { disk: 0, first: 1, count: 1 };
+    let mut m = Model::new(&[4]);
+    let write = |m: &mut Model, id, outcome| {
+        let issue = m.tick();
+        m.begin(at, id, issue);
+        m.end(at, id, issue, outcome, OPEN);
+    };
+    let reads = |m: &mut Model, id| {
+        let now = m.tick();
+        m.disks[0][1].may_read(id, &at_once(now))
+    };
+    write(&mut m, 1, Outcome::Durable);
+    write(&mut m, 2, Outcome::Good);
+    write(&mut m, 3, Outcome::Unknown);
+    assert_eq!([0, 1, 2, 3].map(|id| reads(&mut m, id)), [false, false, true, true]);
+    m.power_cut(0, true);
+    assert_eq!([0, 1, 2, 3].map(|id| reads(&mut m, id)), [false, true, true, true]);
+    let now = m.tick();
+    m.check(at, &stamps(2, at), &at_once(now), "test");
+    assert_eq!([0, 1, 2, 3].map(|id| reads(&mut m, id)), [false, false, true, false]);
+    write(&mut m, 4, Outcome::Good);
+    let issue = m.tick();
+    m.flushed(at, issue);
+    m.power_cut(0, true);
+    assert_eq!([1, 2, 3, 4].map(|id| reads(&mut m, id)), [false, false, false, true]);
+    assert!(stamp_of(&stamps(4, at), 0, 2).is_err(), "elsewhere");
+    let mut torn = stamps(4, at);
+    torn[500] ^= 1;
+    assert!(stamp_of(&torn, 0, 1).is_err(), "torn");
+}

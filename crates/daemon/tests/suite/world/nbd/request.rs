@@ -1,0 +1,267 @@
+//! Which request a client sends next, and how.
+
+use std::rc::Rc;
+
+use wire::nbd::codes::{command_flag as flag, export_flag, kind};
+use wire::nbd::{Form, Request};
+
+use super::client::Client;
+use super::link::Link;
+use crate::world::counters::{Bid, COUNTERS};
+use crate::world::model::{Place, UNIT, stamps};
+use crate::world::rules::Need;
+use crate::world::shared::{Rights, Unit};
+
+/// Blocks of most requests.
+const BLOCKS: u64 = 12;
+/// Beyond the end of every unit.
+const BEYOND: u64 = 1 << 40;
+/// A flag that no request knows.
+const UNKNOWN_FLAG: u16 = 1 << 9;
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    Read {
+        df: bool,
+    },
+    /// READ of a counter.
+    Look,
+    Write {
+        fua: bool,
+    },
+    Zero {
+        fua: bool,
+        no_hole: bool,
+        fast: bool,
+    },
+    Trim {
+        fua: bool,
+    },
+    Flush,
+    Cache,
+    Status {
+        one: bool,
+    },
+    Goodbye,
+}
+
+impl What {
+    pub fn writes(self) -> bool {
+        matches!(self, What::Write { .. } | What::Zero { .. } | What::Trim { .. })
+    }
+
+    /// Brings bytes.
+    pub fn reads(self) -> bool {
+        matches!(self, What::Read { .. } | What::Look)
+    }
+
+    /// Tells something about blocks.
+    pub fn looks(self) -> bool {
+        self.reads() || matches!(self, What::Status { .. })
+    }
+
+    /// What it needs of reservations.
+    pub fn need(self) -> Need {
+        match self {
+            _ if self.writes() || self == What::Flush => Need::Write,
+            _ => Need::Read,
+        }
+    }
+
+    fn kind_and_flags(self) -> (u16, u16) {
+        let on = |yes: bool, bit: u16| if yes { bit } else { 0 };
+        match self {
+            What::Read { df } => (kind::READ, on(df, flag::DF)),
+            What::Look => (kind::READ, 0),
+            What::Write { fua } => (kind::WRITE, on(fua, flag::FUA)),
+            What::Zero { fua, no_hole, fast } => {
+                let how = on(no_hole, flag::NO_HOLE) | on(fast, flag::FAST_ZERO);
+                (kind::WRITE_ZEROES, how | on(fua, flag::FUA))
+            }
+            What::Trim { fua } => (kind::TRIM, on(fua, flag::FUA)),
+            What::Flush => (kind::FLUSH, 0),
+            What::Cache => (kind::CACHE, 0),
+            What::Status { one } => (kind::BLOCK_STATUS, on(one, flag::REQ_ONE)),
+            What::Goodbye => (kind::DISC, 0),
+        }
+    }
+}
+
+/// What is wrong with a request that is sent to be refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    Beyond,
+    Odd,
+    Flag,
+}
+
+/// A request under way.
+pub struct Task {
+    pub what: What,
+    pub lun: usize,
+    pub place: Place,
+    pub id: u64,
+    pub issue: u64,
+    pub at_ns: u64,
+    pub offset: u64,
+    pub len: u64,
+    pub wrong: Option<Wrong>,
+    /// Its write stands in the model: somebody granted it at some time.
+    pub granted: bool,
+    /// The rights changed while it was under way.
+    pub unsure: bool,
+    /// The cache was off for sure when it was sent.
+    pub mode_epoch: Option<u64>,
+    pub bid: Option<Bid>,
+    /// Pieces of a READ: place and bytes.
+    pub got: Vec<(u64, Vec<u8>)>,
+    /// Of BLOCK_STATUS: bytes and flags.
+    pub extents: Vec<(u64, u32)>,
+    pub error: u32,
+}
+
+impl Client {
+    pub fn some_request(&self, link: &Link, unit: &Rc<Unit>) {
+        if self.tasks.borrow().len() >= self.depth || link.going.get() {
+            return;
+        }
+        let counting = self.shared.counting.get() > 0;
+        let chunked = link.form != Form::Simple;
+        let forced = self.shared.forcing.get();
+        let mut what = match self.below(100) {
+            0..36 => What::Read { df: chunked && self.chance(200) },
+            36..66 => What::Write { fua: self.chance(if forced { 900 } else { 250 }) },
+            66..71 => What::Zero {
+                fua: self.chance(250),
+                no_hole: self.chance(300),
+                fast: self.chance(200),
+            },
+            71..75 => What::Trim { fua: self.chance(250) },
+            75..85 if forced => What::Write { fua: true },
+            75..85 => What::Flush,
+            85..88 => What::Cache,
+            88..96 => What::Status { one: self.chance(300) },
+            _ if counting => What::Look,
+            _ if forced => What::Cache,
+            _ => What::Flush,
+        };
+        if matches!(what, What::Status { .. }) && link.context.is_none() {
+            what = What::Read { df: false };
+        }
+        let offered = |bit: u16| link.flags & bit != 0;
+        if matches!(what, What::Trim { .. }) && !offered(export_flag::SEND_TRIM) {
+            what = if forced { What::Cache } else { What::Flush };
+        }
+        // To be refused: not always, so that others have room.
+        if what.writes() && offered(export_flag::READ_ONLY) && self.chance(800) {
+            what = What::Read { df: false };
+        }
+        let plain = !matches!(what, What::Flush | What::Look);
+        let wrong = (plain && self.chance(10))
+            .then(|| [Wrong::Beyond, Wrong::Odd, Wrong::Flag][self.below(3) as usize]);
+        self.start(link, unit, what, wrong);
+    }
+
+    /// A range inside of the unit: often the same few blocks.
+    fn some_range(&self, unit: &Unit) -> Place {
+        let (whole, per) = (unit.place.get(), unit.per);
+        let blocks = (whole.count / per - COUNTERS) as u64;
+        let at = if self.chance(500) { self.below(blocks.min(40)) } else { self.below(blocks) };
+        let longest = self.shared.longest.get();
+        let most = if self.chance(80) { longest } else { longest.min(BLOCKS) };
+        let n = (1 + self.below(most)).min(blocks - at);
+        let first = whole.first + (COUNTERS + at as usize) * per;
+        Place { first, count: n as usize * per, ..whole }
+    }
+
+    fn start(&self, link: &Link, unit: &Rc<Unit>, mut what: What, wrong: Option<Wrong>) {
+        let whole = unit.place.get();
+        let place = match what {
+            What::Flush => whole,
+            What::Look => {
+                let first = whole.first + self.below(COUNTERS as u64) as usize * unit.per;
+                Place { first, count: unit.per, ..whole }
+            }
+            _ => self.some_range(unit),
+        };
+        let grant = unit.grant(self.group);
+        let mut model = self.shared.model.borrow_mut();
+        let issue = model.tick();
+        let bid = (what == What::Look).then(|| model.counters.bid(place).0);
+        let id = if matches!(what, What::Write { .. }) { model.new_id() } else { 0 };
+        let granted = grant.may_be(Rights::Write) && wrong.is_none();
+        if what.writes() && granted {
+            model.begin(place, id, issue);
+        }
+        drop(model);
+        let (mut offset, mut len) = match what {
+            What::Flush => (0, 0),
+            _ => (((place.first - whole.first) * UNIT) as u64, (place.count * UNIT) as u64),
+        };
+        match wrong {
+            Some(Wrong::Beyond) => offset += BEYOND,
+            Some(Wrong::Odd) if self.chance(500) => offset += 1,
+            Some(Wrong::Odd) => len -= 1,
+            _ => {}
+        }
+        if let (What::Zero { fast, .. }, Some(_)) = (&mut what, wrong) {
+            *fast = false;
+        }
+        let out = match what {
+            What::Write { .. } => stamps(id, place),
+            _ => Vec::new(),
+        };
+        let extra = if wrong == Some(Wrong::Flag) { UNKNOWN_FLAG } else { 0 };
+        let out = out.get(..(len as usize).min(out.len())).unwrap_or(&[]);
+        let cookie = self.send_with(link, what, (offset, len), extra, out);
+        self.shared.say(|| {
+            let n = place.first - whole.first;
+            format!(
+                "{}: {cookie:x} {what:?} {wrong:?} lun {} blocks {n}+{} write {id} at {issue}",
+                self.name, unit.lun, place.count
+            )
+        });
+        let off = unit.cache_off.get() && unit.mode_changes.get() == 0;
+        let task = Task {
+            what,
+            lun: unit.lun,
+            place,
+            id,
+            issue,
+            at_ns: self.reactor.now(),
+            offset,
+            len,
+            wrong,
+            granted,
+            unsure: grant.next.is_some(),
+            mode_epoch: off.then(|| unit.mode_epoch.get()),
+            bid,
+            got: Vec::new(),
+            extents: Vec::new(),
+            error: 0,
+        };
+        self.tasks.borrow_mut().insert(cookie, task);
+    }
+
+    /// Sends a request; answers its cookie.
+    pub fn send(&self, link: &Link, what: What, offset: u64, len: u64, out: &[u8]) -> u64 {
+        self.send_with(link, what, (offset, len), 0, out)
+    }
+
+    fn send_with(
+        &self,
+        link: &Link,
+        what: What,
+        (offset, len): (u64, u64),
+        extra: u16,
+        out: &[u8],
+    ) -> u64 {
+        let cookie = self.next_cookie();
+        let (kind, flags) = what.kind_and_flags();
+        let announced = link.form == Form::Extended && kind == kind::WRITE;
+        let flags = flags | extra | if announced { flag::PAYLOAD_LEN } else { 0 };
+        link.send(&Request { flags, kind, cookie, offset, len }, out);
+        cookie
+    }
+}

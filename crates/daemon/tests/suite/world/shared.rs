@@ -1,0 +1,213 @@
+//! What the test's parts know together: the model, the units, who may see them, what happened.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use reactor::sim::World;
+use target::Registry;
+
+use crate::world::access::States;
+use crate::world::agent::Agent;
+use crate::world::model::{Model, OPEN, Place};
+use crate::world::nbd::Client;
+use crate::world::owed::Source;
+use crate::world::rights::Book;
+use crate::world::vault::SlowVault;
+
+/// Lines shown of a seed that fails.
+const LINES_MAX: usize = 120;
+
+/// Access groups of the target.
+pub const GROUPS: usize = 2;
+
+/// What a group grants of a unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Rights {
+    #[default]
+    None,
+    Read,
+    Write,
+}
+
+/// What a group grants, and will grant while that is being changed.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Grant {
+    pub now: Rights,
+    pub next: Option<Rights>,
+}
+
+impl Grant {
+    pub fn may_be(self, rights: Rights) -> bool {
+        self.now == rights || self.next == Some(rights)
+    }
+}
+
+/// A logical unit: a provider under a LUN number that no other ever gets.
+pub struct Unit {
+    pub lun: usize,
+    pub provider: String,
+    pub place: Cell<Place>,
+    /// Blocks of the model in one of the unit.
+    pub per: usize,
+    pub grants: Cell<[Grant; GROUPS]>,
+    pub exported: Cell<bool>,
+    /// When the groups' rights to it changed last.
+    pub changed: Cell<[u64; GROUPS]>,
+    /// Its size changed, or its place: refusals by address are no mistakes.
+    pub resized: Cell<bool>,
+    /// The cache is off, and nobody is about to change that.
+    pub cache_off: Cell<bool>,
+    pub mode_changes: Cell<u32>,
+    /// Grows with every beginning and end of a change of the mode.
+    pub mode_epoch: Cell<u64>,
+    /// When something set out that ends the commands of others.
+    pub resets: RefCell<Vec<u64>>,
+    /// Its reservations.
+    pub book: RefCell<Book>,
+}
+
+impl Unit {
+    pub fn serial(&self) -> String {
+        format!("WORLD{:04}", self.lun)
+    }
+
+    pub fn grant(&self, group: usize) -> Grant {
+        self.grants.get()[group]
+    }
+
+    /// The mode is changed, or at its defaults again.
+    pub fn mode_moved(&self, off: bool) {
+        self.mode_epoch.set(self.mode_epoch.get() + 1);
+        self.cache_off.set(off);
+    }
+}
+
+/// What happened, so that a run in which nothing happens is no success.
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
+pub struct Marks(pub std::collections::BTreeMap<&'static str, u64>);
+
+/// Everything that is known to all.
+pub struct Shared {
+    pub world: World,
+    pub model: RefCell<Model>,
+    pub units: RefCell<Vec<Rc<Unit>>>,
+    pub agents: RefCell<Vec<Rc<Agent>>>,
+    /// NBD clients.
+    pub clients: RefCell<Vec<Rc<Client>>>,
+    /// Everybody relies on FUA and flushes next to nothing: a flush would hide a FUA that is none.
+    /// Disks lose power more often.
+    pub forcing: Cell<bool>,
+    /// Most blocks in an NBD client's request: less where links cut everything small.
+    pub longest: Cell<u64>,
+    /// The daemon's lists, while there is a daemon.
+    pub registry: RefCell<Option<Arc<Registry>>>,
+    /// Since when everybody finds what the groups say; `OPEN` while that is not so.
+    pub open: Cell<u64>,
+    /// Nothing new is started any more.
+    pub draining: Cell<bool>,
+    /// Sessions are to log out.
+    pub leaving: Cell<bool>,
+    /// Disks of which something failed: errors are no mistakes.
+    pub failing: RefCell<Vec<bool>>,
+    pub marks: RefCell<Marks>,
+    /// Sources of unit attentions that have begun.
+    pub sources: RefCell<Vec<Source>>,
+    pub vault: Arc<SlowVault>,
+    /// Commands about reservations, of a thousand.
+    pub reserving: Cell<u64>,
+    /// REGISTER AND MOVE is among them.
+    pub moving: Cell<bool>,
+    /// Commands with a task attribute, of a thousand.
+    pub ordering: Cell<u32>,
+    /// Commands at counters, of a thousand.
+    pub counting: Cell<u64>,
+    /// Asymmetric access.
+    pub states: RefCell<States>,
+    lines: RefCell<VecDeque<String>>,
+    echo: bool,
+}
+
+impl Shared {
+    pub fn new(world: &World, disks: &[usize]) -> Rc<Shared> {
+        Rc::new(Shared {
+            world: world.clone(),
+            model: RefCell::new(Model::new(disks)),
+            units: RefCell::default(),
+            agents: RefCell::default(),
+            clients: RefCell::default(),
+            forcing: Cell::new(false),
+            longest: Cell::new(160),
+            registry: RefCell::default(),
+            open: Cell::new(OPEN),
+            draining: Cell::new(false),
+            leaving: Cell::new(false),
+            failing: RefCell::new(vec![false; disks.len()]),
+            marks: RefCell::default(),
+            sources: RefCell::default(),
+            vault: Arc::default(),
+            reserving: Cell::new(0),
+            moving: Cell::new(false),
+            ordering: Cell::new(0),
+            counting: Cell::new(0),
+            states: RefCell::default(),
+            lines: RefCell::default(),
+            echo: std::env::var_os("ASHLAR_TRACE").is_some(),
+        })
+    }
+
+    /// Notes a line; the last ones are shown when the seed fails.
+    pub fn say(&self, line: impl FnOnce() -> String) {
+        let line = format!("{:>12} {}", self.world.now() / 1000, line());
+        if self.echo {
+            eprintln!("{line}");
+        }
+        let mut lines = self.lines.borrow_mut();
+        if lines.len() == LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    pub fn last_lines(&self) -> Vec<String> {
+        self.lines.try_borrow().map(|l| l.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    pub fn mark(&self, what: &'static str) {
+        *self.marks.borrow_mut().0.entry(what).or_default() += 1;
+    }
+
+    pub fn unit(&self, lun: usize) -> Option<Rc<Unit>> {
+        self.units.borrow().iter().find(|u| u.lun == lun).cloned()
+    }
+
+    /// When the oldest read under way began.
+    pub fn oldest_read(&self) -> u64 {
+        let clients = self.clients.borrow().iter().map(|c| c.oldest_read()).min();
+        let agents = self.agents.borrow().iter().map(|a| a.oldest_read()).min();
+        agents.unwrap_or(OPEN).min(clients.unwrap_or(OPEN))
+    }
+
+    /// When the oldest command under way was sent.
+    pub fn oldest_command(&self) -> u64 {
+        let of = |a: &Rc<Agent>| a.tasks.borrow().values().map(|t| t.issue).min();
+        let agents = self.agents.borrow().iter().filter_map(of).min().unwrap_or(OPEN);
+        let clients = self.clients.borrow().iter().map(|c| c.oldest_request()).min();
+        agents.min(clients.unwrap_or(OPEN))
+    }
+
+    /// The target has been open, with its groups, since that moment.
+    pub fn open_since(&self, asked: u64) -> bool {
+        self.open.get() < asked
+    }
+
+    /// A disk had something done to it that may end in errors.
+    pub fn may_fail(&self, disk: usize) {
+        self.failing.borrow_mut()[disk] = true;
+    }
+
+    pub fn fails(&self, disk: usize) -> bool {
+        self.failing.borrow()[disk]
+    }
+}

@@ -1,0 +1,254 @@
+//! The daemon's rooms in a simulated world: cores, control, engine, driver, one portal.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bio::{Pool, PoolConfig};
+use disks::DiskClass;
+use drivers::{Account, Driver, TargetSpec};
+use geom::{Control, Core, Error, Inbox};
+use reactor::sim::{Actor, Limits, World};
+use reactor::{Address, Patience, Reactor, Token};
+use serde_json::{Value, json};
+use target::lun::LunClass;
+use target::{Engine, Registry};
+
+use crate::world::nbd::address;
+use crate::world::shared::GROUPS;
+use crate::world::vault::SlowVault;
+
+pub const IQN: &str = "iqn.2026-11.test.ashlar:world";
+/// Relative port identifier of the target: the first that is made.
+pub const RELATIVE_PORT: u16 = 1;
+/// Name of the NBD target.
+pub const EXPORTS: &str = "world";
+pub const USER: &str = "mason";
+pub const SECRET: &[u8] = b"chisel and hammer";
+
+/// Timers with this kind only make the virtual clock go on.
+const TICK: u32 = 999;
+
+/// Thrown out of whatever the control thread does when the daemon is to die.
+pub struct Crash;
+
+/// Reactors that are not the daemon's, and what they may ask for.
+#[derive(Clone)]
+pub struct Outside {
+    pub world: World,
+    pub reactors: Rc<RefCell<Vec<Reactor>>>,
+    pub crash: Rc<Cell<bool>>,
+}
+
+/// What a daemon is like.
+#[derive(Clone)]
+pub struct Shape {
+    pub cores: usize,
+    pub pool_bytes: usize,
+    pub chap: bool,
+    pub params: Value,
+    /// Exports by NBD too.
+    pub nbd: bool,
+}
+
+pub struct Stack {
+    pub cores: Vec<Rc<Core>>,
+    pub engines: Vec<Rc<Engine>>,
+    pub control: Control,
+    pub registry: Arc<Registry>,
+    pub driver: Arc<dyn Driver>,
+    nbd: Option<Arc<dyn Driver>>,
+    pub disks: Arc<DiskClass>,
+    shape: Shape,
+}
+
+pub fn portal() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 3260))
+}
+
+/// Lets everybody work for `ns`, or until something is there for the control thread.
+fn spin(outside: &Outside, cores: &[Rc<Core>], ns: u64, stop: &mut dyn FnMut() -> bool) {
+    let mut actors: Vec<Actor> = Vec::new();
+    for core in cores {
+        let core = core.clone();
+        actors.push(Actor::new(&core.reactor().clone(), move || core.turn(Patience::Peek)));
+    }
+    let reactors = outside.reactors.borrow().clone();
+    actors.extend(reactors.iter().map(Actor::of_tasks));
+    if let Some(first) = reactors.first() {
+        first.after(ns, Token { kind: TICK, word: 0 });
+    }
+    let crash = outside.crash.clone();
+    let limits = Limits { ns, steps: 20_000_000 };
+    outside.world.run(&mut actors, limits, &mut || crash.get() || stop());
+    if outside.crash.get() {
+        std::panic::resume_unwind(Box::new(Crash));
+    }
+}
+
+impl Stack {
+    /// A daemon without disks, targets and groups.
+    pub fn start(outside: &Outside, shape: &Shape, vault: Arc<SlowVault>) -> Stack {
+        let inbox = Arc::new(Inbox::default());
+        let (mut cores, mut mailers) = (Vec::new(), Vec::new());
+        for i in 0..shape.cores {
+            let reactor = Reactor::simulated(&outside.world, &format!("core{i}"));
+            let pool = Pool::new(PoolConfig { limit_bytes: shape.pool_bytes });
+            let (core, mailer) = Core::new(i as u32, reactor, pool, inbox.report());
+            cores.push(core);
+            mailers.push(mailer);
+        }
+        let registry = Registry::new();
+        registry.set_vault(vault);
+        let drivers = drivers::all(&registry);
+        let driver = drivers[0].clone();
+        let nbd = shape.nbd.then(|| drivers[1].clone());
+        let mut engines = Vec::new();
+        for core in &cores {
+            let engine = Engine::new(core.clone(), registry.clone());
+            driver.clone().install(&engine);
+            if let Some(nbd) = &nbd {
+                nbd.clone().install(&engine);
+            }
+            engines.push(engine);
+        }
+        let (all, clock, around) = (cores.clone(), outside.world.clone(), outside.clone());
+        let wait = Box::new(move |inbox: &Inbox, most: Duration| {
+            spin(&around, &all, most.as_nanos() as u64, &mut || !inbox.is_empty());
+        });
+        let mut control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
+        let disks = Arc::new(DiskClass::new(control.inbox().clone(), shape.cores));
+        control.topology.load(disks.clone()).expect("disk");
+        control.topology.load(Arc::new(LunClass)).expect("lun");
+        for class in classes::all() {
+            control.topology.load(class).expect("its name is free");
+        }
+        let shape = shape.clone();
+        Stack { cores, engines, control, registry, driver, nbd, disks, shape }
+    }
+
+    /// Runs the world and the control thread for `ns`.
+    pub fn pass(&mut self, ns: u64) {
+        self.control.wait_until(Duration::from_nanos(ns), |_| false);
+    }
+
+    /// Drivers and the names of their targets.
+    pub fn targets(&self) -> Vec<(&'static str, &'static str)> {
+        let nbd = self.nbd.as_ref().map(|_| ("nbd", EXPORTS));
+        [("iscsi", IQN)].into_iter().chain(nbd).collect()
+    }
+
+    /// Makes the targets and opens their portals on every core.
+    pub fn open_target(&mut self) {
+        let account = || Account { user: USER.into(), secret: SECRET.into() };
+        let spec = TargetSpec {
+            name: IQN.into(),
+            listen: vec![portal().into()],
+            chap: self.shape.chap.then(account),
+            params: self.shape.params.clone(),
+            ..TargetSpec::default()
+        };
+        self.driver.set_target(spec).expect("a right target");
+        let target = self.registry.set_target("iscsi", IQN).expect("a right name");
+        assert_eq!(target.port, RELATIVE_PORT);
+        for i in 0..self.cores.len() {
+            let (driver, engine) = (self.driver.clone(), self.engines[i].clone());
+            let opened = self.on_core(i, driver.open_portal(engine, portal().into()));
+            opened.expect("the address is free");
+        }
+        if let Some(nbd) = self.nbd.clone() {
+            self.open_exports(&nbd);
+        }
+    }
+
+    fn open_exports(&mut self, nbd: &Arc<dyn Driver>) {
+        let listen: Vec<Address> = (0..GROUPS).map(|g| address(g).into()).collect();
+        let spec = TargetSpec {
+            name: EXPORTS.into(),
+            listen: listen.clone(),
+            params: json!({ "handshake_timeout": 5 }),
+            ..TargetSpec::default()
+        };
+        nbd.set_target(spec).expect("a right target");
+        self.registry.set_target("nbd", EXPORTS).expect("a right name");
+        for i in 0..self.cores.len() {
+            for at in &listen {
+                let engine = self.engines[i].clone();
+                let opened = self.on_core(i, nbd.clone().open_portal(engine, at.clone()));
+                opened.expect("the address is free");
+            }
+        }
+    }
+
+    /// Takes the targets and their portals away.
+    pub fn close_target(&mut self) {
+        if let Some(nbd) = &self.nbd {
+            for (engine, group) in
+                self.engines.iter().flat_map(|e| (0..GROUPS).map(move |g| (e, g)))
+            {
+                nbd.close_portal(engine, address(group).into());
+            }
+            nbd.remove_target(EXPORTS);
+            self.registry.remove_target("nbd", EXPORTS).expect("it was there");
+        }
+        for engine in &self.engines {
+            self.driver.close_portal(engine, portal().into());
+        }
+        self.driver.remove_target(IQN);
+        self.registry.remove_target("iscsi", IQN).expect("it was there");
+    }
+
+    fn on_core<R: Send + 'static>(
+        &mut self,
+        core: usize,
+        job: impl Future<Output = R> + 'static,
+    ) -> R {
+        let place: Arc<Mutex<Option<R>>> = Arc::default();
+        let (answer, inbox) = (place.clone(), self.control.inbox().clone());
+        drop(self.cores[core].reactor().spawn("test", async move {
+            let out = job.await;
+            *answer.lock().expect("one thread") = Some(out);
+            inbox.nudge();
+        }));
+        let full = |p: &Arc<Mutex<Option<R>>>| p.lock().expect("one thread").is_some();
+        assert!(self.control.wait_until(Duration::from_secs(10), |_| full(&place)));
+        place.lock().expect("one thread").take().expect("it is full")
+    }
+
+    /// A verb of the class `part`; `request` has its words.
+    pub fn part(&mut self, request: Value) -> Result<Value, Error> {
+        let part = self.control.topology.class("part").expect("loaded");
+        part.verb(&mut self.control, "", "", &request)
+    }
+
+    /// Partitions of a table: index, first block, blocks. A damaged table is mended first.
+    pub fn partitions(&mut self, on: &str) -> Option<Vec<(u32, usize, usize)>> {
+        let mut answer = self.part(json!({ "op": "show", "geoms": [on] })).ok()?;
+        if answer["tables"][0]["corrupt"].as_bool()? {
+            self.part(json!({ "op": "recover", "geom": on })).ok()?;
+            answer = self.part(json!({ "op": "show", "geoms": [on] })).ok()?;
+        }
+        let entries = answer["tables"][0]["entries"].as_array()?;
+        let number = |v: &Value, key: &str| v[key].as_u64().expect("a number") as usize;
+        let entry = |e: &Value| (number(e, "index") as u32, number(e, "start"), number(e, "count"));
+        Some(entries.iter().map(entry).collect())
+    }
+
+    /// Ends everything as `ashlar serve` does when it is told to stop.
+    pub fn stop(&mut self) {
+        self.close_target();
+        self.control.topology.shut_down();
+        self.control.pump();
+    }
+
+    /// The threads are gone, whatever they did.
+    pub fn drop_cores(self) {
+        let Stack { cores, engines, control, registry, driver, nbd, disks, .. } = self;
+        for core in &cores {
+            core.reactor().shutdown();
+        }
+        drop((engines, control, registry, driver, nbd, disks));
+    }
+}

@@ -1,0 +1,98 @@
+//! The vault of the simulated daemon: one for a whole seed, whatever dies meanwhile. Saves take
+//! their time, some fail, and those under way when the daemon dies may be stored or not.
+//!
+//! Invariants
+//!  V1  A save that was acknowledged is what the next load finds (or a later one).
+//!  V2  A save that failed changed nothing.
+//!  V3  After a crash a save that was under way is stored wholly or not at all.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bio::Errno;
+use geom::Error;
+use reactor::{Reactor, SeededRandom};
+use target::vault::{Kind, Ticket, Vault};
+
+use crate::world::sim::MS;
+use crate::world::stack::Outside;
+
+type Key = (String, Kind);
+
+#[derive(Default)]
+struct Inner {
+    records: BTreeMap<Key, Vec<u8>>,
+    under_way: VecDeque<(Key, Vec<u8>, Ticket)>,
+    failures: u64,
+}
+
+/// Records by serial number and kind.
+#[derive(Default)]
+pub struct SlowVault(Mutex<Inner>);
+
+impl SlowVault {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("one thread")
+    }
+
+    /// Carries saves out, on a reactor of its own.
+    pub fn start(self: &Arc<Self>, outside: &Outside, seed: u64) {
+        let reactor = Reactor::simulated(&outside.world, "vault");
+        outside.reactors.borrow_mut().push(reactor.clone());
+        let (me, own) = (self.clone(), reactor.clone());
+        let mut random = SeededRandom::new(seed);
+        let slow_ms = [1, 5, 40][random.below(3) as usize];
+        let failing = [0, 0, 100][random.below(3) as usize];
+        drop(reactor.spawn("vault", async move {
+            loop {
+                own.sleep((1 + random.below(slow_ms)) * MS).await;
+                me.one(random.chance(failing));
+            }
+        }));
+    }
+
+    fn one(&self, fails: bool) {
+        let mut inner = self.inner();
+        let Some((key, bytes, done)) = inner.under_way.pop_front() else { return };
+        let end = match fails {
+            true => Err(Errno::Io),
+            false => Ok(()),
+        };
+        match end {
+            Ok(()) => drop(inner.records.insert(key, bytes)),
+            Err(_) => inner.failures += 1,
+        }
+        drop(inner);
+        done.end(end);
+    }
+
+    /// The daemon is dead: what was under way is stored, up to some save, or lost (V3).
+    pub fn crash(&self, random: &mut SeededRandom) {
+        let under_way = std::mem::take(&mut self.inner().under_way);
+        let stored = random.below(under_way.len() as u64 + 1) as usize;
+        for (key, bytes, _) in under_way.into_iter().take(stored) {
+            self.inner().records.insert(key, bytes);
+        }
+    }
+
+    /// Some save failed: errors are no mistakes.
+    pub fn has_failed(&self) -> bool {
+        self.inner().failures > 0
+    }
+}
+
+impl Vault for SlowVault {
+    fn save(&self, serial: &str, kind: Kind, bytes: Vec<u8>, done: Ticket) {
+        let key = (serial.to_string(), kind);
+        // The control thread waits for the numbers of ports: the world stands still meanwhile.
+        if kind == Kind::Ports {
+            self.inner().records.insert(key, bytes);
+            return done.end(Ok(()));
+        }
+        self.inner().under_way.push_back((key, bytes, done));
+    }
+
+    fn load(&self, serial: &str, kind: Kind) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.inner().records.get(&(serial.to_string(), kind)).cloned())
+    }
+}

@@ -1,0 +1,13 @@
+//! Integration tests of the disk classes, in one binary.
+//!
+//! One module of them: `cargo test -p ashlar-disks --test suite file::`.
+
+mod blockdev;
+mod file;
+mod locks;
+mod memory;
+mod model;
+mod nop;
+mod ordered;
+mod place;
+mod world;

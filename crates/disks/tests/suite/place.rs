@@ -1,0 +1,254 @@
+//! Paths of open disks: removed, renamed, replaced; files that cannot be made or written.
+
+use std::path::Path;
+use std::process::Command;
+
+use bio::Errno;
+use geom::{Grade, Trouble};
+use reactor::PortChoice;
+use serde_json::json;
+
+use crate::world::{Folder, World};
+
+/// A world with one disk of a file of 1 MiB, and the folder of that file.
+fn world(params: &[(&str, serde_json::Value)]) -> (World, Folder, String) {
+    let folder = Folder::new();
+    let path = folder.path("a.img");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let mut w = World::new(PortChoice::Poll);
+    let mut all = json!({ "path": path });
+    params.iter().for_each(|(key, value)| all[*key] = value.clone());
+    w.disk("file", "f0", all).unwrap();
+    (w, folder, path)
+}
+
+fn troubles(w: &mut World) -> Vec<Trouble> {
+    let found = disks::troubles(&mut w.control.topology, "f0");
+    let view = w.control.topology.view(0);
+    let shown = view.iter().find(|g| g.name == "f0").unwrap();
+    assert_eq!(shown.troubles, found, "status sees the same");
+    found
+}
+
+/// The one thing that is wrong, whose cause and action contain `why` and `action`.
+fn trouble(w: &mut World, why: &str, action: &str) -> Trouble {
+    let all = troubles(w);
+    let [one] = &all[..] else { panic!("{all:?}") };
+    assert!(one.why.contains(why), "{}", one.why);
+    assert!(one.action.contains(action), "{}", one.action);
+    assert_eq!(one.grade, Grade::Degraded);
+    one.clone()
+}
+
+/// The command between the first back quotes that begins with `with`.
+fn command(trouble: &Trouble, with: &str) -> String {
+    let mut quoted = trouble.action.split('`').skip(1).step_by(2);
+    quoted.find(|c| c.starts_with(with)).unwrap_or_else(|| panic!("{}", trouble.action)).to_owned()
+}
+
+fn shell(command: &str) {
+    assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
+}
+
+#[test]
+fn file_that_was_removed_is_degraded_and_can_be_saved() {
+    let (mut w, _folder, path) = world(&[]);
+    let edge = w.open("f0");
+    assert_eq!(troubles(&mut w), []);
+    std::fs::remove_file(&path).unwrap();
+    w.write(edge, 4096, &[7; 4096]).unwrap();
+    let said = trouble(&mut w, "was removed while it is in use", "restart");
+    assert!(said.why.contains(&path) && said.why.contains("lost when the daemon stops"));
+    shell(&command(&said, "cp"));
+    let saved = std::fs::read(&path).unwrap();
+    assert!(saved.len() == 1 << 20 && saved[4096..8192].iter().all(|b| *b == 7));
+    // The copy is not what is in use.
+    trouble(&mut w, "was replaced by another file", "restart");
+}
+
+#[test]
+fn file_that_was_replaced_is_degraded_and_can_be_saved() {
+    let (mut w, folder, path) = world(&[]);
+    let edge = w.open("f0");
+    let new = folder.path("new");
+    std::fs::write(&new, vec![1; 1 << 20]).unwrap();
+    std::fs::rename(&new, &path).unwrap();
+    w.write(edge, 0, &[7; 4096]).unwrap();
+    let said = trouble(&mut w, "was replaced by another file", "restart");
+    shell(&command(&said, "cp"));
+    assert!(std::fs::read(&path).unwrap().iter().all(|b| *b == 1), "the other file is kept");
+    shell(&command(&said, "mv"));
+    assert!(std::fs::read(&path).unwrap()[..4096].iter().all(|b| *b == 7));
+}
+
+#[test]
+fn file_that_was_renamed_is_degraded_until_it_is_back() {
+    let (mut w, folder, path) = world(&[]);
+    let aside = folder.path("a b'.img");
+    std::fs::rename(&path, &aside).unwrap();
+    let said = trouble(&mut w, &format!("was renamed to {aside}"), "mv ");
+    shell(&command(&said, "mv"));
+    assert_eq!(troubles(&mut w), []);
+    // Another file came in its place.
+    std::fs::rename(&path, &aside).unwrap();
+    std::fs::write(&path, "other").unwrap();
+    let said = trouble(&mut w, "another file has its path", "mv ");
+    shell(&command(&said, "mv"));
+    assert_eq!(troubles(&mut w), []);
+    assert_eq!(std::fs::read(format!("{path}.other")).unwrap(), b"other");
+    // Only another hard link is left.
+    std::fs::hard_link(&path, &aside).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    trouble(&mut w, "only another hard link is left", "cp --sparse=always /proc/");
+    std::fs::hard_link(&aside, &path).unwrap();
+    assert_eq!(troubles(&mut w), []);
+}
+
+#[test]
+fn file_whose_folder_was_renamed_is_degraded_until_it_is_back() {
+    let (mut w, folder, _) = world(&[]);
+    let deep = folder.path("deep");
+    std::fs::create_dir(&deep).unwrap();
+    std::fs::write(format!("{deep}/b.img"), vec![0; 8192]).unwrap();
+    w.disk("file", "f1", json!({ "path": format!("{deep}/b.img") })).unwrap();
+    let aside = folder.path("aside");
+    std::fs::rename(&deep, &aside).unwrap();
+    let said = disks::troubles(&mut w.control.topology, "f1");
+    assert!(said[0].why.contains(&format!("was renamed to {aside}/b.img")), "{said:?}");
+    std::fs::rename(&aside, &deep).unwrap();
+    assert_eq!(disks::troubles(&mut w.control.topology, "f1"), []);
+}
+
+/// Whether this process may do what only root may.
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
+}
+
+fn chattr(how: &str, path: &str) -> bool {
+    is_root() && Command::new("chattr").args([how, path]).status().is_ok_and(|s| s.success())
+}
+
+#[test]
+fn immutable_file_is_named_with_the_command_that_ends_it() {
+    let (mut w, folder, path) = world(&[]);
+    if !chattr("+i", &path) {
+        eprintln!("not tested: this user or file system has no immutable files");
+        return;
+    }
+    let said = trouble(&mut w, "was made immutable", "chattr -i");
+    drop(w);
+    let mut w = World::new(PortChoice::Poll);
+    let refused = w.disk("file", "f0", json!({ "path": path })).unwrap_err();
+    shell(&command(&said, "chattr"));
+    assert!(refused.kind == Errno::Perm && refused.what.contains(&path), "{refused}");
+    assert!(refused.what.contains("immutable") && refused.what.contains("chattr -i"), "{refused}");
+    // A folder.
+    let inner = folder.path("inner");
+    std::fs::create_dir(&inner).unwrap();
+    assert!(chattr("+i", &inner));
+    let params = json!({ "path": format!("{inner}/b.img"), "create": true, "size": 8192 });
+    let refused = w.disk("file", "f0", params).unwrap_err();
+    assert!(chattr("-i", &inner));
+    assert!(refused.what.contains(&format!("chattr -i {inner}")), "{refused}");
+}
+
+#[test]
+fn file_that_cannot_be_made_is_not_left_behind() {
+    let folder = Folder::new();
+    let mut w = World::new(PortChoice::Poll);
+    let path = folder.path("a.img");
+    // More than any file system here allows.
+    let size = i64::MAX as u64 / 4096 * 4096;
+    let link = folder.path("link");
+    std::os::unix::fs::symlink("a.img", &link).unwrap();
+    for path in [&path, &link] {
+        let params = json!({ "path": path, "create": true, "size": size });
+        let e = w.disk("file", "f0", params).unwrap_err();
+        assert!(e.kind == Errno::NoSpc && e.what.contains(path.as_str()), "{e}");
+        assert!(e.what.contains(&size.to_string()) && e.what.contains("LimitFSIZE"), "{e}");
+        assert!(!Path::new(path).exists());
+    }
+    w.disk("file", "f1", json!({ "path": link, "create": true, "size": 8192 })).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 8192);
+}
+
+#[test]
+fn file_system_that_became_read_only_is_degraded() {
+    let folder = Folder::new();
+    let (image, place) = (folder.path("fs.img"), folder.path("fs"));
+    std::fs::create_dir(&place).unwrap();
+    std::fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    let run = |words: &[&str]| {
+        let done = Command::new(words[0]).args(&words[1..]).output().ok()?;
+        let text = String::from_utf8_lossy(&done.stdout).trim().to_owned();
+        done.status.success().then_some(text)
+    };
+    let mkfs = ["mkfs.ext4", "-q", "-O", "^has_journal", &image];
+    let mount = ["mount", "-o", "loop,errors=remount-ro", &image, &place];
+    if !is_root() || run(&mkfs).is_none() || run(&mount).is_none() {
+        eprintln!("not tested: no ext4 can be mounted here");
+        return;
+    }
+    let path = format!("{place}/a.img");
+    let mut w = World::new(PortChoice::Poll);
+    w.disk("file", "f0", json!({ "path": path, "create": true, "size": 1 << 20 })).unwrap();
+    let edge = w.open("f0");
+    let before = (w.write(edge, 0, &[7; 4096]), troubles(&mut w));
+    let device = run(&["findmnt", "-n", "-o", "SOURCE", &place]).unwrap();
+    let device = device.trim_start_matches("/dev/").to_owned();
+    let broken = std::fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "test");
+    let after = (w.write(edge, 8192, &[7; 4096]), troubles(&mut w), w.read(edge, 0, 4096));
+    drop(w);
+    run(&["umount", "--lazy", &place]).unwrap();
+    assert_eq!(before, (Ok(()), vec![]));
+    if broken.is_err() {
+        eprintln!("not tested: this kernel triggers no errors of ext4");
+        return;
+    }
+    assert_eq!(after.0, Err(Errno::RoFs));
+    assert_eq!(after.1.len(), 1, "{:?}", after.1);
+    assert!(after.1[0].why.contains("became read-only"), "{:?}", after.1);
+    assert!(after.1[0].action.contains("remount,rw"), "{:?}", after.1);
+    assert_eq!(after.2, Ok(vec![7; 4096]), "reads go on");
+}
+
+#[test]
+fn full_file_system_is_named() {
+    if !is_root() {
+        eprintln!("not tested: only root mounts file systems");
+        return;
+    }
+    let folder = Folder::new();
+    let place = folder.path("small");
+    std::fs::create_dir(&place).unwrap();
+    let mount = |words: &[&str]| {
+        let done = Command::new("mount").args(words).output();
+        done.is_ok_and(|d| d.status.success())
+    };
+    // Its own folder is the first of three inodes.
+    if !mount(&["-t", "tmpfs", "-o", "nr_inodes=3,size=1m", "none", &place]) {
+        eprintln!("not tested: no file systems can be mounted here");
+        return;
+    }
+    let mut w = World::new(PortChoice::Poll);
+    let path = |name: &str| format!("{place}/{name}");
+    let mut made = Vec::new();
+    for name in ["a", "b", "c"] {
+        let params = json!({ "path": path(name), "create": true, "size": 8192 });
+        made.push(w.disk("file", name, params));
+    }
+    let remounted = mount(&["-o", "remount,ro", &place]);
+    let busy = disks::troubles(&mut w.control.topology, "a");
+    drop(w);
+    let read_only = mount(&["-o", "remount,ro", &place]);
+    let mut w = World::new(PortChoice::Poll);
+    let refused = w.disk("file", "a", json!({ "path": path("a") })).unwrap_err();
+    Command::new("umount").arg(&place).status().unwrap();
+    let full = made.pop().unwrap().unwrap_err();
+    assert!(made.iter().all(|m| m.is_ok()));
+    assert!(full.kind == Errno::NoSpc && full.what.contains(&path("c")), "{full}");
+    assert!(full.what.contains("df -i"), "{full}");
+    assert!(!remounted && busy.is_empty(), "the kernel refuses it while files are written");
+    assert!(read_only && refused.kind == Errno::RoFs, "{refused}");
+    assert!(refused.what.contains(&path("a")) && refused.what.contains("findmnt"), "{refused}");
+}

@@ -1,0 +1,64 @@
+//! The way of a READ or WRITE, from the socket to the medium and back, allocates nothing.
+
+#[path = "../suite/common/disk.rs"]
+mod disk;
+#[allow(dead_code)]
+#[path = "../suite/iscsi/initiator.rs"]
+pub mod initiator;
+#[allow(dead_code)]
+#[path = "../suite/iscsi/server.rs"]
+pub mod server;
+#[allow(dead_code)]
+#[path = "../suite/common/stuck_disk.rs"]
+mod stuck_disk;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use initiator::{Client, How};
+use server::{Server, Shape};
+
+/// Commands of a turn.
+const COMMANDS: u32 = 3000;
+
+/// Allocations of a turn, at most: a hundredth of one a command, for what happens once a second.
+const FEW: u64 = COMMANDS as u64 / 100;
+
+fn settled(counter: &AtomicU64) -> u64 {
+    // The counter is told every millisecond.
+    std::thread::sleep(Duration::from_millis(50));
+    counter.load(Ordering::Acquire)
+}
+
+#[test]
+fn reads_and_writes_allocate_nothing() {
+    let counter = Arc::new(AtomicU64::new(0));
+    let server = Server::start(Shape { allocations: Some(counter.clone()), ..Shape::default() });
+    let mut c = Client::login(server.portal, &How::default());
+    c.ready(0);
+    let data = vec![7; 48 * 1024];
+    let small: fn(&mut Client, u32, &[u8]) = |c, lba, _| drop(c.read(0, lba, 8));
+    let large: fn(&mut Client, u32, &[u8]) = |c, lba, _| drop(c.read(0, lba, 400));
+    let write: fn(&mut Client, u32, &[u8]) = |c, lba, d| {
+        assert_eq!(c.write(lba, &d[..4096], 4096).status, 0);
+    };
+    let solicited: fn(&mut Client, u32, &[u8]) = |c, lba, d| {
+        assert_eq!(c.write(lba, d, 8192).status, 0);
+    };
+    let login = settled(&counter);
+    assert!(login > 0, "allocations are not counted");
+    for (name, work) in
+        [("small read", small), ("large read", large), ("write", write), ("R2T", solicited)]
+    {
+        let mut turn = |commands: u32| {
+            // The same few blocks: the disk allocates when one is written first.
+            let before = settled(&counter);
+            (0..commands).for_each(|n| work(&mut c, n % 64 * 8, &data));
+            settled(&counter) - before
+        };
+        turn(COMMANDS / 10);
+        let made = turn(COMMANDS);
+        assert!(made <= FEW, "{name}: {made} allocations in {COMMANDS} commands");
+    }
+}

@@ -1,0 +1,94 @@
+//! In steady state a core allocates nothing a command: transport, engine, graph and disk reuse
+//! what they have.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::iscsi::initiator::{Client, How, rw10};
+use crate::iscsi::server::{Server, Shape};
+
+/// Commands sent ahead of their answers.
+const DEPTH: usize = 16;
+/// Commands that warm everything up, and commands that are counted, of each kind.
+const COMMANDS: usize = 1024;
+/// Allocations of a whole phase that are allowed: asking for the counter takes some, and a queue
+/// may find a new greatest length.
+const FEW: u64 = 32;
+
+/// Allocations that the server's core has made.
+fn made(server: &Server) -> u64 {
+    let answer = Arc::new(AtomicU64::new(u64::MAX));
+    let put = answer.clone();
+    server.on_core(move |_| put.store(bio::allocations(), Ordering::Release));
+    loop {
+        match answer.load(Ordering::Acquire) {
+            u64::MAX => std::thread::yield_now(),
+            n => return n,
+        }
+    }
+}
+
+fn reads(client: &mut Client, lun: u8, blocks: u16) {
+    for n in 0..COMMANDS / DEPTH {
+        let cdb = |i: usize| rw10(0x28, ((n * DEPTH + i) * 8) as u32, blocks);
+        let len = u32::from(blocks) * 512;
+        let tags: Vec<u32> = (0..DEPTH).map(|i| client.start(lun, &cdb(i), len, 0)).collect();
+        for tag in tags {
+            let (data, end, _) = client.answer(tag);
+            assert_eq!((data.len(), end.status), (len as usize, 0));
+        }
+    }
+}
+
+fn writes(client: &mut Client, bytes: &[u8]) {
+    for n in 0..COMMANDS / 4 {
+        assert_eq!(client.write((n * 8) as u32, bytes, 8192).status, 0);
+    }
+}
+
+fn readiness(client: &mut Client) {
+    for _ in 0..COMMANDS / 4 {
+        client.ready(0);
+    }
+}
+
+/// Runs each phase twice and counts the second.
+fn check(server: &Server, how: &How) {
+    let mut client = Client::login(server.portal, how);
+    client.ready(0);
+    client.ready(1);
+    let small = vec![7; 4096];
+    let large = vec![9; 128 << 10];
+    type Phase<'a> = (&'a str, Box<dyn Fn(&mut Client) + 'a>);
+    let phases: [Phase<'_>; 6] = [
+        ("4 KiB reads of memory", Box::new(|c| reads(c, 0, 8))),
+        ("4 KiB reads of null", Box::new(|c| reads(c, 1, 8))),
+        ("128 KiB reads of memory", Box::new(|c| reads(c, 0, 256))),
+        ("4 KiB writes", Box::new(|c| writes(c, &small))),
+        ("128 KiB writes, asked for", Box::new(|c| writes(c, &large))),
+        ("readiness", Box::new(readiness)),
+    ];
+    let mut wrong = Vec::new();
+    for (name, phase) in &phases {
+        phase(&mut client);
+        let before = made(server);
+        phase(&mut client);
+        let n = made(server) - before;
+        if n > FEW {
+            wrong.push(format!("{name}: {n} allocations"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    client.logout();
+}
+
+#[test]
+fn a_core_in_steady_state_allocates_nothing_a_command() {
+    let server = Server::start(Shape::default());
+    // The counter counts: a login makes a session.
+    let before = made(&server);
+    Client::login(server.portal, &How::default()).logout();
+    assert!(made(&server) - before > FEW);
+    check(&server, &How::default());
+    check(&server, &How::default().digests(true, true));
+}

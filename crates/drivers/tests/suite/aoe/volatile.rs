@@ -1,0 +1,84 @@
+//! A disk with a write cache that is lost with the power.
+
+use std::sync::{Arc, Mutex};
+
+use bio::{Attr, Bio, Errno, Flags, Op};
+use geom::{Control, Core, Flow, Layer};
+
+use crate::common::disk;
+
+/// Longest time that a request takes, ns.
+const SLOWEST_NS: u64 = 2_000_000;
+
+const SECTOR: usize = 512;
+
+struct State {
+    /// As it reads.
+    now: Vec<u8>,
+    /// What a power cut leaves.
+    safe: Vec<u8>,
+    /// Until then what was under way at a power cut fails.
+    down_until: u64,
+}
+
+/// See the module.
+pub struct Volatile(Mutex<State>);
+
+impl Volatile {
+    /// Adds one of `len` bytes called `slow`.
+    pub fn add(control: &mut Control, len: usize) -> Arc<Volatile> {
+        let state = State { now: vec![0; len], safe: vec![0; len], down_until: 0 };
+        let disk = Arc::new(Volatile(Mutex::new(state)));
+        let attrs = [("GEOM::candelete", Attr::Int(1)), ("GEOM::deletereadszero", Attr::Int(1))];
+        disk::add_with(control, "slow", len as u64, disk.clone(), &attrs);
+        disk
+    }
+
+    /// The power goes and comes: of each sector in the cache `keeps` says whether it was written.
+    pub fn cut(&self, now_ns: u64, keeps: &mut dyn FnMut() -> bool) {
+        let state = &mut *self.0.lock().unwrap();
+        state.down_until = now_ns + SLOWEST_NS;
+        for (now, safe) in state.now.chunks_mut(SECTOR).zip(state.safe.chunks_mut(SECTOR)) {
+            match now == safe || keeps() {
+                true => safe.copy_from_slice(now),
+                false => now.copy_from_slice(safe),
+            }
+        }
+    }
+
+    /// Bytes as they read.
+    pub fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
+        self.0.lock().unwrap().now[at..at + len].to_vec()
+    }
+}
+
+impl Layer for Volatile {
+    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
+        core.wake(bio.ticket(), core.reactor().random() % SLOWEST_NS);
+        Flow::Wait
+    }
+
+    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
+        let state = &mut *self.0.lock().unwrap();
+        let fails = core.now() < state.down_until;
+        if fails && core.reactor().random().is_multiple_of(2) {
+            return Flow::Done(Err(Errno::Io));
+        }
+        let range = bio.offset as usize..(bio.offset + bio.length) as usize;
+        match bio.op {
+            Op::Read => {
+                bio.data.copy_from(0, &state.now[range]);
+            }
+            Op::Write => {
+                bio.data.copy_to(0, &mut state.now[range.clone()]);
+                if bio.flags.has(Flags::FUA) {
+                    state.safe[range.clone()].copy_from_slice(&state.now[range]);
+                }
+            }
+            Op::Delete | Op::WriteZeroes => state.now[range].fill(0),
+            Op::Flush => state.safe.copy_from_slice(&state.now),
+            Op::GetAttr | Op::Map => {}
+        }
+        Flow::Done(if fails { Err(Errno::Io) } else { Ok(()) })
+    }
+}

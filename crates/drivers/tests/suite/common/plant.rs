@@ -1,0 +1,124 @@
+//! Cores, the control side and a target of one driver with one slow disk, in a simulated world.
+
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bio::{Pool, PoolConfig};
+use drivers::{Driver, TargetSpec};
+use geom::{Control, Core, Inbox};
+use reactor::sim::{Actor, Ended, Limits, World};
+use reactor::{Address, Patience, Reactor};
+use target::lun::{OpenSpec, open_device};
+use target::{Engine, GroupSpec, LunSpec, Registry};
+
+use super::slow_disk;
+
+/// See the module.
+pub struct Plant {
+    cores: Vec<Rc<Core>>,
+    engines: Vec<Rc<Engine>>,
+    pub registry: Arc<Registry>,
+    // Ends behind what uses it.
+    _control: Control,
+}
+
+impl Plant {
+    /// Without a target: two cores and the unit `slow` of `disk_bytes`, of whose requests `failing`
+    /// in a thousand fail.
+    pub fn new(world: &World, disk_bytes: usize, failing: Arc<AtomicU64>) -> Plant {
+        Plant::over(world, |control| drop(slow_disk::add(control, disk_bytes, failing)))
+    }
+
+    /// The same over another disk that is called `slow`.
+    pub fn over(world: &World, add_disk: impl FnOnce(&mut Control)) -> Plant {
+        let inbox = Arc::new(Inbox::default());
+        let (mut cores, mut mailers) = (Vec::new(), Vec::new());
+        for id in 0..2 {
+            let reactor = Reactor::simulated(world, &format!("core{id}"));
+            let pool = Pool::new(PoolConfig { limit_bytes: 4 << 20 });
+            let (core, mailer) = Core::new(id, reactor, pool, inbox.report());
+            cores.push(core);
+            mailers.push(mailer);
+        }
+        let (turning, clock) = (cores.clone(), world.clone());
+        let mut control = Control::new(
+            mailers,
+            inbox,
+            Box::new(move |_, _| turning.iter().for_each(|c| c.turn(Patience::Peek))),
+            Box::new(move || clock.now()),
+        );
+        let registry = Registry::new();
+        let engines = cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
+        add_disk(&mut control);
+        open_device(&mut control, &registry, "slow", &OpenSpec::default()).unwrap();
+        Plant { cores, engines, registry, _control: control }
+    }
+
+    /// A target, at which `initiators` find the disk at LUN 0.
+    pub fn add_target(&self, driver: &Arc<dyn Driver>, spec: TargetSpec, initiators: &str) {
+        let (kind, name) = (driver.name(), spec.name.clone());
+        driver.set_target(spec).unwrap();
+        self.registry.set_target(kind, &name).unwrap();
+        let group = GroupSpec {
+            name: "all".into(),
+            initiators: vec![initiators.into()],
+            luns: vec![LunSpec { lun: 0, device: "slow".into(), read_only: false }],
+            ..GroupSpec::default()
+        };
+        self.registry.set_groups(kind, &name, &[group]).unwrap();
+        self.engines.iter().for_each(|engine| driver.clone().install(engine));
+    }
+
+    /// Opens portals on every core, in their first turns.
+    pub fn open(&self, driver: &Arc<dyn Driver>, listen: &[Address]) {
+        for engine in &self.engines {
+            for at in listen {
+                let opening = driver.clone().open_portal(engine.clone(), at.clone());
+                drop(engine.core().reactor().spawn("open", async move {
+                    opening.await.unwrap();
+                }));
+            }
+        }
+    }
+
+    /// Turns the cores and the tasks of `outside` until `over`.
+    pub fn run(&self, world: &World, outside: &Reactor, over: &mut dyn FnMut() -> bool) -> Ended {
+        let actor = |core| {
+            let core: &Rc<Core> = core;
+            Actor::new(core.reactor(), || core.turn(Patience::Peek))
+        };
+        let mut actors: Vec<Actor<'_>> = self.cores.iter().map(actor).collect();
+        actors.push(Actor::of_tasks(outside));
+        world.run(&mut actors, Limits::default(), over)
+    }
+
+    /// Ends the cores, and then who uses them. Nothing keeps a core: thousands of worlds fit into
+    /// one process.
+    pub fn end(self, outside: &Reactor) {
+        let cores: Vec<Weak<Core>> = self.cores.iter().map(Rc::downgrade).collect();
+        self.cores.iter().for_each(|core| core.reactor().shutdown());
+        outside.shutdown();
+        drop(self);
+        let kept = cores.iter().filter(|core| core.strong_count() > 0).count();
+        assert_eq!(kept, 0, "cores that something keeps");
+    }
+}
+
+/// A target called `name` at `listen`, where everybody finds a disk of `disk_bytes` at LUN 0.
+#[allow(dead_code, reason = "not everybody has portals")]
+pub fn plant(
+    world: &World,
+    driver: &dyn Fn(&Arc<Registry>) -> Arc<dyn Driver>,
+    (name, params): (&str, serde_json::Value),
+    listen: &[Address],
+    disk_bytes: usize,
+) -> Plant {
+    let plant = Plant::new(world, disk_bytes, Arc::default());
+    let driver = driver(&plant.registry);
+    let (name, listen) = (name.into(), listen.to_vec());
+    let spec = TargetSpec { name, listen: listen.clone(), params, ..TargetSpec::default() };
+    plant.add_target(&driver, spec, "*");
+    plant.open(&driver, &listen);
+    plant
+}

@@ -1,0 +1,551 @@
+//! Logins that are wrong in every way (inputs 8 to 16), CHAP, and sessions that replace each other.
+
+use drivers::{Account, TargetSpec};
+use serde_json::json;
+use target::{GroupSpec, LunSpec, Proof, Proofs};
+use wire::iscsi::{
+    Algorithm, Algorithms, Challenge, ChapUser, ClientChap, LoginRequest, chap_response,
+    decode_binary, encode_base64, encode_hex,
+};
+
+use super::{House, Raw, who};
+use crate::iscsi::initiator::{Client, How};
+use crate::iscsi::server::IQN;
+
+fn account(user: &str, secret: &str) -> Option<Account> {
+    Some(Account { user: user.into(), secret: secret.into() })
+}
+
+fn guarded(user: &str) -> TargetSpec {
+    TargetSpec {
+        chap: account(user, "secret of alice"),
+        mutual_chap: account("target", "secret of target"),
+        ..TargetSpec::default()
+    }
+}
+
+fn user(name: &str, secret: &str) -> ChapUser {
+    ChapUser { name: name.into(), secret: secret.into() }
+}
+
+fn with_chap(name: &str, secret: &str, algorithms: Algorithms) -> How {
+    let chap = ClientChap { user: user(name, secret), algorithms, mutual: None };
+    How { chap: Some(chap), ..How::default() }
+}
+
+#[test]
+fn texts_that_are_no_texts_are_answered_and_done() {
+    let mut house = House::new();
+    let who = who().replace(' ', "\0");
+    let with = |tail: &[u8]| [who.as_bytes(), b"\0", tail].concat();
+    let keys = |n: usize| (0..n).map(|i| format!("X-k{i}=1\0")).collect::<String>();
+    let cases: [(&str, Vec<u8>); 12] = [
+        ("no NUL at the end", who.clone().into_bytes()),
+        ("a NUL first", [b"\0", who.as_bytes(), b"\0"].concat()),
+        ("nothing but NULs", vec![0; 512]),
+        ("no =", with(b"HeaderDigest\0")),
+        ("= first", with(b"=None\0")),
+        ("a key twice", with(b"InitialR2T=Yes\0InitialR2T=No\0")),
+        ("a name twice", with(b"InitiatorName=iqn.2026-11.x:y\0")),
+        ("bytes that are no UTF-8", with(b"InitiatorAlias=\xff\xfe\xc0\x80\0")),
+        ("a key of 64 characters", with(format!("{}=1\0", "K".repeat(64)).as_bytes())),
+        ("a value of 300", with(format!("InitiatorAlias={}\0", "v".repeat(300)).as_bytes())),
+        ("more keys than anybody has", with(keys(1100).as_bytes())[..8192].to_vec()),
+        ("a declaration answered", with(b"TargetPortalGroupTag=1\0")),
+    ];
+    for (what, text) in cases {
+        let mut raw = house.dial();
+        raw.send(0x87, &text);
+        // An answer with a status, or an end: never silence.
+        let told = raw.hear();
+        if let Some((answer, _)) = &told {
+            let code = answer.status.code();
+            assert!(code == 0 || code >> 8 == 2, "{what}: {code:#x}");
+        }
+        drop(raw);
+        house.well(what);
+    }
+}
+
+#[test]
+fn text_that_never_ends_is_bounded() {
+    // 64 KiB keys and 10 000 keys come in many requests with C set.
+    let mut house = House::new();
+    for piece in ["v".repeat(8000), (0..600).map(|i| format!("X-key{i}=1\0")).collect::<String>()] {
+        let mut raw = house.dial();
+        raw.send(0x44, format!("{}\0", who().replace(' ', "\0")).as_bytes());
+        let mut requests = 0;
+        while let Some((answer, text)) = raw.hear() {
+            if answer.status.code() != 0 {
+                assert_eq!(answer.status.code() >> 8, 2);
+                break;
+            }
+            assert!(text.is_empty(), "text that continues has an empty answer");
+            requests += 1;
+            assert!(requests < 100, "no end of it");
+            raw.send(0x44, piece.as_bytes());
+        }
+        assert!(requests > 1, "some of it is legal");
+        assert!(raw.is_closed());
+    }
+    house.well("endless text");
+}
+
+#[test]
+fn names_are_names_and_never_paths_or_formats() {
+    let mut house = House::new();
+    for (name, codes) in [
+        (format!("iqn.{}", "a".repeat(219)), [0, 0]),
+        (format!("iqn.{}", "a".repeat(220)), [0x0200, 0x0200]),
+        ("iqn.2026-11.a:../../../etc/passwd".into(), [0, 0x0200]),
+        ("iqn.2026-11.a:%s%n%x".into(), [0, 0x0200]),
+        ("iqn.2026-11.a:one\ntwo".into(), [0x0200, 0x0200]),
+        ("iqn.2026-11.a:\u{202e}drawkcab".into(), [0, 0x0200]),
+        ("".into(), [0x0200, 0x0207]),
+        ("eui.0123".into(), [0, 0x0200]),
+        ("disk".into(), [0x0200, 0x0200]),
+    ] {
+        let text = format!("InitiatorName={name}\0TargetName={IQN}\0");
+        let mut raw = house.dial();
+        raw.send(0x87, text.as_bytes());
+        let code = raw.hear().unwrap().0.status.code();
+        assert!(codes.contains(&code), "{name:?}: {code:#x}");
+        // As the target's name they are names of nothing.
+        let text = format!("InitiatorName=iqn.2026-11.a:b\0TargetName={name}\0");
+        let mut raw = house.dial();
+        raw.send(0x87, text.as_bytes());
+        let code = raw.hear().unwrap().0.status.code();
+        assert_eq!(code >> 8, 2, "{name:?}: {code:#x}");
+    }
+    house.well("odd names");
+}
+
+#[test]
+fn stages_that_do_not_exist_are_refused() {
+    let mut house = House::new();
+    for flags in [
+        0x08, 0x0c, // CSG 2 and 3
+        0x82, 0x86, // NSG 2
+        0x84, 0x85, 0x80, // backwards, or staying with T
+        0xc7, 0xc3, // T and C
+    ] {
+        let mut raw = house.dial();
+        assert_eq!(raw.status(flags, &who()), 0x0200, "{flags:#x}");
+        assert!(raw.is_closed());
+    }
+    // A stage that was not agreed on.
+    let mut raw = house.dial();
+    assert_eq!(raw.status(0x00, &who()), 0);
+    assert_eq!(raw.status(0x87, ""), 0x0200);
+    house.well("stages");
+}
+
+#[test]
+fn what_a_login_may_not_change_is_kept() {
+    let mut house = House::new();
+    for change in [
+        |r: &mut LoginRequest| r.task_tag = 77,
+        |r: &mut LoginRequest| r.isid[5] = 77,
+        |r: &mut LoginRequest| r.tsih = 77,
+        |r: &mut LoginRequest| r.cid = 77,
+    ] {
+        let mut raw = house.dial();
+        assert_eq!(raw.status(0x00, &who()), 0);
+        let mut request = LoginRequest {
+            isid: [0x80, 0, 0, 0, 0, raw.isid],
+            task_tag: raw.task_tag,
+            ..LoginRequest::default()
+        };
+        change(&mut request);
+        raw.send_as(&request, 0x00, &[]);
+        assert_eq!(raw.hear().unwrap().0.status.code(), 0x020b);
+    }
+    let mut raw = house.dial();
+    let version = LoginRequest { version_min: 1, version_max: 2, ..LoginRequest::default() };
+    let text = format!("{}\0", who().replace(' ', "\0"));
+    let version = LoginRequest { data_len: text.len() as u32, ..version };
+    raw.send_as(&version, 0x87, text.as_bytes());
+    assert_eq!(raw.hear().unwrap().0.status.code(), 0x0205);
+    house.well("changes during login");
+}
+
+#[test]
+fn sessions_that_are_not_there_cannot_be_joined() {
+    let mut house = House::new();
+    let text = format!("{}\0", who().replace(' ', "\0"));
+    for tsih in [0x1234u16, 0xffff, 1, 2, 3] {
+        let mut raw = house.dial();
+        let request = LoginRequest {
+            tsih,
+            isid: [0x80, 0, 0, 0, 0, 9],
+            data_len: text.len() as u32,
+            ..LoginRequest::default()
+        };
+        raw.send_as(&request, 0x87, text.as_bytes());
+        let code = raw.hear().unwrap().0.status.code();
+        // The witness has one of the low numbers: a session has one connection.
+        assert!(matches!(code, 0x020a | 0x0208), "{tsih}: {code:#x}");
+    }
+    house.well("sessions of others");
+}
+
+#[test]
+fn three_hundred_sessions_with_one_isid() {
+    // SPDK 1427: the ISID names a session of one initiator only.
+    let house = House::new();
+    let mut all: Vec<Client> = (0..300)
+        .map(|i| {
+            let initiator = format!("iqn.2026-11.test.ashlar:host{i}");
+            house.client_as(&How { initiator, ..How::default() })
+        })
+        .collect();
+    assert_eq!(house.server.registry.sessions().len(), 301);
+    all.iter_mut().for_each(|c| assert_eq!(c.read(0, 0, 1).len(), 512));
+    drop(all);
+    // The same initiator three hundred times: one session, the newest.
+    let mut house = house;
+    house.well("three hundred initiators");
+    let mut last = house.client();
+    for _ in 0..300 {
+        last = Client::login(house.server.portal, &How::default());
+    }
+    last.ready(0);
+    assert_eq!(house.server.registry.sessions().len(), 2);
+    drop(last);
+    house.well("three hundred logins");
+}
+
+#[test]
+fn a_thousand_keys_that_nobody_knows_are_all_answered() {
+    // CVE-2013-2850: the answers overflowed a buffer.
+    let mut house = House::new();
+    let mut raw = house.dial();
+    let keys: Vec<String> = (0..600).map(|i| format!("X-{i:03}=1")).collect();
+    assert_eq!(raw.status(0x04, &who()), 0);
+    let mut told = raw.ask(0x04, &keys.join(" "));
+    let mut text = String::new();
+    loop {
+        let (answer, piece) = told.expect("an answer");
+        assert_eq!(answer.status.code(), 0);
+        assert!(piece.len() <= 8192, "no more than the initiator takes");
+        text.push_str(&piece);
+        if !answer.more {
+            break;
+        }
+        raw.send(0x04, &[]);
+        told = raw.hear();
+    }
+    assert_eq!(text.matches("=NotUnderstood\0").count(), 600);
+    let done = raw.ask(0x87, "").unwrap().0;
+    assert!(done.transit && done.tsih != 0);
+    drop(raw);
+    house.well("unknown keys");
+}
+
+#[test]
+fn keys_in_every_form_are_answered_by_the_rules() {
+    let mut house = House::new();
+    for (offer, answer) in [
+        ("MaxBurstLength=0x40000", "MaxBurstLength=262144"),
+        ("MaxBurstLength=511", "MaxBurstLength=Reject"),
+        ("MaxBurstLength=16777216", "MaxBurstLength=Reject"),
+        ("MaxBurstLength=18446744073709551616", "MaxBurstLength=Reject"),
+        ("MaxBurstLength=99999999999999999999999999", "MaxBurstLength=Reject"),
+        ("MaxBurstLength=", "MaxBurstLength=Reject"),
+        ("MaxBurstLength=-1", "MaxBurstLength=Reject"),
+        ("InitialR2T=Maybe", "InitialR2T=Reject"),
+        ("HeaderDigest=X-what,None", "HeaderDigest=None"),
+        ("ErrorRecoveryLevel=2", "ErrorRecoveryLevel=0"),
+        ("MaxConnections=65535", "MaxConnections=1"),
+        ("X-reversed.vendor=1", "X-reversed.vendor=NotUnderstood"),
+    ] {
+        let mut raw = house.dial();
+        let (status, text) = raw.ask(0x04, &format!("{} {offer}", who())).unwrap();
+        assert_eq!(status.status.code(), 0, "{offer}");
+        assert!(text.contains(&format!("{answer}\0")), "{offer}: {text:?}");
+    }
+    // Markers are obsolete, and must not be answered with NotUnderstood.
+    let mut raw = house.dial();
+    let markers = "OFMarker=Yes IFMarker=Yes OFMarkInt=1 IFMarkInt=1";
+    let (_, text) = raw.ask(0x04, &format!("{} {markers}", who())).unwrap();
+    assert!(!text.contains("NotUnderstood"), "{text:?}");
+    house.well("keys in odd forms");
+}
+
+/// At the place where CHAP_A has been answered: algorithm, identifier and challenge.
+fn challenged(raw: &mut Raw, algorithms: &str, method: &str) -> (u8, Vec<u8>, String) {
+    assert_eq!(raw.status(0x00, &format!("{} AuthMethod={method}", who())), 0);
+    let (answer, text) = raw.ask(0x00, &format!("CHAP_A={algorithms}")).unwrap();
+    assert_eq!(answer.status.code(), 0, "{algorithms}");
+    let value = |key: &str| {
+        let found = text.split('\0').find_map(|p| p.strip_prefix(key)).unwrap();
+        found.to_string()
+    };
+    let id = value("CHAP_I=").parse().unwrap();
+    let mut room = [0; 1024];
+    let challenge = decode_binary(&value("CHAP_C="), &mut room).unwrap().to_vec();
+    (id, challenge, value("CHAP_A="))
+}
+
+fn algorithm(number: &str) -> Algorithm {
+    Algorithm::ALL.into_iter().find(|a| (*a as u8).to_string() == number).unwrap()
+}
+
+#[test]
+fn algorithms_have_the_numbers_of_iana() {
+    // tgt had SHA-1 under number 7: an initiator that offers 8,7,6,5 must log in.
+    let strong = TargetSpec { params: json!({}), ..guarded("alice") };
+    let mut house = House::with(TargetSpec::default());
+    house.server.set(strong);
+    for (offer, chosen) in
+        [("8,7,6,5", "8"), ("7,6,5", "7"), ("6,5", "6"), ("5,7", "7"), ("99,0x7", "7")]
+    {
+        for base64 in [false, true] {
+            let mut raw = house.dial();
+            let (id, challenge, number) = challenged(&mut raw, offer, "CHAP");
+            assert_eq!(number, chosen, "{offer}");
+            let proof = chap_response(algorithm(chosen), id, b"secret of alice", &challenge);
+            let proof = match base64 {
+                true => encode_base64(proof.bytes()),
+                false => encode_hex(proof.bytes()),
+            };
+            let (answer, _) = raw.ask(0x81, &format!("CHAP_N=alice CHAP_R={proof}")).unwrap();
+            assert_eq!((answer.status.code(), answer.transit), (0, true), "{offer}");
+        }
+    }
+    // MD5 is number 5, and only where it was allowed.
+    let only_md5 = Algorithms { md5: true, sha1: false, sha256: false, sha3: false };
+    let how = with_chap("alice", "secret of alice", only_md5);
+    assert!(Client::try_login(house.server.portal, &how).is_err());
+    house.server.set(TargetSpec { params: json!({ "chap_md5": true }), ..guarded("alice") });
+    drop(house.client_as(&how));
+    let every = with_chap("alice", "secret of alice", Algorithms::ANY);
+    drop(house.client_as(&every));
+    house.well("every algorithm");
+}
+
+/// Every pair of a name and an account, of two hosts with groups of their own on one target: an
+/// account opens the way to its own initiator's units, and to no others.
+#[test]
+fn an_account_lets_in_its_own_initiator_and_no_other() {
+    let house = House::new();
+    let (one, two, third) = ("iqn.2026-11.test:one", "iqn.2026-11.test:two", "iqn.2026-11.test:3");
+    let proof = |name: &str| Proof {
+        account: account(name, &format!("secret of {name}")).unwrap(),
+        mutual: account("target", &format!("target's for {name}")),
+    };
+    let group = |name: &str, initiators: &[&str], proofs: Proofs| GroupSpec {
+        name: name.into(),
+        initiators: initiators.iter().map(|i| (*i).into()).collect(),
+        proofs,
+        luns: vec![LunSpec { lun: 0, device: "memory".into(), read_only: false }],
+        ..GroupSpec::default()
+    };
+    let whole = Proofs { group: Some(proof("user1")), ..Proofs::default() };
+    let single = [(two.to_owned(), proof("user2"))].into();
+    let single = Proofs { group: None, initiators: single };
+    let groups = [group("a", &[one], whole), group("b", &[two, third], single)];
+    house.server.registry.set_groups("iscsi", IQN, &groups).unwrap();
+    for (initiator, user, enters) in [
+        (one, Some("user1"), true),
+        (two, Some("user2"), true),
+        (one, Some("user2"), false),
+        (two, Some("user1"), false),
+        (third, Some("user1"), false),
+        (third, Some("user2"), false),
+        (one, None, false),
+        (two, None, false),
+        (third, None, false),
+    ] {
+        let how = match user {
+            None => How::default(),
+            Some(user) => with_chap(user, &format!("secret of {user}"), Algorithms::default()),
+        };
+        let how = How { initiator: initiator.into(), ..how };
+        let came = Client::try_login(house.server.portal, &how).is_ok();
+        assert_eq!(came, enters, "{initiator} with {user:?}");
+    }
+    // The target shows each the secret that this one expects, and no other's.
+    for (expects, enters) in [("target's for user1", true), ("target's for user2", false)] {
+        let challenge = Challenge { id: 3, bytes: [7; 32] };
+        let chap = ClientChap {
+            user: user("user1", "secret of user1"),
+            algorithms: Algorithms::default(),
+            mutual: Some((user("target", expects), challenge)),
+        };
+        let how = How { initiator: one.into(), chap: Some(chap), ..How::default() };
+        assert_eq!(Client::try_login(house.server.portal, &how).is_ok(), enters, "{expects}");
+    }
+    let denied = house.server.registry.denied();
+    assert!(denied.iter().any(|d| d.text.contains("`initiator_chap`")), "{denied:?}");
+}
+
+#[test]
+fn user_names_that_look_like_numbers_are_plain_text() {
+    let mut house = House::new();
+    for name in ["0x6162", "0b6162", "0xZZ", "12", "Yes"] {
+        house.server.set(guarded(name));
+        drop(house.client_as(&with_chap(name, "secret of alice", Algorithms::default())));
+        let other = with_chap("ab", "secret of alice", Algorithms::default());
+        assert!(Client::try_login(house.server.portal, &other).is_err(), "{name} is not ab");
+    }
+    house.well("user names");
+}
+
+#[test]
+fn proofs_of_a_wrong_length_or_base_are_no_proofs() {
+    // CVE-2018-14633: oversize hexadecimal or base64 overflowed a buffer.
+    let mut house = House::new();
+    house.server.set(guarded("alice"));
+    let long = |n: usize| vec![0x5a; n];
+    for response in [
+        encode_hex(&long(31)),
+        encode_hex(&long(33)),
+        encode_hex(&long(1024)),
+        encode_hex(&long(3000)),
+        encode_base64(&long(33)),
+        encode_base64(&long(1024)),
+        encode_base64(&long(4000)),
+        "0x".into(),
+        "0b".into(),
+        "0xabc".into(),
+        "0xzz".into(),
+        "0b====".into(),
+        "0bA".into(),
+        "123".into(),
+        "".into(),
+        format!("0x{}", "0".repeat(63)),
+    ] {
+        let mut raw = house.dial();
+        challenged(&mut raw, "7", "CHAP");
+        let code = raw.status(0x81, &format!("CHAP_N=alice CHAP_R={response}"));
+        assert!(matches!(code, 0x0200 | 0x0201), "{response}: {code:#x}");
+        assert!(raw.is_closed());
+    }
+    house.well("proofs of every length");
+}
+
+#[test]
+fn keys_of_chap_out_of_order_repeated_or_huge_are_refused() {
+    let mut house = House::new();
+    house.server.set(guarded("alice"));
+    let method = "AuthMethod=CHAP";
+    for texts in [
+        vec!["CHAP_A=7"],
+        vec!["CHAP_N=alice CHAP_R=0x00"],
+        vec![method, "CHAP_N=alice CHAP_R=0x00"],
+        vec![method, "CHAP_A=7 CHAP_A=7"],
+        vec![method, "CHAP_A="],
+        vec![method, "CHAP_A=4"],
+        vec![method, "CHAP_A=99999999999999999999"],
+        vec![method, "CHAP_A=7", "CHAP_A=7"],
+        vec![method, "CHAP_A=7", "CHAP_R=0x00"],
+        vec![method, "CHAP_A=7", "CHAP_N=alice"],
+        vec![method, "CHAP_A=7", ""],
+        vec!["AuthMethod=None"],
+        vec!["AuthMethod=KRB5,SRP"],
+        vec!["AuthMethod="],
+    ] {
+        let mut raw = house.dial();
+        let last = texts.len() - 1;
+        for (i, text) in texts.iter().enumerate() {
+            let text = if i == 0 { format!("{} {text}", who()) } else { text.to_string() };
+            let code = raw.status(0x00, &text);
+            if i == last {
+                assert_eq!(code >> 8, 2, "{texts:?}: {code:#x}");
+            } else {
+                assert_eq!(code, 0, "{texts:?}");
+            }
+        }
+    }
+    // Past the security stage, or straight to the end, without a proof.
+    for flags in [0x81, 0x83, 0x87] {
+        for text in ["", "AuthMethod=None", "AuthMethod=CHAP"] {
+            let mut raw = house.dial();
+            let (answer, _) = raw.ask(flags, &format!("{} {text}", who())).unwrap();
+            let code = answer.status.code();
+            assert!(code >> 8 == 2 || !answer.transit, "{flags:#x} {text}: {code:#x}");
+        }
+    }
+    house.well("CHAP out of order");
+}
+
+#[test]
+fn challenges_never_come_twice_and_are_no_use_elsewhere() {
+    // CVE-2024-45751: challenges that could be foretold.
+    let mut house = House::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..2 {
+        house.server.set(guarded("alice"));
+        for _ in 0..50 {
+            let (_, challenge, _) = challenged(&mut house.dial(), "7", "CHAP");
+            assert!(challenge.len() >= 16 && seen.insert(challenge));
+        }
+    }
+    let other = House::new();
+    other.server.set(guarded("alice"));
+    let (_, challenge, _) = challenged(&mut other.dial(), "7", "CHAP");
+    assert!(seen.insert(challenge), "another daemon draws others");
+    // Reflection: the challenge of one connection is given to the target on another, whose answer
+    // is sent back on the first.
+    let (mut first, mut second) = (house.dial(), house.dial());
+    let (id, challenge, _) = challenged(&mut first, "7", "CHAP");
+    let (id2, challenge2, _) = challenged(&mut second, "7", "CHAP");
+    let proof = chap_response(Algorithm::Sha256, id2, b"secret of alice", &challenge2);
+    let proof = encode_hex(proof.bytes());
+    let mine = format!("CHAP_I={id} CHAP_C={}", encode_hex(&challenge));
+    let (_, text) = second.ask(0x81, &format!("CHAP_N=alice CHAP_R={proof} {mine}")).unwrap();
+    let answer = text.split('\0').find_map(|p| p.strip_prefix("CHAP_R=")).unwrap().to_string();
+    assert_eq!(first.status(0x81, &format!("CHAP_N=alice CHAP_R={answer}")), 0x0201);
+    // On the same connection it is refused outright, whatever the proof.
+    let mut same = house.dial();
+    let (id, challenge, _) = challenged(&mut same, "7", "CHAP");
+    let proof = chap_response(Algorithm::Sha256, id, b"secret of alice", &challenge);
+    let text = format!(
+        "CHAP_N=alice CHAP_R={} CHAP_I={id} CHAP_C={}",
+        encode_hex(proof.bytes()),
+        encode_hex(&challenge)
+    );
+    assert_eq!(same.status(0x81, &text), 0x0201);
+    house.well("reflections");
+}
+
+#[test]
+fn discovery_has_an_account_of_its_own() {
+    let mut house = House::with(TargetSpec {
+        discovery_chap: account("finder", "secret of finder"),
+        ..TargetSpec::default()
+    });
+    let discovery = |name: &str, secret: &str| How {
+        target: None,
+        ..with_chap(name, secret, Algorithms::default())
+    };
+    let anybody = How { target: None, ..How::default() };
+    assert!(Client::try_login(house.server.portal, &anybody).is_err());
+    let wrong = discovery("finder", "another secret!!");
+    assert!(Client::try_login(house.server.portal, &wrong).is_err());
+    let good = discovery("finder", "secret of finder");
+    let mut c = Client::login(house.server.portal, &good);
+    let (_, text) = c.text(b"SendTargets=All\0", false, u32::MAX);
+    assert!(String::from_utf8(text).unwrap().contains(IQN));
+    c.logout();
+    // The account of discovery opens no target that has one of its own, and the other way round.
+    let spec =
+        TargetSpec { discovery_chap: account("finder", "secret of finder"), ..guarded("alice") };
+    house.server.set(spec);
+    let normal = How { target: Some(IQN.into()), ..good };
+    assert!(Client::try_login(house.server.portal, &normal).is_err());
+    let wrong = discovery("alice", "secret of alice");
+    assert!(Client::try_login(house.server.portal, &wrong).is_err());
+    // A target that proves itself in discovery.
+    let challenge = Challenge { id: 3, bytes: [0x33; 32] };
+    let mutual = Some((user("target", "secret of target"), challenge));
+    let chap = ClientChap {
+        user: user("finder", "secret of finder"),
+        algorithms: Algorithms::default(),
+        mutual,
+    };
+    let both = How { target: None, chap: Some(chap), ..How::default() };
+    Client::login(house.server.portal, &both).logout();
+    house.well("discovery");
+}

@@ -1,0 +1,50 @@
+//! Targets that are elsewhere: logins are sent there (RFC 7143 section 11.13.5, class 1).
+
+use drivers::TargetSpec;
+use serde_json::json;
+
+use super::{House, who};
+use crate::iscsi::server::{IQN, Server, Shape};
+
+fn moved(to: &str, permanent: bool) -> TargetSpec {
+    let params = json!({ "redirect": to, "redirect_permanent": permanent });
+    TargetSpec { params, ..TargetSpec::default() }
+}
+
+#[test]
+fn a_login_is_told_where_the_target_is() {
+    let mut house = House::new();
+    for (permanent, code) in [(false, 0x0101), (true, 0x0102)] {
+        house.server.set(moved("[fd00::2]:3261,1", permanent));
+        let mut raw = house.dial();
+        let (answer, text) = raw.ask(0x87, &who()).unwrap();
+        assert_eq!(answer.status.code(), code);
+        assert_eq!(text, "TargetAddress=[fd00::2]:3261,1\0");
+        assert!(raw.is_closed());
+    }
+    // Nobody is told who may not come in: it is as if there were no such target.
+    house.server.allow(&["iqn.2026-11.test.ashlar:witness"]);
+    assert_eq!(house.dial().status(0x87, &who()), 0x0203);
+    // A session that was there stays; without a redirection logins are served again.
+    house.server.allow(&["*"]);
+    house.well("a redirection");
+    house.server.set(TargetSpec::default());
+    house.client().logout();
+    house.well("the end of a redirection");
+}
+
+#[test]
+fn libiscsi_follows() {
+    // sahlberg/libiscsi 19.
+    rig::packages::ensure_host().unwrap();
+    let there = Server::start(Shape::default());
+    let here = Server::start(Shape::default());
+    here.set(moved(&format!("{},1", there.portal), false));
+    let url = format!("iscsi://{}/{IQN}/0", here.portal);
+    assert!(rig::peer::iscsi_inq(&url, None).unwrap().contains("DIRECT_ACCESS"));
+    // For good it does not, and says where it stopped.
+    here.set(moved(&format!("{},1", there.portal), true));
+    let refused = rig::peer::iscsi_inq(&url, None).unwrap_err();
+    assert!(format!("{refused:#}").contains("moved permanently"), "{refused:#}");
+    assert!(here.registry.sessions().is_empty());
+}

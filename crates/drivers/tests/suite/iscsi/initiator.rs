@@ -1,0 +1,511 @@
+//! An initiator that does what a test says, right or wrong, PDU by PDU.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use wire::iscsi::{
+    Bhs, ClientChap, ClientConfig, ClientError, ClientLogin, ClientStep, Crc32c, DataOut,
+    DigestPolicy, Framer, LogoutRequest, Need, NopOut, Offer, PRE_LOGIN, Params, Pdu, Reject,
+    RejectReason, Response, ScsiCommand, ScsiResponse, TAG_NONE, TaskAnswer, TaskRequest,
+    TextRequest, crc32c,
+};
+
+use super::server::IQN;
+
+/// How to log in.
+#[derive(Clone)]
+pub struct How {
+    pub initiator: String,
+    pub target: Option<String>,
+    pub isid: u8,
+    pub cmd_sn: u32,
+    pub offer: Offer,
+    pub chap: Option<ClientChap>,
+    /// Bytes of each write to the socket; 0 sends whole PDUs.
+    pub segment: usize,
+}
+
+impl Default for How {
+    fn default() -> How {
+        let params = Params {
+            recv_data_len_max: 65_536,
+            max_burst: 262_144,
+            initial_r2t: true,
+            ..Params::default()
+        };
+        How {
+            initiator: "iqn.2026-11.test.ashlar:raw".into(),
+            target: Some(IQN.into()),
+            isid: 1,
+            cmd_sn: 1,
+            offer: Offer {
+                header_digest: DigestPolicy::Off,
+                data_digest: DigestPolicy::Off,
+                params,
+                ..Offer::default()
+            },
+            chap: None,
+            segment: 0,
+        }
+    }
+}
+
+impl How {
+    pub fn digests(mut self, header: bool, data: bool) -> How {
+        let of = |on| if on { DigestPolicy::Require } else { DigestPolicy::Off };
+        (self.offer.header_digest, self.offer.data_digest) = (of(header), of(data));
+        self
+    }
+
+    pub fn isid(self, isid: u8) -> How {
+        How { isid, ..self }
+    }
+}
+
+/// A PDU of the target with its data.
+pub type Heard = (Response, Vec<u8>);
+
+/// A connection in its full feature phase.
+pub struct Client {
+    pub stream: TcpStream,
+    pub params: Params,
+    pub cmd_sn: u32,
+    pub max_cmd_sn: u32,
+    pub exp_stat_sn: u32,
+    pub tag: u32,
+    pub segment: usize,
+}
+
+pub fn connect(at: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(at).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// Reads one PDU; `None` at the end of the stream (or after a reset).
+pub fn read_pdu(stream: &mut TcpStream, framer: &Framer) -> Option<(Bhs, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let mut need = 48;
+    let frame = loop {
+        let mut more = vec![0; need - bytes.len()];
+        match stream.read_exact(&mut more) {
+            Ok(()) => bytes.extend(more),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => panic!("nothing comes: {e}"),
+            Err(_) => return None,
+        }
+        match framer.header(&bytes).unwrap() {
+            Need::Bytes(n) => need = n,
+            Need::Header(frame) => break frame,
+        }
+    };
+    let mut tail = vec![0; frame.tail_len()];
+    stream.read_exact(&mut tail).ok()?;
+    let data = framer.data(&frame, &tail).unwrap().to_vec();
+    Some((*bytes.first_chunk().unwrap(), data))
+}
+
+impl Client {
+    pub fn login(at: SocketAddr, how: &How) -> Client {
+        Client::try_login(at, how).unwrap()
+    }
+
+    pub fn try_login(at: SocketAddr, how: &How) -> Result<Client, ClientError> {
+        let mut stream = connect(at);
+        let config = ClientConfig {
+            initiator: how.initiator.clone(),
+            target: how.target.clone(),
+            isid: [0x80, 0, 0, 0, 0, how.isid],
+            cid: 1,
+            cmd_sn: how.cmd_sn,
+            offer: how.offer,
+            chap: how.chap.clone(),
+        };
+        let (mut login, mut request) = ClientLogin::start(config)?;
+        loop {
+            put(&mut stream, &request.to_bytes(), how.segment).unwrap();
+            let closed = ClientError::Protocol("closed during login");
+            let (bhs, data) = read_pdu(&mut stream, &PRE_LOGIN).ok_or(closed)?;
+            match login.response(&bhs, &data)? {
+                ClientStep::Send(next) => request = next,
+                ClientStep::Done(done) => {
+                    return Ok(Client {
+                        stream,
+                        params: done.params,
+                        cmd_sn: done.cmd_sn,
+                        max_cmd_sn: done.max_cmd_sn,
+                        exp_stat_sn: done.exp_stat_sn,
+                        tag: 0x100,
+                        segment: how.segment,
+                    });
+                }
+            }
+        }
+    }
+
+    fn framer(&self) -> Framer {
+        Framer {
+            header_digest: self.params.header_digest,
+            data_digest: self.params.data_digest,
+            data_len_max: self.params.recv_data_len_max,
+            ahs_len_max: 0,
+        }
+    }
+
+    /// A PDU as bytes, with digests as agreed.
+    pub fn bytes(&self, pdu: &impl Pdu, ahs: &[u8], data: &[u8]) -> Vec<u8> {
+        let mut bhs = [0; 48];
+        pdu.encode(&mut bhs);
+        let mut out = bhs.to_vec();
+        out.extend(ahs);
+        if self.params.header_digest {
+            out.extend(crc32c(&out).to_le_bytes());
+        }
+        let mut padded = data.to_vec();
+        padded.resize(data.len().next_multiple_of(4), 0);
+        out.extend(&padded);
+        if self.params.data_digest && !data.is_empty() {
+            let mut crc = Crc32c::new();
+            crc.update(&padded);
+            out.extend(crc.wire());
+        }
+        out
+    }
+
+    pub fn send(&mut self, pdu: &impl Pdu, data: &[u8]) {
+        let bytes = self.bytes(pdu, &[], data);
+        self.raw(&bytes);
+    }
+
+    pub fn raw(&mut self, bytes: &[u8]) {
+        put(&mut self.stream, bytes, self.segment).unwrap();
+    }
+
+    /// As `raw`, when the target may have closed already.
+    pub fn try_raw(&mut self, bytes: &[u8]) -> bool {
+        put(&mut self.stream, bytes, self.segment).is_ok()
+    }
+
+    /// The next PDU; `None` when the target has closed.
+    pub fn hear(&mut self) -> Option<Heard> {
+        let framer = self.framer();
+        let (bhs, data) = read_pdu(&mut self.stream, &framer)?;
+        let response = Response::decode(&bhs).unwrap();
+        self.note(&response);
+        Some((response, data))
+    }
+
+    /// As `hear`, when the session may be replaced at any time.
+    pub fn hear_or_gone(&mut self) -> Option<Heard> {
+        self.stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+        let mut byte = [0];
+        match self.stream.peek(&mut byte) {
+            Ok(n) if n > 0 => self.hear(),
+            _ => None,
+        }
+    }
+
+    /// Checks what must hold for every PDU.
+    fn note(&mut self, response: &Response) {
+        let (sn, counts) = match response {
+            Response::Scsi(p) => (p.sn, true),
+            Response::DataIn(p) => (p.sn, p.status.is_some()),
+            Response::R2t(p) => (p.sn, false),
+            Response::NopIn(p) => (p.sn, p.task_tag != TAG_NONE),
+            Response::Task(p) => (p.sn, true),
+            Response::Text(p) => (p.sn, true),
+            Response::Logout(p) => (p.sn, true),
+            Response::Async(p) => (p.sn, true),
+            Response::Reject(p) => (p.sn, true),
+            Response::Login(_) => panic!("a login response in the full feature phase"),
+        };
+        if counts {
+            assert_eq!(sn.stat_sn, self.exp_stat_sn, "StatSN of {response:?}");
+            self.exp_stat_sn = self.exp_stat_sn.wrapping_add(1);
+        }
+        let moved = sn.max_cmd_sn.wrapping_sub(self.max_cmd_sn);
+        assert!(moved < 1 << 31, "MaxCmdSN went back: {response:?}");
+        self.max_cmd_sn = sn.max_cmd_sn;
+    }
+
+    /// The next PDU that is no ping of the target's.
+    pub fn expect(&mut self) -> Heard {
+        self.hear().expect("the target closed the connection")
+    }
+
+    pub fn closed(&mut self) {
+        while let Some(heard) = self.hear() {
+            let last_words = matches!(heard.0, Response::Reject(_) | Response::Async(_));
+            assert!(last_words, "{heard:?} instead of an end");
+        }
+    }
+
+    pub fn next_tag(&mut self) -> u32 {
+        self.tag = self.tag.wrapping_add(1);
+        self.tag
+    }
+
+    /// A numbered command's header; the number is taken.
+    pub fn command(&mut self, lun: u8, cdb: &[u8], read: u32, write: u32) -> ScsiCommand {
+        let mut padded = [0; 16];
+        padded[..cdb.len()].copy_from_slice(cdb);
+        let header = ScsiCommand {
+            last: true,
+            read: read > 0,
+            write: write > 0,
+            lun: [0, lun, 0, 0, 0, 0, 0, 0],
+            task_tag: self.next_tag(),
+            transfer_len: read.max(write),
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+            cdb: padded,
+            ..ScsiCommand::default()
+        };
+        self.cmd_sn = self.cmd_sn.wrapping_add(1);
+        header
+    }
+
+    pub fn start(&mut self, lun: u8, cdb: &[u8], read: u32, write: u32) -> u32 {
+        let header = self.command(lun, cdb, read, write);
+        self.send(&header, &[]);
+        header.task_tag
+    }
+
+    /// Takes the answer of a command: its data and its status.
+    pub fn answer(&mut self, tag: u32) -> (Vec<u8>, ScsiResponse, Vec<u8>) {
+        let (mut data, mut data_sn, mut burst) = (Vec::new(), 0, 0);
+        loop {
+            match self.expect() {
+                (Response::DataIn(p), piece) if p.task_tag == tag => {
+                    assert_eq!((p.data_sn, p.offset as usize), (data_sn, data.len()));
+                    assert!(piece.len() <= self.params.recv_data_len_max as usize);
+                    data_sn += 1;
+                    burst += p.data_len;
+                    assert!(burst <= self.params.max_burst, "a burst of {burst}");
+                    if p.last {
+                        burst = 0;
+                    }
+                    data.extend(piece);
+                    if let Some((status, residual)) = p.status {
+                        let end = ScsiResponse { status, residual, ..ScsiResponse::default() };
+                        return (data, end, Vec::new());
+                    }
+                }
+                (Response::Scsi(p), sense) if p.task_tag == tag => return (data, p, sense),
+                (Response::NopIn(_), _) => {}
+                other => panic!("{other:?} while waiting for {tag:#x}"),
+            }
+        }
+    }
+
+    /// Clears the unit attention of a new session.
+    pub fn ready(&mut self, lun: u8) {
+        for _ in 0..8 {
+            let tag = self.start(lun, &[0; 6], 0, 0);
+            if self.answer(tag).1.status == 0 {
+                return;
+            }
+        }
+        panic!("the unit does not become ready");
+    }
+
+    pub fn read(&mut self, lun: u8, lba: u32, blocks: u16) -> Vec<u8> {
+        let tag = self.start(lun, &rw10(0x28, lba, blocks), u32::from(blocks) * 512, 0);
+        let (data, end, _) = self.answer(tag);
+        assert_eq!(end.status, 0);
+        data
+    }
+
+    /// Writes as the agreed parameters say: immediate, unsolicited, then as asked. `piece` bytes a
+    /// PDU.
+    pub fn write(&mut self, lba: u32, bytes: &[u8], piece: usize) -> ScsiResponse {
+        let p = self.params;
+        let len = bytes.len() as u32;
+        let mut header = self.command(0, &rw10(0x2a, lba, (len / 512) as u16), 0, len);
+        let unasked = (p.first_burst.min(len)) as usize;
+        let first = if p.immediate_data { unasked.min(piece) } else { 0 };
+        header.data_len = first as u32;
+        header.last = p.initial_r2t || first == unasked;
+        let tag = header.task_tag;
+        self.send(&header, &bytes[..first]);
+        if !header.last {
+            self.burst(tag, TAG_NONE, bytes, first, unasked, piece);
+        }
+        loop {
+            match self.expect() {
+                (Response::R2t(r), _) => {
+                    assert_eq!(r.task_tag, tag);
+                    assert!(r.desired_len <= p.max_burst);
+                    let (from, len) = (r.offset as usize, r.desired_len as usize);
+                    self.burst(tag, r.target_tag, bytes, from, from + len, piece);
+                }
+                (Response::Scsi(end), _) => {
+                    assert_eq!(end.task_tag, tag);
+                    return end;
+                }
+                (Response::NopIn(_), _) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Data-Out PDUs for `from..end`.
+    pub fn burst(
+        &mut self,
+        tag: u32,
+        target_tag: u32,
+        bytes: &[u8],
+        from: usize,
+        end: usize,
+        piece: usize,
+    ) {
+        let (mut at, mut data_sn) = (from, 0);
+        while at < end {
+            let n = piece.min(end - at).min(self.params.send_data_len_max as usize);
+            let last = at + n == end;
+            self.data_out(tag, target_tag, data_sn, at, &bytes[at..at + n], last);
+            (at, data_sn) = (at + n, data_sn + 1);
+        }
+    }
+
+    pub fn data_out(
+        &mut self,
+        tag: u32,
+        target_tag: u32,
+        data_sn: u32,
+        offset: usize,
+        data: &[u8],
+        last: bool,
+    ) {
+        let pdu = DataOut {
+            last,
+            task_tag: tag,
+            target_tag,
+            exp_stat_sn: self.exp_stat_sn,
+            data_sn,
+            offset: offset as u32,
+            data_len: data.len() as u32,
+            ..DataOut::default()
+        };
+        self.send(&pdu, data);
+    }
+
+    /// Starts a write without immediate data; answers its tag and the first R2T's tag.
+    pub fn open_write(&mut self, lba: u32, len: u32) -> (u32, u32) {
+        let tag = self.start(0, &rw10(0x2a, lba, (len / 512) as u16), 0, len);
+        match self.expect() {
+            (Response::R2t(r), _) => {
+                assert_eq!((r.task_tag, r.offset, r.r2t_sn), (tag, 0, 0));
+                (tag, r.target_tag)
+            }
+            other => panic!("{other:?} instead of an R2T"),
+        }
+    }
+
+    pub fn function(&mut self, function: u8, of: u32, ref_cmd_sn: u32) -> TaskAnswer {
+        let tag = self.next_tag();
+        let pdu = TaskRequest {
+            immediate: true,
+            function,
+            task_tag: tag,
+            referenced_tag: of,
+            ref_cmd_sn,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+            ..TaskRequest::default()
+        };
+        self.send(&pdu, &[]);
+        match self.expect() {
+            (Response::Task(t), _) => {
+                assert_eq!(t.task_tag, tag);
+                t.answer
+            }
+            other => panic!("{other:?} instead of a task management response"),
+        }
+    }
+
+    pub fn ping(&mut self, data: &[u8]) -> Vec<u8> {
+        let tag = self.next_tag();
+        let pdu = NopOut {
+            immediate: true,
+            task_tag: tag,
+            target_tag: TAG_NONE,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+            data_len: data.len() as u32,
+            ..NopOut::default()
+        };
+        self.send(&pdu, data);
+        match self.expect() {
+            (Response::NopIn(p), echo) => {
+                assert_eq!(p.task_tag, tag);
+                echo
+            }
+            other => panic!("{other:?} instead of a ping's answer"),
+        }
+    }
+
+    pub fn rejected(&mut self) -> (RejectReason, Vec<u8>) {
+        match self.expect() {
+            (Response::Reject(Reject { reason, .. }), header) => (reason, header),
+            other => panic!("{other:?} instead of a Reject"),
+        }
+    }
+
+    pub fn text(&mut self, data: &[u8], more: bool, target_tag: u32) -> Heard {
+        let pdu = TextRequest {
+            immediate: true,
+            last: !more,
+            more,
+            task_tag: 0x7e47,
+            target_tag,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+            data_len: data.len() as u32,
+            ..TextRequest::default()
+        };
+        self.send(&pdu, data);
+        self.expect()
+    }
+
+    pub fn logout(mut self) {
+        let pdu = LogoutRequest {
+            task_tag: self.next_tag(),
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+            ..LogoutRequest::default()
+        };
+        self.send(&pdu, &[]);
+        match self.expect() {
+            (Response::Logout(_), _) => assert!(self.hear().is_none(), "nothing after a logout"),
+            other => panic!("{other:?} instead of a logout response"),
+        }
+    }
+
+    pub fn cut(self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+fn put(stream: &mut TcpStream, bytes: &[u8], segment: usize) -> std::io::Result<()> {
+    match segment {
+        0 => stream.write_all(bytes),
+        n => bytes.chunks(n).try_for_each(|piece| stream.write_all(piece)),
+    }
+}
+
+pub fn rw10(opcode: u8, lba: u32, blocks: u16) -> [u8; 10] {
+    let mut cdb = [0; 10];
+    cdb[0] = opcode;
+    cdb[2..6].copy_from_slice(&lba.to_be_bytes());
+    cdb[7..9].copy_from_slice(&blocks.to_be_bytes());
+    cdb
+}
+
+/// Sense key, ASC and ASCQ of a response's data.
+pub fn sense(data: &[u8]) -> (u8, u8, u8) {
+    let sense = wire::iscsi::sense_of_segment(data).unwrap();
+    let code = wire::scsi::Sense::decode(sense).unwrap().code;
+    (code.key as u8, code.asc, code.ascq)
+}

@@ -1,0 +1,17 @@
+//! iSCSI from outside: tools of other projects, and an initiator of our own that breaks rules.
+
+mod breaking;
+mod defects;
+mod full;
+mod hanging;
+mod initiator;
+mod limits;
+mod moving;
+mod mutants;
+mod order;
+mod server;
+mod simulated;
+mod storm;
+mod tools;
+
+use crate::common::stuck_disk;

@@ -1,0 +1,469 @@
+//! The driver in a simulated world: slow disks, links that cut bytes anywhere and break, sessions
+//! that come back on another core, and a model of what each sector may hold.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::{Pool, PoolConfig};
+use reactor::sim::{Ended, NetShape, World};
+use reactor::{Reactor, SeededRandom, Stream};
+use target::Registry;
+use wire::iscsi::{
+    Bhs, ClientConfig, ClientLogin, ClientStep, Crc32c, DataOut, DigestPolicy, Framer, Need, Offer,
+    PRE_LOGIN, Params, Pdu, Response, ScsiCommand, TAG_NONE, crc32c,
+};
+
+use crate::common::cuts::Cuts;
+use crate::common::plant::{self, Plant};
+use crate::common::seeds;
+use crate::iscsi::initiator::rw10;
+use crate::iscsi::server::IQN;
+
+const CLIENTS: u64 = 3;
+/// Sectors of each client.
+const AREA: u32 = 96;
+const ROUNDS: u32 = 20;
+
+/// Bytes of an initiator's connection, in a simulated world.
+pub struct Wire {
+    pub stream: Stream,
+    pool: Pool,
+    buffer: Vec<u8>,
+    pub params: Params,
+}
+
+/// The connection broke.
+pub struct Broken;
+
+impl Wire {
+    /// Before any login.
+    pub fn over(stream: Stream, pool: Pool) -> Wire {
+        Wire { stream, pool, buffer: Vec::new(), params: Params::default() }
+    }
+
+    async fn need(&mut self, len: usize) -> Result<(), Broken> {
+        while self.buffer.len() < len {
+            let seg = self.pool.get(65_536).unwrap().seg(0, 65_536).unwrap();
+            match self.stream.recv(&seg).await {
+                Ok(n) if n > 0 => seg.with(|b| self.buffer.extend_from_slice(&b[..n])),
+                _ => return Err(Broken),
+            }
+        }
+        Ok(())
+    }
+
+    pub async fn hear(&mut self, framer: &Framer) -> Result<(Bhs, Vec<u8>), Broken> {
+        let mut len = 48;
+        let frame = loop {
+            self.need(len).await?;
+            match framer.header(&self.buffer[..len]).unwrap() {
+                Need::Bytes(n) => len = n,
+                Need::Header(frame) => break frame,
+            }
+        };
+        self.need(frame.total_len()).await?;
+        let pdu: Vec<u8> = self.buffer.drain(..frame.total_len()).collect();
+        let data = framer.data(&frame, &pdu[frame.header_len..]).unwrap().to_vec();
+        Ok((*pdu.first_chunk().unwrap(), data))
+    }
+
+    pub async fn raw(&self, bytes: &[u8]) -> Result<(), Broken> {
+        let segs = bio::Segs::alloc(&self.pool, bytes.len()).unwrap();
+        segs.copy_from(0, bytes);
+        let mut list = segs.as_slice().to_vec();
+        self.stream.send(&mut list).await.map_err(|_| Broken)
+    }
+
+    async fn send(&self, pdu: &impl Pdu, data: &[u8]) -> Result<(), Broken> {
+        let mut bhs = [0; 48];
+        pdu.encode(&mut bhs);
+        let mut out = bhs.to_vec();
+        if self.params.header_digest {
+            out.extend(crc32c(&bhs).to_le_bytes());
+        }
+        let start = out.len();
+        out.extend(data);
+        out.resize(start + data.len().next_multiple_of(4), 0);
+        if self.params.data_digest && !data.is_empty() {
+            let mut crc = Crc32c::new();
+            crc.update(&out[start..]);
+            out.extend(crc.wire());
+        }
+        self.raw(&out).await
+    }
+}
+
+/// What a command is about.
+#[derive(Clone)]
+pub struct Work {
+    pub lba: u32,
+    pub sectors: u32,
+    /// None for a read.
+    pub data: Option<Vec<u8>>,
+    pub heard: Vec<u8>,
+}
+
+/// One initiator: a session that comes back whenever it was lost, and a model of its sectors.
+pub struct Client {
+    number: u64,
+    name: u64,
+    random: SeededRandom,
+    pub reactor: Reactor,
+    pub pool: Pool,
+    pub portal: SocketAddr,
+    pub offer: Offer,
+    /// What each sector may hold: one value, or two after a write that was not answered.
+    model: Vec<Vec<u8>>,
+    pub cmd_sn: u32,
+    tag: u32,
+    logins: u32,
+}
+
+impl Client {
+    pub fn new(
+        number: u64,
+        seed: u64,
+        reactor: &Reactor,
+        pool: &Pool,
+        portal: SocketAddr,
+        offer: Offer,
+    ) -> Client {
+        Client {
+            number,
+            name: number,
+            random: SeededRandom::new(seed * 31 + number),
+            reactor: reactor.clone(),
+            pool: pool.clone(),
+            portal,
+            offer,
+            model: vec![vec![0]; AREA as usize],
+            cmd_sn: 0,
+            tag: 0,
+            logins: 0,
+        }
+    }
+
+    /// Makes it another initiator over the same sectors.
+    pub fn name(&mut self, name: u64) {
+        self.name = name;
+    }
+
+    fn fill(&mut self) -> u8 {
+        self.random.next_u64() as u8
+    }
+
+    pub async fn login(&mut self) -> Result<Wire, Broken> {
+        let stream = self.reactor.connect(self.portal).await.map_err(|_| Broken)?;
+        let config = ClientConfig {
+            initiator: format!("iqn.2026-11.test.ashlar:sim{}", self.name),
+            target: Some(IQN.into()),
+            isid: [0x80, 0, 0, 0, 0, 1],
+            cid: 0,
+            cmd_sn: self.random.next_u64() as u32 | 0xffff_ff00,
+            offer: self.offer,
+            chap: None,
+        };
+        let mut wire = Wire::over(stream, self.pool.clone());
+        let (mut login, mut request) = ClientLogin::start(config).unwrap();
+        loop {
+            wire.raw(&request.to_bytes()).await?;
+            let (bhs, data) = wire.hear(&PRE_LOGIN).await?;
+            match login.response(&bhs, &data).unwrap() {
+                ClientStep::Send(next) => request = next,
+                ClientStep::Done(done) => {
+                    wire.params = done.params;
+                    self.cmd_sn = done.cmd_sn;
+                    self.logins += 1;
+                    return Ok(wire);
+                }
+            }
+        }
+    }
+
+    pub async fn start(&mut self, wire: &Wire, work: &Work) -> Result<u32, Broken> {
+        self.tag = self.tag.wrapping_add(1);
+        let p = wire.params;
+        let len = work.sectors * 512;
+        let base = self.number as u32 * AREA;
+        let opcode = if work.data.is_some() { 0x2a } else { 0x28 };
+        let mut header = ScsiCommand {
+            last: true,
+            read: work.data.is_none(),
+            write: work.data.is_some(),
+            task_tag: self.tag,
+            transfer_len: len,
+            cmd_sn: self.cmd_sn,
+            ..ScsiCommand::default()
+        };
+        header.cdb[..10].copy_from_slice(&rw10(opcode, base + work.lba, work.sectors as u16));
+        self.cmd_sn = self.cmd_sn.wrapping_add(1);
+        let Some(data) = &work.data else {
+            wire.send(&header, &[]).await?;
+            return Ok(self.tag);
+        };
+        let unasked = p.first_burst.min(len) as usize;
+        let piece = 512 + self.random.below(9000) as usize;
+        let first = if p.immediate_data { unasked.min(piece) } else { 0 };
+        header.data_len = first as u32;
+        header.last = p.initial_r2t || first == unasked;
+        wire.send(&header, &data[..first]).await?;
+        if !header.last {
+            burst(wire, self.tag, TAG_NONE, data, (first, unasked), piece).await?;
+        }
+        Ok(self.tag)
+    }
+
+    /// A few commands at once over sectors that do not overlap; checks all answers.
+    async fn batch(&mut self, wire: &mut Wire, batch: &[Work]) -> Result<(), Broken> {
+        let mut open: BTreeMap<u32, Work> = BTreeMap::new();
+        for work in batch {
+            let tag = self.start(wire, work).await?;
+            open.insert(tag, work.clone());
+        }
+        let framer = Framer {
+            header_digest: wire.params.header_digest,
+            data_digest: wire.params.data_digest,
+            data_len_max: wire.params.recv_data_len_max,
+            ahs_len_max: 0,
+        };
+        while !open.is_empty() {
+            let (bhs, data) = wire.hear(&framer).await?;
+            let (tag, status) = match Response::decode(&bhs).unwrap() {
+                Response::DataIn(p) => {
+                    let work = open.get_mut(&p.task_tag).unwrap();
+                    assert_eq!(p.offset as usize, work.heard.len());
+                    work.heard.extend(data);
+                    (p.task_tag, p.status.map(|s| s.0))
+                }
+                Response::Scsi(p) => (p.task_tag, Some(p.status)),
+                Response::R2t(r) => {
+                    let data = open[&r.task_tag].data.clone().unwrap();
+                    let (from, end) = (r.offset as usize, (r.offset + r.desired_len) as usize);
+                    let piece = 512 + self.random.below(9000) as usize;
+                    burst(wire, r.task_tag, r.target_tag, &data, (from, end), piece).await?;
+                    continue;
+                }
+                Response::NopIn(_) => continue,
+                // Told that the session ends: it does.
+                Response::Async(_) => continue,
+                other => panic!("client {}: {other:?}", self.number),
+            };
+            let Some(status) = status else { continue };
+            let work = open.remove(&tag).unwrap();
+            assert_eq!(status, 0, "client {}", self.number);
+            self.check(&work);
+        }
+        Ok(())
+    }
+
+    /// A finished command against the model.
+    fn check(&mut self, work: &Work) {
+        for i in 0..work.sectors {
+            let at = i as usize * 512;
+            let model = &mut self.model[(work.lba + i) as usize];
+            let bytes = work.data.as_ref().unwrap_or(&work.heard);
+            let sector = &bytes[at..at + 512];
+            assert!(sector.iter().all(|b| *b == sector[0]), "a torn sector");
+            if work.data.is_none() {
+                let ok = model.contains(&sector[0]);
+                assert!(
+                    ok,
+                    "client {} sector {}: {:#x}, may be {model:x?}",
+                    self.number,
+                    work.lba + i,
+                    sector[0]
+                );
+            }
+            // From now on it is this and nothing else.
+            *model = vec![sector[0]];
+        }
+    }
+
+    fn plan(&mut self) -> Vec<Work> {
+        let mut at = self.random.below(16) as u32;
+        let mut batch = Vec::new();
+        while batch.len() < 6 && at < AREA {
+            let sectors = 1 + self.random.below(60) as u32;
+            let sectors = sectors.min(AREA - at);
+            let data = self
+                .random
+                .chance(600)
+                .then(|| (0..sectors).flat_map(|_| vec![self.fill(); 512]).collect::<Vec<u8>>());
+            batch.push(Work { lba: at, sectors, data, heard: Vec::new() });
+            at += sectors + self.random.below(20) as u32;
+        }
+        batch
+    }
+
+    async fn run(mut self, rounds_done: Rc<Cell<u32>>, report: Rc<RefCell<Vec<u32>>>) {
+        let all = |data| Work { lba: 0, sectors: AREA, data, heard: Vec::new() };
+        let mut round = 0;
+        while round < ROUNDS {
+            let Ok(mut wire) = self.login().await else {
+                self.reactor.sleep(1_000_000).await;
+                continue;
+            };
+            // The first command of a session hears of the reset.
+            if self.swallow_attention(&mut wire).await.is_err() {
+                continue;
+            }
+            // What is there now stays there: nothing of the lost session writes any more.
+            if self.batch(&mut wire, &[all(None)]).await.is_err() {
+                continue;
+            }
+            while round < ROUNDS {
+                round += 1;
+                rounds_done.set(rounds_done.get() + 1);
+                let batch = self.plan();
+                if self.batch(&mut wire, &batch).await.is_ok() {
+                    continue;
+                }
+                for work in batch.iter().filter(|w| w.data.is_some()) {
+                    for i in 0..work.sectors {
+                        let byte = work.data.as_ref().unwrap()[i as usize * 512];
+                        self.model[(work.lba + i) as usize].push(byte);
+                    }
+                }
+                break;
+            }
+        }
+        report.borrow_mut().push(self.logins);
+    }
+
+    pub async fn swallow_attention(&mut self, wire: &mut Wire) -> Result<(), Broken> {
+        let framer = Framer {
+            header_digest: wire.params.header_digest,
+            data_digest: wire.params.data_digest,
+            data_len_max: wire.params.recv_data_len_max,
+            ahs_len_max: 0,
+        };
+        let header = ScsiCommand {
+            last: true,
+            task_tag: 0xaaaa,
+            cmd_sn: self.cmd_sn,
+            ..ScsiCommand::default()
+        };
+        self.cmd_sn = self.cmd_sn.wrapping_add(1);
+        wire.send(&header, &[]).await?;
+        let (bhs, data) = wire.hear(&framer).await?;
+        match Response::decode(&bhs).unwrap() {
+            Response::Scsi(p) => {
+                assert_eq!((p.status, crate::iscsi::initiator::sense(&data).0), (2, 6))
+            }
+            Response::Async(_) => return Err(Broken),
+            other => panic!("{other:?}"),
+        }
+        Ok(())
+    }
+}
+
+pub async fn burst(
+    wire: &Wire,
+    tag: u32,
+    target_tag: u32,
+    data: &[u8],
+    (mut at, end): (usize, usize),
+    piece: usize,
+) -> Result<(), Broken> {
+    let mut data_sn = 0;
+    while at < end {
+        let n = piece.min(end - at).min(wire.params.send_data_len_max as usize);
+        let pdu = DataOut {
+            last: at + n == end,
+            task_tag: tag,
+            target_tag,
+            data_sn,
+            offset: at as u32,
+            data_len: n as u32,
+            ..DataOut::default()
+        };
+        wire.send(&pdu, &data[at..at + n]).await?;
+        (at, data_sn) = (at + n, data_sn + 1);
+    }
+    Ok(())
+}
+
+pub fn offer(random: &mut SeededRandom) -> Offer {
+    let digest = |on: bool| if on { DigestPolicy::Require } else { DigestPolicy::Off };
+    let sizes = [512, 1000, 8192, 65_536];
+    let mut size = || sizes[random.below(4) as usize];
+    let params = Params {
+        recv_data_len_max: size(),
+        max_burst: size().max(4096),
+        first_burst: size().min(4096),
+        ..Params::default()
+    };
+    Offer {
+        header_digest: digest(random.chance(500)),
+        data_digest: digest(random.chance(500)),
+        params: Params {
+            initial_r2t: random.chance(500),
+            immediate_data: random.chance(500),
+            max_outstanding_r2t: 1 + random.below(3) as u32,
+            ..params
+        },
+        ..Offer::default()
+    }
+}
+
+/// A target in a world.
+pub fn plant(world: &World, at: SocketAddr, random: &mut SeededRandom) -> Plant {
+    let params = serde_json::json!({
+        "initial_r2t": random.chance(500), "immediate_data": random.chance(800),
+        "max_burst_length": 8192 + random.below(60_000), "nop_interval": 1,
+    });
+    let iscsi = |registry: &Arc<Registry>| drivers::all(registry).remove(0);
+    let disk_bytes = CLIENTS as usize * AREA as usize * 512;
+    plant::plant(world, &iscsi, (IQN, params), &[at.into()], disk_bytes)
+}
+
+/// Runs one seed; answers its trace and how often clients logged in.
+fn play(seed: u64) -> (u64, u32) {
+    let world = World::new(seed);
+    let mut random = SeededRandom::new(seed ^ 0x1511);
+    let segment_max = [1, 7, 100, 1460, 16 * 1024][random.below(5) as usize];
+    // Counted by segment: with small ones no session would live long enough to do anything.
+    let resets = if segment_max > 1000 { 500 } else { 0 };
+    world.set_net(NetShape {
+        segment_max,
+        resets_per_million: [0, 0, resets][random.below(3) as usize],
+        buffer_bytes: [4096, 65_536, 262_144][random.below(3) as usize],
+        ..NetShape::default()
+    });
+    let at: SocketAddr = "10.0.0.1:3260".parse().unwrap();
+    let plant = plant(&world, at, &mut random);
+    let outside = Reactor::simulated(&world, "clients");
+    let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
+    let rounds = Rc::new(Cell::new(0));
+    let report: Rc<RefCell<Vec<u32>>> = Rc::default();
+    for number in 0..CLIENTS {
+        let client = Client::new(number, seed, &outside, &pool, at, offer(&mut random));
+        drop(outside.spawn("client", client.run(rounds.clone(), report.clone())));
+    }
+    let mut cuts = Cuts::new(random.below(6) as u32, CLIENTS as u32 * ROUNDS);
+    let ended = plant.run(&world, &outside, &mut || {
+        cuts.look(&world, rounds.get());
+        report.borrow().len() as u64 == CLIENTS
+    });
+    assert_eq!(ended, Ended::Stopped, "seed {seed}: {rounds:?} rounds, clients {report:?}");
+    let logins = report.borrow().iter().sum();
+    plant.end(&outside);
+    (world.trace(), logins)
+}
+
+#[test]
+fn whatever_the_links_do_the_data_is_right() {
+    let played = seeds::each(seeds::chosen(30), play);
+    let logins: u32 = played.iter().map(|(_, logins)| logins).sum();
+    let sessions = played.len() as u64 * CLIENTS;
+    println!("{logins} logins of {sessions} clients");
+    assert!(u64::from(logins) >= sessions);
+}
+
+#[test]
+fn a_seed_plays_the_same_twice() {
+    assert_eq!(play(3), play(3));
+}

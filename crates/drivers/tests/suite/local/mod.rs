@@ -1,0 +1,324 @@
+//! A unit as a file of a simulated kernel: reads of any bytes, writes, holes, flushes and
+//! interruptions, over a disk that is slow and fails, with mounts that end in the middle of things,
+//! against a model of what each sector may hold.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{TryRecvError, sync_channel};
+
+use drivers::local::{Life, Local};
+use drivers::{Driver, TargetSpec};
+use reactor::sim::{self, Ended, World};
+use reactor::{Reactor, SeededRandom};
+use wire::fuse::codes::{MAJOR, MINOR, errno, fallocate, opcode, whence};
+use wire::fuse::{Header, REQUEST_HEAD};
+
+use crate::common::plant::Plant;
+use crate::common::seeds;
+
+const SECTOR: usize = 512;
+const SECTORS: usize = 256;
+/// Mounts of one seed, and rounds of requests in each.
+const MOUNTS: u32 = 3;
+const ROUNDS: u32 = 25;
+/// Longest wait for an answer, ns of the world.
+const PATIENCE_NS: u64 = 20_000_000_000;
+const STEP_NS: u64 = 20_000;
+const EIO: u32 = 5;
+
+/// What a request does to its sectors.
+#[derive(Clone, Debug)]
+enum Does {
+    /// Reads bytes, from `skip` bytes into the first sector on.
+    Read { skip: usize, len: usize },
+    /// Fills the sectors.
+    Fill(u8),
+    /// Nothing to them; these errors are answers too.
+    Nothing { may: u32 },
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    unique: u64,
+    first: usize,
+    count: usize,
+    does: Does,
+    interrupted: bool,
+}
+
+#[derive(Default)]
+struct Tally {
+    over: bool,
+    interrupted: u32,
+    failed: u32,
+    lost: u32,
+}
+
+struct Kernel {
+    random: SeededRandom,
+    reactor: Reactor,
+    local: Arc<Local>,
+    failing: Arc<AtomicU64>,
+    /// What each sector may hold.
+    model: Vec<Vec<u8>>,
+    unique: u64,
+    tally: Rc<RefCell<Tally>>,
+}
+
+fn message(code: u32, unique: u64, body: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(REQUEST_HEAD + body.len()).unwrap();
+    let mut out = Vec::new();
+    Header { len, opcode: code, unique, node: 2, uid: 0, gid: 0, pid: 1 }.encode(&mut out);
+    out.extend(body);
+    out
+}
+
+fn io(offset: u64, size: u32) -> Vec<u8> {
+    let mut body = 0u64.to_ne_bytes().to_vec();
+    body.extend(offset.to_ne_bytes());
+    body.extend(size.to_ne_bytes());
+    body.extend([0; 20]);
+    body
+}
+
+/// An answer: whose, the errno, what follows.
+fn parse(reply: &[u8]) -> (u64, u32, &[u8]) {
+    let word = |at: usize| u32::from_ne_bytes(reply[at..at + 4].try_into().unwrap());
+    assert_eq!(word(0) as usize, reply.len(), "the length of a reply");
+    let unique = u64::from_ne_bytes(reply[8..16].try_into().unwrap());
+    (unique, word(4).wrapping_neg(), &reply[16..])
+}
+
+impl Kernel {
+    fn name(&mut self) -> u64 {
+        self.unique += 2;
+        self.unique
+    }
+
+    async fn run(mut self) {
+        for _ in 0..MOUNTS {
+            self.mount().await;
+        }
+        self.tally.borrow_mut().over = true;
+    }
+
+    async fn mount(&mut self) {
+        let (end, theirs) = sim::channel();
+        let grant = self.local.find("here", 0).unwrap();
+        let (life, (done, came)) = (Arc::<Life>::default(), sync_channel(1));
+        self.local.serve(theirs, grant, life.clone(), done);
+        loop {
+            match came.try_recv() {
+                Ok(how) => break how.unwrap(),
+                Err(TryRecvError::Empty) => self.reactor.sleep(STEP_NS).await,
+                Err(TryRecvError::Disconnected) => panic!("nobody serves it"),
+            }
+        }
+        let (unique, mut init) = (self.name(), Vec::new());
+        [MAJOR, MINOR, 131_072, u32::MAX].iter().for_each(|w| init.extend(w.to_ne_bytes()));
+        end.ask(message(opcode::INIT, unique, &init));
+        let (of, error, body) = self.hear(&end).await;
+        assert_eq!((of, error, &body[..4]), (unique, 0, &MAJOR.to_ne_bytes()[..]));
+        let breaks = self.random.chance(600).then(|| self.random.below(u64::from(ROUNDS)) as u32);
+        for round in 0..ROUNDS {
+            let fails = if self.random.chance(300) { 150 } else { 0 };
+            self.failing.store(fails, Ordering::Relaxed);
+            if !self.round(&end, breaks == Some(round)).await {
+                break;
+            }
+        }
+        end.unmount();
+        let until = self.reactor.now() + PATIENCE_NS;
+        while !(life.is_over() && end.is_closed()) {
+            assert!(self.reactor.now() < until, "it is served still");
+            self.reactor.sleep(STEP_NS).await;
+        }
+    }
+
+    async fn hear(&self, end: &sim::Kernel) -> (u64, u32, Vec<u8>) {
+        let until = self.reactor.now() + PATIENCE_NS;
+        loop {
+            if let Some(reply) = end.reply() {
+                let (unique, error, body) = parse(&reply);
+                return (unique, error, body.to_vec());
+            }
+            assert!(self.reactor.now() < until, "no answer");
+            self.reactor.sleep(STEP_NS).await;
+        }
+    }
+
+    /// Something to ask, of sectors that nobody else is asked about.
+    fn invent(&mut self, taken: &mut [bool]) -> Option<(Asked, Vec<u8>)> {
+        let first = self.random.below(SECTORS as u64) as usize;
+        let count = 1 + self.random.below((SECTORS - first).min(40) as u64) as usize;
+        let range = first..first + count;
+        if taken[range.clone()].iter().any(|t| *t) {
+            return None;
+        }
+        taken[range.clone()].fill(true);
+        let unique = self.name();
+        let (at, len) = ((first * SECTOR) as u64, (count * SECTOR) as u64);
+        let value = self.random.below(256) as u8;
+        let (does, bytes) = match self.random.below(10) {
+            0..4 => {
+                // Any bytes of them.
+                let skip = self.random.below(SECTOR as u64) as usize;
+                let skip = if self.random.chance(500) { 0 } else { skip };
+                let len = 1 + self.random.below((count * SECTOR - skip) as u64) as usize;
+                let body = io(at + skip as u64, len as u32);
+                (Does::Read { skip, len }, message(opcode::READ, unique, &body))
+            }
+            4..7 => {
+                let mut body = io(at, len as u32);
+                body.resize(body.len() + count * SECTOR, value);
+                (Does::Fill(value), message(opcode::WRITE, unique, &body))
+            }
+            7 => {
+                let hole = fallocate::PUNCH_HOLE | fallocate::KEEP_SIZE;
+                let mode = if self.random.chance(500) { fallocate::ZERO_RANGE } else { hole };
+                let mut body = 0u64.to_ne_bytes().to_vec();
+                [at, len].iter().for_each(|w| body.extend(w.to_ne_bytes()));
+                body.extend(mode.to_ne_bytes());
+                body.extend([0; 4]);
+                (Does::Fill(0), message(opcode::FALLOCATE, unique, &body))
+            }
+            8 => (Does::Nothing { may: 0 }, message(opcode::FSYNC, unique, &[0; 16])),
+            _ => {
+                let mut body = 0u64.to_ne_bytes().to_vec();
+                body.extend(at.to_ne_bytes());
+                let what = if self.random.chance(500) { whence::DATA } else { whence::HOLE };
+                body.extend(what.to_ne_bytes());
+                body.extend([0; 4]);
+                (Does::Nothing { may: errno::NXIO }, message(opcode::LSEEK, unique, &body))
+            }
+        };
+        if let Does::Fill(value) = does {
+            self.model[range].iter_mut().for_each(|s| s.push(value));
+        }
+        Some((Asked { unique, first, count, does, interrupted: false }, bytes))
+    }
+
+    /// A few requests at once, and all their answers. With `breaks` the mount ends before the last:
+    /// false.
+    async fn round(&mut self, end: &sim::Kernel, breaks: bool) -> bool {
+        let (mut taken, mut all) = (vec![false; SECTORS], Vec::new());
+        for _ in 0..1 + self.random.below(8) {
+            if let Some((asked, bytes)) = self.invent(&mut taken) {
+                all.push(asked);
+                end.ask(bytes);
+            }
+            if self.random.chance(100) {
+                let unique = self.name();
+                end.ask(message(opcode::FORGET, unique, &1u64.to_ne_bytes()));
+            }
+        }
+        while !all.is_empty() {
+            if self.random.chance(150) {
+                let at = self.random.below(all.len() as u64) as usize;
+                all[at].interrupted = true;
+                let of = all[at].unique;
+                end.ask(message(opcode::INTERRUPT, of | 1, &of.to_ne_bytes()));
+                self.reactor.sleep(self.random.below(200_000)).await;
+            }
+            if breaks && self.random.chance(300) {
+                self.tally.borrow_mut().lost += all.len() as u32;
+                return false;
+            }
+            let (unique, error, body) = self.hear(end).await;
+            let place = all.iter().position(|a| a.unique == unique);
+            let asked = all.remove(place.expect("an answer nobody waits for"));
+            self.learn(&asked, error, &body);
+        }
+        true
+    }
+
+    fn learn(&mut self, asked: &Asked, error: u32, body: &[u8]) {
+        let mut tally = self.tally.borrow_mut();
+        if error == errno::INTR {
+            assert!(asked.interrupted, "nobody interrupted {asked:?}");
+            tally.interrupted += 1;
+            return;
+        }
+        if error == EIO {
+            assert!(self.failing.load(Ordering::Relaxed) > 0, "no disk failed: {asked:?}");
+            tally.failed += 1;
+            return;
+        }
+        let sectors = asked.first..asked.first + asked.count;
+        match asked.does {
+            Does::Nothing { may } => assert!(error == 0 || error == may, "{error}: {asked:?}"),
+            Does::Fill(0) if error == errno::OPNOTSUPP => {
+                // A unit without holes: nothing was done.
+                self.model[sectors].iter_mut().for_each(|s| s.truncate(s.len() - 1));
+            }
+            Does::Fill(value) => {
+                assert_eq!(error, 0, "{asked:?}");
+                self.model[sectors].iter_mut().for_each(|s| *s = vec![value]);
+            }
+            Does::Read { skip, len } => {
+                assert_eq!((error, body.len()), (0, len), "{asked:?}");
+                let mut at = skip;
+                let mut left = body;
+                while !left.is_empty() {
+                    let (part, rest) = left.split_at((SECTOR - at % SECTOR).min(left.len()));
+                    let may = &mut self.model[asked.first + at / SECTOR];
+                    assert!(part.iter().all(|b| *b == part[0]), "a torn sector: {asked:?}");
+                    assert!(may.contains(&part[0]), "{} is none of {may:?}: {asked:?}", part[0]);
+                    *may = vec![part[0]];
+                    (at, left) = (at + part.len(), rest);
+                }
+            }
+        }
+    }
+}
+
+/// Two cores, and the disk as LUN 0 of this machine.
+fn machine(world: &World, failing: Arc<AtomicU64>) -> (Plant, Arc<Local>) {
+    let plant = Plant::new(world, SECTORS * SECTOR, failing);
+    let local = Arc::new(Local::new(plant.registry.clone()));
+    let spec = TargetSpec { name: "here".into(), ..TargetSpec::default() };
+    let driver: Arc<dyn Driver> = local.clone();
+    plant.add_target(&driver, spec, "local:here");
+    (plant, local)
+}
+
+fn play(seed: u64) -> (u64, [u32; 3]) {
+    let world = World::new(seed);
+    let failing = Arc::<AtomicU64>::default();
+    let (plant, local) = machine(&world, failing.clone());
+    let outside = Reactor::simulated(&world, "kernel");
+    let tally = Rc::<RefCell<Tally>>::default();
+    let kernel = Kernel {
+        random: SeededRandom::new(seed ^ 0xF05E),
+        reactor: outside.clone(),
+        local: local.clone(),
+        failing,
+        model: vec![vec![0]; SECTORS],
+        unique: 0,
+        tally: tally.clone(),
+    };
+    drop(outside.spawn("kernel", kernel.run()));
+    let ended = plant.run(&world, &outside, &mut || tally.borrow().over);
+    assert_eq!(ended, Ended::Stopped, "seed {seed}");
+    plant.end(&outside);
+    let t = tally.borrow();
+    (world.trace(), [t.interrupted, t.failed, t.lost])
+}
+
+#[test]
+fn whatever_happens_the_bytes_are_right() {
+    let played = seeds::each(seeds::chosen(30), play);
+    let mut all = [0; 3];
+    for (_, counts) in &played {
+        all.iter_mut().zip(counts).for_each(|(a, c)| *a += c);
+    }
+    println!("interrupted, failed, lost: {all:?}");
+    assert!(played.len() == 1 || all.iter().all(|n| *n > 0), "{all:?}");
+}
+
+#[test]
+fn a_seed_plays_the_same_twice() {
+    assert_eq!(play(5), play(5));
+}

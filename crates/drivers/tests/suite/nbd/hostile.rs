@@ -1,0 +1,170 @@
+//! Peers that break rules, stay silent or never listen.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use wire::nbd::codes::{kind, option};
+use wire::nbd::{Form, OPTIONS_MAX, dial};
+
+use crate::common::strain;
+use crate::nbd::client::Client;
+use crate::nbd::server::{Server, Shape};
+
+#[test]
+fn floods_garbage_and_silence_end_the_handshake() {
+    let server =
+        Server::start(Shape { params: json!({"handshake_timeout": 1}), ..Shape::default() });
+    let mut flood = Client::dial(server.portal);
+    for _ in 0..OPTIONS_MAX {
+        flood.option(77, &[]);
+    }
+    flood.stream.write_all(&dial::option(77, &[])).unwrap();
+    assert!(flood.is_closed());
+    let mut garbage = Client::dial(server.portal);
+    garbage.stream.write_all(&[0x55; 64]).unwrap();
+    assert!(garbage.is_closed());
+    let mut unknown = Client::dial(server.portal);
+    unknown.stream.write_all(&dial::option(option::EXPORT_NAME, b"nothing")).unwrap();
+    assert!(unknown.is_closed());
+    let denied = server.registry.denied();
+    assert_eq!(denied.last().unwrap().target, "test/nothing");
+    // A byte every now and then does not keep a handshake alive.
+    let mut slow = Client::dial(server.portal);
+    let begun = Instant::now();
+    let bytes = dial::option(option::GO, &dial::info("memory", &[]));
+    for byte in bytes.iter().cycle() {
+        let gone = slow.stream.write_all(&[*byte]).is_err() || begun.elapsed().as_secs() > 10;
+        if gone {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(server.registry.sessions().is_empty());
+}
+
+#[test]
+fn a_bad_magic_and_an_endless_payload_end_transmission() {
+    let server = Server::start(Shape::default());
+    let mut c = Client::enter(server.portal, Form::Simple, "memory");
+    c.stream.write_all(&[0x11; 28]).unwrap();
+    assert!(c.is_closed());
+    let mut c = Client::enter(server.portal, Form::Extended, "memory");
+    c.send(kind::WRITE, 0, 0, 1 << 62, &[]);
+    assert!(c.is_closed());
+    // Closed in the middle of a payload: the session goes, and nothing was written.
+    let mut c = Client::enter(server.portal, Form::Simple, "memory");
+    c.send(kind::WRITE, 0, 0, 4096, &[0xaa; 1000]);
+    drop(c);
+    let mut c = Client::enter(server.portal, Form::Simple, "memory");
+    assert_eq!(c.ask(kind::READ, 0, 0, 4096, &[]).bytes(0), vec![0; 4096]);
+}
+
+#[test]
+fn a_peer_that_never_reads_holds_little() {
+    let server = Server::start(Shape { cores: 1, pool_bytes: 16 << 20, ..Shape::default() });
+    let mut deaf = Client::enter(server.portal, Form::Simple, "null");
+    deaf.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    // Requests for gigabytes, until the server takes no more of them.
+    let mut request = Vec::new();
+    let read = wire::nbd::Request { kind: kind::READ, len: 1 << 20, ..Default::default() };
+    (0..64).for_each(|_| read.encode(Form::Simple, &mut request));
+    let mut sent = 0;
+    while sent < 1 << 20 {
+        match deaf.stream.write(&request) {
+            Ok(n) => sent += n,
+            Err(_) => break,
+        }
+    }
+    // Somebody else is served meanwhile.
+    let mut c = Client::enter(server.portal, Form::Simple, "memory");
+    for _ in 0..20 {
+        assert_eq!(c.ask(kind::READ, 0, 0, 4096, &[]).error, None);
+    }
+    drop(deaf);
+}
+
+#[test]
+fn connections_beyond_the_limit_are_refused_and_places_come_back() {
+    let server = Server::start(Shape { params: json!({"connections_max": 2}), ..Shape::default() });
+    let first = Client::enter(server.portal, Form::Simple, "memory");
+    let second = Client::enter(server.portal, Form::Simple, "null");
+    let mut third = Client::dial(server.portal);
+    let kinds = third.option(option::GO, &dial::info("memory", &[]));
+    assert_eq!(kinds, [wire::nbd::codes::rep::ERR_POLICY]);
+    drop((first, second));
+    let begun = Instant::now();
+    while !server.registry.sessions().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(Client::enter(server.portal, Form::Simple, "memory"));
+}
+
+#[test]
+fn a_storm_of_connections_passes() {
+    let server = Server::start(Shape::default());
+    let storm: Vec<TcpStream> = (0..300)
+        .map(|i| {
+            let mut stream = TcpStream::connect(server.portal).unwrap();
+            if i % 3 == 0 {
+                stream.write_all(&dial::flags()).unwrap();
+            }
+            stream
+        })
+        .collect();
+    let mut c = Client::enter(server.portal, Form::Extended, "memory");
+    assert_eq!(c.ask(kind::READ, 0, 0, 512, &[]).error, None);
+    for mut stream in storm {
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.read_exact(&mut [0; 18]).unwrap();
+    }
+}
+
+#[test]
+fn payloads_that_do_not_come_hurt_nobody_for_long() {
+    // Memory for one piece of a large WRITE and a little more.
+    let server = Server::start(Shape { cores: 1, pool_bytes: 2 << 20, ..Shape::default() });
+    let mut witness = Client::enter(server.portal, Form::Simple, "memory");
+    let mut owing: Vec<Client> = (0..3)
+        .map(|_| {
+            let mut c = Client::enter(server.portal, Form::Simple, "null");
+            c.send(kind::WRITE, 0, 0, 32 << 20, &[0x77]);
+            c
+        })
+        .collect();
+    let begun = Instant::now();
+    let data = vec![0x21; 256 * 1024];
+    while server.registry.sessions().len() > 1 {
+        let answer = witness.ask(kind::WRITE, 0, 0, data.len() as u64, &data);
+        assert!(answer.error.is_none_or(|e| e == wire::nbd::Error::NoMem), "{answer:?}");
+        for c in &mut owing {
+            // One more byte every now and then, of 32 MiB; gone is gone.
+            let _ = c.stream.write(&[0x77]);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(40), "still there");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(witness.ask(kind::WRITE, 0, 0, data.len() as u64, &data).error, None);
+    assert_eq!(witness.ask(kind::READ, 0, 0, data.len() as u64, &[]).bytes(0), data);
+}
+
+#[test]
+fn serves_with_few_descriptors() {
+    // The other half of the next test, in a process of its own.
+    strain::serves(|| {
+        let server = Server::start(Shape { cores: 2, ..Shape::default() });
+        let portal = server.portal;
+        (server, portal)
+    });
+}
+
+#[test]
+fn without_descriptors_sessions_go_on_and_newcomers_wait() {
+    strain::runs_out("nbd::hostile::serves_with_few_descriptors", |at| {
+        let mut c = Client::enter(at, Form::Simple, "memory");
+        move || assert_eq!(c.ask(kind::READ, 0, 0, 4096, &[]).error, None)
+    });
+}

@@ -1,0 +1,95 @@
+//! Requests that have begun and do not end, in a simulated world: each has its deadline, and a slow
+//! line is borne.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bio::{Pool, PoolConfig};
+use reactor::sim::{Ended, World};
+use reactor::{Address, Reactor};
+use wire::nbd::codes::kind;
+use wire::nbd::{Form, Request};
+
+use crate::nbd::simulated::{Client, plant};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What a client says, and how.
+struct Said {
+    /// At once.
+    first: Vec<u8>,
+    /// Then so many bytes each second, of so many in all.
+    each: usize,
+    all: usize,
+}
+
+fn request(len: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    Request { kind: kind::WRITE, len, cookie: 9, ..Request::default() }
+        .encode(Form::Simple, &mut out);
+    out
+}
+
+/// Seconds after which the client heard an answer (true) or the end (false).
+async fn say(mut client: Client, said: Said, report: Rc<RefCell<Option<(bool, u64)>>>) {
+    let mut wire = client.enter().await.unwrap();
+    let begun = client.reactor.now();
+    let (stream, reactor) = (wire.stream.clone(), client.reactor.clone());
+    let pool = client.pool.clone();
+    drop(client.reactor.spawn("says", async move {
+        let sender = crate::nbd::simulated::Wire::over(stream, pool);
+        if sender.send(&said.first).await.is_err() {
+            return;
+        }
+        let mut left = said.all;
+        while left > 0 {
+            reactor.sleep(SECOND_NS).await;
+            let now = said.each.min(left);
+            if sender.send(&vec![0x42; now]).await.is_err() {
+                return;
+            }
+            left -= now;
+        }
+    }));
+    let heard = wire.hear(&|_| 0).await;
+    let took = (client.reactor.now() - begun) / SECOND_NS;
+    *report.borrow_mut() = Some((heard.is_ok_and(|h| !h.error), took));
+    std::future::pending::<()>().await;
+}
+
+fn play(said: Said) -> (bool, u64) {
+    let world = World::new(7);
+    let portals: [Address; 1] = ["10.0.0.1:10809".parse().unwrap()];
+    let plant = plant(&world, &portals);
+    let outside = Reactor::simulated(&world, "client");
+    let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
+    let client = Client::new(0, 7, &outside, &pool, &portals[0], Form::Simple);
+    let report: Rc<RefCell<Option<(bool, u64)>>> = Rc::default();
+    drop(outside.spawn("client", say(client, said, report.clone())));
+    let ended = plant.run(&world, &outside, &mut || report.borrow().is_some());
+    assert_eq!(ended, Ended::Stopped);
+    plant.end(&outside);
+    report.take().unwrap()
+}
+
+#[test]
+fn what_has_begun_ends_or_the_connection_does() {
+    // (what, announced, at once, a second): answered, or gone after about so many seconds.
+    let len = 64 * 1024;
+    let (answered, took) = play(Said { first: request(len), each: 4096, all: len as usize });
+    assert!(answered, "a slow line is borne");
+    assert!((15..=18).contains(&took), "{took} s");
+    let (answered, took) = play(Said { first: request(len), each: 1, all: 1000 });
+    assert!(!answered && (20..=23).contains(&took), "{took} s: a payload that trickles");
+    // Beyond the unit: it is read to be dropped.
+    let (answered, took) = play(Said { first: request(16 << 20), each: 1, all: 1000 });
+    assert!(!answered && (84..=87).contains(&took), "{took} s: a payload that is dropped");
+    let (answered, took) = play(Said { first: request(len)[..27].to_vec(), each: 0, all: 0 });
+    assert!(!answered && (20..=23).contains(&took), "{took} s: a header that is cut off");
+    // Nothing was begun: an idle client stays, until it says something.
+    let mut late = vec![0; 0];
+    late.extend(request(512));
+    late.extend([7; 512]);
+    let (answered, _) = play(Said { first: late, each: 0, all: 0 });
+    assert!(answered);
+}

@@ -1,0 +1,249 @@
+//! What peers have broken elsewhere: each of these has once been a crash or worse in some target.
+
+use wire::nvme::codes::{admin, cns, fatal, io, pdu, pdu_flag};
+use wire::nvme::*;
+
+use crate::nvme_tcp::host::{Host, SUBSYSTEM};
+use crate::nvme_tcp::stage::{Stage, play};
+
+/// Ends with that reason, and then the connection with nothing more said.
+async fn is_fatal(mut host: Host, reason: u16) {
+    let word = host.hear().await.unwrap().terminate();
+    assert_eq!(word.reason, reason, "{word:?}");
+    // States after TermReq: what comes now is dropped.
+    let keep_alive = host.command(admin::KEEP_ALIVE, 0, [0; 6]);
+    let _ = host.send(&host.capsule(&keep_alive, &[])).await;
+    assert!(host.is_closed().await, "it says more after its last word");
+}
+
+/// A WRITE of 8 KiB and more whose data was asked for.
+async fn asked(stage: &Stage, digests: (bool, bool)) -> (Host, Host, Data) {
+    let (admin, mut queue) = stage.both(digests).await;
+    let extent = Extent { lba: 0, blocks: 32, ..Extent::default() };
+    let mut command = queue.command(io::WRITE, 1, extent.dwords());
+    command.sgl.len = 32 * 512;
+    queue.send(&queue.capsule(&command, &[])).await.unwrap();
+    let heard = queue.hear().await.unwrap();
+    assert_eq!(heard.kind(), pdu::READY);
+    let part = heard.part();
+    (admin, queue, part)
+}
+
+#[test]
+fn transfer_tag_zero_belongs_to_nobody_before_an_r2t() {
+    play(|stage| async move {
+        let (_admin, queue) = stage.both((false, false)).await;
+        let part = Data { command: 1, tag: 0, at: 0, len: 512 };
+        queue.send(&queue.host_data(&part, true, &[0; 512])).await.unwrap();
+        is_fatal(queue, fatal::HEADER_FIELD).await;
+    });
+}
+
+#[test]
+fn transfer_tags_and_identifiers_of_others_are_refused() {
+    for change in [|p: Data| Data { tag: 99, ..p }, |p: Data| Data { command: p.command + 1, ..p }]
+    {
+        play(move |stage| async move {
+            let (_admin, queue, part) = asked(&stage, (false, false)).await;
+            let part = change(Data { len: 512, ..part });
+            queue.send(&queue.host_data(&part, false, &[0; 512])).await.unwrap();
+            is_fatal(queue, fatal::HEADER_FIELD).await;
+        });
+    }
+}
+
+#[test]
+fn offset_and_length_whose_sum_wraps_are_out_of_range() {
+    play(|stage| async move {
+        let (_admin, queue, part) = asked(&stage, (false, false)).await;
+        let part = Data { at: u32::MAX - 511, len: 512, ..part };
+        queue.send(&queue.host_data(&part, false, &[0; 512])).await.unwrap();
+        is_fatal(queue, fatal::DATA_RANGE).await;
+    });
+}
+
+#[test]
+fn data_beyond_what_was_asked_for_or_said_twice_is_out_of_range() {
+    for (at, len) in [(0, 33 * 512), (512, 512)] {
+        play(move |stage| async move {
+            let (_admin, queue, part) = asked(&stage, (false, false)).await;
+            let data = vec![0; len as usize];
+            let part = Data { at, len, ..part };
+            queue.send(&queue.host_data(&part, false, &data)).await.unwrap();
+            is_fatal(queue, fatal::DATA_RANGE).await;
+        });
+    }
+}
+
+#[test]
+fn a_length_below_what_header_and_digest_take_does_not_wrap() {
+    play(|stage| async move {
+        let (_admin, mut queue) = stage.both((true, true)).await;
+        let command = queue.command(io::WRITE, 1, [0; 6]);
+        let flags = pdu_flag::HEADER_DIGEST | pdu_flag::DATA_DIGEST;
+        let mut bytes = command_capsule(&command, flags, 512);
+        bytes[4..8].copy_from_slice(&79u32.to_le_bytes());
+        queue.send(&queue.pdu(&bytes, &[0; 512])).await.unwrap();
+        is_fatal(queue, fatal::HEADER_FIELD).await;
+    });
+}
+
+#[test]
+fn data_for_a_command_that_has_no_buffers_is_refused() {
+    play(|stage| async move {
+        let (_admin, mut queue) = stage.both((false, false)).await;
+        let extent = Extent { lba: 0, blocks: 8, ..Extent::default() };
+        let mut command = queue.command(io::READ, 1, extent.dwords());
+        command.sgl.len = 4096;
+        let part = Data { command: command.id, tag: 0, at: 0, len: 4096 };
+        let both = [queue.capsule(&command, &[]), queue.host_data(&part, true, &[0; 4096])];
+        queue.send(&both.concat()).await.unwrap();
+        is_fatal(queue, fatal::HEADER_FIELD).await;
+    });
+}
+
+#[test]
+fn more_data_in_one_pdu_than_was_agreed_on_is_refused() {
+    play(|stage| async move {
+        let (_admin, queue, part) = asked(&stage, (false, false)).await;
+        let len = drivers::nvme_tcp::HOST_DATA_MAX + 4;
+        let part = Data { len, ..part };
+        queue.send(&queue.host_data(&part, false, &vec![0; len as usize])).await.unwrap();
+        is_fatal(queue, fatal::LIMIT).await;
+    });
+}
+
+#[test]
+fn more_data_in_a_capsule_than_it_may_have_is_refused() {
+    play(|stage| async move {
+        let (_admin, mut queue) = stage.both((false, false)).await;
+        let command = queue.command(io::WRITE, 1, [0; 6]);
+        queue.send(&queue.capsule(&command, &[0; 8196])).await.unwrap();
+        is_fatal(queue, fatal::LIMIT).await;
+    });
+}
+
+#[test]
+fn a_longer_buffer_for_identify_is_padded_and_not_overrun() {
+    play(|stage| async move {
+        let mut admin = stage.admin((true, true), 0).await;
+        let dwords = [cns::CONTROLLER.into(), 0, 0, 0, 0, 0];
+        let command = admin.command(admin::IDENTIFY, 0, dwords);
+        let data = admin.ask(command, 16_384).await.unwrap().good();
+        assert_eq!(data.len(), 16_384);
+        assert!(data[4096..].iter().all(|b| *b == 0) && data[..4096].iter().any(|b| *b != 0));
+        for len in [4092, u32::MAX] {
+            let command = admin.command(admin::IDENTIFY, 0, dwords);
+            admin.ask(command, len).await.unwrap().ends(Status::SGL_LENGTH);
+        }
+    });
+}
+
+#[test]
+fn a_wrong_header_digest_is_fatal() {
+    play(|stage| async move {
+        let (_admin, mut queue) = stage.both((true, true)).await;
+        let command = queue.command(io::FLUSH, 1, [0; 6]);
+        let mut bytes = queue.capsule(&command, &[]);
+        bytes[20] ^= 1;
+        queue.send(&bytes).await.unwrap();
+        is_fatal(queue, fatal::HEADER_DIGEST).await;
+    });
+}
+
+#[test]
+fn a_wrong_data_digest_fails_the_command_and_nothing_else() {
+    play(|stage| async move {
+        let (_admin, mut queue, part) = asked(&stage, (true, true)).await;
+        let data = vec![9; 32 * 512];
+        let mut bytes = queue.host_data(&part, true, &data);
+        bytes[100] ^= 1;
+        queue.send(&bytes).await.unwrap();
+        queue.answer(part.command).await.unwrap().ends(Status::TRANSPORT);
+        let extent = Extent { lba: 4, blocks: 1, ..Extent::default() };
+        let mut command = queue.command(io::WRITE, 1, extent.dwords());
+        command.sgl = Sgl { address: 0, len: 512, kind: Sgl::IN_CAPSULE };
+        let mut bytes = queue.capsule(&command, &[9; 512]);
+        *bytes.last_mut().unwrap() ^= 1;
+        queue.send(&bytes).await.unwrap();
+        queue.answer(command.id).await.unwrap().ends(Status::TRANSPORT);
+        let command = queue.command(io::READ, 1, extent.dwords());
+        assert_eq!(queue.ask(command, 512).await.unwrap().good(), [0; 512], "nothing was written");
+    });
+}
+
+#[test]
+fn a_second_beginning_is_out_of_sequence() {
+    play(|stage| async move {
+        let (admin, queue) = stage.both((true, false)).await;
+        queue.send(&Initialize::default().encode()).await.unwrap();
+        is_fatal(queue, fatal::SEQUENCE).await;
+        let mut early = stage.dial().await;
+        early.initialize((false, false)).await.unwrap();
+        early.send(&Initialize::default().encode()).await.unwrap();
+        is_fatal(early, fatal::SEQUENCE).await;
+        drop(admin);
+    });
+}
+
+#[test]
+fn a_command_before_the_beginning_is_out_of_sequence() {
+    play(|stage| async move {
+        let mut host = stage.dial().await;
+        let command = host.command(admin::KEEP_ALIVE, 0, [0; 6]);
+        host.send(&host.capsule(&command, &[])).await.unwrap();
+        is_fatal(host, fatal::SEQUENCE).await;
+    });
+}
+
+#[test]
+fn half_open_connections_end_in_time() {
+    play(|stage| async move {
+        let mut silent = stage.dial().await;
+        let mut begun = stage.dial().await;
+        begun.initialize((false, false)).await.unwrap();
+        assert!(silent.is_closed().await && begun.is_closed().await);
+        // A refused Connect does not make it young again.
+        let mut refused = stage.dial().await;
+        refused.initialize((false, false)).await.unwrap();
+        let end = refused.connect("nqn.2026-11.test.ashlar:none", 0, 0).await.unwrap();
+        assert_eq!((end.status, end.result), (Status::CONNECT_PARAMETER, 256 | 1 << 16));
+        assert!(refused.is_closed().await);
+    });
+}
+
+#[test]
+fn data_that_is_owed_and_does_not_come_ends_the_connection() {
+    play(|stage| async move {
+        let (_admin, mut queue, _) = asked(&stage, (false, false)).await;
+        assert!(queue.is_closed().await);
+    });
+}
+
+#[test]
+fn a_host_that_is_silent_for_longer_than_it_said_loses_all_queues() {
+    play(|stage| async move {
+        let mut admin = stage.admin((false, false), 3000).await;
+        let mut queue = stage.queue(&admin, 1).await;
+        for _ in 0..5 {
+            stage.seconds(2).await;
+            let command = admin.command(admin::KEEP_ALIVE, 0, [0; 6]);
+            admin.ask(command, 0).await.unwrap().good();
+        }
+        assert!(admin.is_closed().await && queue.is_closed().await);
+    });
+}
+
+#[test]
+fn the_end_of_the_admin_queue_is_the_end_of_all() {
+    play(|stage| async move {
+        let (admin, mut queue) = stage.both((false, false)).await;
+        admin.close();
+        assert!(queue.is_closed().await);
+        let mut late = stage.dial().await;
+        late.initialize((false, false)).await.unwrap();
+        late.controller = admin.controller;
+        let end = late.connect(SUBSYSTEM, 1, 0).await.unwrap();
+        assert_eq!(end.status, Status::CONNECT_PARAMETER);
+    });
+}

@@ -1,0 +1,242 @@
+//! Images of cwfs64x that cwfs64x made: what stands in them is found, and they can be gone on with.
+
+pub mod vectors;
+
+use std::rc::Rc;
+
+use bio::Seg;
+use fileserver::Fault;
+use fileserver::files::{Kind, New, ROOT, Served};
+use fileserver::image::format::{BLOCK, FIRST, Header, Layout};
+use fileserver::image::{self, Setup};
+use fileserver::volume::{Options, View};
+use reactor::sim::World;
+
+use vectors::Vector;
+
+use crate::sim::disk::{self, Disk};
+use crate::sim::model;
+use crate::sim::server;
+
+/// Runs `task` with the devices of a vector.
+fn with<T: 'static, F: Future<Output = T> + 'static>(
+    v: &Vector,
+    task: impl FnOnce(Options, Setup) -> F,
+) -> T {
+    let cache = vectors::disk("cache", v.cache, 1);
+    let worm: Vec<Rc<Disk>> = v.worm.iter().map(|w| vectors::disk("worm", w, 2)).collect();
+    let world = World::new(7);
+    let mut s = server::server(&world, "s", 1, &cache, &worm);
+    s.options.memory = 400 * BLOCK;
+    let setup = Setup { once: v.once, layout: None, read_only: false };
+    let done = server::run(&world, &s.reactor, task(s.options.clone(), setup)).unwrap();
+    s.reactor.shutdown();
+    done
+}
+
+/// A view as the lists of a vector have it.
+async fn listed(fs: &Served, view: View, prefix: &str) -> Vec<String> {
+    let tree = model::tree(fs, view).await.unwrap();
+    let mut out = Vec::new();
+    for (path, contents) in &tree {
+        let inode = fs
+            .run(|f| {
+                let at = model::walk(f, view, path)?;
+                f.inode(view, at)
+            })
+            .await
+            .unwrap();
+        let (mode, uid, gid) = (inode.mode, inode.uid as i32, inode.gid as i32);
+        out.push(match contents {
+            None => format!("D {prefix}{path} {mode:o} {uid} {gid}"),
+            Some(c) => {
+                format!("F {prefix}{path} {mode:o} {uid} {gid} {} {:x}", c.len(), model::fnv(c))
+            }
+        });
+    }
+    out
+}
+
+fn sorted(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = text.lines().map(str::to_owned).collect();
+    all.sort();
+    all
+}
+
+async fn all_dumps(fs: &Served) -> Vec<String> {
+    let mut out = Vec::new();
+    for d in fs.dumps() {
+        let (year, day) = d.path();
+        out.extend(listed(fs, View::Dump(d.number), &format!("/{year}/{day}")).await);
+        let c = fs.check(View::Dump(d.number), true).await.unwrap();
+        assert_eq!(c.faults, Vec::<String>::new(), "/{year}/{day}");
+    }
+    out.sort();
+    out
+}
+
+/// What cwfs64x lists of the dumps, without the directories that hold them.
+fn dumps_of(v: &Vector) -> Vec<String> {
+    let deep = |l: &String| l.split(' ').nth(1).is_some_and(|p| p.matches('/').count() > 2);
+    sorted(v.dumps).into_iter().filter(deep).collect()
+}
+
+#[test]
+fn what_cwfs64x_made_is_read() {
+    for v in vectors::ALL {
+        for read_only in [false, true] {
+            let (tree, dumps) = with(v, |o, setup| async move {
+                let image = image::open(&o, Setup { read_only, ..setup }).await.unwrap();
+                let fs = Served::from(image);
+                let c = fs.check(View::Live, true).await.unwrap();
+                assert_eq!(c.faults, Vec::<String>::new());
+                let mut tree = listed(&fs, View::Live, "").await;
+                tree.sort();
+                (tree, all_dumps(&fs).await)
+            });
+            assert_eq!(tree, sorted(v.tree), "{}", v.name);
+            assert_eq!(dumps, dumps_of(v), "{}", v.name);
+        }
+    }
+}
+
+#[test]
+fn the_layout_is_found_out() {
+    for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
+        let found =
+            with(v, |o, setup| async move { image::open(&o, setup).await.unwrap().layout() });
+        let columns = v.name.starts_with("columns");
+        assert_eq!(found, if columns { Layout::Columns } else { Layout::Rows }, "{}", v.name);
+    }
+}
+
+#[test]
+fn a_cache_device_is_cut_as_cwfs64x_cuts_it() {
+    for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
+        let cache = vectors::disk("cache", v.cache, 1);
+        let worm = vectors::disk("worm", v.worm.unwrap(), 2);
+        let mut block = vec![0; BLOCK];
+        cache.with(|m| m.read(FIRST * BLOCK as u64, &mut block)).unwrap();
+        let made = Header::read(&block);
+        let blocks = |d: &Disk| d.with(|m| m.size()) / BLOCK as u64;
+        let usable = if v.once { image::format::once_size(blocks(&worm)) } else { blocks(&worm) };
+        let plan = Header::plan(blocks(&cache), usable).unwrap();
+        let cut = |h: &Header| (h.maddr, h.msize, h.caddr, h.csize, h.wsize);
+        assert_eq!(cut(&plan), cut(&made), "{}", v.name);
+        assert_eq!(made.wrong(blocks(&cache)), None);
+    }
+}
+
+#[test]
+fn every_entry_has_a_place_of_its_own_in_both_layouts() {
+    let h = Header { msize: 67, ..Header::plan(20_000, 50_000).unwrap() };
+    for layout in [Layout::Rows, Layout::Columns] {
+        let all = (0..h.msize).flat_map(|r| (0..135).map(move |c| h.cached(layout, r, c)));
+        let mut all: Vec<u64> = all.collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len() as u64, h.msize * 135, "{layout:?}");
+        assert!(all.iter().all(|a| (h.caddr..h.caddr + h.msize * 135).contains(a)));
+    }
+    // The formula of the paper, column * 135 + row, gives one place to two entries.
+    let papers = |row: u64, column: u64| column * 135 + row;
+    assert_eq!(papers(135, 0), papers(0, 1));
+}
+
+fn lend(o: &Options, bytes: &[u8]) -> Vec<Seg> {
+    let one = |some: &[u8]| {
+        let seg = o.pool.get(some.len()).unwrap().seg(0, some.len()).unwrap();
+        seg.copy_from(0, some);
+        seg
+    };
+    bytes.chunks(30_000).map(one).collect()
+}
+
+#[test]
+fn what_cwfs64x_made_is_gone_on_with() {
+    for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
+        let dumps = with(v, |o, setup| async move {
+            let fs = Served::from(image::open(&o, setup).await.unwrap());
+            let data = lend(&o, &[9; 150_000]);
+            fs.run(|f| {
+                let dir = New { kind: Kind::Dir, mode: 0o755, ..New::default() };
+                let at = f.create(ROOT, b"new", &dir)?;
+                let ino = f.create(at, b"file", &New { mode: 0o644, ..New::default() })?;
+                f.write(ino, 0, &data, 3)?;
+                let d = f.lookup(View::Live, ROOT, b"d")?.unwrap();
+                let big = f.lookup(View::Live, d, b"big")?.unwrap();
+                f.write(big, 120_000, &data[..1], 3)?;
+                f.remove(ROOT, b"hello", 3)
+            })
+            .await
+            .unwrap();
+            fs.dump(20_261_123).await.unwrap();
+            fs.close().await.unwrap();
+            let fs = Served::from(image::open(&o, setup).await.unwrap());
+            let c = fs.check(View::Live, true).await.unwrap();
+            assert_eq!(c.faults, Vec::<String>::new());
+            assert_eq!(c.files, 4, "big, x, y and the new one");
+            let d = fs.dumps().last().copied().unwrap();
+            assert_eq!(d.path(), ("2026".into(), "1123".into()));
+            let mut dumps = all_dumps(&fs).await;
+            dumps.retain(|l| !l.contains("/2026/1123/"));
+            dumps
+        });
+        assert_eq!(dumps, dumps_of(v), "{}", v.name);
+    }
+}
+
+#[test]
+fn what_cwfs64x_changed_since_its_last_dump_is_in_the_next_one() {
+    for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
+        let (live, dump) = with(v, |o, setup| async move {
+            let fs = Served::from(image::open(&o, setup).await.unwrap());
+            let d = fs.dump(20_261_123).await.unwrap();
+            fs.copied(&d).await.unwrap();
+            let live = listed(&fs, View::Live, "").await;
+            let dump = listed(&fs, View::Dump(d.number), "").await;
+            fs.close().await.unwrap();
+            (live, dump)
+        });
+        assert_eq!(live, dump, "{}", v.name);
+        assert!(!live.is_empty());
+    }
+}
+
+#[test]
+fn a_cache_device_that_was_lost_is_made_new_from_the_worm() {
+    for v in vectors::ALL.iter().filter(|v| v.worm.is_some()) {
+        let (tree, dumps) = with(v, |o, setup| async move {
+            image::recover(&o, setup).await.unwrap();
+            let fs = Served::from(image::open(&o, setup).await.unwrap());
+            let c = fs.check(View::Live, true).await.unwrap();
+            assert_eq!(c.faults, Vec::<String>::new());
+            let mut tree = listed(&fs, View::Live, "/2026/1122").await;
+            tree.sort();
+            (tree, all_dumps(&fs).await)
+        });
+        assert_eq!(dumps, dumps_of(v), "{}", v.name);
+        let mut last = dumps_of(v);
+        last.retain(|l| l.contains("/2026/1122/"));
+        assert_eq!(tree, last, "{}", v.name);
+    }
+}
+
+#[test]
+fn what_may_only_be_read_is_not_written() {
+    for v in vectors::ALL {
+        with(v, |o, setup| async move {
+            let only = Setup { read_only: true, ..setup };
+            let fs = Served::from(image::open(&o, only).await.unwrap());
+            let made = fs.run(|f| f.create(ROOT, b"new", &New::default())).await;
+            let why = matches!(made, Err(Fault::Invalid(why)) if why.contains("to be read only"));
+            assert!(why, "{made:?}");
+            fs.close().await.unwrap();
+        });
+    }
+    // Without a cache device there is no room for a log.
+    let plain = &vectors::ALL[2];
+    let read_only =
+        with(plain, |o, setup| async move { image::open(&o, setup).await.unwrap().is_read_only() });
+    assert!(read_only);
+}

@@ -1,0 +1,179 @@
+//! The file server in a simulated world: clients, dumps, legs that fail, power cuts, takeovers; all
+//! contents beside a model.
+
+mod ahead;
+mod client;
+mod crashes;
+mod damage;
+pub mod disk;
+mod everywhere;
+mod exposing;
+mod full;
+mod gather;
+mod grow;
+mod image;
+mod image_ahead;
+mod image_figures;
+mod image_grow;
+mod image_mend;
+mod image_moment;
+mod image_spare;
+mod image_temporary;
+mod legs;
+mod media;
+mod mend;
+pub mod model;
+mod powercut;
+mod replace;
+mod resume;
+pub mod server;
+mod story;
+mod takeover;
+mod temporary;
+mod upkeep;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|v| v.parse().ok())
+}
+
+/// Plays seeds; a failing one prints itself. `ASHLAR_SEED=n` plays one, `ASHLAR_SEEDS=n` so many.
+fn play(few: u64, mut one: impl FnMut(u64)) {
+    let first = number("ASHLAR_SEED").or(number("ASHLAR_FIRST")).unwrap_or(0);
+    let many =
+        if number("ASHLAR_SEED").is_some() { 1 } else { number("ASHLAR_SEEDS").unwrap_or(few) };
+    for seed in first..first + many {
+        catch_unwind(AssertUnwindSafe(|| one(seed))).unwrap_or_else(|e| {
+            eprintln!("seed {seed}; again: ASHLAR_SEED={seed}");
+            resume_unwind(e)
+        });
+    }
+}
+
+#[test]
+fn what_was_synced_is_found_and_dumps_stay_as_they_were() {
+    let mut total = story::Tally::default();
+    play(60, |seed| total.add(&story::play(seed)));
+    eprintln!("{total:?}");
+    if number("ASHLAR_SEED").is_none() {
+        let t = &total;
+        assert!(t.cuts > 20 && t.dumps > 40 && t.recovered > 20 && t.synced > 100, "{total:?}");
+    }
+}
+
+#[test]
+fn exposing_7_a_main_that_was_stopped_and_comes_back_writes_nothing_more() {
+    play(40, takeover::play);
+}
+
+#[test]
+fn damaged_devices_give_what_was_written_or_an_error_that_says_where() {
+    let seen = std::cell::Cell::new((0, 0, 0));
+    play(120, |seed| damage::anywhere(seed, &seen));
+    let (good, bad, n) = seen.get();
+    eprintln!("{good} trees read, {bad} refused, {n} seeds");
+    assert!(n < 100 || (good > n && bad > n / 10), "{good} {bad} {n}");
+}
+
+#[test]
+fn a_damaged_block_is_reported_with_its_files_name() {
+    damage::of_one_file();
+}
+
+#[test]
+fn exposing_5_power_fails_after_every_operation_of_a_leg_and_a_whole_dump_is_recovered() {
+    let most = powercut::everywhere();
+    assert!(most > 10, "{most} operations in a copy");
+}
+
+#[test]
+fn exposing_8_a_full_cache_device_is_said_and_a_dump_makes_room() {
+    let lengths = |block| [4096, 12_288, 65_536, 131_048].map(|len| (block, len));
+    for (block, len) in lengths(4096).into_iter().chain(lengths(16_384)) {
+        full::is_said_and_a_dump_makes_room(1500, block, len);
+    }
+    // As many slots are emptied ahead as are kept, and more.
+    full::is_said_and_a_dump_makes_room(400, 4096, 4096);
+    // More blocks of checksums than are free whatever is kept for them.
+    full::is_said_and_a_dump_makes_room(64_000, 4096, 16_384);
+}
+
+#[test]
+fn a_step_that_reads_more_than_the_block_cache_holds_ends() {
+    full::of_the_block_cache();
+}
+
+#[test]
+fn a_cache_device_full_of_temporary_files_says_so_and_their_removal_makes_room() {
+    full::of_temporary_files();
+    full::of_small_temporary_files();
+}
+
+#[test]
+fn what_contradicts_itself_is_mended_and_no_contents_are_lost() {
+    let done = std::cell::Cell::new(0);
+    play(150, |seed| mend::play(seed, &done));
+    eprintln!("{} repairs", done.get());
+    let seeds = number("ASHLAR_SEEDS").unwrap_or(150) as usize;
+    assert!(number("ASHLAR_SEED").is_some() || done.get() > 3 * seeds, "{} repairs", done.get());
+}
+
+#[test]
+fn images_keep_what_was_synced_and_every_dump_and_stay_in_order() {
+    let mut total = image::Tally::default();
+    play(60, |seed| total.add(&image::play(seed, true)));
+    eprintln!("{total:?}");
+    let t = &total;
+    let enough = t.cuts > 60 && t.dumps > 400 && t.recovered > 20 && t.operations > 10_000;
+    let enough = enough && t.amid_dumps > 1000 && t.amid_copies > 5000;
+    let enough = enough && t.checks > 100 && t.amid_checks > 200 && t.mended > 10 && t.leaked > 10;
+    let enough = enough && t.grown > 5 && t.watched > 3000;
+    assert!(number("ASHLAR_SEED").is_some() || enough, "{total:?}");
+}
+
+#[test]
+fn what_temporary_files_hold_is_in_no_dump_and_never_on_the_worm() {
+    let mut total = temporary::Tally::default();
+    play(24, |seed| {
+        let t = temporary::play(seed);
+        total.toggles += t.toggles;
+        total.dumps += t.dumps;
+        total.cuts += t.cuts;
+        total.amid += t.amid;
+        total.recovered += t.recovered;
+        total.there += t.there;
+        total.kept += t.kept;
+    });
+    eprintln!("{total:?}");
+    let t = &total;
+    let enough = t.toggles > 300 && t.amid > 3 && t.recovered > 20 && t.kept > 1000;
+    assert!(number("ASHLAR_SEED").is_some() || enough, "{total:?}");
+}
+
+#[test]
+fn seeds_that_failed_once() {
+    // 1443: blocks on their way to a slow leg held all of the block cache: a read found no memory.
+    // 2612: a client's directory became another's file while it waited; the model did not know.
+    for seed in [1443, 2612] {
+        story::play(seed);
+    }
+    // A file without a name that was said to have none, and was not removed, lost its contents.
+    for seed in [105, 1136] {
+        mend::play(seed, &std::cell::Cell::new(0));
+    }
+    // 98: an address was copied to the WORM before it was durable. 0: an operation that waited for
+    // a block when a dump began went on amid that, and was lost. 911, 7024: the layout was taken
+    // for the other one while superblock and roots were on the WORM alone. 4001: a commit found no
+    // memory for the header in a block cache full of what it was to write, and nothing went on.
+    for seed in [98, 0, 911, 7024, 4001] {
+        image::play(seed, false);
+    }
+    // 50044: a cut while a fake WORM grew left the tag of its new bits without these. 40082: what
+    // became free behind a waiting superblock was not noted when no block changed with it.
+    // Never failed: 62 notices a check that does not freeze the tree, 255 a close that does not
+    // wait for a check.
+    for seed in [50044, 40082, 62, 255] {
+        image::play(seed, true);
+    }
+}

@@ -1,0 +1,189 @@
+//! Files: the whole range, ends of files, holes, and what is refused.
+
+use bio::{Errno, Segs};
+use reactor::{File, Inline, OpenHow};
+
+use crate::ports::bench::{Scratch, each_port, filled, gather, pool, token};
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+#[test]
+fn what_was_written_is_read_and_the_end_is_short() {
+    each_port(|r| {
+        let (pool, scratch) = (pool(), Scratch::new());
+        let file = scratch.open(0, false);
+        let bytes = pattern(300_000);
+        r.write(token(1), &file, 5, &filled(&pool, &bytes), true);
+        assert_eq!(gather(&r, 1), [(token(1), Ok(300_000))]);
+        r.sync(token(2), &file);
+        assert_eq!(gather(&r, 1), [(token(2), Ok(0))]);
+        assert_eq!(file.size().unwrap(), 300_005);
+
+        let into = Segs::alloc(&pool, 400_000).unwrap();
+        r.read(token(3), &file, 5, &into);
+        assert_eq!(gather(&r, 1), [(token(3), Ok(300_000))]);
+        assert!(into.to_vec()[..300_000] == bytes[..]);
+        r.read(token(4), &file, 1 << 30, &into);
+        assert_eq!(gather(&r, 1), [(token(4), Ok(0))]);
+    });
+}
+
+#[test]
+fn more_pieces_than_one_call_takes() {
+    each_port(|r| {
+        let (pool, scratch) = (pool(), Scratch::new());
+        let file = scratch.open(0, false);
+        let bytes = pattern(3 * reactor::IOVECS_MAX);
+        let whole = filled(&pool, &bytes);
+        let mut pieces = Segs::new();
+        for at in 0..bytes.len() {
+            assert!(whole.slice_into(at, 1, &mut pieces));
+        }
+        assert_eq!(pieces.as_slice().len(), 3 * reactor::IOVECS_MAX);
+        r.write(token(1), &file, 0, &pieces, false);
+        assert_eq!(gather(&r, 1), [(token(1), Ok(bytes.len() as u64))]);
+        whole.fill(0, bytes.len(), 0);
+        r.read(token(2), &file, 0, &pieces);
+        assert_eq!(gather(&r, 1), [(token(2), Ok(bytes.len() as u64))]);
+        assert!(whole.to_vec() == bytes);
+    });
+}
+
+#[test]
+fn punched_and_zeroed_ranges_read_as_zeros() {
+    each_port(|r| {
+        let (pool, scratch) = (pool(), Scratch::new());
+        let file = scratch.open(0, false);
+        r.write(token(1), &file, 0, &filled(&pool, &[9; 65536]), false);
+        gather(&r, 1);
+        r.punch(token(2), &file, 4096, 4096);
+        r.zero(token(3), &file, 16384, 4096, true);
+        r.zero(token(4), &file, 32768, 4096, false);
+        // Nothing orders these against each other: wait before reading.
+        let told = gather(&r, 3);
+        assert!(told.iter().all(|(_, e)| *e == Ok(0)), "{told:?}");
+        let into = Segs::alloc(&pool, 65536).unwrap();
+        r.read(token(5), &file, 0, &into);
+        gather(&r, 1);
+        for (at, chunk) in into.to_vec().chunks(4096).enumerate() {
+            let want = if [1, 4, 8].contains(&at) { 0 } else { 9 };
+            assert!(chunk.iter().all(|b| *b == want), "page {at}");
+        }
+        assert_eq!(file.size().unwrap(), 65536);
+    });
+}
+
+#[test]
+fn a_file_cannot_discard_and_says_so() {
+    each_port(|r| {
+        let scratch = Scratch::new();
+        let file = scratch.open(4096, false);
+        r.discard(token(1), &file, 0, 4096);
+        assert_eq!(gather(&r, 1), [(token(1), Err(Errno::NotSup))]);
+        r.discard(token(2), &file, u64::MAX, 4096);
+        assert_eq!(gather(&r, 1), [(token(2), Err(Errno::Inval))]);
+        r.discard(token(3), &file, 0, 0);
+        assert_eq!(gather(&r, 1), [(token(3), Ok(0))]);
+    });
+}
+
+#[test]
+fn direct_reads_stop_at_an_odd_end_of_file() {
+    each_port(|r| {
+        let (pool, scratch) = (pool(), Scratch::new());
+        std::fs::write(&scratch.0, pattern(9000)).unwrap();
+        let how = OpenHow { direct: true, ..OpenHow::default() };
+        let Ok(file) = File::open(&scratch.0, how) else {
+            return; // a file system without direct I/O
+        };
+        assert!(file.facts().is_direct && file.facts().logical_sector >= 512);
+        let into = Segs::alloc(&pool, 16384).unwrap();
+        r.read(token(1), &file, 0, &into);
+        assert_eq!(gather(&r, 1), [(token(1), Ok(9000))]);
+        assert!(into.to_vec()[..9000] == pattern(9000)[..]);
+    });
+}
+
+#[test]
+fn errors_have_names_and_odd_requests_end_too() {
+    each_port(|r| {
+        let (pool, scratch) = (pool(), Scratch::new());
+        drop(scratch.open(4096, false));
+        let how = OpenHow { read_only: true, ..OpenHow::default() };
+        let file = File::open(&scratch.0, how).unwrap();
+        let data = filled(&pool, &[1; 512]);
+        r.write(token(1), &file, 0, &data, false);
+        assert_eq!(gather(&r, 1), [(token(1), Err(Errno::Io))], "EBADF");
+        for offset in [u64::MAX, u64::MAX - 100, i64::MAX as u64] {
+            r.read(token(2), &file, offset, &data);
+            r.punch(token(2), &file, offset, 4096);
+            let told = gather(&r, 2);
+            assert_eq!(told, [(token(2), Err(Errno::Inval)); 2]);
+        }
+        r.read(token(3), &file, 0, &Segs::new());
+        r.punch(token(3), &file, 0, 0);
+        assert_eq!(gather(&r, 2), [(token(3), Ok(0)); 2]);
+        assert!(File::open("/dev/null", how).is_err(), "not a disk");
+    });
+}
+
+#[test]
+fn in_line_or_not_the_bytes_are_the_same() {
+    each_port(|r| {
+        let (pool, scratch) = (pool(), Scratch::new());
+        let file = scratch.open(8192, false);
+        for (reads, writes) in [(false, false), (true, true)] {
+            file.set_inline(Inline { reads, writes });
+            let bytes = pattern(8192);
+            r.write(token(1), &file, 0, &filled(&pool, &bytes), false);
+            gather(&r, 1);
+            let into = Segs::alloc(&pool, 8192).unwrap();
+            r.read(token(2), &file, 0, &into);
+            gather(&r, 1);
+            assert!(into.to_vec() == bytes);
+        }
+    });
+}
+
+/// More requests than the submission queue has entries: all end, each once.
+#[test]
+fn a_full_queue_loses_nothing() {
+    each_port(|r| {
+        let (pool, scratch) = (pool(), Scratch::new());
+        let file = scratch.open(1 << 20, false);
+        let into = filled(&pool, &[0; 4096]);
+        const REQUESTS: u64 = 5000;
+        for word in 0..REQUESTS {
+            match word % 2 {
+                0 => r.read(token(word), &file, (word * 512) % (1 << 20), &into),
+                _ => r.sync(token(word), &file),
+            }
+        }
+        let mut words: Vec<u64> = gather(&r, REQUESTS as usize)
+            .into_iter()
+            .map(|(t, result)| {
+                assert!(result.is_ok());
+                t.word
+            })
+            .collect();
+        words.sort_unstable();
+        assert!(words.into_iter().eq(0..REQUESTS));
+    });
+}
+
+/// A file dropped with requests under way is closed only after them.
+#[test]
+fn a_dropped_file_stays_open_for_its_requests() {
+    each_port(|r| {
+        let (pool, a, b) = (pool(), Scratch::new(), Scratch::new());
+        let file = a.open(0, false);
+        r.write(token(1), &file, 0, &filled(&pool, &[5; 4096]), false);
+        drop(file);
+        let other = b.open(0, false); // would take the descriptor's number
+        gather(&r, 1);
+        assert_eq!(other.size().unwrap(), 0);
+        assert_eq!(std::fs::read(&a.0).unwrap(), [5; 4096]);
+    });
+}

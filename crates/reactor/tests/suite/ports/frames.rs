@@ -1,0 +1,280 @@
+//! Raw Ethernet on the loopback interface, where every reader gets what any of them sends. Needs
+//! CAP_NET_RAW; the type is one for local experiments (IEEE 802), each test's own. Frames of the
+//! loopback interface are too long for a ring: those tests have a cable (veth) of their own.
+
+use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bio::Segs;
+use reactor::{FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkWay, Reactor};
+
+use crate::ports::bench::{each_port, filled, pool, run};
+
+const HEAD: usize = 14;
+
+/// The header of a frame from everybody's address to itself.
+fn head(ethertype: u16) -> Vec<u8> {
+    let mut head = vec![0; 12];
+    head.extend(ethertype.to_be_bytes());
+    head
+}
+
+/// Waits until `count` frames have come; what they carry.
+fn take(r: &Reactor, link: &Link, count: usize) -> Vec<Vec<u8>> {
+    let frames = Rc::new(RefCell::new(Vec::new()));
+    let (link, into) = (link.clone(), frames.clone());
+    run(r, async move {
+        while into.borrow().len() < count {
+            link.ready().await.unwrap();
+            let mut keep = |frame: &[u8]| into.borrow_mut().push(frame[HEAD..].to_vec());
+            link.receive(7, &mut keep).unwrap();
+        }
+    });
+    frames.take()
+}
+
+#[test]
+fn frames_come_whole_many_a_call_from_memory_and_from_heads() {
+    each_port(|r| {
+        let (a, b) = (r.link("lo", 0x88B5).unwrap(), r.link("lo", 0x88B5).unwrap());
+        let none = b.receive(1, &mut |_| panic!("nothing was sent")).unwrap();
+        assert_eq!(none, 0);
+        let memory = pool();
+        let bytes: Vec<u8> = (0..8000u32).map(|i| (i / 3) as u8).collect();
+        let rest = filled(&memory, &bytes);
+        let mut first = head(0x88B5);
+        first.extend(b"first");
+        a.send(&first, &Segs::new()).unwrap();
+        for i in 0..100u8 {
+            let mut numbered = head(0x88B5);
+            numbered.push(i);
+            a.send(&numbered, &rest).unwrap();
+        }
+        assert_eq!((a.queued(), a.counts().frames_out), (101, 0));
+        let went = Rc::new(Cell::new(0));
+        let (sender, count) = (a.clone(), went.clone());
+        run(&r, async move {
+            while sender.queued() > 0 {
+                count.set(count.get() + sender.flush().unwrap());
+                sender.writable().await.unwrap();
+            }
+        });
+        assert_eq!(went.get(), 101);
+        let got = take(&r, &b, 101);
+        assert_eq!(got[0][..5], *b"first");
+        assert!(got[0][5..].iter().all(|b| *b == 0));
+        assert_eq!(got[0].len(), FRAME_MIN - HEAD, "filled up");
+        for (i, frame) in got[1..].iter().enumerate() {
+            assert_eq!(frame[0], i as u8, "in order");
+            assert!(frame[1..] == bytes, "frame {i}");
+        }
+        let (sent, came) = (a.counts(), b.counts());
+        assert_eq!((sent.frames_out, sent.dropped), (101, 0));
+        assert_eq!((came.frames_in, came.bytes_in), (sent.frames_out, sent.bytes_out));
+        assert_eq!(b.receive(1, &mut |_| panic!("all were taken")).unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_full_queue_says_so_and_goes_on_after_a_flush() {
+    each_port(|r| {
+        let link = r.link("lo", 0x88B6).unwrap();
+        for _ in 0..FRAMES_QUEUED_MAX {
+            link.send(&head(0x88B6), &Segs::new()).unwrap();
+        }
+        let full = link.send(&head(0x88B6), &Segs::new()).unwrap_err();
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+        assert_eq!(link.flush().unwrap(), FRAMES_QUEUED_MAX);
+        link.send(&head(0x88B6), &Segs::new()).unwrap();
+        assert_eq!(link.flush().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_frame_that_is_too_long_is_dropped_and_others_go() {
+    each_port(|r| {
+        let link = r.link("lo", 0x88B7).unwrap();
+        let mtu = link.facts().unwrap().mtu as usize;
+        let rest = filled(&pool(), &vec![7; mtu + 1]);
+        link.send(&head(0x88B7), &rest).unwrap();
+        link.send(&head(0x88B7), &Segs::new()).unwrap();
+        assert_eq!(link.flush().unwrap(), 1);
+        let counts = link.counts();
+        assert_eq!((counts.frames_out, counts.dropped), (1, 1));
+    });
+}
+
+#[test]
+fn interfaces_say_who_they_are_and_others_are_not_found() {
+    each_port(|r| {
+        let facts = r.link("lo", 0x88B5).unwrap().facts().unwrap();
+        assert_eq!((facts.index, facts.mac, facts.up), (1, [0; 6], true));
+        let none = r.link("nowhere0", 0x88B5).err().unwrap();
+        assert_eq!(none.kind(), ErrorKind::NotFound);
+        assert!(none.to_string().contains("nowhere0"), "{none}");
+        for bad in ["", "a-name-that-is-too-long-for-one"] {
+            let error = r.link(bad, 0x88B5).err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        }
+    });
+}
+
+/// A cable with both ends here.
+struct Cable {
+    ends: [String; 2],
+}
+
+fn ip(words: &[&str]) {
+    let output = Command::new("ip").args(words).output().expect("ip is there (iproute2)");
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {}: {why}", words.join(" "));
+}
+
+impl Cable {
+    fn lay(mtu: &str) -> Cable {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = |end| format!("rl{}{end}{number}", std::process::id() % 1_000_000);
+        let cable = Cable { ends: [name('a'), name('b')] };
+        let [a, b] = &cable.ends;
+        ip(&["link", "add", a, "mtu", mtu, "type", "veth", "peer", "name", b, "mtu", mtu]);
+        cable.up(0);
+        cable.up(1);
+        cable
+    }
+
+    fn up(&self, end: usize) {
+        ip(&["link", "set", &self.ends[end], "up"]);
+    }
+
+    fn mtu(&self, mtu: &str) {
+        self.ends.iter().for_each(|end| ip(&["link", "set", end, "mtu", mtu]));
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        // Both ends go.
+        let _ = Command::new("ip").args(["link", "del", &self.ends[0]]).status();
+    }
+}
+
+/// Sends numbered frames of `len` bytes from one end and takes them at the other, which is read
+/// when `burst` of them are there.
+fn through(r: &Reactor, a: &Link, b: &Link, len: usize, frames: u32, burst: usize) {
+    let bytes: Vec<u8> = (0..len).map(|i| (i / 7) as u8).collect();
+    let rest = filled(&pool(), &bytes);
+    let mut number = 0;
+    while number < frames {
+        let now = burst.min((frames - number) as usize);
+        for n in 0..now as u32 {
+            let mut numbered = head(0x88B5);
+            numbered.extend((number + n).to_le_bytes());
+            a.send(&numbered, &rest).unwrap();
+        }
+        while a.queued() > 0 {
+            a.flush().unwrap();
+        }
+        for frame in take(r, b, now) {
+            assert_eq!(frame[..4], number.to_le_bytes(), "in order, none lost");
+            assert!(frame[4..] == bytes, "frame {number}");
+            number += 1;
+        }
+    }
+}
+
+#[test]
+fn a_ring_gives_frames_as_calls_do_and_begins_again_at_its_end() {
+    each_port(|r| {
+        let cable = Cable::lay("9000");
+        let [near, far] = &cable.ends;
+        let a = r.link_by(near, 0x88B5, LinkWay::Calls).unwrap();
+        for way in [LinkWay::Auto, LinkWay::Ring, LinkWay::Calls] {
+            let b = r.link_by(far, 0x88B5, way).unwrap();
+            let took = if way == LinkWay::Calls { LinkWay::Calls } else { LinkWay::Ring };
+            assert_eq!(b.way(), took, "{way:?}");
+            assert_eq!(b.receive(64, &mut |_| panic!("nothing was sent")).unwrap(), 0);
+            // More than a ring has places, at any place of a batch.
+            through(&r, &a, &b, 8992, 3000, 50);
+            assert_eq!(b.receive(64, &mut |_| panic!("all were taken")).unwrap(), 0);
+            assert_eq!((b.counts().frames_in, b.counts().oversized), (3000, 0));
+        }
+    });
+}
+
+#[test]
+fn a_ring_that_is_full_loses_frames_and_goes_on() {
+    each_port(|r| {
+        let cable = Cable::lay("9000");
+        let [near, far] = &cable.ends;
+        let a = r.link(near, 0x88B5).unwrap();
+        let b = r.link_by(far, 0x88B5, LinkWay::Ring).unwrap();
+        for n in 0..6000u32 {
+            let mut numbered = head(0x88B5);
+            numbered.extend(n.to_le_bytes());
+            a.send(&numbered, &Segs::new()).unwrap();
+            while n % 100 == 99 && a.queued() > 0 {
+                a.flush().unwrap();
+            }
+        }
+        let mut next = 0;
+        let mut count = |frame: &[u8]| {
+            assert_eq!(frame[HEAD..HEAD + 4], u32::to_le_bytes(next), "the first ones, in order");
+            next += 1;
+        };
+        while b.receive(64, &mut count).unwrap() > 0 {}
+        assert!((500..6000).contains(&next), "{next} frames were kept");
+        through(&r, &a, &b, 1000, 200, 20);
+    });
+}
+
+#[test]
+fn an_interface_whose_frames_grow_gets_a_larger_ring_and_in_the_end_none() {
+    each_port(|r| {
+        let cable = Cable::lay("1500");
+        let [near, far] = &cable.ends;
+        let (a, b) = (r.link(near, 0x88B5).unwrap(), r.link(far, 0x88B5).unwrap());
+        through(&r, &a, &b, 1496, 100, 10);
+        cable.mtu("9000");
+        // Nobody has looked yet: there is no room for such frames.
+        a.send(&head(0x88B5), &filled(&pool(), &[7; 5000])).unwrap();
+        a.flush().unwrap();
+        assert_eq!(b.receive(64, &mut |_| panic!("it is too long")).unwrap(), 1);
+        assert_eq!(b.counts().oversized, 1);
+        for (mtu, way) in [("9000", LinkWay::Ring), ("40000", LinkWay::Calls)] {
+            cable.mtu(mtu);
+            let mtu = mtu.parse().unwrap();
+            assert_eq!((b.facts().unwrap().mtu, b.way()), (mtu, way));
+            through(&r, &a, &b, mtu as usize - 4, 100, 10);
+        }
+        let refused = r.link_by(far, 0x88B5, LinkWay::Ring).err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    });
+}
+
+#[test]
+fn an_interface_that_goes_down_says_so_with_a_ring_too() {
+    each_port(|r| {
+        let cable = Cable::lay("9000");
+        let far = &cable.ends[1];
+        for way in [LinkWay::Ring, LinkWay::Calls] {
+            let b = r.link_by(far, 0x88B5, way).unwrap();
+            ip(&["link", "set", far, "down"]);
+            let link = b.clone();
+            let said = Rc::new(Cell::new(None));
+            let into = said.clone();
+            run(&r, async move {
+                let error = match link.ready().await {
+                    Ok(()) => link.receive(64, &mut |_| ()).err(),
+                    Err(e) => Some(e),
+                };
+                into.set(error.map(|e| e.kind()));
+            });
+            assert_eq!(said.get(), Some(ErrorKind::NetworkDown), "{way:?}");
+            cable.up(1);
+        }
+    });
+}

@@ -1,0 +1,9 @@
+//! Integration tests of the trim queue, in one binary.
+//!
+//! One module of them: `cargo test -p ashlar-space --test suite races::`.
+
+mod crash;
+mod explore;
+mod model;
+mod races;
+mod stage;

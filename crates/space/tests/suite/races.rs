@@ -1,0 +1,193 @@
+//! The races R1 to R10 of a queue of trims, one test each. R1 with threads, in every order of their
+//! steps, is in `classes/tests/interleavings`; R2 and R7 with a whole stack in
+//! `classes/tests/suite/class_trim`.
+
+// Lists of one range are what commands are made of.
+#![allow(clippy::single_range_in_vec_init)]
+
+use space::alloc::{Allocator, Refused};
+use space::trim::{Limits, Outcome, Policy, Queue, Written};
+
+use crate::stage::EAGER;
+
+const ONE: Limits =
+    Limits { granule: 1, offset: 0, ranges: 64, range_max: 1000, command_max: 1000 };
+const S: u64 = 1_000_000_000;
+
+fn queue() -> Queue {
+    Queue::new(ONE, EAGER)
+}
+
+#[test]
+fn r1_what_is_taken_for_a_command_is_not_handed_out_and_the_other_way_round() {
+    let mut a = Allocator::new(4, ONE, EAGER);
+    a.free(0..4, 1).unwrap();
+    a.commit(1, 0);
+    assert_eq!(a.allocate(1, 1, Some(1)), Ok(1..2));
+    let command = a.take(1).unwrap();
+    assert_eq!(command.ranges, [0..1, 2..4], "without the block that was handed out");
+    assert_eq!(a.allocate(1, 1, None), Err(Refused::Held));
+    a.check().unwrap();
+    a.ended(command.number, Outcome::Done, 2);
+    assert_eq!(a.allocate(2, 2, None), Ok(2..4));
+    a.check().unwrap();
+}
+
+#[test]
+fn r2_a_write_waits_for_the_older_trim_of_its_blocks_and_for_no_other() {
+    let mut q = queue();
+    q.free(10..20, 0);
+    let command = q.take(0).unwrap();
+    assert_eq!(q.written(&(0..10)), Written::Clear);
+    assert_eq!(q.written(&(19..30)), Written::Wait);
+    assert_eq!(q.totals().waits, 1);
+    q.ended(command.number, Outcome::Done, 5);
+    assert_eq!(q.written(&(19..30)), Written::Clear);
+}
+
+#[test]
+fn r3_a_file_that_is_cut_and_grows_again_gets_its_block_back_untrimmed() {
+    let mut a = Allocator::new(8, ONE, EAGER);
+    a.free(3..4, 1).unwrap();
+    a.commit(1, 0);
+    assert_eq!(a.allocate(1, 1, Some(3)), Ok(3..4));
+    assert_eq!(a.take(5 * S), None, "nothing is left to trim");
+    assert_eq!(a.queue().totals().taken_back, 1);
+}
+
+#[test]
+fn exposing_20_r4_neighbours_merge_left_right_and_on_both_sides_and_are_cut_to_the_limits() {
+    let limits = Limits { range_max: 4, command_max: 8, ranges: 3, ..ONE };
+    let mut q = Queue::new(limits, EAGER);
+    for range in [0..2, 4..6, 2..4, 6..10] {
+        q.free(range, 0);
+    }
+    assert_eq!(q.queued(), (1, 10));
+    let first = q.take(0).unwrap();
+    assert_eq!(first.ranges, [0..4, 4..8]);
+    assert_eq!(q.take(0), None, "one at a time");
+    q.ended(first.number, Outcome::Done, 0);
+    assert_eq!(q.take(0).unwrap().ranges, vec![8..10]);
+}
+
+#[test]
+fn r5_fragments_wait_until_their_granule_is_whole_also_when_it_was_given_up() {
+    let limits = Limits { granule: 8, ..ONE };
+    let policy = Policy { expire_ns: 10 * S, ..EAGER };
+    let mut q = Queue::new(limits, policy);
+    q.free(0..3, 0);
+    assert_eq!(q.take(S), None);
+    q.free(5..8, S);
+    assert_eq!(q.take(2 * S), None);
+    q.free(3..5, 2 * S);
+    assert_eq!(q.take(2 * S).map(|c| c.ranges), Some(vec![0..8]));
+    q.ended(1, Outcome::Done, 2 * S);
+    q.free(8..12, 3 * S);
+    q.expire(20 * S);
+    assert_eq!((q.queued(), q.stale()), ((0, 0), (1, 4)));
+    q.free(12..16, 21 * S);
+    assert_eq!(q.take(21 * S).map(|c| c.ranges), Some(vec![8..16]));
+    assert_eq!(q.stale(), (0, 0));
+}
+
+/// Q5: what somebody waits to write, or what is no longer there, is not sent again after a command
+/// that failed, and not kept for later either: the writer need not be quicker than the next one.
+#[test]
+fn q5_what_is_about_to_be_written_is_never_tried_again() {
+    for cuts_off in [false, true] {
+        for outcome in [Outcome::Failed, Outcome::Unsupported, Outcome::Unknown] {
+            let mut q = queue();
+            q.free(0..10, 0);
+            let command = q.take(0).unwrap();
+            assert_eq!(command.ranges, [0..10]);
+            let left = if cuts_off {
+                q.cut_off(6);
+                vec![0..6]
+            } else {
+                assert_eq!(q.written(&(4..6)), Written::Wait);
+                vec![0..4, 6..10]
+            };
+            q.ended(command.number, outcome, 1);
+            q.expire(1000 * S);
+            for gone in if cuts_off { vec![6..10] } else { vec![4..6] } {
+                assert!(!q.tracks(&gone), "{outcome:?}: {gone:?} is kept");
+            }
+            if outcome != Outcome::Unsupported {
+                q.all(1000 * S);
+                let again = q.take(1000 * S).expect("what is left is sent");
+                assert_eq!(again.ranges, left, "{outcome:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn r6_a_device_that_does_not_know_trims_is_asked_no_more_and_nothing_is_lost() {
+    let mut q = queue();
+    q.free(0..10, 0);
+    q.free(20..30, 0);
+    let command = q.take(0).unwrap();
+    q.ended(command.number, Outcome::Unsupported, 1);
+    assert!(q.is_off());
+    assert_eq!((q.stale(), q.queued()), ((2, 20), (0, 0)));
+    q.free(40..50, 2);
+    q.all(3);
+    assert_eq!((q.take(100 * S), q.next_at(100 * S)), (None, None));
+    assert_eq!(q.written(&(0..100)), Written::Clear);
+    assert!(q.is_empty());
+}
+
+#[test]
+fn r7_what_may_still_be_carried_out_is_in_flight_until_it_cannot_be() {
+    let mut a = Allocator::new(4, ONE, EAGER);
+    a.free(0..4, 1).unwrap();
+    a.commit(1, 0);
+    let command = a.take(0).unwrap();
+    a.ended(command.number, Outcome::Unknown, S);
+    assert_eq!(a.allocate(1, 1, None), Err(Refused::Held));
+    a.expire(60 * S);
+    assert_eq!(a.allocate(1, 1, None), Err(Refused::Held), "a second is missing");
+    assert_eq!(a.next_at(60 * S), Some(61 * S));
+    a.expire(61 * S);
+    assert_eq!(a.queue().stale(), (1, 4), "nobody knows whether it was done");
+    assert_eq!(a.allocate(4, 4, None), Ok(0..4));
+    a.check().unwrap();
+}
+
+#[test]
+fn r8_at_the_end_the_command_in_flight_is_waited_for_and_the_rest_is_dropped() {
+    let mut q = queue();
+    q.free(0..10, 0);
+    let command = q.take(0).unwrap();
+    q.free(20..30, 0);
+    q.forget();
+    assert_eq!(q.written(&(0..1)), Written::Wait, "it is still under way");
+    assert_eq!(q.take(100 * S), None);
+    q.ended(command.number, Outcome::Failed, 1);
+    assert!(q.is_empty(), "and is not sent again");
+}
+
+#[test]
+fn r9_a_reader_of_free_blocks_can_tell_that_they_are_free() {
+    let mut a = Allocator::new(16, ONE, EAGER);
+    a.free(4..8, 1).unwrap();
+    a.commit(1, 0);
+    let command = a.take(0).unwrap();
+    assert!(a.on_disk().covers(&(4..8)), "a resync skips them, also while they are being trimmed");
+    a.ended(command.number, Outcome::Done, 1);
+    assert!(a.on_disk().covers(&(4..8)) && a.on_disk().total() == 4);
+}
+
+#[test]
+fn r10_edges_that_are_no_whole_granule_are_never_sent_nor_taken_for_trimmed() {
+    let limits = Limits { granule: 8, offset: 3, ..ONE };
+    let mut q = Queue::new(limits, EAGER);
+    q.free(1..32, 0);
+    let command = q.take(0).unwrap();
+    assert_eq!(command.ranges, [3..27]);
+    q.ended(command.number, Outcome::Done, 1);
+    assert_eq!(q.queued(), (2, 7));
+    assert!(q.tracks(&(1..3)) && q.tracks(&(27..32)) && !q.tracks(&(3..27)));
+    q.free(32..35, 2);
+    assert_eq!(q.take(2).map(|c| c.ranges), Some(vec![27..35]), "the edge found its granule");
+}

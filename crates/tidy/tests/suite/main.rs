@@ -1,0 +1,7 @@
+//! Checks of the whole tree, and tests of the checks, in one binary.
+//!
+//! One module of them: `cargo test -p ashlar-tidy --test suite house::`.
+
+mod house;
+mod licences;
+mod whole;

@@ -77,6 +77,8 @@ pub struct Exports {
     loops: Loops,
     awaited: Awaited,
     files: InUse,
+    /// What a start left out is tried again: what keeps one LUN away keeps no other (W1).
+    pub is_retrying: bool,
     /// How long a start waits for providers that may still come, ns of the cores' clock.
     start_ends_ns: u64,
 }
@@ -102,6 +104,7 @@ impl Exports {
             loops,
             awaited: Awaited::default(),
             files,
+            is_retrying: false,
             start_ends_ns: started_ns.saturating_add(patience_ns),
         }
     }

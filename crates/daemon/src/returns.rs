@@ -241,14 +241,12 @@ impl Returns {
         match action {
             Action::CreateDisk { .. } => self.losses = None,
             Action::CreateGeom { geom } => self.expect(&geom.name),
-            Action::CreateBus { .. }
-            | Action::CreateTarget { .. }
-            | Action::CreateAccess { .. } => {
+            Action::Daemon { .. } | Action::Units { .. } | Action::PortGroups { .. } => {}
+            _ => {
                 let search =
                     Search { next_ns: now + LOOK_NS, pause_ns: LOOK_NS, ..Search::default() };
                 self.undone.push((action.clone(), search));
             }
-            _ => {}
         }
     }
 
@@ -268,9 +266,10 @@ impl Returns {
         due
     }
 
-    /// A part has been carried out.
+    /// A part has been carried out: others may be possible now.
     pub fn is_done(&mut self, action: &Action) {
         self.undone.retain(|(other, _)| other.name() != action.name());
+        self.undone.iter_mut().for_each(|(_, search)| search.next_ns = 0);
     }
 
     /// A geom whose disks were not there when the daemon started stands when they are.

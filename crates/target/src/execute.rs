@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{End, Flags, Op, Origin, Segs};
-use wire::scsi::{Asc, Command as Cdb, Key, PeripheralType, Sense, Status, asc};
+use wire::scsi::{Asc, Command as Cdb, Key, Status, asc};
 
 use crate::attention::{flags, sense_of};
 use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
@@ -16,7 +16,7 @@ use crate::contingent;
 use crate::device::ModeBits;
 use crate::gate;
 use crate::handlers::{
-    Ask, Blocks, Job, Medium, Plan, REPLY_MAX, Run, Tie, answer_none, parse, plan_none,
+    Ask, Blocks, Job, Medium, Plan, REPLY_MAX, Run, Tie, answer_none, parse, parse_none, plan_none,
 };
 use crate::memory::{Eater, data_max};
 use crate::order::Span;
@@ -94,10 +94,7 @@ impl Session {
     fn accept(&self, place: u32, command: &Command<'_>) -> Result<u32, Ending> {
         let opcode = command.cdb.first().copied().unwrap_or(0);
         let path = self.path_of(command.lun);
-        let absent = match &path {
-            None => self.absent(command.lun),
-            Some(_) => asc::LUN_NOT_SUPPORTED,
-        };
+        let absent = self.absent(path.as_ref(), command.lun);
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(place) else {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
@@ -135,10 +132,7 @@ impl Session {
         }
         let parsed = match &path {
             Some(path) => parse(command.cdb, path.device()),
-            None => {
-                let parsed = Cdb::parse_for(PeripheralType::Disk, command.cdb);
-                parsed.map_err(|_| Sense::new(absent))
-            }
+            None => parse_none(command.cdb, absent),
         };
         let (cdb, info) = parsed.map_err(Ending::Check)?;
         if word != 0 {

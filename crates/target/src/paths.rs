@@ -91,12 +91,11 @@ impl Session {
         self.make_path(number)
     }
 
-    /// How a command ends at a number without a unit.
-    #[cold]
-    pub(crate) fn absent(&self, lun: [u8; 8]) -> Asc {
-        match Lun::decode(lun) {
-            Ok(lun) => code_of(&self.map.borrow(), u64::from(lun.number())),
-            Err(_) => asc::LUN_NOT_SUPPORTED,
+    /// How a command ends that has no path, as its number has no unit.
+    pub(crate) fn absent(&self, path: Option<&Rc<Path>>, lun: [u8; 8]) -> Asc {
+        match (path, Lun::decode(lun)) {
+            (None, Ok(lun)) => code_of(&self.map.borrow(), u64::from(lun.number())),
+            _ => asc::LUN_NOT_SUPPORTED,
         }
     }
 

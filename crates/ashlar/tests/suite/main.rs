@@ -54,5 +54,6 @@ mod renewed_files;
 mod reservations;
 mod restart;
 mod silent_portal;
+mod starts;
 mod trim;
 mod two_ways;

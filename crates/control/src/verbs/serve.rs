@@ -90,8 +90,8 @@ fn socket(local: &Local<'_>, config: &Config) -> PathBuf {
 /// Carries out the whole file. What cannot be is left out, and comes when it can be.
 ///
 /// # Errors
-/// Those of [`Control::start`]; the first that is left out when `strict` is set, or when no target has
-/// a portal that can be opened.
+/// Those of [`Control::start`]; the first that is left out when `strict` is set, or when no target
+/// has a portal that can be opened.
 pub fn bring_up(control: &Control, config: &Config, strict: bool) -> Result<()> {
     let applied = control.start(config)?;
     applied.notes.iter().for_each(|n| tracing::warn!("{n}"));

@@ -81,12 +81,12 @@ impl Exports {
 
     /// Whether it is no mistake that a unit's provider is not there (W1, W3).
     pub(super) fn may_wait(&self, provider: &str) -> bool {
-        self.is_starting() || self.awaited.has(provider) || self.registry.device(provider).is_some()
+        self.may_fail(provider) || self.registry.device(provider).is_some()
     }
 
     /// Whether a unit that cannot be opened keeps no other LUN from being served (W1).
     pub(super) fn may_fail(&self, provider: &str) -> bool {
-        self.is_starting() || self.awaited.has(provider)
+        self.is_starting() || self.is_retrying || self.awaited.has(provider)
     }
 
     /// Those of some providers that have no unit.

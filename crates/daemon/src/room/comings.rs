@@ -86,7 +86,10 @@ impl Room {
     /// Tries again what could not be carried out.
     fn try_again(&mut self) {
         for action in self.returns.undone(self.control.now_ns()) {
-            match self.step(&action) {
+            self.exports.is_retrying = true;
+            let done = self.step(&action);
+            self.exports.is_retrying = false;
+            match done {
                 Ok(_) => self.note(Level::Info, &action.name(), action.what()),
                 Err(e) => {
                     let said = self.returns.news(&action.name(), &e.source);

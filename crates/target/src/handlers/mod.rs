@@ -30,7 +30,7 @@ use crate::status::Ending;
 
 pub(crate) use job::Tie;
 pub use job::{Job, Medium};
-pub(crate) use none::{answer_none, code_of, plan_none};
+pub(crate) use none::{answer_none, code_of, parse_none, plan_none};
 pub(crate) use serve::{is_served, parse, served};
 
 /// Largest reply of a command that reads no blocks, bytes: REPORT LUNS with every LUN there can

@@ -1,14 +1,15 @@
 //! A LUN without a unit (SPC-4 4.6).
 //!
-//! | | not mapped | its unit is configured and not there yet |
+//! | | not mapped | awaited: its unit is configured and not there yet |
 //! |---|---|---|
-//! | INQUIRY | peripheral qualifier 011b: no unit can be here | 001b: one can be, and is not connected |
+//! | INQUIRY | peripheral qualifier 011b | 001b: a unit can be here and is not connected |
 //! | REPORT LUNS | the units that are there | the same |
 //! | REQUEST SENSE | LOGICAL UNIT NOT SUPPORTED | BECOMING READY |
 //! | all others | LOGICAL UNIT NOT SUPPORTED | BECOMING READY: hosts send it again |
 
 use wire::scsi::{
-    Asc, Command as Cdb, SENSE_LEN_MAX, Sense, asc, no_lun_inquiry, unconnected_inquiry,
+    Asc, Command as Cdb, CommandInfo, PeripheralType, SENSE_LEN_MAX, Sense, asc, no_lun_inquiry,
+    unconnected_inquiry,
 };
 
 use super::{Ask, Plan};
@@ -21,6 +22,11 @@ pub(crate) fn code_of(luns: &LunMap, lun: u64) -> Asc {
         true => asc::BECOMING_READY,
         false => asc::LUN_NOT_SUPPORTED,
     }
+}
+
+/// Such a command; one that is not known ends with `code`, that of [`code_of`].
+pub(crate) fn parse_none(cdb: &[u8], code: Asc) -> Result<(Cdb, &'static CommandInfo), Sense> {
+    Cdb::parse_for(PeripheralType::Disk, cdb).map_err(|_| Sense::new(code))
 }
 
 /// What such a command needs; `code` is that of [`code_of`].

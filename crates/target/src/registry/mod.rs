@@ -615,15 +615,6 @@ pub enum LunChange {
     Remove(u64),
 }
 
-impl LunChange {
-    fn lun(&self) -> u64 {
-        match self {
-            LunChange::Set(line) => line.lun,
-            LunChange::Await(lun, _) | LunChange::Remove(lun) => *lun,
-        }
-    }
-}
-
 /// New groups with new views; those of the old ones' sessions ask which group is theirs.
 /// Nobody sees anything of a target any more, and its sessions are asked to end. Why is said first:
 /// a session that sees the change knows what it means.

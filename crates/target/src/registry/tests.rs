@@ -158,3 +158,26 @@ fn the_memory_of_refusals_is_bounded() {
     assert_eq!(all.first().map(|d| d.at_ns), Some(5));
     assert_eq!(r.denied_total(), DENIED_MAX as u64 + 5);
 }
+
+#[test]
+fn a_number_whose_unit_is_not_there_yet_is_awaited_until_it_stands_for_one() {
+    let r = registry();
+    let awaited = |lun: u64| (lun, format!("late{lun}"));
+    let spec = GroupSpec {
+        awaited: vec![awaited(0), awaited(7), awaited(LUN_MAX + 1)],
+        ..group("g", &["iqn.h1"], &[(0, "a")])
+    };
+    r.set_groups("iscsi", "iqn.t", &[spec]).unwrap();
+    let t = r.target("iscsi", "iqn.t").unwrap();
+    let luns = || t.groups().group("g").unwrap().luns();
+    let waits = || luns().awaited().map(|(lun, name)| (lun, name.to_owned())).collect::<Vec<_>>();
+    assert_eq!(waits(), [awaited(7)], "one that is there is not awaited");
+    r.change_luns("iscsi", "iqn.t", "g", &[LunChange::Await(0, "late0".into())]).unwrap();
+    assert!(luns().is_empty() && luns().awaits(0) && luns().awaits(7));
+    assert!(t.decide("iqn.h1", &at()).grants(), "who has nothing yet is let in");
+    let here = LunSpec { lun: 7, device: "a".into(), read_only: false };
+    r.change_luns("iscsi", "iqn.t", "g", &[LunChange::Set(here)]).unwrap();
+    assert_eq!(waits(), [awaited(0)]);
+    r.change_luns("iscsi", "iqn.t", "g", &[LunChange::Remove(7), LunChange::Remove(0)]).unwrap();
+    assert!(waits().is_empty() && !t.decide("iqn.h1", &at()).grants());
+}

@@ -1,0 +1,123 @@
+//! A daemon that starts while something is missing serves what is there, and the rest when it
+//! comes. Hosts of what is missing are told to try again.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use crate::house::raw::{Ended, Raw};
+use crate::house::{House, IQN, file_disk, tool};
+
+const BYTES: u64 = 4 << 20;
+const HOST: &str = "iqn.2024-01.test:starts";
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Sense key, additional code and qualifier of a command that ended with CHECK CONDITION.
+fn sense(ended: &Ended) -> Option<(u8, u8, u8)> {
+    let at = |i: usize| ended.sense.get(i).copied().unwrap_or_default();
+    (ended.status == 2).then(|| (at(2) & 0xf, at(12), at(13)))
+}
+
+/// TEST UNIT READY, behind what the host is to be told first.
+fn ready(host: &mut Raw) -> Option<(u8, u8, u8)> {
+    loop {
+        let said = sense(&host.command(&[0; 6], 0, &[]).unwrap());
+        if !matches!(said, Some((6, ..))) {
+            return said;
+        }
+    }
+}
+
+fn luns(host: &mut Raw) -> Vec<u8> {
+    host.lun = 0;
+    let list = host.must(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 256);
+    list[8..].chunks(8).map(|lun| lun[1]).collect()
+}
+
+#[test]
+fn a_missing_image_keeps_nothing_else_from_being_served() {
+    let mut house = House::new("starts");
+    house.image("d0.img", BYTES);
+    let disks: String = (0..3).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
+    let stripe = "\n[[geom]]\nclass = \"concat\"\nname = \"c\"\nmembers = [\"d1\", \"d2\"]\n";
+    house.configure(&format!("{disks}{stripe}"), "0 = \"d0\", 1 = \"concat/c\"");
+    house.start();
+    let status = house.ashlar(&["status"]).ends(3);
+    status.says(&["create disk d1", "d1.img", "create disk d2"]);
+    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    assert_eq!(ready(&mut host), None, "LUN 0 is served");
+    host.lun = 1;
+    assert_eq!(ready(&mut host), Some((2, 4, 1)), "the other becomes ready");
+    let read = host.command(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]).unwrap();
+    assert_eq!(sense(&read), Some((2, 4, 1)));
+    assert_eq!(host.must(&[0x12, 0, 0, 0, 36, 0], 36)[0], 0x20, "it can be connected");
+    host.lun = 2;
+    assert_eq!(ready(&mut host), Some((5, 0x25, 0)), "this number is not configured");
+    assert_eq!(luns(&mut host), [0]);
+    // A change that has nothing to do with what is missing.
+    house.image("d3.img", BYTES);
+    let more = file_disk("d3", "d3.img");
+    house.configure(&format!("{disks}{more}{stripe}"), "0 = \"d0\", 1 = \"concat/c\", 3 = \"d3\"");
+    house.ok(&["apply"]);
+    assert_eq!(luns(&mut host), [0, 3]);
+    host.lun = 1;
+    assert_eq!(ready(&mut host), Some((2, 4, 1)), "it is waited for still");
+    house.image("d1.img", BYTES);
+    house.image("d2.img", BYTES);
+    house.until("the stripe has come", LIMIT, || luns(&mut host) == [0, 1, 3]);
+    host.lun = 1;
+    assert_eq!(ready(&mut host), None);
+    house.until("all is well", LIMIT, || house.ashlar(&["status"]).code == 0);
+    // The old behaviour, by name.
+    house.stop();
+    std::fs::remove_file(house.path("d1.img")).unwrap();
+    let strict = house.ashlar(&["serve", "--strict"]).ends(1);
+    strict.complains(&["create disk d1", "d1.img"]);
+    house.start();
+    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    assert_eq!(ready(&mut host), None);
+}
+
+#[test]
+fn an_initiator_whose_luns_are_all_missing_is_let_in() {
+    let mut house = House::new("starts-all");
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    assert_eq!(ready(&mut host), Some((2, 4, 1)));
+    house.image("d0.img", BYTES);
+    house.until("it has come", LIMIT, || ready(&mut host).is_none());
+}
+
+#[test]
+fn a_target_whose_port_is_taken_comes_when_the_port_is_free() {
+    let mut house = House::new("starts-port");
+    house.image("d0.img", BYTES);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap();
+    let nbd = format!(
+        "\n[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"{at}\"]\n\
+         [[access]]\ntarget = \"n\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"d0\", 1 = \"d1\" }}\n"
+    );
+    let d1 = file_disk("d1", "d1.img");
+    house.configure(&format!("{}{d1}{nbd}", file_disk("d0", "d0.img")), "0 = \"d0\"");
+    house.start();
+    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    assert_eq!(ready(&mut host), None, "the other target is served");
+    house.ashlar(&["status"]).ends(3).says(&["create target n", "in use"]);
+    drop(taken);
+    let listens = || std::net::TcpStream::connect(at).is_ok();
+    house.until("the other one listens", LIMIT, listens);
+    let uri = |name: &str| format!("nbd://{at}/{name}");
+    house.until("its group is there", LIMIT, || {
+        rig::proc::tool("nbdinfo").is_ok_and(|program| {
+            let size = std::process::Command::new(program).args(["--size", &uri("d0")]).output();
+            size.is_ok_and(|said| said.status.success())
+        })
+    });
+    assert_eq!(tool("nbdinfo", &["--size", &uri("d0")], "").trim(), BYTES.to_string());
+    let program = rig::proc::tool("nbdinfo").unwrap();
+    let away = std::process::Command::new(program).args(["--size", &uri("1")]).output().unwrap();
+    let said = String::from_utf8_lossy(&away.stderr).into_owned();
+    assert!(!away.status.success() && said.contains("not there yet"), "{said}");
+}

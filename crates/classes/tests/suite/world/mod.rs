@@ -202,6 +202,17 @@ impl Open {
 pub struct World {
     pub control: Control,
     users: u32,
+    _end: End,
+}
+
+/// Drops the tasks of a core with its world. A task may own the core, and the core owns the task,
+/// so the memory of the disks would stay until the end of the process.
+struct End(Reactor);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.shutdown();
+    }
 }
 
 impl World {
@@ -227,7 +238,7 @@ impl World {
         for class in classes::all_at(|| 1_800_000_000) {
             control.topology.load(class).expect("load");
         }
-        World { control, users: 0 }
+        World { control, users: 0, _end: End(reactor) }
     }
 
     /// A world with one disk.

@@ -235,8 +235,8 @@ impl Returns {
         self.said.remove(about);
     }
 
-    /// A part of the configuration could not be carried out: it is tried again, disks and geoms when
-    /// what they stand on is there.
+    /// A part of the configuration could not be carried out: it is tried again; disks and geoms
+    /// when what they stand on is there.
     pub fn want(&mut self, action: &Action, now: u64) {
         match action {
             Action::CreateDisk { .. } => self.losses = None,

@@ -125,6 +125,8 @@ pub struct OpenSpec {
     pub serial: Option<String>,
     /// Opened for reading only.
     pub read_only: bool,
+    /// No LUN writes it: one that can only be read is opened so.
+    pub is_only_read: bool,
     /// Handler; `None` is `disk`.
     pub handler: Option<String>,
     /// The medium can be taken out.
@@ -162,7 +164,14 @@ pub fn open_device(
     if registry.device(provider).is_some_and(|d| d.lost().is_none()) {
         return Err(Error::new(Errno::Exist, format!("device {provider} is exported already")));
     }
-    let (geom, consumer) = control.call(|t| plug_in(t, provider, spec))?;
+    let mut spec = spec.clone();
+    let mut plugged = control.call(|t| plug_in(t, provider, &spec));
+    if spec.is_only_read && plugged.as_ref().is_err_and(|e| e.kind == Errno::RoFs) {
+        spec.read_only = true;
+        plugged = control.call(|t| plug_in(t, provider, &spec));
+    }
+    let (geom, consumer) = plugged?;
+    let spec = &spec;
     let made = describe(&control.topology, provider, consumer, spec).and_then(|d| {
         let recalled = protection::recall(registry, &d)?;
         Ok((make(registry, d, spec.handler.as_deref().unwrap_or("disk"))?, recalled))
@@ -392,7 +401,10 @@ fn plug_in(
         return Err(Error::new(Errno::NoEnt, format!("no provider {provider}")));
     };
     let geom = t.new_geom(CLASS, provider, "exported", Box::new(LunGeom::default()))?;
-    let what = |e: Errno| Error::of(e, &format!("export {provider}"));
+    let what = |e: Errno| match e {
+        Errno::RoFs => Error::new(e, format!("{provider} can only be read; give its LUN mode ro")),
+        _ => Error::of(e, &format!("export {provider}")),
+    };
     let opened = t.attach_new(geom, below).and_then(|c| {
         let only = spec.read_only || is_cd(spec);
         let access = if only { Access::READ } else { Access::WRITE };

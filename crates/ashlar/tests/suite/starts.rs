@@ -122,3 +122,30 @@ fn a_target_whose_port_is_taken_comes_when_the_port_is_free() {
     // ERR_SHUTDOWN, which clients that try again take for "later"; ERR_UNKNOWN would be for good.
     assert!(!away.status.success() && said.contains("shutting down"), "{said}");
 }
+
+#[test]
+fn a_disk_that_can_only_be_read_is_exported_by_the_obvious_words() {
+    let mut house = House::new("read-only");
+    house.image("d0.img", BYTES);
+    house.image("d1.img", BYTES);
+    let only = format!("{}read_only = true\n", file_disk("d0", "d0.img"));
+    let disks = format!("{only}{}", file_disk("d1", "d1.img"));
+    house.configure(&disks, "0 = { provider = \"d0\", mode = \"ro\" }, 1 = \"d1\"");
+    house.start();
+    house.ashlar(&["status"]).ends(0);
+    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    assert_eq!(ready(&mut host), None);
+    assert_eq!(host.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512), [0; 512]);
+    let write = host.command(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap();
+    assert_eq!(sense(&write), Some((7, 0x27, 0)), "WRITE PROTECTED");
+    // One that would write it is refused by name, and says what to write.
+    house.configure(&disks, "0 = \"d0\", 1 = \"d1\"");
+    house.ashlar(&["apply"]).ends(1).complains(&["d0", "can only be read", "mode ro"]);
+    assert_eq!(host.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512), [0; 512]);
+    house.stop();
+    house.start();
+    house.ashlar(&["status"]).ends(3).says(&["export d0", "can only be read"]);
+    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    host.lun = 1;
+    assert_eq!(ready(&mut host), None, "the other one is served");
+}

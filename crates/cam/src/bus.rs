@@ -2,9 +2,11 @@
 //!
 //! Nothing here is on the way of a CCB: a periph holds its unit.
 
+mod identity;
 mod places;
 mod scan;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,6 +80,10 @@ pub struct Bus {
     silent: Mutex<BTreeSet<u64>>,
     /// What scans found, until the graph is brought up to it.
     found: Mutex<Vec<Change>>,
+    /// Identity checks that run, and why the last try of each said nothing.
+    checks: Mutex<BTreeMap<Path, Option<String>>>,
+    /// Disks that were exchanged for others, until the administrator has them asked again.
+    exchanged: Mutex<BTreeMap<Path, identity::Exchanged>>,
     /// Why that went wrong the last time, for whoever asked for the scan.
     failure: Mutex<Option<Error>>,
     /// It was taken out: what a scan finds after that is let go.
@@ -177,6 +183,8 @@ impl Bus {
             wished: Mutex::default(),
             silent: Mutex::default(),
             found: Mutex::default(),
+            checks: Mutex::default(),
+            exchanged: Mutex::default(),
             failure: Mutex::default(),
             gone: AtomicBool::default(),
         });
@@ -262,6 +270,7 @@ impl Bus {
     /// Why some of what it should reach is not there, or is not what it says, the place first.
     pub fn troubles(&self) -> Vec<Trouble> {
         let mut out = self.sim.troubles();
+        out.extend(self.identity_troubles());
         for (path, known) in &*lock(&self.known) {
             let Some(doubt) = &known.doubt else { continue };
             let name = known.periphs().pop().unwrap_or_default();
@@ -398,6 +407,9 @@ impl Bus {
 
     fn hear(&self, unit: &Unit, event: Event, whole: bool) {
         let path = unit.path();
+        if event == Event::Doubted {
+            return self.check(path);
+        }
         self.note(path, event);
         let meant = if whole { Path::target(path.bus, path.target) } else { path };
         match event {
@@ -485,7 +497,8 @@ impl Bus {
             let core = core.clone();
             core.reactor().clone().spawn("cam", async move {
                 let Some(before) = bus.upgrade().and_then(|bus| bus.facts(path)) else { return };
-                let asked = scan::probe(&unit, Some(before.clone()), &core, &|_| {}).await;
+                let began = Cell::new(0);
+                let asked = scan::probe(&unit, Some(before.clone()), &core, &|_| {}, &began).await;
                 let Some(bus) = bus.upgrade() else { return };
                 let facts = match asked.0 {
                     Ok(facts) => facts,
@@ -493,8 +506,8 @@ impl Bus {
                     Err(_) => return,
                 };
                 if !facts.is_same(&before) {
-                    // Another one in its place, or formatted anew: a scan takes it in.
-                    return bus.wish(path.target);
+                    // Another one in its place, or formatted anew: a check finds out.
+                    return unit.doubt(&core);
                 }
                 let size = facts.media_bytes(&bus.sim.facts());
                 let mut known = lock(&bus.known);

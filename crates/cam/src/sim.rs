@@ -141,6 +141,12 @@ pub trait Sim: Send + Sync {
     /// Ends a CCB early, if it can: with [`Unit::done`].
     fn abort(&self, unit: &Unit, id: CcbId, core: &Core);
 
+    /// Another medium may answer than before: CCBs of users that were not sent yet end with
+    /// [`crate::CamStatus::Requeue`].
+    fn recall(&self, unit: &Unit, core: &Core) {
+        let _ = (unit, core);
+    }
+
     /// Resets the device: all its CCBs end with [`Unit::done`].
     fn reset(&self, unit: &Unit, core: &Core);
 }

@@ -71,9 +71,19 @@ impl ScsiFacts {
             (Some(own), Some(other)) => own != other,
             _ => false,
         };
+        self.has_names_of(other) && !reformatted
+    }
+
+    /// Names and serial number agree.
+    pub fn has_names_of(&self, other: &ScsiFacts) -> bool {
         let own = (&self.inquiry.vendor, &self.inquiry.product, &self.serial, &self.names.id);
         let names = (&other.inquiry.vendor, &other.inquiry.product, &other.serial, &other.names.id);
-        own == names && !reformatted
+        own == names
+    }
+
+    /// It says by which no other unit is taken for it: a serial number or a name of its own.
+    pub fn is_named(&self) -> bool {
+        !self.serial.is_empty() || !self.names.id.is_empty()
     }
 
     /// Ways to it may differ, and it says in which group this one's port is.
@@ -124,6 +134,8 @@ pub struct ScsiProbe {
     facts: ScsiFacts,
     /// What it said before, when it is known.
     before: Option<ScsiFacts>,
+    /// Only what says which unit it is.
+    brief: bool,
     refusal: Option<Refusal>,
 }
 
@@ -138,8 +150,20 @@ impl ScsiProbe {
             pages: Vec::new(),
             facts: ScsiFacts::default(),
             before,
+            brief: false,
             refusal: None,
         }
+    }
+
+    /// Of a unit that said `before` what it is: asks only whether it is the same one. What is not
+    /// answered is not taken for an answer.
+    pub fn identity(before: ScsiFacts) -> ScsiProbe {
+        ScsiProbe { brief: true, ..ScsiProbe::new(false, Some(before)) }
+    }
+
+    /// The first questions, which learn of changes so far, are answered.
+    pub fn has_begun(&self) -> bool {
+        self.state != State::Tur
     }
 
     /// The next question; none when all are asked.
@@ -208,6 +232,10 @@ impl ScsiProbe {
                 Ok(said) => self.facts.inquiry = said,
             },
             State::Capacity16 | State::Capacity10 => return self.hear_capacity(ended, data),
+            _ if self.brief && ended.result.is_err_and(|e| e != bio::Errno::Inval) => {
+                let status = ended.outcome.status;
+                return self.refuse(Refusal::Silent { question: "INQUIRY of a page", status });
+            }
             _ if ended.result.is_err() => {}
             _ => self.hear_optional(data),
         }
@@ -315,8 +343,10 @@ impl ScsiProbe {
             State::Inquiry | State::FullInquiry if lists => State::ReportLuns,
             State::Inquiry | State::FullInquiry | State::ReportLuns => State::VpdList,
             State::VpdList => State::Names,
-            State::Names if self.facts.is_asymmetric() => State::Groups,
+            State::Names if self.facts.is_asymmetric() && !self.brief => State::Groups,
             State::Names | State::Groups => State::Serial,
+            State::Serial if disk && self.brief && newer => State::Capacity16,
+            State::Serial if disk && self.brief => State::Capacity10,
             State::Serial if disk => State::Limits,
             State::Serial if optical => State::Capacity10,
             State::Limits => State::Rotation,

@@ -509,6 +509,9 @@ impl Bus {
                     // Another one in its place, or formatted anew: a check finds out.
                     return unit.doubt(&core);
                 }
+                if identity::is_for_check(&unit, &before, &facts) {
+                    return;
+                }
                 let size = facts.media_bytes(&bus.sim.facts());
                 let mut known = lock(&bus.known);
                 let Some(known) = known.get_mut(&path) else { return };

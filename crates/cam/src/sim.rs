@@ -147,6 +147,16 @@ pub trait Sim: Send + Sync {
         let _ = (unit, core);
     }
 
+    /// The device was found to be the one that it was.
+    fn trusts(&self, unit: &Unit, core: &Core) {
+        let _ = (unit, core);
+    }
+
+    /// Another device was found in its place; this one is lost.
+    fn is_another(&self, unit: &Unit, core: &Core) {
+        let _ = (unit, core);
+    }
+
     /// Resets the device: all its CCBs end with [`Unit::done`].
     fn reset(&self, unit: &Unit, core: &Core);
 }

@@ -267,7 +267,8 @@ impl Unit {
         let turn = match desk.device.begin(id, owner, now) {
             Some(ccb) => Turn::Begin(ccb),
             None if desk.device.is_held(id) => Turn::Held,
-            None => Turn::Waiting,
+            // It may have been refused when its turn came.
+            None => desk.device.end(id).map_or(Turn::Waiting, Turn::Ended),
         };
         drop(desk);
         // The deadline of one that begins may be the first, and what did not begin lets others.

@@ -24,7 +24,7 @@ use crate::unit::Unit;
 
 /// Time between two checks that were not answered: from there, doubled, up to there, ns.
 const PAUSE_MIN_NS: u64 = 50_000_000;
-const PAUSE_MAX_NS: u64 = 2_000_000_000;
+const PAUSE_MAX_NS: u64 = 1_000_000_000;
 /// How often it is asked again where nothing is there, and how long after each time, ns.
 const GONE_TRIES: u32 = 4;
 const GONE_PAUSE_NS: u64 = 1_000_000_000;
@@ -74,6 +74,11 @@ fn compare_scsi(was: &ScsiFacts, is: &ScsiFacts) -> Found {
         (false, Some(_), None) => Found::Unsure,
         _ => Found::Other,
     }
+}
+
+/// A device in doubt said what is not taken from it: the check finds out whether it is the same.
+pub(super) fn is_for_check(unit: &Unit, was: &Facts, is: &Facts) -> bool {
+    unit.look(|device| device.is_in_doubt()) && compare(was, is) != Found::Same
 }
 
 /// What a disk says it is, for people.
@@ -164,6 +169,9 @@ impl Bus {
             }
             device.trust(round)
         });
+        if trusted {
+            self.sim.trusts(unit, core);
+        }
         let mut known = lock(&self.known);
         let own = known.get_mut(&path).filter(|known| Arc::ptr_eq(&known.unit, unit));
         let Some(known) = own.filter(|_| trusted) else { return trusted };
@@ -191,6 +199,7 @@ impl Bus {
             None => return,
         };
         self.forget(path, core);
+        self.sim.is_another(unit, core);
         match found {
             Found::Formatted => {
                 if let Some(bus) = self.me.upgrade() {

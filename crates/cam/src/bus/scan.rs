@@ -24,6 +24,7 @@ use bio::Segs;
 use geom::{Core, deadline};
 use wire::scsi::{AccessState, Lun};
 
+use super::identity::is_for_check;
 use super::{Bus, Change, Known, lock};
 use crate::address::{ANY, Path};
 use crate::ccb::Owner;
@@ -301,6 +302,7 @@ impl Bus {
             _ => luns,
         };
         match (said, old) {
+            (Ok(facts), Some((_, before))) if !lost && is_for_check(&unit, &before, &facts) => {}
             (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
                 self.doubt(path, None);
                 if facts != before {

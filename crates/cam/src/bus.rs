@@ -157,6 +157,15 @@ impl Known {
     }
 }
 
+/// A target with more logical units than are looked at.
+fn beyond(path: Path, facts: &Facts, most: u32) -> Option<Trouble> {
+    let Facts::Scsi(facts) = facts else { return None };
+    let count = facts.luns_beyond;
+    let why = format!("{path}: its target has {count} logical units, and {most} are looked at");
+    let action = "Raise `luns_max` of the bus, or map fewer units to this initiator.";
+    (count > 0).then(|| Trouble::degraded(why, action))
+}
+
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -272,6 +281,7 @@ impl Bus {
         let mut out = self.sim.troubles();
         out.extend(self.identity_troubles());
         for (path, known) in &*lock(&self.known) {
+            out.extend(beyond(*path, &known.facts, self.sim.luns_max()));
             let Some(doubt) = &known.doubt else { continue };
             let name = known.periphs().pop().unwrap_or_default();
             let why = format!("{name} at {path}: {doubt}; it is kept as it was");

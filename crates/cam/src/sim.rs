@@ -95,6 +95,11 @@ pub trait Sim: Send + Sync {
         (0..self.facts().targets).collect()
     }
 
+    /// Most logical units of one target that are looked at.
+    fn luns_max(&self) -> u32 {
+        crate::probe::LUNS_MAX
+    }
+
     /// What a target's link tells of it.
     fn signature(&self, target: u64) -> Signature {
         let _ = target;

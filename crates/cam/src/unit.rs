@@ -162,8 +162,8 @@ impl Unit {
         self.desk().device.kept_power();
     }
 
-    /// The SIM has a new way to the device, or the device answers again: another medium may be there,
-    /// and no command of a user goes to it before it was asked (D11). To be called before any that
+    /// The SIM has a new way to the device, or the device answers again: another medium may be
+    /// there, and no command of a user goes to it before it was asked (D11). To be called before any that
     /// the SIM has goes on or comes back.
     pub fn doubt(&self, core: &Core) {
         self.with(core, Device::doubt);

@@ -459,7 +459,8 @@ pub(super) async fn probe(
         Some(Facts::Scsi(facts)) => Some(*facts),
         _ => None,
     };
-    let mut probe = ScsiProbe::new(unit.path().lun == 0, before);
+    let luns_max = unit.sim().luns_max();
+    let mut probe = ScsiProbe::new(unit.path().lun == 0, before).with_luns_max(luns_max);
     ask_all(unit, &mut probe, core, began).await;
     let luns = probe.luns();
     (probe.finish().map(|facts| Facts::Scsi(Box::new(facts))), luns)

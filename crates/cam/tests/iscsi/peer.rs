@@ -89,11 +89,12 @@ pub struct Peer {
     /// WRITEs that were carried out after their connection had failed.
     pub orphans: Cell<u64>,
     pub reinstated: Cell<u64>,
+    /// Time between two looks for something to send, ns.
+    pub idle_ns: Cell<u64>,
     auth: Auth,
     core: Rc<Core>,
     random: RefCell<SeededRandom>,
     sessions: RefCell<BTreeMap<[u8; 6], Rc<Nexus>>>,
-    /// Another one with each process.
     life: Cell<u64>,
     streams: RefCell<Vec<Stream>>,
 }
@@ -146,6 +147,7 @@ impl Peer {
             doubts: Cell::default(),
             orphans: Cell::default(),
             reinstated: Cell::default(),
+            idle_ns: Cell::new(20_000),
             auth,
             core: core.clone(),
             random: RefCell::new(SeededRandom::new(seed)),
@@ -240,7 +242,7 @@ impl Conn {
                     return;
                 }
             }
-            core.reactor().sleep(if idle { 200_000 } else { 20_000 }).await;
+            core.reactor().sleep(if idle { self.peer.idle_ns.get() } else { 20_000 }).await;
         }
     }
 
@@ -326,7 +328,6 @@ impl Conn {
         })
     }
 
-    /// `Some(true)`: logged in; `None`: refused.
     fn enter(&self, login: &mut Login, bhs: &Bhs, data: &[u8]) -> Option<bool> {
         let mut step = login.request(bhs, data);
         let elsewhere =

@@ -67,6 +67,7 @@ impl Target {
     /// Of one disk.
     pub fn start(core: &Rc<Core>, at: SocketAddr, disk: Disk, seed: u64, ways: Ways) -> Target {
         let peer = Peer::start(core, &[at], disk.sectors, seed, (ways, Auth::None));
+        peer.idle_ns.set(200_000);
         let state = Rc::new(RefCell::new(State { disk: Some(disk), ..State::default() }));
         let own = state.clone();
         *peer.odd.borrow_mut() = Some(Box::new(move |command| own.borrow_mut().look(command)));

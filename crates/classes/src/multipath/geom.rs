@@ -136,8 +136,8 @@ impl MultipathGeom {
         ))
     }
 
-    /// Why a provider leads to another disk: its name in page 83h is another one. Names are compared
-    /// only with those of the same length: others are of another format.
+    /// Why a provider leads to another disk: its name in page 83h is another one. Names are
+    /// compared only with those of the same length: others are of another format.
     fn other_id(&self, t: &Topology, on: ProviderId) -> Option<String> {
         let id = |p: ProviderId| match t.attr(p, "GEOM::lunid") {
             Some(Attr::Text(id)) if !id.is_empty() => Some(id),

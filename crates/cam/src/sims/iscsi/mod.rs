@@ -238,6 +238,10 @@ impl Sim for Iscsi {
         portals.filter(|(_, p)| p.seen.load(Ordering::Acquire)).map(|(n, _)| n).collect()
     }
 
+    fn luns_max(&self) -> u32 {
+        self.inner.rules.luns_max
+    }
+
     fn counts(&self) -> Vec<(&'static str, u64)> {
         let mut sum = Counts::default();
         for counts in lock(&self.inner.counts).values() {

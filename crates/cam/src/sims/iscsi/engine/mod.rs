@@ -90,6 +90,8 @@ pub(super) struct Rules {
     pub data_digest: DigestPolicy,
     /// How long a path may be silent, ns.
     pub deadline_ns: u64,
+    /// Most logical units that are looked at.
+    pub luns_max: u32,
 }
 
 /// Why a connection is of no use any more.

@@ -74,6 +74,7 @@ impl Stage {
             header_digest: DigestPolicy::Prefer,
             data_digest: DigestPolicy::Prefer,
             deadline_ns: 8 * S,
+            luns_max: 1,
         };
         let pool = Pool::new(PoolConfig::default());
         Stage {

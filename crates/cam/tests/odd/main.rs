@@ -33,15 +33,20 @@ fn ways(window: u32) -> Ways {
     Ways { slow_ns: MS, burst: 4096, segment: 4096, window, ..Ways::default() }
 }
 
-/// A bus of that target, with its disk.
-fn open(w: &mut World, deadline_s: u64) -> Edge {
+/// A bus of that target.
+fn bus(w: &mut World, deadline_s: u64, luns_max: u32) -> usize {
     let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
     let params = json!({
         "portals": [portal()], "target": "iqn.2026-11.test.ashlar:peer",
-        "initiator": "iqn.2026-11.test.ashlar:us", "deadline_s": deadline_s,
+        "initiator": "iqn.2026-11.test.ashlar:us", "deadline_s": deadline_s, "luns_max": luns_max,
     });
     let sim = IscsiKind.open(&Open { name: "iscsi0", params: &params, site: &site }).unwrap();
-    let at = w.add(sim);
+    w.add(sim)
+}
+
+/// The same, with its disk.
+fn open(w: &mut World, deadline_s: u64) -> Edge {
+    let at = bus(w, deadline_s, 16_384);
     let mut found = w.scan(at);
     let end = w.now() + 20 * S;
     while found.is_empty() && w.now() < end {
@@ -193,4 +198,23 @@ fn a_rescan_takes_in_the_disk_that_is_there_and_ends_the_trouble() {
     assert!(w.buses[0].troubles().iter().all(|t| !t.why.contains("another disk")));
     let (_, edge) = w.open("da1");
     assert!(w.read(edge, 0, SECTOR).unwrap() == [3; SECTOR]);
+}
+
+#[test]
+fn all_units_that_a_target_announces_are_found_up_to_the_limit() {
+    for (luns_max, found) in [(16_384, 600), (550, 550), (512, 512), (3, 3)] {
+        let mut w = World::with(3, &[]);
+        let target = Target::start(&w.core, portal(), OWN, 3, ways(8));
+        target.has_luns(600);
+        let at = bus(&mut w, 10, luns_max);
+        let end = w.now() + 300 * S;
+        let count = |w: &World| w.buses[at].devices().len();
+        while count(&w) < found && w.now() < end {
+            w.scan(at);
+        }
+        assert_eq!(count(&w), found, "luns_max = {luns_max}");
+        let said = format!("has 600 logical units, and {luns_max} are looked at");
+        let says = w.buses[at].troubles().iter().any(|t| t.why.contains(&said));
+        assert_eq!(says, found < 600, "luns_max = {luns_max}");
+    }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use geom::Core;
 use wire::iscsi::{Auth, ScsiCommand};
-use wire::scsi::{Identity, inquiry_data};
+use wire::scsi::{Identity, Lun, inquiry_data, report_luns};
 
 use crate::peer::{Odd, Peer, SECTOR, Ways, sense_of};
 
@@ -53,6 +53,8 @@ struct State {
     disk: Option<Disk>,
     attentions: VecDeque<(u8, u8)>,
     replies: Vec<Reply>,
+    /// Logical units that it tells of, where there are more than one.
+    luns: u32,
     /// Operation codes that came.
     came: Vec<u8>,
 }
@@ -84,6 +86,11 @@ impl Target {
     /// The next command that takes attentions meets this one.
     pub fn attention(&self, asc: u8, ascq: u8) {
         self.state.borrow_mut().attentions.push_back((asc, ascq));
+    }
+
+    /// It has so many logical units, all alike.
+    pub fn has_luns(&self, count: u32) {
+        self.state.borrow_mut().luns = count;
     }
 
     pub fn reply(&self, reply: Reply) {
@@ -141,6 +148,9 @@ impl State {
                     ..Identity::default()
                 });
                 Odd::Data([&[disk.kind], &said[1..]].concat())
+            }
+            (0xa0, ..) if self.luns > 0 => {
+                Odd::Data(report_luns((0..self.luns).filter_map(Lun::new)))
             }
             (0x12, 1, 0) => {
                 let has = [(0x80, !disk.serial.is_empty()), (0x83, disk.naa != 0)];

@@ -163,8 +163,8 @@ impl Unit {
     }
 
     /// The SIM has a new way to the device, or the device answers again: another medium may be
-    /// there, and no command of a user goes to it before it was asked (D11). To be called before any that
-    /// the SIM has goes on or comes back.
+    /// there, and no command of a user goes to it before it was asked (D11). To be called before
+    /// any that the SIM has goes on or comes back.
     pub fn doubt(&self, core: &Core) {
         self.with(core, Device::doubt);
     }

@@ -2,9 +2,11 @@
 //!
 //! Nothing here is on the way of a CCB: a periph holds its unit.
 
+mod identity;
 mod places;
 mod scan;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,6 +80,10 @@ pub struct Bus {
     silent: Mutex<BTreeSet<u64>>,
     /// What scans found, until the graph is brought up to it.
     found: Mutex<Vec<Change>>,
+    /// Identity checks that run, and why the last try of each said nothing.
+    checks: Mutex<BTreeMap<Path, Option<String>>>,
+    /// Disks that were exchanged for others, until the administrator has them asked again.
+    exchanged: Mutex<BTreeMap<Path, identity::Exchanged>>,
     /// Why that went wrong the last time, for whoever asked for the scan.
     failure: Mutex<Option<Error>>,
     /// It was taken out: what a scan finds after that is let go.
@@ -151,6 +157,15 @@ impl Known {
     }
 }
 
+/// A target with more logical units than are looked at.
+fn beyond(path: Path, facts: &Facts, most: u32) -> Option<Trouble> {
+    let Facts::Scsi(facts) = facts else { return None };
+    let count = facts.luns_beyond;
+    let why = format!("{path}: its target has {count} logical units, and {most} are looked at");
+    let action = "Raise `luns_max` of the bus, or map fewer units to this initiator.";
+    (count > 0).then(|| Trouble::degraded(why, action))
+}
+
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -177,6 +192,8 @@ impl Bus {
             wished: Mutex::default(),
             silent: Mutex::default(),
             found: Mutex::default(),
+            checks: Mutex::default(),
+            exchanged: Mutex::default(),
             failure: Mutex::default(),
             gone: AtomicBool::default(),
         });
@@ -262,7 +279,9 @@ impl Bus {
     /// Why some of what it should reach is not there, or is not what it says, the place first.
     pub fn troubles(&self) -> Vec<Trouble> {
         let mut out = self.sim.troubles();
+        out.extend(self.identity_troubles());
         for (path, known) in &*lock(&self.known) {
+            out.extend(beyond(*path, &known.facts, self.sim.luns_max()));
             let Some(doubt) = &known.doubt else { continue };
             let name = known.periphs().pop().unwrap_or_default();
             let why = format!("{name} at {path}: {doubt}; it is kept as it was");
@@ -398,6 +417,9 @@ impl Bus {
 
     fn hear(&self, unit: &Unit, event: Event, whole: bool) {
         let path = unit.path();
+        if event == Event::Doubted {
+            return self.check(path);
+        }
         self.note(path, event);
         let meant = if whole { Path::target(path.bus, path.target) } else { path };
         match event {
@@ -485,7 +507,8 @@ impl Bus {
             let core = core.clone();
             core.reactor().clone().spawn("cam", async move {
                 let Some(before) = bus.upgrade().and_then(|bus| bus.facts(path)) else { return };
-                let asked = scan::probe(&unit, Some(before.clone()), &core, &|_| {}).await;
+                let began = Cell::new(0);
+                let asked = scan::probe(&unit, Some(before.clone()), &core, &|_| {}, &began).await;
                 let Some(bus) = bus.upgrade() else { return };
                 let facts = match asked.0 {
                     Ok(facts) => facts,
@@ -493,8 +516,11 @@ impl Bus {
                     Err(_) => return,
                 };
                 if !facts.is_same(&before) {
-                    // Another one in its place, or formatted anew: a scan takes it in.
-                    return bus.wish(path.target);
+                    // Another one in its place, or formatted anew: a check finds out.
+                    return unit.doubt(&core);
+                }
+                if identity::is_for_check(&unit, &before, &facts) {
+                    return;
                 }
                 let size = facts.media_bytes(&bus.sim.facts());
                 let mut known = lock(&bus.known);

@@ -22,4 +22,6 @@ pub enum Event {
     AdvInfoChanged = 0x2000,
     /// The device reported a unit attention.
     UnitAttention = 0x4000,
+    /// Another medium may answer than before: it is to be asked. No event of CAM.
+    Doubted = 0x8000,
 }

@@ -95,6 +95,11 @@ pub trait Sim: Send + Sync {
         (0..self.facts().targets).collect()
     }
 
+    /// Most logical units of one target that are looked at.
+    fn luns_max(&self) -> u32 {
+        crate::probe::LUNS_MAX
+    }
+
     /// What a target's link tells of it.
     fn signature(&self, target: u64) -> Signature {
         let _ = target;
@@ -140,6 +145,22 @@ pub trait Sim: Send + Sync {
 
     /// Ends a CCB early, if it can: with [`Unit::done`].
     fn abort(&self, unit: &Unit, id: CcbId, core: &Core);
+
+    /// Another medium may answer than before: CCBs of users that were not sent yet end with
+    /// [`crate::CamStatus::Requeue`].
+    fn recall(&self, unit: &Unit, core: &Core) {
+        let _ = (unit, core);
+    }
+
+    /// The device was found to be the one that it was.
+    fn trusts(&self, unit: &Unit, core: &Core) {
+        let _ = (unit, core);
+    }
+
+    /// Another device was found in its place; this one is lost.
+    fn is_another(&self, unit: &Unit, core: &Core) {
+        let _ = (unit, core);
+    }
 
     /// Resets the device: all its CCBs end with [`Unit::done`].
     fn reset(&self, unit: &Unit, core: &Core);

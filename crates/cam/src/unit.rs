@@ -162,6 +162,13 @@ impl Unit {
         self.desk().device.kept_power();
     }
 
+    /// The SIM has a new way to the device, or the device answers again: another medium may be
+    /// there, and no command of a user goes to it before it was asked (D11). To be called before
+    /// any that the SIM has goes on or comes back.
+    pub fn doubt(&self, core: &Core) {
+        self.with(core, Device::doubt);
+    }
+
     /// Gives the device's queue another shape. Before anything is sent to it.
     pub fn reshape(&self, shape: Shape) {
         self.desk().device.reshape(shape);
@@ -203,7 +210,12 @@ impl Unit {
                 Effect::Ended(_, owner) => self.call(owner, core),
                 Effect::Abort(id) => self.sim.abort(self, id, core),
                 Effect::Reset => self.sim.reset(self, core),
-                Effect::Event(event, whole) => (self.listener)(self, event, whole),
+                Effect::Event(event, whole) => {
+                    if event == Event::Doubted {
+                        self.sim.recall(self, core);
+                    }
+                    (self.listener)(self, event, whole);
+                }
             }
         }
     }
@@ -255,7 +267,8 @@ impl Unit {
         let turn = match desk.device.begin(id, owner, now) {
             Some(ccb) => Turn::Begin(ccb),
             None if desk.device.is_held(id) => Turn::Held,
-            None => Turn::Waiting,
+            // It may have been refused when its turn came.
+            None => desk.device.end(id).map_or(Turn::Waiting, Turn::Ended),
         };
         drop(desk);
         // The deadline of one that begins may be the first, and what did not begin lets others.

@@ -11,7 +11,7 @@
 //!  C5  A device that answers with nonsense is there: one that is known stays as it was, with what
 //!      is behind it, and the bus says what is wrong with it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -24,6 +24,7 @@ use bio::Segs;
 use geom::{Core, deadline};
 use wire::scsi::{AccessState, Lun};
 
+use super::identity::is_for_check;
 use super::{Bus, Change, Known, lock};
 use crate::address::{ANY, Path};
 use crate::ccb::Owner;
@@ -46,6 +47,8 @@ const TURN_NS: u64 = 10_000_000_000;
 pub const SCAN_PATIENCE_NS: u64 = 600_000_000_000;
 /// How often a scan looks whether the one before it has ended.
 const NEXT_SCAN_NS: u64 = 1_000_000;
+/// How often a device is asked as a whole when it changes in between.
+const WHOLE_TRIES: u32 = 3;
 /// How long a question waits for a buffer.
 const NO_MEMORY_NS: u64 = 1_000_000;
 
@@ -113,6 +116,7 @@ impl Bus {
             self.wish(ANY);
             return Vec::new();
         };
+        self.acknowledge(None);
         // What is wished for from now on may be missed by this scan.
         let wished = std::mem::take(&mut *lock(&self.wished));
         self.sim.ready(core).await;
@@ -131,6 +135,7 @@ impl Bus {
             self.wish(target);
             return Vec::new();
         };
+        self.acknowledge(Some(target));
         self.sim.ready(core).await;
         let (changes, silent) = self.ask(BTreeSet::from([target]), SCAN_DEADLINE_NS, core).await;
         self.look_at_places(core).await;
@@ -285,18 +290,19 @@ impl Bus {
         };
         let asked = Asked { bus: self, unit: unit.clone() };
         let before = old.as_ref().filter(|_| !lost).map(|(_, facts)| facts.clone());
-        let (said, luns) = probe(&unit, before, core, &|port| {
+        let exchanged = |port| {
             if let Some(unit) = self.unit(Path::new(self.number, port, 0)) {
                 unit.lost_power();
             }
-        })
-        .await;
+        };
+        let (said, luns, round) = probe_whole(&unit, before, core, &exchanged).await;
         let luns = match (&said, &old) {
             // C5
             (Err(why), Some((_, Facts::Scsi(facts)))) if why.is_nonsense() => facts.luns.clone(),
             _ => luns,
         };
         match (said, old) {
+            (Ok(facts), Some((_, before))) if !lost && is_for_check(&unit, &before, &facts) => {}
             (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
                 self.doubt(path, None);
                 if facts != before {
@@ -332,6 +338,9 @@ impl Bus {
                     doubt: None,
                 };
                 if self.add(path, known) {
+                    // A unit that was made in place of another was not asked itself.
+                    let round = if Arc::ptr_eq(&unit, &asked.unit) { round } else { 0 };
+                    unit.with(core, |device| device.identify(round));
                     self.note(path, Event::FoundDevice);
                     tell(vec![Change::Found(unit, facts)]);
                 } else {
@@ -357,17 +366,68 @@ pub(crate) async fn all(mut list: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     .await;
 }
 
+/// As [`probe`], until no cause of doubt comes in between: what was said before and after it may
+/// be of two devices. The last answer is the round of doubt in which it was asked.
+async fn probe_whole(
+    unit: &Arc<Unit>,
+    before: Option<Facts>,
+    core: &Rc<Core>,
+    exchanged: &dyn Fn(u64),
+) -> (Result<Facts, Refusal>, Option<Vec<Lun>>, u64) {
+    let mut tries = WHOLE_TRIES;
+    loop {
+        let began = Cell::new(0);
+        let said = probe(unit, before.clone(), core, exchanged, &began).await;
+        tries -= 1;
+        if tries == 0 || unit.look(|device| device.doubt_round()) == began.get() {
+            return (said.0, said.1, began.get());
+        }
+    }
+}
+
+/// Asks a device, which said `was`, whether it is the same one, and in which round of doubt.
+pub(super) async fn identity(
+    unit: &Arc<Unit>,
+    was: Facts,
+    core: &Rc<Core>,
+) -> (Result<Facts, Refusal>, u64) {
+    let began = Cell::new(0);
+    let Facts::Scsi(facts) = was else {
+        let (said, _) = probe(unit, Some(was), core, &|_| {}, &began).await;
+        return (said, began.get());
+    };
+    let mut probe = ScsiProbe::identity(*facts);
+    ask_all(unit, &mut probe, core, &began).await;
+    (probe.finish().map(|facts| Facts::Scsi(Box::new(facts))), began.get())
+}
+
+/// Asks all questions of a probe; `began` is the round of doubt after those that tell of changes.
+async fn ask_all(unit: &Arc<Unit>, probe: &mut ScsiProbe, core: &Rc<Core>, began: &Cell<u64>) {
+    began.set(unit.look(|device| device.doubt_round()));
+    while let Some(ask) = probe.ask() {
+        let first = !probe.has_begun();
+        let (ended, data) = question(unit, core, &ask).await;
+        probe.hear(&ended, &data);
+        if first {
+            began.set(unit.look(|device| device.doubt_round()));
+        }
+    }
+}
+
 /// Asks a device what it is, which may have said something `before`. `exchanged` is told of the
 /// ports of a multiplier whose devices may have lost what was in their caches, before these are
 /// reached again. The second answer is which units its target has, if it was asked and told.
+/// `began`: see [`ask_all`].
 pub(super) async fn probe(
     unit: &Arc<Unit>,
     before: Option<Facts>,
     core: &Rc<Core>,
     exchanged: &dyn Fn(u64),
+    began: &Cell<u64>,
 ) -> (Result<Facts, Refusal>, Option<Vec<Lun>>) {
     // What speaks ATA is alone behind its target.
     let alone = |said| (said, Some(Vec::new()));
+    began.set(unit.look(|device| device.doubt_round()));
     let signature = unit.sim().signature(unit.path().target);
     if signature == Signature::Bridge {
         let (ended, data) = question(unit, core, &bridge_question()).await;
@@ -399,11 +459,9 @@ pub(super) async fn probe(
         Some(Facts::Scsi(facts)) => Some(*facts),
         _ => None,
     };
-    let mut probe = ScsiProbe::new(unit.path().lun == 0, before);
-    while let Some(ask) = probe.ask() {
-        let (ended, data) = question(unit, core, &ask).await;
-        probe.hear(&ended, &data);
-    }
+    let luns_max = unit.sim().luns_max();
+    let mut probe = ScsiProbe::new(unit.path().lun == 0, before).with_luns_max(luns_max);
+    ask_all(unit, &mut probe, core, began).await;
     let luns = probe.luns();
     (probe.finish().map(|facts| Facts::Scsi(Box::new(facts))), luns)
 }

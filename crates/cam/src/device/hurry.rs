@@ -36,11 +36,16 @@ impl Device {
     /// From now on, until it is thawed or ends, it waits for the way to be open again.
     pub(super) fn shut(&mut self, at: u32) {
         self.shut += u32::from(!std::mem::replace(&mut self.slots[at as usize].shut, true));
+        self.hurry_others(Some(at));
+    }
+
+    /// D10: all that wait and can go by another way end, but for the one that found it shut.
+    pub(super) fn hurry_others(&mut self, at: Option<u32>) {
         for other in 0..self.slots.len() as u32 {
             let slot = &self.slots[other as usize];
             let waits = matches!(slot.state, State::Queued | State::Starting | State::Pausing);
             // One that is being cured has the device answer for itself.
-            let goes = other != at && slot.ccb.flags.has(Flags::FAIL_FAST);
+            let goes = Some(other) != at && slot.ccb.flags.has(Flags::FAIL_FAST);
             if waits && goes && slot.curing.is_none() {
                 self.drop_from(other);
                 self.hurry(other);

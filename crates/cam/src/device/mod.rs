@@ -13,7 +13,8 @@
 //! ```
 //!
 //! `queue` says who begins when, `answers` what an answer leads to, `cure` makes a device ready,
-//! `hurry` ends what need not wait here, `reset` holds everything back while the device is reset.
+//! `hurry` ends what need not wait here, `reset` holds everything back while the device is reset,
+//! `doubt` holds back what users sent until it is known that the medium is the same.
 //!
 //! Invariants
 //!  D1  A CCB ends exactly once: every way leads to `Ended`, and only `end` leads out of it.
@@ -36,9 +37,14 @@
 //!      So victims are all back in the queue, in order (D3), before any of them is sent again.
 //!  D10 While a CCB waits for this way to the device to be open again, none waits beside it that
 //!      can go by another way ([`Flags::FAIL_FAST`]): those end with EAGAIN, and cost nothing.
+//!  D11 A command of a user is not sent while another medium may answer than the one it is meant
+//!      for: from a new session, or a unit attention that may tell of another medium, until a check
+//!      has found the same identity. A command that met such an attention waits as well. Only
+//!      questions and cures pass. A command that waits has the deadline that it has with the SIM.
 
 mod answers;
 mod cure;
+mod doubt;
 mod hurry;
 mod queue;
 mod reset;
@@ -53,8 +59,10 @@ use crate::events::Event;
 use crate::freeze::{Freeze, Freezes};
 use crate::recovery::{Policy, Scope, Step, judge};
 use cure::Curing;
+use doubt::Doubts;
 use reset::Resets;
 
+pub(crate) use doubt::is_doubtful;
 pub use reset::{ResetId, SETTLE_NS};
 
 /// How long a SIM has to end what it was asked to abort; then the device is reset.
@@ -199,6 +207,8 @@ pub struct Device {
     effects: VecDeque<Effect>,
     freezes: Freezes,
     resets: Resets,
+    /// D11
+    doubts: Doubts,
     /// D5: an ORDERED one that has begun and not ended.
     barrier: Option<u32>,
     /// D7
@@ -235,6 +245,7 @@ impl Device {
             effects: VecDeque::new(),
             freezes: Freezes::default(),
             resets: Resets::default(),
+            doubts: Doubts::default(),
             barrier: None,
             curer: None,
             lone: None,
@@ -330,6 +341,13 @@ impl Device {
             self.pump();
             return None;
         }
+        if normal && self.is_beyond(&self.slots[at].ccb) {
+            self.depart(id.slot);
+            self.finish(id.slot, Err(Errno::Inval));
+            self.pump();
+            return None;
+        }
+        let slot = &mut self.slots[at];
         self.with_sim += 1;
         slot.state = State::Active;
         let mut ccb = match slot.curing {
@@ -382,6 +400,9 @@ impl Device {
             && slot.curing.is_none()
             && outcome.status == CamStatus::Complete;
         let explained = self.heed_resets(&outcome, now);
+        if is_doubtful(&outcome) {
+            self.doubt();
+        }
         if self.lost {
             let result = match outcome.status {
                 CamStatus::Complete => Ok(outcome.moved),
@@ -482,10 +503,12 @@ impl Device {
                     self.lose_by_itself(Scope::Lun, now);
                 }
                 State::Pausing => self.resume(at),
+                State::Queued => self.expire_waiting(at),
                 _ => {}
             }
         }
         self.expire_resets(now);
+        self.expire_doubt(now);
         self.pump();
     }
 
@@ -493,6 +516,7 @@ impl Device {
     pub fn lose(&mut self, now: u64) {
         self.lost = true;
         self.thaw_from_resets();
+        self.end_doubt();
         for at in 0..self.slots.len() as u32 {
             match self.slots[at as usize].state {
                 State::Queued | State::Starting | State::Pausing => {

@@ -7,6 +7,10 @@ use crate::ccb::{CcbId, Command, Flags, Priority, Registers};
 
 impl Device {
     pub(super) fn enqueue(&mut self, at: u32) {
+        if self.is_in_doubt() {
+            // D11: its deadline is set with the next look at the clock.
+            self.sweep_ns = 0;
+        }
         let slot = &mut self.slots[at as usize];
         slot.state = State::Queued;
         // D3: the generation stays. A cure goes before everything of its level; a reset before

@@ -26,7 +26,7 @@ pub use bridge::{bridge_answer, bridge_question};
 pub use multiplier::{
     LINK_POLL_NS, LINK_TRIES, MultiplierFacts, MultiplierProbe, Port, RESET_NS, register,
 };
-pub use scsi::{ScsiFacts, ScsiProbe};
+pub use scsi::{LUNS_MAX, ScsiFacts, ScsiProbe};
 pub(crate) use scsi::{access_answer, access_question};
 
 /// How long a device may take to answer a question, ms.

@@ -30,10 +30,15 @@ const DISK: u8 = 0x00;
 const CDROM: u8 = 0x05;
 /// VERSION of SPC-3.
 const SPC_3: u8 = 0x05;
-/// ALLOCATION LENGTH of pages and lists; what is longer is cut.
+/// ALLOCATION LENGTH of pages and lists; pages that are longer are cut, a list of logical units is
+/// asked for again.
 const ANSWER_LEN: u16 = 4096;
-/// Most logical units of one target that are looked at.
-const LUNS_MAX: usize = 4096;
+/// Bytes of the head of a list of logical units, and of each of them.
+const LUNS_HEAD: u32 = 8;
+const LUN_LEN: u32 = 8;
+/// Most logical units of one target that are looked at, unless the bus says otherwise: as many as
+/// there are with flat addressing.
+pub const LUNS_MAX: u32 = 16_384;
 
 /// What a unit says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +63,8 @@ pub struct ScsiFacts {
     pub tracks: u8,
     /// The target's logical units, when this is the first and they were told.
     pub luns: Option<Vec<Lun>>,
+    /// How many it has, where that is more than are looked at; else 0.
+    pub luns_beyond: u32,
 }
 
 impl ScsiFacts {
@@ -71,9 +78,19 @@ impl ScsiFacts {
             (Some(own), Some(other)) => own != other,
             _ => false,
         };
+        self.has_names_of(other) && !reformatted
+    }
+
+    /// Names and serial number agree.
+    pub fn has_names_of(&self, other: &ScsiFacts) -> bool {
         let own = (&self.inquiry.vendor, &self.inquiry.product, &self.serial, &self.names.id);
         let names = (&other.inquiry.vendor, &other.inquiry.product, &other.serial, &other.names.id);
-        own == names && !reformatted
+        own == names
+    }
+
+    /// It says by which no other unit is taken for it: a serial number or a name of its own.
+    pub fn is_named(&self) -> bool {
+        !self.serial.is_empty() || !self.names.id.is_empty()
     }
 
     /// Ways to it may differ, and it says in which group this one's port is.
@@ -124,6 +141,11 @@ pub struct ScsiProbe {
     facts: ScsiFacts,
     /// What it said before, when it is known.
     before: Option<ScsiFacts>,
+    /// Only what says which unit it is.
+    brief: bool,
+    /// Most logical units that are looked at, and bytes that the list of them is asked with.
+    luns_max: u32,
+    luns_len: u32,
     refusal: Option<Refusal>,
 }
 
@@ -138,8 +160,27 @@ impl ScsiProbe {
             pages: Vec::new(),
             facts: ScsiFacts::default(),
             before,
+            brief: false,
+            luns_max: LUNS_MAX,
+            luns_len: ANSWER_LEN.into(),
             refusal: None,
         }
+    }
+
+    /// Looks at no more logical units of the target than that.
+    pub fn with_luns_max(self, luns_max: u32) -> ScsiProbe {
+        ScsiProbe { luns_max, ..self }
+    }
+
+    /// Of a unit that said `before` what it is: asks only whether it is the same one. What is not
+    /// answered is not taken for an answer.
+    pub fn identity(before: ScsiFacts) -> ScsiProbe {
+        ScsiProbe { brief: true, ..ScsiProbe::new(false, Some(before)) }
+    }
+
+    /// The first questions, which learn of changes so far, are answered.
+    pub fn has_begun(&self) -> bool {
+        self.state != State::Tur
     }
 
     /// The next question; none when all are asked.
@@ -152,8 +193,8 @@ impl ScsiProbe {
             State::Inquiry => (vec![0x12, 0, 0, 0, INQUIRY_SHORT as u8, 0], INQUIRY_SHORT as u32),
             State::FullInquiry => (vec![0x12, 0, 0, 0, whole as u8, 0], whole as u32),
             State::ReportLuns => {
-                let cdb = vec![0xa0, 0, 0, 0, 0, 0, 0, 0, high, low, 0, 0];
-                (cdb, u32::from(ANSWER_LEN))
+                let [a, b, c, d] = self.luns_len.to_be_bytes();
+                (vec![0xa0, 0, 0, 0, 0, 0, a, b, c, d, 0, 0], self.luns_len)
             }
             State::VpdList => page(0x00),
             State::Names => page(0x83),
@@ -186,6 +227,10 @@ impl ScsiProbe {
         }
         self.tries = 0;
         let data = came(ended, data);
+        let lists = self.state == State::ReportLuns && ended.result.is_ok();
+        if lists && self.hears_of_more(data) {
+            return;
+        }
         match self.state {
             State::Tur | State::Done => {}
             State::Inquiry if ended.result.is_err() => {
@@ -208,6 +253,10 @@ impl ScsiProbe {
                 Ok(said) => self.facts.inquiry = said,
             },
             State::Capacity16 | State::Capacity10 => return self.hear_capacity(ended, data),
+            _ if self.brief && ended.result.is_err_and(|e| e != bio::Errno::Inval) => {
+                let status = ended.outcome.status;
+                return self.refuse(Refusal::Silent { question: "INQUIRY of a page", status });
+            }
             _ if ended.result.is_err() => {}
             _ => self.hear_optional(data),
         }
@@ -224,8 +273,10 @@ impl ScsiProbe {
                 }
             }
             State::ReportLuns => {
-                facts.luns = parse_luns(data).ok().map(|(mut luns, _)| {
-                    luns.truncate(LUNS_MAX);
+                facts.luns = parse_luns(data).ok().map(|(mut luns, len)| {
+                    let said = len.saturating_sub(LUNS_HEAD) / LUN_LEN;
+                    facts.luns_beyond = if said > self.luns_max { said } else { 0 };
+                    luns.truncate(self.luns_max as usize);
                     luns.sort_unstable();
                     luns.dedup();
                     luns
@@ -252,6 +303,16 @@ impl ScsiProbe {
             State::Mode => facts.mode = parse_disk_mode(data).unwrap_or_default(),
             _ => {}
         }
+    }
+
+    /// The target has more logical units than its answer had room for: it is asked again, with
+    /// room for all that are looked at.
+    fn hears_of_more(&mut self, data: &[u8]) -> bool {
+        let most = LUNS_HEAD.saturating_add(LUN_LEN.saturating_mul(self.luns_max));
+        let said = parse_luns(data).map_or(0, |(_, len)| len.min(most));
+        let more = said > self.luns_len;
+        self.luns_len = self.luns_len.max(said);
+        more
     }
 
     fn hear_capacity(&mut self, ended: &Ended, data: &[u8]) {
@@ -315,8 +376,10 @@ impl ScsiProbe {
             State::Inquiry | State::FullInquiry if lists => State::ReportLuns,
             State::Inquiry | State::FullInquiry | State::ReportLuns => State::VpdList,
             State::VpdList => State::Names,
-            State::Names if self.facts.is_asymmetric() => State::Groups,
+            State::Names if self.facts.is_asymmetric() && !self.brief => State::Groups,
             State::Names | State::Groups => State::Serial,
+            State::Serial if disk && self.brief && newer => State::Capacity16,
+            State::Serial if disk && self.brief => State::Capacity10,
             State::Serial if disk => State::Limits,
             State::Serial if optical => State::Capacity10,
             State::Limits => State::Rotation,

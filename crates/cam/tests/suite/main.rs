@@ -15,6 +15,7 @@ mod languages;
 mod matrix;
 mod model;
 mod multiplier;
+mod odd;
 mod optical;
 mod patience;
 mod places;

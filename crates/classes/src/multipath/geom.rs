@@ -120,6 +120,9 @@ impl MultipathGeom {
                 self.nature.label
             ));
         }
+        if let Some(why) = self.other_id(t, on) {
+            return Some(why);
+        }
         let serial = |p: ProviderId| match t.attr(p, "GEOM::ident") {
             Some(Attr::Text(serial)) if is_own(&serial) => Some(serial),
             _ => None,
@@ -130,6 +133,21 @@ impl MultipathGeom {
         Some(format!(
             "its serial number is {own}, that of the other paths {other}: a copy of the disk, not \
              a way to it. `ashlar multipath clear` takes the record off"
+        ))
+    }
+
+    /// Why a provider leads to another disk: its name in page 83h is another one. Names are
+    /// compared only with those of the same length: others are of another format.
+    fn other_id(&self, t: &Topology, on: ProviderId) -> Option<String> {
+        let id = |p: ProviderId| match t.attr(p, "GEOM::lunid") {
+            Some(Attr::Text(id)) if !id.is_empty() => Some(id),
+            _ => None,
+        };
+        let own = id(on)?;
+        let others = self.consumers.values().filter_map(|c| id(t.below(*c)?));
+        let other = others.into_iter().find(|id| id.len() == own.len() && *id != own)?;
+        Some(format!(
+            "its disk is named {own}, that of the other paths {other}: it is not the same"
         ))
     }
 
@@ -152,6 +170,9 @@ impl MultipathGeom {
                  sectors of {}: it is not the same disk",
                 self.nature.provider_bytes, self.nature.sector_bytes
             ));
+        }
+        if let Some(why) = self.other_id(t, on) {
+            return refused(format!("{name}: {why}"));
         }
         if self.paths.called(&name).is_some() {
             return Err(Error::new(Errno::Exist, format!("{name} is a path already")));

@@ -27,12 +27,12 @@ use bio::Segs;
 use geom::{Core, Grade, Local, Switchboard, Trouble};
 use wire::aoe::Address;
 
-use self::engine::{Ill, Rules};
+use self::engine::{Engine, Ill, Rules};
 use self::flight::CORES_MAX;
 use self::shared::Shared;
 use crate::address::Path;
 use crate::bus::Rescan;
-use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
+use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome, Priority};
 use crate::sim::{Begun, Sim, SimFacts};
 use crate::unit::Unit;
 
@@ -232,7 +232,8 @@ impl Sim for Aoe {
         };
         let to = (id, address_of(path.target));
         let now = core.now();
-        let refused = port.with(|engine, _| engine.begin(to, &registers, ccb.flags, data, now));
+        let how = (ccb.flags, ccb.priority < Priority::Normal);
+        let refused = port.with(|engine, _| engine.begin(to, &registers, how, data, now));
         refused.map_or(Begun::Pending, Begun::Ended)
     }
 
@@ -258,6 +259,21 @@ impl Sim for Aoe {
         });
     }
 
+    fn recall(&self, unit: &Unit, core: &Core) {
+        let address = address_of(unit.path().target);
+        self.everywhere(core, move |engine, _| engine.doubt(address));
+    }
+
+    fn trusts(&self, _: &Unit, core: &Core) {
+        // Each port looks which of its targets are trusted.
+        self.everywhere(core, |_, _| {});
+    }
+
+    fn is_another(&self, unit: &Unit, core: &Core) {
+        let address = address_of(unit.path().target);
+        self.everywhere(core, move |engine, now| engine.renew(address, now));
+    }
+
     fn reset(&self, unit: &Unit, core: &Core) {
         let address = address_of(unit.path().target);
         let reset = move |inner: &Inner, core: &Rc<Core>| {
@@ -274,6 +290,19 @@ impl Sim for Aoe {
 }
 
 impl Aoe {
+    /// Has something done to the protocol of each core.
+    fn everywhere(&self, here: &Core, f: impl Fn(&mut Engine, u64) + Clone + Send + 'static) {
+        let (number, own) = (self.inner.number, f.clone());
+        if let Some(port) = port::port(number, here) {
+            port.with(|engine, _| own(engine, here.now()));
+        }
+        self.elsewhere(here, move |inner, core| {
+            if let Some(port) = port::port(inner.number, core) {
+                port.with(|engine, _| f(engine, core.now()));
+            }
+        });
+    }
+
     /// Has something done on all cores but this one.
     fn elsewhere(&self, here: &Core, f: impl Fn(&Inner, &Rc<Core>) + Clone + Send + 'static) {
         for core in (0..self.cores).filter(|core| *core != here.id() as usize) {

@@ -40,6 +40,8 @@ pub(super) struct Path {
     pub is_up: bool,
     /// The disk behind it is the one that was found first: two targets may have one name.
     pub is_same: bool,
+    /// It led to that disk once.
+    pub was_same: bool,
     /// How long until it is asked again which disk it is, ns.
     pause_ns: u64,
     /// When it is asked next whether it is up again, ns.
@@ -64,6 +66,7 @@ impl Path {
             mac,
             is_up: true,
             is_same: false,
+            was_same: false,
             pause_ns: ASK_NS / 4,
             ask_ns: 0,
             out: 0,
@@ -101,6 +104,12 @@ impl Path {
     pub(super) fn ask_again(&mut self, now: u64) {
         self.ask_ns = now + self.pause_ns;
         self.pause_ns = (self.pause_ns * 2).min(PAUSE_MAX_NS);
+    }
+
+    /// It is asked anew which disk is behind it.
+    pub(super) fn forget(&mut self, now: u64) {
+        (self.is_same, self.was_same) = (false, false);
+        (self.pause_ns, self.ask_ns) = (ASK_NS / 4, now);
     }
 
     /// Whether commands may go that way.

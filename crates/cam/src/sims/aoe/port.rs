@@ -194,8 +194,28 @@ impl Port {
         }
     }
 
+    /// E6: CAM is told of targets that were silent, and tells which of them it trusts.
+    fn tell_doubts(&self, inner: &Inner, core: &Rc<Core>) {
+        loop {
+            let doubted = self.engine.borrow_mut().take_doubted();
+            let Some(address) = doubted else { break };
+            if let Some(unit) = inner.unit(address) {
+                unit.doubt(core);
+            }
+        }
+        let doubtful = self.engine.borrow().doubtful();
+        for address in doubtful {
+            let unit = inner.unit(address);
+            if !unit.is_some_and(|unit| unit.look(|device| device.is_in_doubt())) {
+                self.engine.borrow_mut().trust(address, core.now());
+                self.stir();
+            }
+        }
+    }
+
     fn tell(&self, core: &Rc<Core>) {
         let Some(inner) = self.inner.upgrade() else { return };
+        self.tell_doubts(&inner, core);
         loop {
             let ended = self.engine.borrow_mut().take_ended();
             let Some((id, address, outcome)) = ended else { break };

@@ -54,6 +54,14 @@ struct Params {
     #[serde(default = "deadline")]
     #[schemars(range(min = 1, max = 25))]
     deadline_s: u64,
+    /// Most logical units that are looked at, those with the lowest place in the target's list.
+    #[serde(default = "luns")]
+    #[schemars(range(min = 1, max = 16384))]
+    luns_max: u32,
+}
+
+fn luns() -> u32 {
+    crate::probe::LUNS_MAX
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -202,6 +210,7 @@ impl SimKind for IscsiKind {
             header_digest: params.header_digest.into(),
             data_digest: params.data_digest.into(),
             deadline_ns: params.deadline_s * S,
+            luns_max: params.luns_max,
         };
         let site = (request.site.switchboard.clone(), request.site.cores);
         Ok(Arc::new(Iscsi::new(name, params.portals, rules, site)))

@@ -20,6 +20,8 @@
 //!      it was, though theirs live: a unit has one queue, and what was sent before keeps its place
 //!      there (D3, D5), so nothing of another core may pass what that one's session lost. They wait
 //!      no longer than the path has until it is lost; mostly all sessions of a portal go together.
+//!  N4  A new session may lead to other disks: all units of its portal are in doubt (D11) before a
+//!      command of a user goes by it. What waited for the session goes back to CAM.
 //!
 //! What a lost path hands back may be sent another way (class multipath) while the old target still
 //! has it: what had not left was thrown away with the connection, half a deadline earlier at the
@@ -47,7 +49,7 @@ use self::engine::{Counts, Rules, Task};
 use self::port::Session;
 use crate::address::Path;
 use crate::bus::Rescan;
-use crate::ccb::{CamStatus, Ccb, CcbId, Command, Flags, Outcome, Tag};
+use crate::ccb::{CamStatus, Ccb, CcbId, Command, Flags, Outcome, Priority, Tag};
 use crate::sim::{Begun, Sim, SimFacts};
 use crate::unit::Unit;
 
@@ -99,6 +101,13 @@ impl Inner {
         let units = lock(&self.units);
         let all = units.get(&unit.path()).into_iter().flatten();
         all.rev().find(|u| std::ptr::eq(u.as_ptr(), unit)).cloned().unwrap_or_default()
+    }
+
+    /// All units behind a portal.
+    fn units_of(&self, portal: usize) -> Vec<Arc<Unit>> {
+        let units = lock(&self.units);
+        let behind = units.iter().filter(|(path, _)| path.target == portal as u64);
+        behind.flat_map(|(_, units)| units.iter().filter_map(Weak::upgrade)).collect()
     }
 
     /// What a session goes by.
@@ -172,7 +181,8 @@ fn task_of(lun: [u8; 8], id: CcbId, ccb: &Ccb, tag: Tag) -> Task {
     let (read, write) = (ccb.flags.has(Flags::IN), ccb.flags.has(Flags::OUT));
     let length = if read || write { ccb.length } else { 0 };
     let (read, write, serial) = (read && length > 0, write && length > 0, id.to_word());
-    Task { lun, cdb, attribute, read, write, length, serial }
+    let asks = ccb.priority < Priority::Normal;
+    Task { lun, cdb, attribute, read, write, length, serial, asks }
 }
 
 impl Sim for Iscsi {
@@ -226,6 +236,10 @@ impl Sim for Iscsi {
     fn targets(&self) -> Vec<u64> {
         let portals = (0..).zip(&self.inner.portals);
         portals.filter(|(_, p)| p.seen.load(Ordering::Acquire)).map(|(n, _)| n).collect()
+    }
+
+    fn luns_max(&self) -> u32 {
+        self.inner.rules.luns_max
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {
@@ -317,6 +331,20 @@ impl Sim for Iscsi {
             let Some(unit) = handle.upgrade() else { return };
             if let Some(session) = port::find_for(&inner, &unit, core) {
                 session.abort(&unit, id);
+            }
+        });
+    }
+
+    fn recall(&self, unit: &Unit, core: &Core) {
+        let Some(lun) = lun_of(unit) else { return };
+        if let Some(session) = port::find_for(&self.inner, unit, core) {
+            session.recall(lun);
+        }
+        let (inner, handle) = (self.inner.clone(), self.inner.handle(unit));
+        self.elsewhere(core, move |core| {
+            let Some(unit) = handle.upgrade() else { return };
+            if let Some(session) = port::find_for(&inner, &unit, core) {
+                session.recall(lun);
             }
         });
     }

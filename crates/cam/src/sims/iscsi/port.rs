@@ -210,6 +210,12 @@ impl Session {
         handle
     }
 
+    /// Commands of a unit's users that were not sent go back to CAM.
+    pub(super) fn recall(&self, lun: [u8; 8]) {
+        self.engine.borrow_mut().recall(|task| task.lun == lun);
+        self.stir();
+    }
+
     /// Begins a command; an answer at once when it cannot be.
     pub(super) fn begin(
         &self,
@@ -284,6 +290,10 @@ impl Session {
     }
 
     fn tell(&self, core: &Rc<Core>) {
+        if self.engine.borrow_mut().take_login() {
+            // N4: before what the last session had comes back.
+            self.inner.units_of(self.portal).iter().for_each(|unit| unit.doubt(core));
+        }
         loop {
             let ended = self.engine.borrow_mut().take_ended();
             let Some((tag, outcome)) = ended else { break };

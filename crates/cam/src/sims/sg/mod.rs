@@ -15,6 +15,8 @@
 //!      WRITE that ended is done later. What CAM has given up keeps its place until then.
 //!  S3  What is read comes to memory of our own first: no late answer reaches memory that CAM has
 //!      given back.
+//!  S4  A device that returns may be another one: its unit is in doubt (D11) before a command of a
+//!      user goes to it.
 
 mod kind;
 mod line;
@@ -31,7 +33,7 @@ use geom::{Core, Local, Switchboard, Trouble};
 
 use crate::address::Path;
 use crate::bus::Rescan;
-use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
+use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome, Priority};
 use crate::sim::{Begun, Sim, SimFacts};
 use crate::unit::Unit;
 
@@ -52,6 +54,8 @@ struct Inner {
     machine: Arc<dyn Machine>,
     /// Units by place: the newest last.
     units: Mutex<BTreeMap<Path, Vec<Weak<Unit>>>>,
+    /// Which device was at a target when a command was sent there last (S4).
+    generations: Mutex<BTreeMap<u64, u64>>,
     rescan: OnceLock<Rescan>,
 }
 
@@ -60,6 +64,12 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
+    /// S4: whether another device is at a target than the last command found there.
+    fn is_other(&self, target: u64, generation: u64) -> bool {
+        let mut generations = lock(&self.generations);
+        *generations.entry(target).or_insert(generation) != generation
+    }
+
     /// The handle of a unit.
     fn handle(&self, unit: &Unit) -> Weak<Unit> {
         let units = lock(&self.units);
@@ -84,9 +94,23 @@ impl Sg {
             name: name.to_owned(),
             machine,
             units: Mutex::default(),
+            generations: Mutex::default(),
             rescan: OnceLock::new(),
         };
         Sg { inner: Arc::new(inner), switchboard: site.0, cores: site.1 }
+    }
+
+    /// S4
+    fn returned(&self, unit: &Unit, core: &Core) -> bool {
+        let target = unit.path().target;
+        let Ok(found) = self.inner.machine.look(target) else { return false };
+        let other = self.inner.is_other(target, found.generation);
+        if other {
+            // In this order: another core that finds the device known finds it in doubt.
+            unit.doubt(core);
+            lock(&self.inner.generations).insert(target, found.generation);
+        }
+        other
     }
 
     /// Resets a device, for a CCB or for nobody. Whatever it had ends by the kernel's answers.
@@ -181,6 +205,11 @@ impl Sim for Sg {
             return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
         }
         match ccb.command {
+            Command::Scsi { .. }
+                if self.returned(unit, core) && ccb.priority >= Priority::Normal =>
+            {
+                Begun::Ended(Outcome::of(CamStatus::Requeue))
+            }
             Command::Scsi { .. } => match line::find(&self.inner, unit, core) {
                 Ok(line) => line.begin(&self.inner, unit, id, ccb, data),
                 Err(status) => Begun::Ended(Outcome::of(status)),

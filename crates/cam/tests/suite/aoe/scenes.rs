@@ -329,3 +329,51 @@ fn a_target_that_shrinks_fails_what_is_gone_and_nothing_else() {
     assert_eq!(s.w.read(other, 63 * SECTOR, 512), Ok(vec![0; 512]));
     assert_eq!(theirs.bytes.borrow().len() as u64, SECTORS * SECTOR);
 }
+
+/// E6
+#[test]
+fn a_write_does_not_reach_another_disk_that_answers_after_an_outage() {
+    for (serial, is_other) in [("SHELF1", false), ("OTHER", true)] {
+        for outage in [300 * MS, 2 * S, 8 * S] {
+            let mut s = Scene::new(Ways { buffers: 16, ..Ways::default() });
+            (0..100).for_each(|_| s.w.turn(200 * MS));
+            s.w.write(s.edge, 0, &[1; 512], bio::Flags::NONE).unwrap();
+            s.shelf.ways.borrow_mut().deaf = true;
+            let start = |s: &mut Scene, tag: u64| {
+                let data = s.w.buffer(SECTOR as usize);
+                data.fill(0, SECTOR as usize, 9);
+                s.w.start(s.edge, tag, |bio| range(bio, Op::Write, tag * SECTOR, data));
+            };
+            (1..4).for_each(|tag| start(&mut s, tag));
+            (0..outage / MS).for_each(|_| s.w.turn(MS));
+            s.shelf.serial.replace(serial.into());
+            if is_other {
+                s.shelf.bytes.borrow_mut().fill(0);
+            }
+            s.shelf.ways.borrow_mut().deaf = false;
+            (4..8).for_each(|tag| start(&mut s, tag));
+            let (mut ended, end) = (Vec::new(), s.w.now() + 15 * S);
+            while ended.len() < 7 {
+                assert!(s.w.now() < end, "{serial}, {outage} ns: {} ended", ended.len());
+                s.w.turn(10 * MS);
+                ended.extend(s.w.ended());
+            }
+            let expected = if is_other { Err(Errno::NxIo) } else { Ok(()) };
+            assert!(ended.iter().all(|end| end.status == expected), "{serial}, {outage} ns");
+            (0..100).for_each(|_| s.w.turn(100 * MS));
+            let written = s.shelf.bytes.borrow().chunks(512).filter(|c| c[0] == 9).count();
+            assert_eq!(written, if is_other { 0 } else { 7 }, "{serial}, {outage} ns");
+            let says = |s: &Scene| {
+                s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("another disk"))
+            };
+            assert_eq!(says(&s), is_other, "{serial}, {outage} ns");
+            let mut found = s.w.scan(s.bus);
+            let cam = s.w.cam.clone();
+            for (_, names) in cam.look(&mut s.w.control) {
+                found.extend(names.unwrap());
+            }
+            assert_eq!(found.len(), usize::from(is_other), "{serial}: {found:?}");
+            assert!(!says(&s));
+        }
+    }
+}

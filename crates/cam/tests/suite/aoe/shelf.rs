@@ -34,6 +34,7 @@ pub struct Ways {
 pub struct Shelf {
     pub address: Address,
     pub bytes: RefCell<Vec<u8>>,
+    pub serial: RefCell<String>,
     pub ways: RefCell<Ways>,
     /// Frames that are with it now, and the most that ever were.
     pub held: RefCell<(usize, usize)>,
@@ -70,6 +71,7 @@ impl Shelf {
         let shelf = Rc::new(Shelf {
             address: Address { shelf: 565, slot },
             bytes: RefCell::new(vec![0; sectors * SECTOR]),
+            serial: RefCell::new(format!("SHELF{slot}")),
             ways: RefCell::new(ways),
             held: RefCell::default(),
             reserved: RefCell::default(),
@@ -92,7 +94,7 @@ impl Shelf {
     fn identify(&self) -> Vec<u8> {
         let identify = Identify {
             model: "shelf for tests".into(),
-            serial: format!("SHELF{}", self.address.slot),
+            serial: self.serial.borrow().clone(),
             firmware: "1".into(),
             sectors: (self.bytes.borrow().len() / SECTOR) as u64,
             sector_bytes: 512,

@@ -6,6 +6,7 @@
 
 mod killers;
 pub mod peer;
+mod reply;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

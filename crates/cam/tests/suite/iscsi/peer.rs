@@ -1,13 +1,13 @@
 //! An iSCSI target for tests, which does what the protocol allows and more: its disk takes its
 //! time, a session that lost its connection goes on with what it has until a login with the same
 //! ISID ends it, and it answers twice, with wrong tags, and lies about lengths.
-#![allow(dead_code)] // each test binary uses its part
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+pub use super::reply::{Odd, Oddity, sense_of};
 use bio::Seg;
 use geom::Core;
 use reactor::{SeededRandom, Stream};
@@ -20,7 +20,7 @@ const MS: u64 = 1_000_000;
 const NO_SUCH_COMMAND: u8 = 0x20;
 const OUT_OF_RANGE: u8 = 0x21;
 
-/// What goes wrong, and what is agreed on.
+/// Faults, and what is agreed on.
 #[derive(Clone, Copy, Default)]
 pub struct Ways {
     /// Longest time of a command, ns.
@@ -76,6 +76,7 @@ pub struct Peer {
     pub sent_on: Cell<u64>,
     /// What is said before the next requests are looked at.
     pub raw: RefCell<Vec<Raw>>,
+    pub odd: RefCell<Option<Oddity>>,
     /// A READ or WRITE of this sector ends the connection it came by; how often that was.
     pub falls_over: Cell<Option<u8>>,
     pub fell_over: Cell<u64>,
@@ -84,10 +85,13 @@ pub struct Peer {
     /// WRITEs that were carried out after their connection had failed.
     pub orphans: Cell<u64>,
     pub reinstated: Cell<u64>,
+    /// Time between two looks for something to send, ns.
+    pub idle_ns: Cell<u64>,
     auth: Auth,
     core: Rc<Core>,
     random: RefCell<SeededRandom>,
     sessions: RefCell<BTreeMap<[u8; 6], Rc<Nexus>>>,
+    life: Cell<u64>,
     streams: RefCell<Vec<Stream>>,
 }
 
@@ -96,6 +100,7 @@ struct Conn {
     stream: Stream,
     out: RefCell<Vec<u8>>,
     open: Cell<bool>,
+    life: u64,
     stat_sn: Cell<u32>,
     exp_cmd_sn: Cell<u32>,
     /// The last command that the initiator was told it may send.
@@ -132,15 +137,18 @@ impl Peer {
             moved: Cell::default(),
             sent_on: Cell::default(),
             raw: RefCell::default(),
+            odd: RefCell::default(),
             falls_over: Cell::default(),
             fell_over: Cell::default(),
             doubts: Cell::default(),
             orphans: Cell::default(),
             reinstated: Cell::default(),
+            idle_ns: Cell::new(20_000),
             auth,
             core: core.clone(),
             random: RefCell::new(SeededRandom::new(seed)),
             sessions: RefCell::default(),
+            life: Cell::default(),
             streams: RefCell::default(),
         });
         for at in at {
@@ -172,7 +180,13 @@ impl Peer {
     pub fn kill(&self) {
         self.sessions.borrow().values().for_each(|nexus| nexus.alive.set(false));
         self.sessions.borrow_mut().clear();
+        self.life.set(self.life.get() + 1);
         self.cut();
+    }
+
+    /// No command that came is still to be carried out.
+    pub fn is_idle(&self) -> bool {
+        self.sessions.borrow().values().all(|nexus| nexus.open.borrow().is_empty())
     }
 
     fn chance(&self, of: impl Fn(&Ways) -> u32) -> bool {
@@ -190,6 +204,7 @@ impl Peer {
             stream: stream.clone(),
             out: RefCell::default(),
             open: Cell::new(true),
+            life: self.life.get(),
             stat_sn: Cell::new(1),
             exp_cmd_sn: Cell::new(1),
             told_cmd_sn: Cell::new(0),
@@ -213,10 +228,9 @@ impl Conn {
     async fn write(self: Rc<Conn>) {
         let core = self.peer.core.clone();
         loop {
-            let bytes = match self.peer.deaf.get() {
-                true => Vec::new(),
-                false => std::mem::take(&mut *self.out.borrow_mut()),
-            };
+            let deaf = self.peer.deaf.get();
+            let bytes = if deaf { Vec::new() } else { self.out.take() };
+            let idle = bytes.is_empty();
             for chunk in bytes.chunks(64 << 10) {
                 let seg = memory(&core, chunk.len());
                 seg.copy_from(0, chunk);
@@ -224,7 +238,7 @@ impl Conn {
                     return;
                 }
             }
-            core.reactor().sleep(20_000).await;
+            core.reactor().sleep(if idle { self.peer.idle_ns.get() } else { 20_000 }).await;
         }
     }
 
@@ -244,6 +258,9 @@ impl Conn {
             while let Ok(Need::Header(frame)) = framer.header(&have) {
                 if have.len() < frame.total_len() {
                     break;
+                }
+                if self.life != self.peer.life.get() {
+                    return;
                 }
                 let pdu: Vec<u8> = have.drain(..frame.total_len()).collect();
                 let bhs: Bhs = *pdu.first_chunk().unwrap();
@@ -307,7 +324,6 @@ impl Conn {
         })
     }
 
-    /// `Some(true)`: logged in; `None`: refused.
     fn enter(&self, login: &mut Login, bhs: &Bhs, data: &[u8]) -> Option<bool> {
         let mut step = login.request(bhs, data);
         let elsewhere =
@@ -547,6 +563,14 @@ impl Conn {
     fn carry_out(&self, command: &ScsiCommand, data: &[u8]) {
         let peer = &self.peer;
         let cdb = &command.cdb;
+        let odd = peer.odd.borrow_mut().as_mut().map_or(Odd::Usual, |odd| odd(command));
+        match odd {
+            Odd::Usual => {}
+            _ if !self.open.get() => return,
+            Odd::Data(bytes) => return self.answer(command, Ok(bytes)),
+            Odd::Status(status, sense) => return self.status(command, status, &sense),
+            Odd::Mute => return,
+        }
         let lba = match cdb[0] {
             0x28 | 0x2a => u32::from_be_bytes([cdb[2], cdb[3], cdb[4], cdb[5]]) as usize,
             _ => u32::from_be_bytes([cdb[6], cdb[7], cdb[8], cdb[9]]) as usize,
@@ -613,12 +637,14 @@ impl Conn {
     }
 
     fn refuse(&self, command: &ScsiCommand, code: u8) {
+        self.status(command, 2, &sense_of(5, code, 0));
+    }
+
+    fn status(&self, command: &ScsiCommand, status: u8, sense: &[u8]) {
         let task_tag = command.task_tag;
-        let sense = [&[0, 18, 0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, code][..], &[0; 5]].concat();
         let (sn, data_len) = (self.numbers(true), sense.len() as u32);
-        let response =
-            ScsiResponse { status: 2, task_tag, sn, data_len, ..ScsiResponse::default() };
-        self.say(&response, &sense);
+        let response = ScsiResponse { status, task_tag, sn, data_len, ..ScsiResponse::default() };
+        self.say(&response, sense);
     }
 
     fn answer(&self, command: &ScsiCommand, answer: Result<Vec<u8>, u8>) {

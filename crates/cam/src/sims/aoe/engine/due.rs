@@ -7,7 +7,7 @@ use super::super::flight::Frame;
 use super::super::path::{ASK_NS, IDLE_NS, Path};
 use super::op::Piece;
 use super::send::request;
-use super::{Engine, ONE, Wire};
+use super::{Engine, ONE, SILENT_MAX, Wire};
 use crate::ccb::{CamStatus, Outcome};
 
 impl Engine {
@@ -54,6 +54,11 @@ impl Engine {
         }
         self.let_out(frame.target, frame.path);
         if let Some(t) = self.targets.get_mut(frame.target) {
+            t.silent += 1;
+            if t.silent >= SILENT_MAX && !t.doubtful {
+                t.doubtful = true;
+                self.doubted.push(t.address);
+            }
             if let Some(path) = t.paths.get_mut(frame.path) {
                 path.timed_out(frame.sectors, now, life);
             }

@@ -86,7 +86,7 @@ impl Engine {
             return;
         };
         let op = frame.op.and_then(|op| self.ops.get(op));
-        let reads = frame.asks || op.is_some_and(|op| !op.write);
+        let reads = frame.op.is_none() && frame.asks || op.is_some_and(|op| !op.write);
         let wants = if reads { frame.sectors as usize * SECTOR } else { 0 };
         let failed = header.error.is_some() || ata.command & ata::status::FAILED != 0;
         if !failed && data.len() < wants {
@@ -94,6 +94,7 @@ impl Engine {
             self.counts.malformed += 1;
             return;
         }
+        t.silent = 0;
         if let Some(path) = t.paths.get_mut(frame.path) {
             path.answered(frame.sectors, now.saturating_sub(frame.sent_ns), self.rules.life_ns);
         }
@@ -101,7 +102,7 @@ impl Engine {
         self.free_hold(&frame);
         let Some(at) = frame.op else {
             match frame.asks {
-                true if !failed => self.told(&frame, data),
+                true if frame.sectors > 0 && !failed => self.told(&frame, data),
                 true => self.counts.failed += 1,
                 false => self.counts.late += 1,
             }
@@ -152,9 +153,15 @@ impl Engine {
         }
         if let Some(path) = t.paths.get_mut(frame.path) {
             path.is_same = same;
+            path.was_same |= same;
         }
         self.counts.strangers += u64::from(!same);
         self.found |= same && !was_good;
+        if !same && was_good && !t.paths.iter().any(Path::is_good) {
+            // E6: no path leads to the disk any more, and CAM finds out what is there.
+            t.doubtful = true;
+            self.doubted.push(t.address);
+        }
     }
 }
 

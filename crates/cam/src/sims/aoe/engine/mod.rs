@@ -17,6 +17,8 @@
 //!  E4  A command ends: answered, failed by the target, aborted, or at its deadline.
 //!  E5  No more frames wait for answers of a target, those of all cores together, than it says it
 //!      can hold; and each core's no more than its window, which follows losses.
+//!  E6  A target that was silent may be another disk when it answers: no frame of a user's command
+//!      is sent, or sent again, until CAM has found the disk to be the same (D11).
 
 mod counts;
 mod due;
@@ -100,6 +102,9 @@ struct Target {
     pool: Arc<Pool>,
     /// Places there that this core gets whoever else wants some.
     part: u32,
+    /// E6: frames in a row that were not answered, and that CAM has not asked yet who it is.
+    silent: u32,
+    doubtful: bool,
     /// This core is owed a place there.
     is_owed: bool,
     /// A command was not answered by its deadline: CAM has given the disk up, whatever is thought
@@ -118,6 +123,8 @@ struct Target {
 }
 
 const ONE: u32 = 16;
+/// Frames in a row without an answer after which a target may be another disk.
+const SILENT_MAX: u32 = 2;
 
 impl Target {
     /// Whether its window lets this core send one more frame.
@@ -147,6 +154,8 @@ pub(super) struct Engine {
     found: bool,
     /// Targets that have another size than before.
     resized: Vec<Address>,
+    /// E6: targets that CAM is to be told of.
+    doubted: Vec<Address>,
     /// Indices of targets that did not find what should be on them.
     unsure: Vec<usize>,
     counts: Counts,
@@ -170,6 +179,7 @@ impl Engine {
             ended: Vec::new(),
             found: false,
             resized: Vec::new(),
+            doubted: Vec::new(),
             unsure: Vec::new(),
             counts: Counts::default(),
         }
@@ -187,6 +197,39 @@ impl Engine {
     /// A target that grew or shrank.
     pub(super) fn take_resized(&mut self) -> Option<Address> {
         self.resized.pop()
+    }
+
+    /// E6: a target that may be another disk than before.
+    pub(super) fn take_doubted(&mut self) -> Option<Address> {
+        self.doubted.pop()
+    }
+
+    /// E6: no frame of a user's command is sent to a target from now on.
+    pub(super) fn doubt(&mut self, address: Address) {
+        if let Some(t) = self.targets.iter_mut().find(|t| t.address == address) {
+            t.doubtful = true;
+        }
+    }
+
+    /// Targets to which no user's frame is sent.
+    pub(super) fn doubtful(&self) -> Vec<Address> {
+        self.targets.iter().filter(|t| t.doubtful).map(|t| t.address).collect()
+    }
+
+    /// CAM knows who a target is, or does not want to know.
+    pub(super) fn trust(&mut self, address: Address, now: u64) {
+        if let Some(t) = self.targets.iter_mut().find(|t| t.address == address) {
+            (t.doubtful, t.silent) = (false, 0);
+            self.soon(now);
+        }
+    }
+
+    /// CAM has found another disk at a target, and takes it for what it is.
+    pub(super) fn renew(&mut self, address: Address, now: u64) {
+        let Some(t) = self.targets.iter_mut().find(|t| t.address == address) else { return };
+        (t.print, t.size, t.doubtful, t.silent) = (None, None, false, 0);
+        t.paths.iter_mut().for_each(|path| path.forget(now));
+        self.soon(now);
     }
 
     /// A command that has ended.
@@ -213,7 +256,7 @@ impl Engine {
         &mut self,
         (id, to): (CcbId, Address),
         registers: &Registers,
-        flags: Flags,
+        (flags, asks): (Flags, bool),
         data: &Segs,
         now: u64,
     ) -> Option<Outcome> {
@@ -231,6 +274,7 @@ impl Engine {
         op.registers = Registers { command: opcode, ..*registers };
         op.shape = shape;
         op.write = flags.has(Flags::OUT);
+        op.asks = asks;
         op.sectors = sectors;
         data.iter().for_each(|seg| op.data.push(seg.clone()));
         (op.next, op.left) = (0, sectors.max(1));
@@ -286,6 +330,7 @@ impl Engine {
                 registers: Registers::default(),
                 shape: Shape::Whole,
                 write: false,
+                asks: false,
                 sectors: 0,
                 data: Segs::new(),
                 next: 0,
@@ -385,6 +430,8 @@ fn target_at(address: Address, known: &Known) -> Target {
         out: 0,
         pool: known.pool.clone(),
         part: 1,
+        silent: 0,
+        doubtful: false,
         is_owed: false,
         lost: false,
         shrunk_ns: 0,

@@ -30,6 +30,8 @@ pub(super) struct Op {
     pub(super) registers: Registers,
     pub(super) shape: Shape,
     pub(super) write: bool,
+    /// E6: it asks what the disk is.
+    pub(super) asks: bool,
     pub(super) sectors: u32,
     pub(super) data: Segs,
     /// Sent up to there.

@@ -58,8 +58,13 @@ impl Engine {
             let is_full = self.flight.is_full();
             let Some(t) = self.targets.get_mut(target) else { return };
             let guest = Guest { core: self.core, own: t.out, part: t.part };
-            let next = t.line.front().copied().filter(|_| !is_full && t.has_room());
-            let Some((at, path)) = next.zip(choose(t, wire)) else {
+            // E6
+            let may_go = |at: &&usize| !t.doubtful || self.ops.get(**at).is_some_and(|op| op.asks);
+            let next = t.line.iter().find(may_go).copied();
+            let next = next.filter(|_| !is_full && t.has_room());
+            let asks = next.and_then(|at| self.ops.get(at)).is_some_and(|op| op.asks);
+            let path = choose(t, wire).or_else(|| any_path(t, wire).filter(|_| asks));
+            let Some((at, path)) = next.zip(path) else {
                 if std::mem::take(&mut t.is_owed) {
                     t.pool.is_content(guest);
                 }
@@ -82,7 +87,7 @@ impl Engine {
             }
             let done = self.ops.get(at).is_none_or(|op| !op.wants());
             if let Some(t) = self.targets.get_mut(target).filter(|_| done) {
-                t.line.pop_front();
+                t.line.retain(|other| *other != at);
             }
         }
     }
@@ -119,7 +124,7 @@ impl Engine {
         }
         let rto = way.rto();
         let frame = Frame {
-            asks: false,
+            asks: op.asks,
             order: None,
             target,
             path,
@@ -179,6 +184,13 @@ pub(super) fn choose(target: &Target, wire: &dyn Wire) -> Option<usize> {
         target.paths.get(*at).is_some_and(fits)
     };
     all.clone().find(|at| fits(at, true)).or_else(|| all.clone().find(|at| fits(at, false)))
+}
+
+/// A path for a question which disk is there, where none leads to the disk that was there.
+fn any_path(target: &Target, wire: &dyn Wire) -> Option<usize> {
+    let fits = |p: &Path| p.was_same && wire.sectors(p.link) > 0;
+    let all = (0..target.paths.len()).map(|n| (target.turn + n) % target.paths.len());
+    all.into_iter().find(|at| target.paths.get(*at).is_some_and(fits))
 }
 
 pub(super) fn request(to: Mac, from: Mac, address: Address, command: u8, tag: u32) -> Header {

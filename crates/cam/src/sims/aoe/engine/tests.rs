@@ -126,7 +126,7 @@ impl Bench {
         };
         let data = Segs::alloc(&self.pool, SECTOR).unwrap();
         let to = (CcbId::from_word(id), SHELF);
-        let refused = self.engines[core].begin(to, &registers, Flags::IN, &data, self.now);
+        let refused = self.engines[core].begin(to, &registers, (Flags::IN, false), &data, self.now);
         assert!(refused.is_none(), "{refused:?}");
     }
 

@@ -10,6 +10,7 @@ use wire::scsi::Status;
 use super::op::{LOGOUT, PING, place_of};
 use super::{Burst, Engine, Fault, Kind, RECEIVE_MAX, Stage, Wire};
 use crate::ccb::{CamStatus, Outcome, SenseData};
+use crate::device::is_doubtful;
 
 /// Pings of a target that wait to be answered; a target that sends more gets no answer to them.
 const PONGS_MAX: usize = 64;
@@ -172,7 +173,7 @@ impl Engine {
         sense: &[u8],
     ) -> Result<(), Fault> {
         let Some(op) = self.op(tag) else { return Ok(()) };
-        let length = op.task.length;
+        let (length, lun) = (op.task.length, op.task.lun);
         let said = match residual {
             Residual::None | Residual::Overflow(_) => length,
             Residual::Underflow(less) => length.saturating_sub(less),
@@ -201,6 +202,9 @@ impl Engine {
         };
         self.useful = true;
         self.end(place_of(tag), outcome);
+        if outcome.status == CamStatus::ScsiError && is_doubtful(&outcome) {
+            self.recall(|task| task.lun == lun);
+        }
         Ok(())
     }
 

@@ -24,6 +24,8 @@
 //!      before the target knows.
 //!  I7  A command that ends its session again and again fails, named, and no other one with it:
 //!      see `suspects`.
+//!  I8  A command of a user that was not sent goes back to CAM when a session begins, and when its
+//!      unit answers with an attention after which another medium may answer.
 
 mod due;
 mod hear;
@@ -88,6 +90,8 @@ pub(super) struct Rules {
     pub data_digest: DigestPolicy,
     /// How long a path may be silent, ns.
     pub deadline_ns: u64,
+    /// Most logical units that are looked at.
+    pub luns_max: u32,
 }
 
 /// Why a connection is of no use any more.
@@ -205,6 +209,8 @@ pub(super) struct Engine {
     found: bool,
     /// There may be other units than before.
     news: bool,
+    /// A session began since this was last asked.
+    logged_in: bool,
     counts: Counts,
 }
 
@@ -241,6 +247,7 @@ impl Engine {
             lost: false,
             found: true,
             news: false,
+            logged_in: false,
             counts: Counts::default(),
         }
     }
@@ -269,6 +276,11 @@ impl Engine {
     pub(super) fn take_found(&mut self) -> bool {
         let found = self.is_up() && std::mem::take(&mut self.found);
         std::mem::take(&mut self.news) || found
+    }
+
+    /// Whether a session began since this was last asked.
+    pub(super) fn take_login(&mut self) -> bool {
+        std::mem::take(&mut self.logged_in)
     }
 
     /// A command that has ended. From then on its place may have another.
@@ -376,6 +388,24 @@ impl Engine {
             };
             self.remember(at);
             self.end(at, Outcome::of(status));
+        }
+        self.logged_in = true;
+        self.recall(|_| true);
+    }
+
+    /// I8: of the tasks that are meant.
+    pub(super) fn recall(&mut self, is_meant: impl Fn(&Task) -> bool) {
+        // There is nearly always none.
+        for at in 0..if self.line.is_empty() { 0 } else { self.ops.len() } {
+            let waits = |op: &&Op| op.busy && !op.sent && op.kind == Kind::Command;
+            let Some(op) = self.ops.get(at).filter(waits) else { continue };
+            if op.task.asks || !is_meant(&op.task) {
+                continue;
+            }
+            if op.ends > 0 {
+                self.remember(at);
+            }
+            self.end(at, Outcome::of(CamStatus::Requeue));
         }
     }
 

@@ -31,6 +31,8 @@ pub(in crate::sims::iscsi) struct Task {
     pub length: u32,
     /// The number that CAM knows it by, the same when it comes again.
     pub serial: u64,
+    /// It asks what the unit is, or cures it: it is sent while the unit is in doubt (D11).
+    pub asks: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

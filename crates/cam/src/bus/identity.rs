@@ -1,0 +1,324 @@
+//! Identity checks: whether a device that is in doubt is still the one that it was (D11).
+//!
+//! ```text
+//!   in doubt --asked--> the same          --> its commands go on
+//!              |        another identity  --> lost: its commands fail, nothing of them reaches it
+//!              |        nobody, no unit   --> asked again; lost after [`GONE_TRIES`]
+//!              +-again-- no answer        --> its commands wait, up to their deadlines
+//! ```
+//! A disk that was lost so is not taken in under its old name: `status` names both identities until
+//! the administrator has the bus asked again.
+
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use bio::Errno;
+use geom::{Core, Event as GeomEvent, Grade, Trouble};
+
+use super::{Bus, Known, lock, scan};
+use crate::address::Path;
+use crate::events::Event;
+use crate::periph::Facts;
+use crate::probe::{Refusal, ScsiFacts};
+use crate::unit::Unit;
+
+/// Time between two checks that were not answered: from there, doubled, up to there, ns.
+const PAUSE_MIN_NS: u64 = 50_000_000;
+const PAUSE_MAX_NS: u64 = 1_000_000_000;
+/// How often it is asked again where nothing is there, and how long after each time, ns.
+const GONE_TRIES: u32 = 4;
+const GONE_PAUSE_NS: u64 = 1_000_000_000;
+
+/// A disk that is another one than before.
+pub(super) struct Exchanged {
+    /// The name of its disk.
+    name: String,
+    was: String,
+    is: String,
+}
+
+/// What a check found.
+#[derive(PartialEq, Eq, Debug)]
+enum Found {
+    Same,
+    /// The same disk with blocks of another length: nothing is where it was.
+    Formatted,
+    Other,
+    /// It did not say enough.
+    Unsure,
+}
+
+fn compare(was: &Facts, is: &Facts) -> Found {
+    match (was, is) {
+        (Facts::Scsi(was), Facts::Scsi(is)) => compare_scsi(was, is),
+        (Facts::Ata(a), Facts::Ata(b)) if a.identify.serial.is_empty() => {
+            let same = a.is_same(b) && a.identify.sectors == b.identify.sectors;
+            if same { Found::Same } else { Found::Other }
+        }
+        _ if is.is_same(was) => Found::Same,
+        _ => Found::Other,
+    }
+}
+
+fn compare_scsi(was: &ScsiFacts, is: &ScsiFacts) -> Found {
+    if is.inquiry.kind != was.inquiry.kind || !is.has_names_of(was) {
+        return Found::Other;
+    }
+    if !is.is_same(was) {
+        return Found::Formatted;
+    }
+    // Without a name only its capacity tells it from others of its kind.
+    match (was.is_named() || was.inquiry.removable, was.capacity, is.capacity) {
+        (true, ..) => Found::Same,
+        (false, was, is) if was == is => Found::Same,
+        (false, Some(_), None) => Found::Unsure,
+        _ => Found::Other,
+    }
+}
+
+/// A device in doubt said what is not taken from it: the check finds out whether it is the same.
+pub(super) fn is_for_check(unit: &Unit, was: &Facts, is: &Facts) -> bool {
+    unit.look(|device| device.is_in_doubt()) && compare(was, is) != Found::Same
+}
+
+/// What a disk says it is, for people.
+fn words(facts: &Facts) -> String {
+    let (serial, id) = match facts {
+        Facts::Scsi(f) => (f.serial.clone(), f.names.id.clone()),
+        Facts::Ata(f) => {
+            let wwn = f.identify.wwn;
+            let id = if wwn == 0 { String::new() } else { format!("{wwn:016x}") };
+            (f.identify.serial.clone(), id)
+        }
+        Facts::Multiplier(_) | Facts::Bridge(_) => Default::default(),
+    };
+    let size = match facts {
+        Facts::Scsi(f) => f.capacity.map(|c| c.blocks.saturating_mul(u64::from(c.block_len))),
+        Facts::Ata(f) => {
+            let sector = u64::from(f.identify.sector_bytes);
+            Some(f.identify.sectors.saturating_mul(sector))
+        }
+        Facts::Multiplier(_) | Facts::Bridge(_) => None,
+    };
+    let mut words = facts.label();
+    let mut add = |name: &str, value: String| {
+        if !value.is_empty() {
+            words.push_str(&format!(" {name} {value}"));
+        }
+    };
+    add("serial", serial);
+    add("id", id);
+    add("bytes", size.map(|size| size.to_string()).unwrap_or_default());
+    words
+}
+
+impl Bus {
+    /// Has a device in doubt asked which one it is, until that is known.
+    pub(super) fn check(&self, path: Path) {
+        if lock(&self.checks).contains_key(&path) {
+            // It sees that there is another round.
+            return;
+        }
+        let Some(unit) = self.unit(path) else { return };
+        lock(&self.checks).insert(path, None);
+        let bus = self.me.clone();
+        let check = move |core: &Rc<Core>| {
+            let core = core.clone();
+            core.reactor().clone().spawn("cam check", async move {
+                check(&bus, &unit, &core).await;
+                let Some(bus) = bus.upgrade() else { return };
+                let said = lock(&bus.checks).remove(&path).flatten();
+                if said.is_some() {
+                    bus.inbox.nudge();
+                }
+                // A doubt that came while this ended, or another device at the same place.
+                let doubted = |unit: &Arc<Unit>| unit.look(|device| device.is_in_doubt());
+                if bus.unit(path).as_ref().is_some_and(doubted) {
+                    bus.check(path);
+                }
+            });
+        };
+        self.switchboard.call(0, Box::new(check));
+    }
+
+    /// Why a device is still in doubt.
+    fn remains(&self, path: Path, why: String) {
+        let before = match lock(&self.checks).get_mut(&path) {
+            Some(said) => said.replace(why.clone()),
+            None => return,
+        };
+        if before.as_deref() != Some(&why) {
+            self.inbox.nudge();
+        }
+    }
+
+    /// A device is the one that it was. False: there is another round by now.
+    fn is_the_same(
+        &self,
+        unit: &Arc<Unit>,
+        was: &Facts,
+        is: &Facts,
+        round: u64,
+        core: &Core,
+    ) -> bool {
+        let path = unit.path();
+        let shrunk = blocks_of(is).zip(blocks_of(was)).filter(|(is, was)| is < was);
+        let trusted = unit.with(core, |device| {
+            if let Some((blocks, _)) = shrunk {
+                device.shrink(blocks);
+            }
+            device.trust(round)
+        });
+        if trusted {
+            self.sim.trusts(unit, core);
+        }
+        let mut known = lock(&self.known);
+        let own = known.get_mut(&path).filter(|known| Arc::ptr_eq(&known.unit, unit));
+        let Some(known) = own.filter(|_| trusted) else { return trusted };
+        // A brief check asks for nothing else that could have changed.
+        match (&mut known.facts, is) {
+            (Facts::Scsi(facts), Facts::Scsi(is)) if is.capacity.is_some() => {
+                facts.capacity = is.capacity;
+            }
+            (Facts::Ata(facts), Facts::Ata(is)) => facts.clone_from(is),
+            _ => {}
+        }
+        self.tell_size(known, was);
+        true
+    }
+
+    /// A device is another one than it was: it is lost, with all that was meant for it.
+    fn is_another(&self, unit: &Arc<Unit>, is: &Facts, found: &Found, core: &Core) {
+        let path = unit.path();
+        let said = match lock(&self.known).get(&path).filter(|k| Arc::ptr_eq(&k.unit, unit)) {
+            Some(known) => Exchanged {
+                name: known.periphs().pop().unwrap_or_default(),
+                was: words(&known.facts),
+                is: words(is),
+            },
+            None => return,
+        };
+        self.forget(path, core);
+        self.sim.is_another(unit, core);
+        match found {
+            Found::Formatted => {
+                if let Some(bus) = self.me.upgrade() {
+                    bus.wish(path.target);
+                }
+            }
+            _ => {
+                self.note(path, Event::InquiryChanged);
+                lock(&self.exchanged).insert(path, said);
+                self.inbox.nudge();
+            }
+        }
+    }
+
+    /// What checks found that the administrator has to know.
+    pub(super) fn identity_troubles(&self) -> Vec<Trouble> {
+        let mut out = Vec::new();
+        let number = self.number;
+        for (path, Exchanged { name, was, is }) in &*lock(&self.exchanged) {
+            let place = self.sim.place(*path);
+            let why = format!(
+                "{name} at {path} ({place}): another disk is there than before; it was {was}, and \
+                 is {is} now; requests for {name} fail, none of them was sent to the other disk"
+            );
+            let action = format!(
+                "Put the right disk back, or type `ashlar cam rescan {number}` to take in the disk \
+                 that is there."
+            );
+            out.push(Trouble { grade: Grade::Failed, why, action });
+        }
+        let known = lock(&self.known);
+        for (path, why) in &*lock(&self.checks) {
+            let (Some(why), Some(known)) = (why, known.get(path)) else { continue };
+            let name = known.periphs().pop().unwrap_or_default();
+            let why = format!(
+                "{name} at {path}: it is not known whether it is the same disk as before ({why}); \
+                 its requests wait"
+            );
+            let action = "It is asked again by itself; look at the target meanwhile.";
+            out.push(Trouble::degraded(why, action));
+        }
+        out
+    }
+
+    /// The administrator has places asked: what was exchanged there is known.
+    pub(super) fn acknowledge(&self, target: Option<u64>) {
+        let meant = |path: &Path| target.is_none_or(|target| target == path.target);
+        lock(&self.exchanged).retain(|path, _| !meant(path));
+    }
+}
+
+fn blocks_of(facts: &Facts) -> Option<u64> {
+    match facts {
+        Facts::Scsi(f) => f.capacity.map(|c| c.blocks),
+        Facts::Ata(f) => Some(f.identify.sectors),
+        Facts::Multiplier(_) | Facts::Bridge(_) => None,
+    }
+}
+
+async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
+    let path = unit.path();
+    let (mut pause_ns, mut gone) = (PAUSE_MIN_NS, 0);
+    loop {
+        if !unit.look(|device| device.is_in_doubt()) {
+            return;
+        }
+        let Some(was) = bus.upgrade().and_then(|bus| bus.facts_of(unit)) else { return };
+        let (said, round) = scan::identity(unit, was.clone(), core).await;
+        let Some(bus) = bus.upgrade() else { return };
+        let why = match said {
+            Ok(is) => match compare(&was, &is) {
+                Found::Same if bus.is_the_same(unit, &was, &is, round, core) => return,
+                // Another round: what was said is about the medium before.
+                Found::Same => continue,
+                found @ (Found::Other | Found::Formatted) => {
+                    if unit.look(|device| device.doubt_round()) != round {
+                        continue;
+                    }
+                    return bus.is_another(unit, &is, &found, core);
+                }
+                Found::Unsure => "it does not tell its capacity".to_owned(),
+            },
+            Err(why @ (Refusal::NobodyThere | Refusal::NoUnit)) => {
+                gone += 1;
+                if gone > GONE_TRIES {
+                    unit.with(core, |device| device.lose(core.now()));
+                    bus.lost_by_check(unit);
+                    return;
+                }
+                pause_ns = GONE_PAUSE_NS;
+                why.to_string()
+            }
+            Err(why) => why.to_string(),
+        };
+        bus.remains(path, why);
+        drop(bus);
+        unit.with(core, crate::device::Device::doubt_lasts);
+        core.reactor().sleep(pause_ns).await;
+        pause_ns = (pause_ns * 2).min(PAUSE_MAX_NS);
+    }
+}
+
+impl Bus {
+    /// What a unit said of itself, while it is the one at its place.
+    fn facts_of(&self, unit: &Arc<Unit>) -> Option<Facts> {
+        let known = lock(&self.known);
+        let known = known.get(&unit.path()).filter(|k| Arc::ptr_eq(&k.unit, unit))?;
+        Some(known.facts.clone())
+    }
+
+    /// Nothing is where a unit was: as if one of its commands had found that out.
+    fn lost_by_check(self: &Arc<Bus>, unit: &Arc<Unit>) {
+        let path = unit.path();
+        self.note(path, Event::LostDevice);
+        let provider = |known: &Known| known.provider.as_ref().map(|(provider, _)| *provider);
+        let lost = lock(&self.known).get(&path).and_then(provider);
+        if let Some(provider) = lost {
+            self.inbox.post(GeomEvent::Lost(provider, Errno::NxIo));
+        }
+        self.wish(path.target);
+    }
+}

@@ -1,0 +1,173 @@
+//! A target with one disk, which says what it is, is exchanged for another, and behaves oddly.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use geom::Core;
+use wire::iscsi::{Auth, ScsiCommand};
+use wire::scsi::{Identity, Lun, inquiry_data, report_luns};
+
+use crate::iscsi::peer::{Odd, Peer, SECTOR, Ways, sense_of};
+
+/// A disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Disk {
+    pub vendor: &'static str,
+    pub revision: &'static str,
+    /// Page 80h; empty: there is none.
+    pub serial: &'static str,
+    /// Page 83h; 0: there is none.
+    pub naa: u64,
+    pub sectors: usize,
+    /// PERIPHERAL QUALIFIER and DEVICE TYPE.
+    pub kind: u8,
+}
+
+pub const OWN: Disk = Disk {
+    vendor: "peer",
+    revision: "1",
+    serial: "OWN",
+    naa: 0x5000_0000_0000_0001,
+    sectors: 64,
+    kind: 0,
+};
+
+/// A disk of the same make with other names.
+pub const OTHER: Disk = Disk { serial: "OTHER", naa: 0x5000_0000_0000_0002, ..OWN };
+
+/// What it answers in place of the usual, to commands of an operation code, so many times.
+#[derive(Clone)]
+pub struct Reply {
+    pub opcode: u8,
+    /// Page of an INQUIRY; None: whatever is asked.
+    pub page: Option<u8>,
+    pub times: u32,
+    pub status: u8,
+    pub sense: (u8, u8, u8),
+}
+
+#[derive(Default)]
+struct State {
+    disk: Option<Disk>,
+    attentions: VecDeque<(u8, u8)>,
+    replies: Vec<Reply>,
+    /// Logical units that it tells of, where there are more than one.
+    luns: u32,
+    /// Operation codes that came.
+    came: Vec<u8>,
+}
+
+/// See the module.
+pub struct Target {
+    pub peer: Rc<Peer>,
+    state: Rc<RefCell<State>>,
+}
+
+impl Target {
+    /// Of one disk.
+    pub fn start(core: &Rc<Core>, at: SocketAddr, disk: Disk, seed: u64, ways: Ways) -> Target {
+        let peer = Peer::start(core, &[at], disk.sectors, seed, (ways, Auth::None));
+        peer.idle_ns.set(200_000);
+        let state = Rc::new(RefCell::new(State { disk: Some(disk), ..State::default() }));
+        let own = state.clone();
+        *peer.odd.borrow_mut() = Some(Box::new(move |command| own.borrow_mut().look(command)));
+        Target { peer, state }
+    }
+
+    /// Puts a disk behind its LUN; the bytes of the one that was there.
+    pub fn exchange(&self, disk: Disk, bytes: Vec<u8>) -> Vec<u8> {
+        assert_eq!(bytes.len(), disk.sectors * SECTOR);
+        self.state.borrow_mut().disk = Some(disk);
+        std::mem::replace(&mut self.peer.bytes.borrow_mut(), bytes)
+    }
+
+    /// The next command that takes attentions meets this one.
+    pub fn attention(&self, asc: u8, ascq: u8) {
+        self.state.borrow_mut().attentions.push_back((asc, ascq));
+    }
+
+    /// It has so many logical units, all alike.
+    pub fn has_luns(&self, count: u32) {
+        self.state.borrow_mut().luns = count;
+    }
+
+    pub fn reply(&self, reply: Reply) {
+        self.state.borrow_mut().replies.push(reply);
+    }
+
+    /// It answers as usual again.
+    pub fn calm(&self) {
+        self.state.borrow_mut().replies.clear();
+    }
+
+    /// How many commands of an operation code came since this was last asked of any.
+    pub fn came(&self, opcode: u8) -> usize {
+        std::mem::take(&mut self.state.borrow_mut().came).iter().filter(|c| **c == opcode).count()
+    }
+
+    /// It ends with all its connections, and nothing that it had is carried out; it lets nobody in
+    /// until [`Target::open`].
+    pub fn stop(&self) {
+        self.peer.shut.set(true);
+        self.peer.kill();
+    }
+
+    pub fn open(&self) {
+        self.peer.shut.set(false);
+    }
+}
+
+impl State {
+    fn look(&mut self, command: &ScsiCommand) -> Odd {
+        let cdb = &command.cdb;
+        self.came.push(cdb[0]);
+        let meant = |r: &&mut Reply| {
+            let page = r.page.is_none_or(|page| cdb[1] & 1 == 1 && cdb[2] == page);
+            r.times > 0 && r.opcode == cdb[0] && page
+        };
+        if let Some(reply) = self.replies.iter_mut().find(meant) {
+            reply.times -= 1;
+            let (key, asc, ascq) = reply.sense;
+            let sense = if reply.status == 2 { sense_of(key, asc, ascq) } else { Vec::new() };
+            return Odd::Status(reply.status, sense);
+        }
+        let Some(disk) = &self.disk else { return Odd::Mute };
+        if !matches!(cdb[0], 0x12 | 0xa0)
+            && let Some((asc, ascq)) = self.attentions.pop_front()
+        {
+            return Odd::Status(2, sense_of(6, asc, ascq));
+        }
+        match (cdb[0], cdb[1] & 1, cdb[2]) {
+            (0x12, 0, _) => {
+                let said = inquiry_data(&Identity {
+                    vendor: disk.vendor.into(),
+                    product: "disk for tests".into(),
+                    revision: disk.revision.into(),
+                    ..Identity::default()
+                });
+                Odd::Data([&[disk.kind], &said[1..]].concat())
+            }
+            (0xa0, ..) if self.luns > 0 => {
+                Odd::Data(report_luns((0..self.luns).filter_map(Lun::new)))
+            }
+            (0x12, 1, 0) => {
+                let has = [(0x80, !disk.serial.is_empty()), (0x83, disk.naa != 0)];
+                let pages = has.iter().filter(|(_, has)| *has).map(|(page, _)| *page);
+                let pages: Vec<u8> = [0].into_iter().chain(pages).collect();
+                Odd::Data([&[0, 0, 0, pages.len() as u8], &pages[..]].concat())
+            }
+            (0x12, 1, 0x80) if !disk.serial.is_empty() => {
+                let serial = disk.serial.as_bytes();
+                Odd::Data([&[0, 0x80, 0, serial.len() as u8], serial].concat())
+            }
+            (0x12, 1, 0x83) if disk.naa != 0 => {
+                let naa = disk.naa.to_be_bytes();
+                Odd::Data([&[0, 0x83, 0, 12, 1, 3, 0, 8], &naa[..]].concat())
+            }
+            (0x12, 1, _) => Odd::Status(2, sense_of(5, 0x24, 0)),
+            _ => Odd::Usual,
+        }
+    }
+}

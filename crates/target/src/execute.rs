@@ -144,7 +144,7 @@ impl Session {
             }
         }
         let plan = match &path {
-            Some(path) => plan(path, &cdb)?,
+            Some(path) => self.plan(path, &cdb)?,
             None => plan_none(&cdb, absent)?,
         };
         if command.attribute == TaskAttribute::Aca && !runs {
@@ -180,6 +180,14 @@ impl Session {
             }
         }
         Ok(wanted)
+    }
+
+    /// What a command needs, or why it cannot run.
+    fn plan(&self, path: &Path, cdb: &Cdb) -> Result<Plan, Ending> {
+        if path.is_read_only() && !self.map.borrow().read_only_reserves() {
+            gate::spare_others(cdb)?;
+        }
+        plan(path, cdb)
     }
 
     /// All the write data that was wanted. `data` is exchanged for an empty list.

@@ -8,7 +8,7 @@
 //! is in SPC-4 5.14.2, the rights under a reservation in the commands' classes
 //! ([`wire::scsi::Access`]), those of asymmetric access states in SPC-4 5.11.2.
 
-use wire::scsi::{Access, Alua, Asc, Key, Persistent, Status, asc};
+use wire::scsi::{Access, Alua, Asc, Command as Cdb, Key, Persistent, PrOutAction, Status, asc};
 
 use crate::attention::{Nexus, flags};
 use crate::handlers::Plan;
@@ -80,6 +80,27 @@ pub(crate) fn asks_who(cdb: &[u8]) -> bool {
     match cdb {
         [0x12, evpd, page, ..] => evpd & 1 == 0 || *page == 0x83,
         _ => false,
+    }
+}
+
+/// Lets through what an initiator may do that may not write: what it does to a unit is not noticed
+/// by others.
+pub(crate) fn spare_others(command: &Cdb) -> Result<(), Ending> {
+    match command {
+        Cdb::ModeSelect { .. }
+        | Cdb::LogSelect { .. }
+        | Cdb::SetTimestamp { .. }
+        | Cdb::SetIdentifying { .. }
+        | Cdb::SetTargetPortGroups { .. } => Err(Ending::check(asc::WRITE_PROTECTED)),
+        // A registration, and giving back what it never had, concern nobody else.
+        Cdb::PersistentOut {
+            action: PrOutAction::Register | PrOutAction::RegisterAndIgnore | PrOutAction::Release,
+            ..
+        } => Ok(()),
+        Cdb::Reserve | Cdb::PersistentOut { .. } => {
+            Err(Ending::Status(Status::ReservationConflict))
+        }
+        _ => Ok(()),
     }
 }
 

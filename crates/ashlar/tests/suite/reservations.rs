@@ -228,3 +228,53 @@ fn a_damaged_record_of_port_identifiers_stops_only_who_needs_it() {
     assert_eq!(first_byte(&mut login(IQN).unwrap()), Some(0));
     house.stop();
 }
+
+#[test]
+fn who_may_not_write_changes_nothing_that_others_notice() {
+    const READER: &str = "iqn.2024-01.test:reader";
+    let mut house = House::new("reader");
+    house.image("d0.img", 1 << 20);
+    let config = |more: &str| {
+        format!(
+            "{}[[access]]\ntarget = \"{{iqn}}\"\ngroup = \"rw\"\n\
+             initiators = [\"iqn.2024-01.test:writer\"]\nluns = {{ 0 = \"d0\" }}\n\
+             [[access]]\ntarget = \"{{iqn}}\"\ngroup = \"ro\"\ninitiators = [\"{READER}\"]\n\
+             luns = {{ 0 = {{ provider = \"d0\", mode = \"ro\" }} }}\n{more}",
+            file_disk("d0", "d0.img")
+        )
+    };
+    house.configure(&config(""), "");
+    house.start();
+    let mut writer = Raw::login(house.portal(), "iqn.2024-01.test:writer", IQN).unwrap();
+    let mut reader = Raw::login(house.portal(), READER, IQN).unwrap();
+    writer.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512);
+    reader.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512);
+    // The control mode page with SWP, by MODE SELECT (10).
+    let select = |host: &mut Raw| {
+        let mut list = vec![0; 20];
+        list[8..10].copy_from_slice(&[0x0a, 10]);
+        list[12] = 0x08;
+        host.command(&[0x55, 0x10, 0, 0, 0, 0, 0, 0, 20, 0], 0, &list).unwrap()
+    };
+    let out = |host: &mut Raw, action: u8, key: u8, new: u8| {
+        let mut list = [0; 24];
+        (list[7], list[15]) = (key, new);
+        host.command(&[0x5f, action, 0x01, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status
+    };
+    let said = select(&mut reader);
+    assert_eq!((said.status, &said.sense[12..14]), (2, &[0x27, 0][..]), "WRITE PROTECTED");
+    assert_eq!(reader.command(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0x18, "RESERVE");
+    assert_eq!(out(&mut reader, 0, 0, 7), 0, "it may register");
+    assert_eq!(out(&mut reader, 1, 7, 0), 0x18, "and not reserve");
+    assert_eq!(out(&mut reader, 3, 7, 0), 0x18, "nor clear");
+    let write = |host: &mut Raw| {
+        host.command(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap().status
+    };
+    assert_eq!(write(&mut writer), 0, "the other one goes on");
+    // Where the configuration lets it, it may.
+    house.configure(&config("read_only_reserves = true\n"), "");
+    house.ok(&["apply"]);
+    assert_eq!(out(&mut reader, 1, 7, 0), 0);
+    assert_eq!(write(&mut writer), 0x18, "the unit is reserved");
+    assert_eq!(out(&mut reader, 2, 7, 0), 0);
+}

@@ -478,6 +478,10 @@ pub struct AccessConfig {
     /// account only; one without an account in a group that has no `chap` is refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub initiator_chap: BTreeMap<String, InitiatorChap>,
+    /// Members with LUNs of mode `ro` may reserve the units and change their mode pages, which
+    /// others notice. Otherwise they may only register.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only_reserves: bool,
     /// How the numbers of LUNs are written.
     #[serde(default, skip_serializing_if = "LunAddressing::is_usual")]
     pub addressing: LunAddressing,
@@ -566,6 +570,7 @@ impl AccessConfig {
             && self.chap == other.chap
             && self.initiator_chap == other.initiator_chap
             && self.addressing == other.addressing
+            && self.read_only_reserves == other.read_only_reserves
     }
 
     /// Its accounts, with the initiator that each is of; `None`: of the whole group.

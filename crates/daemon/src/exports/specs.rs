@@ -117,6 +117,7 @@ pub(super) fn group_spec(access: &AccessConfig) -> Result<GroupSpec> {
         addressing: addressing(access.addressing),
         proofs: proofs(access)?,
         luns: access.luns.iter().map(|(number, lun)| lun_spec(*number, lun)).collect(),
+        read_only_reserves: access.read_only_reserves,
         awaited: Vec::new(),
     })
 }

@@ -57,6 +57,8 @@ pub struct GroupSpec {
     pub proofs: Proofs,
     /// What they see.
     pub luns: Vec<LunSpec>,
+    /// Members that may not write a unit may reserve it and change its mode pages.
+    pub read_only_reserves: bool,
     /// Numbers whose units are configured and not there yet, with the names of these.
     pub awaited: Vec<(u64, String)>,
 }
@@ -281,6 +283,7 @@ fn build_map(
         }
     }
     map.set_awaited(&spec.awaited);
+    map.let_read_only_reserve(spec.read_only_reserves);
     Ok(map)
 }
 

@@ -78,6 +78,7 @@ pub struct LunMap {
     height: u32,
     len: usize,
     addressing: Addressing,
+    read_only_reserves: bool,
     /// T4
     awaited: Arc<BTreeMap<u64, String>>,
 }
@@ -108,6 +109,16 @@ impl LunMap {
     /// The same entries, written by another method.
     pub fn with_addressing(&self, addressing: Addressing) -> LunMap {
         LunMap { addressing, ..self.clone() }
+    }
+
+    /// Whether initiators that may not write a unit may reserve it and change its mode pages.
+    pub fn read_only_reserves(&self) -> bool {
+        self.read_only_reserves
+    }
+
+    /// See [`LunMap::read_only_reserves`].
+    pub fn let_read_only_reserve(&mut self, may: bool) {
+        self.read_only_reserves = may;
     }
 
     /// Whether a number's unit is configured and not there yet: commands for it may be sent again.

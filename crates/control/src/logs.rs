@@ -5,6 +5,7 @@
 //!  L1  Whoever logs never waits. A line that finds no room is dropped and counted, and the count
 //!      stands in the log before the next line.
 //!  L2  At most [`LINES_MAX`] lines wait, of at most [`LINE_BYTES_MAX`] bytes each.
+//!  L3  A line is one line, and a terminal obeys nothing in it.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -68,10 +69,10 @@ impl Lines {
 /// One call is one line.
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut line = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes).to_vec();
-        if line.len() < bytes.len() {
-            line.push(b'\n');
-        }
+        let cut = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes);
+        let text = String::from_utf8_lossy(cut.strip_suffix(b"\n").unwrap_or(cut));
+        let mut line = crate::text::line(&text).into_owned().into_bytes();
+        line.push(b'\n');
         if self.to.try_send(Item::Line(line)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,4 +1,10 @@
-//! Tables for people: columns padded with spaces, nothing else.
+//! Text for people: tables with columns padded with spaces, and nothing that a terminal would obey.
+//!
+//! Names come from initiators, media and file systems, so they may hold control characters. They are
+//! escaped here, on the way out, and nowhere else: what is kept and compared is what came.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// How a column is set.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -9,11 +15,62 @@ pub enum Side {
     Right,
 }
 
+/// Characters that a terminal or a reader of the log obeys instead of showing: controls (C0, DEL,
+/// C1), line and paragraph separators, and those that turn the direction of what follows.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text of several lines that can be shown: `\u{1b}` in place of an escape character.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| is_obeyed(c) && c != '\n' && c != '\t')
+}
+
+/// The same of one line: newlines are escaped too.
+pub fn line(text: &str) -> Cow<'_, str> {
+    escaped(text, is_obeyed)
+}
+
+/// A JSON document that can be shown and says the same: `\u001b`. In JSON such characters are in
+/// strings alone.
+pub fn json(text: &str) -> Cow<'_, str> {
+    let odd = |c: char| is_obeyed(c) && c != '\n';
+    if !text.contains(odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // They are all in the basic plane, so that one escape is one character.
+        let _ = match odd(c) {
+            true => write!(out, "\\u{:04x}", u32::from(c)),
+            false => out.write_char(c),
+        };
+    }
+    Cow::Owned(out)
+}
+
+fn escaped(text: &str, odd: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match odd(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// Lines with aligned columns. A column whose name begins with `>` is set to the right. The last
 /// column is not padded.
 pub fn table(columns: &[&str], rows: &[Vec<String>]) -> String {
     let sides: Vec<Side> =
         columns.iter().map(|c| if c.starts_with('>') { Side::Right } else { Side::Left }).collect();
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| line(cell).into_owned()).collect()).collect();
     let head: Vec<String> = columns.iter().map(|c| c.trim_start_matches('>').to_owned()).collect();
     let width = |i: usize| {
         let cells = rows.iter().filter_map(|r| r.get(i)).chain(head.get(i));
@@ -21,19 +78,19 @@ pub fn table(columns: &[&str], rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut out = String::new();
-    for row in std::iter::once(&head).chain(rows) {
-        let mut line = String::new();
+    for row in std::iter::once(&head).chain(&rows) {
+        let mut set = String::new();
         for (i, ((cell, &width), side)) in row.iter().zip(&widths).zip(&sides).enumerate() {
             if i > 0 {
-                line.push_str("  ");
+                set.push_str("  ");
             }
             let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
             match side {
-                Side::Left => line.extend([cell.as_str(), &pad]),
-                Side::Right => line.extend([&pad, cell.as_str()]),
+                Side::Left => set.extend([cell.as_str(), &pad]),
+                Side::Right => set.extend([&pad, cell.as_str()]),
             }
         }
-        out.push_str(line.trim_end());
+        out.push_str(set.trim_end());
         out.push('\n');
     }
     out
@@ -80,6 +137,21 @@ mod tests {
         ];
         let text = table(&["name", ">size", "why"], &rows);
         assert_eq!(text, "name    size  why\na         10  x\nlänger     9\n");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown() {
+        let name = "iqn.a\u{1b}]0;title\u{7}\u{9b}31m\u{202e}\r\nforged\tx";
+        let shown = "iqn.a\\u{1b}]0;title\\u{7}\\u{9b}31m\\u{202e}\\r";
+        assert_eq!(plain(name), format!("{shown}\nforged\tx"));
+        assert_eq!(line(name), format!("{shown}\\nforged\\tx"));
+        assert_eq!(table(&["name"], &[vec![name.to_owned()]]).lines().count(), 2);
+        assert!(matches!(plain("länger"), Cow::Borrowed(_)));
+        let value = serde_json::json!({ "name": name });
+        let text = format!("{value:#}");
+        let safe = json(&text);
+        assert!(!safe.contains(|c| is_obeyed(c) && c != '\n'), "{safe}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).expect("JSON"), value);
     }
 
     #[test]

@@ -339,3 +339,39 @@ fn sessions_and_metrics_say_who_came_by_nbd() {
     drop(clients);
     shop.house.stop();
 }
+
+#[test]
+fn names_that_clients_and_media_choose_reach_no_terminal_as_commands() {
+    let mut house = House::new("nbd-escape");
+    house.image("d0.img", UNIT_BYTES);
+    let image = house.image("d1.img", UNIT_BYTES);
+    // A partition whose label turns the terminal red, made by another program.
+    let label = "1:\u{1b}[31mred";
+    tool("sgdisk", &["-n", "1:2048:4095", "-c", label, image.to_str().unwrap()], "");
+    let at = format!("127.0.0.1:{}", free_port().unwrap());
+    let target = format!(
+        "\n[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"{at}\"]\n\
+         [[access]]\ntarget = \"n\"\ngroup = \"g\"\ninitiators = [\"*\"]\nluns = {{ 0 = \"d0\" }}\n"
+    );
+    let disks = format!("{}{}", file_disk("d0", "d0.img"), file_disk("d1", "d1.img"));
+    house.configure(&format!("{disks}{target}"), "");
+    house.start();
+    let program = proc::tool("nbdinfo").unwrap();
+    let asked = format!("nbd://{at}/%1b%5b31mred%0aforged");
+    assert!(!Command::new(program).args(["--size", &asked]).output().unwrap().status.success());
+    let obeyed = |text: &str| text.contains(|c: char| c.is_control() && c != '\n');
+    let said = |words: &[&str]| {
+        let out = house.ok(words);
+        assert!(!obeyed(&out), "{words:?}: {out:?}");
+        out
+    };
+    let denied = said(&["sessions", "--denied"]);
+    assert!(denied.contains("[31mred"), "{denied}");
+    let parts = said(&["part", "show", "-l"]);
+    assert!(parts.contains("[31mred"), "{parts}");
+    let json = said(&["part", "show", "--json"]);
+    assert!(json.contains("\\u001b[31mred"), "the label is what it is: {json}");
+    said(&["status"]);
+    said(&["journal"]);
+    assert!(!obeyed(&house.log()), "{}", house.log());
+}

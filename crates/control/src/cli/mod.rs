@@ -89,8 +89,10 @@ pub fn run(
 fn failed(error: &Error, form: Form, out: &mut dyn Write, err: &mut dyn Write) -> Exit {
     // When even this cannot be written there is nobody to tell.
     let _ = match form {
-        Form::Json => writeln!(out, "{}", json!({ "error": error })),
-        Form::Table => writeln!(err, "{error}"),
+        Form::Json => {
+            writeln!(out, "{}", crate::text::json(&json!({ "error": error }).to_string()))
+        }
+        Form::Table => writeln!(err, "{}", crate::text::plain(&error.to_string())),
     };
     error.kind.exit()
 }
@@ -103,8 +105,8 @@ fn print(
     out: &mut dyn Write,
 ) -> Result<()> {
     let text = match form {
-        Form::Json => format!("{answer:#}\n"),
-        Form::Table => table()?,
+        Form::Json => crate::text::json(&format!("{answer:#}\n")).into_owned(),
+        Form::Table => crate::text::plain(&table()?).into_owned(),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // `ashlar list | head -1` is no failure.

@@ -66,7 +66,10 @@ impl Here {
         let here = Rc::new(Here {
             shared: shared.clone(),
             engine: engine.clone(),
-            journal: Journal::new(|what| tracing::warn!(target: "aoe", "{what}")),
+            journal: Journal::new(
+                |what| tracing::warn!(target: "aoe", "{what}"),
+                |what| tracing::info!(target: "aoe", "{what}"),
+            ),
             portals: RefCell::default(),
             courts: RefCell::default(),
             spares: RefCell::default(),

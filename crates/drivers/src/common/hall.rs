@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::rc::{Rc, Weak};
 
 use bio::{PAGE_BYTES, Pool, PoolConfig};
@@ -11,7 +10,7 @@ use reactor::{Address, Stream, TaskHandle};
 use target::registry::Doors;
 
 use super::cause::Cause;
-use super::journal::{Journal, Say};
+use super::journal::{About, Journal, Say};
 use super::pump::Ending;
 
 /// Connections of one core; a further one is closed at once and said in the journal.
@@ -69,13 +68,13 @@ pub(crate) struct Hall<G> {
 
 impl<G: Guest> Hall<G> {
     /// For `max` connections at most.
-    pub fn new(core: &Rc<Core>, max: usize, say: Say) -> Hall<G> {
+    pub fn new(core: &Rc<Core>, max: usize, (warn, tell): (Say, Say)) -> Hall<G> {
         let limit_bytes = max * 2 * PAGE_BYTES + SPARE_BYTES;
         Hall {
             core: core.clone(),
             max,
             memory: Pool::new(PoolConfig { limit_bytes }),
-            journal: Journal::new(say),
+            journal: Journal::new(warn, tell),
             portals: RefCell::default(),
             guests: RefCell::default(),
             entering: RefCell::default(),
@@ -107,8 +106,8 @@ impl<G: Guest> Hall<G> {
         if self.guests.borrow().len() < most {
             return true;
         }
-        let what = format_args!("{peer}: refused, this core has {most} connections already");
-        self.journal.complain(what);
+        let what = format_args!("refused, this core has {most} connections already");
+        self.journal.trouble(About { peer, name: "" }, what);
         stream.reset();
         false
     }
@@ -184,15 +183,10 @@ pub(crate) async fn watch<G: Guest, O>(hall: Rc<Hall<G>>, owner: Rc<O>) {
     }
 }
 
-/// The last line about a connection: trouble is bounded and a warning, the rest goes to `note`.
-pub(crate) fn farewell<G, E: Ending>(
-    hall: &Hall<G>,
-    note: Say,
-    who: fmt::Arguments<'_>,
-    ending: &E,
-) {
+/// The last line about a connection.
+pub(crate) fn farewell<G, E: Ending>(hall: &Hall<G>, about: About<'_>, ending: &E) {
     match ending.is_trouble() {
-        true => hall.journal.complain(format_args!("{who}: {ending}")),
-        false => note(format_args!("{who}: {ending}")),
+        true => hall.journal.trouble(about, format_args!("{ending}")),
+        false => hall.journal.tell(about, format_args!("{ending}")),
     }
 }

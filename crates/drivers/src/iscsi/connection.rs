@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use reactor::Stream;
+use reactor::{Address, Stream};
 
 use super::ending::Ending;
 use super::here::Here;
@@ -19,6 +19,7 @@ use super::session::Session;
 use super::{login, receive};
 use crate::common::cause::Cause;
 use crate::common::hall::{Guest, farewell};
+use crate::common::journal::About;
 use crate::common::pump::{Ending as _, FLUSH_NS, Plain, Pump};
 
 /// Seconds for a login before its target is known.
@@ -80,17 +81,14 @@ impl Connection {
 
     /// A line in the journal about what this peer did; bounded.
     pub fn complain(&self, what: std::fmt::Arguments<'_>) {
-        self.here.hall.journal.complain(format_args!("{}: {what}", self.peer));
+        let peer = &Address::Inet(self.peer);
+        self.here.hall.journal.trouble(About { peer, name: "" }, what);
     }
 
     fn say_goodbye(&self, ending: &Ending) {
         let session = self.session.borrow();
-        let note = |what: std::fmt::Arguments<'_>| tracing::info!(target: "iscsi", "{what}");
-        let (hall, peer) = (&self.here.hall, self.peer);
-        match &*session {
-            Some(s) => farewell(hall, note, format_args!("{} ({peer})", s.initiator), ending),
-            None => farewell(hall, note, format_args!("{peer}"), ending),
-        }
+        let name = session.as_ref().map_or("", |s| s.initiator.as_str());
+        farewell(&self.here.hall, About { peer: &Address::Inet(self.peer), name }, ending);
     }
 }
 

@@ -14,6 +14,7 @@ use super::scarce::Spares;
 use super::shared::{Order, Shared};
 use crate::common::cores::{Cores, place_of};
 use crate::common::hall::{self, Hall};
+use crate::common::journal::Say;
 
 /// The driver on one core.
 pub(crate) struct Here {
@@ -32,11 +33,12 @@ impl Here {
     /// Settles on a core.
     pub fn install(shared: &Arc<Shared>, engine: &Rc<Engine>) {
         let core = engine.core().clone();
-        let say = |what: std::fmt::Arguments<'_>| tracing::warn!(target: "iscsi", "{what}");
+        let warn: Say = |what| tracing::warn!(target: "iscsi", "{what}");
+        let tell: Say = |what| tracing::info!(target: "iscsi", "{what}");
         let here = Rc::new(Here {
             shared: shared.clone(),
             engine: engine.clone(),
-            hall: Rc::new(Hall::new(&core, shared.connections_max, say)),
+            hall: Rc::new(Hall::new(&core, shared.connections_max, (warn, tell))),
             spares: RefCell::default(),
             core: core.clone(),
         });

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use reactor::Address;
 use target::registry::{Asked, Denied};
 use target::{CloseReason, Transport};
 use wire::iscsi::{
@@ -24,6 +25,7 @@ use super::inlet::Inlet;
 use super::params::Checked;
 use super::session::{Session, Start, WINDOW};
 use super::shared::{Key, Tsih};
+use crate::common::journal::About;
 use crate::driver::Account;
 use wire::scsi::TransportId;
 
@@ -250,7 +252,8 @@ fn note_refusal(
     let who = if query.initiator.is_empty() { "an initiator" } else { &query.initiator };
     let to = query.target.as_deref().unwrap_or("discovery");
     if matches!(status, LoginStatus::TargetMovedTemporarily | LoginStatus::TargetMovedPermanently) {
-        tracing::info!(target: "iscsi", "{who} ({}): {to}: {reason}, redirected", conn.peer);
+        let about = About { peer: &Address::Inet(conn.peer), name: who };
+        conn.here.hall.journal.tell(about, format_args!("{to}: {reason}, redirected"));
         return;
     }
     let hint = match status {
@@ -317,14 +320,10 @@ async fn enter(
         begin(conn, &session, target, &done, reinstates)?;
     }
     *conn.session.borrow_mut() = Some(session.clone());
-    tracing::info!(
-        target: "iscsi",
-        "{} ({}): logged in to {}{}",
-        session.initiator,
-        conn.peer,
-        query.target.as_deref().unwrap_or("discovery"),
-        if reinstates { ", in place of its former session" } else { "" }
-    );
+    let about = About { peer: &Address::Inet(conn.peer), name: &session.initiator };
+    let to = query.target.as_deref().unwrap_or("discovery");
+    let more = if reinstates { ", in place of its former session" } else { "" };
+    conn.here.hall.journal.tell(about, format_args!("logged in to {to}{more}"));
     send(conn, &done.reply);
     Ok(session)
 }

@@ -20,6 +20,7 @@ use super::tls::Secure;
 use super::{door, receive};
 use crate::common::cause::Cause;
 use crate::common::hall::{Guest, farewell};
+use crate::common::journal::About;
 use crate::common::pace::Pace;
 use crate::common::pump::{Ending as _, FLUSH_NS, Pump};
 use crate::outbox::Outbox;
@@ -121,12 +122,8 @@ impl Connection {
 
     fn say_goodbye(&self, ending: &Ending) {
         let session = self.session.borrow();
-        let note = |what: std::fmt::Arguments<'_>| tracing::info!(target: "nbd", "{what}");
-        let (hall, peer) = (&self.here.hall, &self.peer);
-        match &*session {
-            Some(s) => farewell(hall, note, format_args!("{} ({peer})", s.front.initiator), ending),
-            None => farewell(hall, note, format_args!("{peer}"), ending),
-        }
+        let name = session.as_ref().map_or("", |s| s.front.initiator.as_str());
+        farewell(&self.here.hall, About { peer: &self.peer, name }, ending);
     }
 }
 

@@ -17,6 +17,7 @@ use super::params::{Checked, TlsPolicy};
 use super::session::Session;
 use super::tls::Secure;
 use super::{NAME, exports};
+use crate::common::journal::About;
 
 /// What happens at the door of one connection.
 struct Door<'a> {
@@ -107,14 +108,9 @@ fn log(conn: &Connection, session: &Session, agreed: &Agreed) {
         Form::Structured => "structured replies",
         Form::Extended => "extended headers",
     };
-    tracing::info!(
-        target: "nbd",
-        "{} ({}): export {:?} is {}, {form}",
-        session.front.initiator,
-        conn.peer,
-        agreed.name,
-        agreed.export.name
-    );
+    let about = About { peer: &conn.peer, name: &session.front.initiator };
+    let what = format_args!("export {:?} is {}, {form}", agreed.name, agreed.export.name);
+    conn.here.hall.journal.tell(about, what);
 }
 
 impl Door<'_> {

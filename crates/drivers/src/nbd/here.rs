@@ -12,6 +12,7 @@ use super::connection::Connection;
 use super::shared::Shared;
 use crate::common::cores::{Cores, place_of};
 use crate::common::hall::{self, Hall};
+use crate::common::journal::Say;
 use crate::common::spares::Spares;
 
 /// The driver on one core.
@@ -31,11 +32,12 @@ impl Here {
     /// Settles on a core.
     pub fn install(shared: &Arc<Shared>, engine: &Rc<Engine>) {
         let core = engine.core().clone();
-        let say = |what: std::fmt::Arguments<'_>| tracing::warn!(target: "nbd", "{what}");
+        let warn: Say = |what| tracing::warn!(target: "nbd", "{what}");
+        let tell: Say = |what| tracing::info!(target: "nbd", "{what}");
         let here = Rc::new(Here {
             shared: shared.clone(),
             engine: engine.clone(),
-            hall: Rc::new(Hall::new(&core, shared.connections_max, say)),
+            hall: Rc::new(Hall::new(&core, shared.connections_max, (warn, tell))),
             spares: Spares::default(),
             core: core.clone(),
         });

@@ -21,6 +21,7 @@ use super::params::{Checked, Place};
 use super::queue::{Queue, Shape};
 use super::shared::NUMBER_MAX;
 use super::tasks::DEPTH;
+use crate::common::journal::About;
 
 /// How often a host that is let in later looks whether its last commands have ended, ns.
 const PAUSE_NS: u64 = 5_000_000;
@@ -248,14 +249,9 @@ fn seat(
     let hidden = No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true);
     let nexus = engine.login(login, transport).map_err(|_| hidden)?;
     queue.attach(nexus);
-    tracing::info!(
-        target: "nvme_tcp",
-        "{} ({}): controller {}, queue {}",
-        controller.host.name,
-        conn.peer,
-        controller.number,
-        connect.queue
-    );
+    let about = About { peer: &conn.peer, name: &controller.host.name };
+    let what = format_args!("controller {}, queue {}", controller.number, connect.queue);
+    conn.here.hall.journal.tell(about, what);
     Ok(queue)
 }
 

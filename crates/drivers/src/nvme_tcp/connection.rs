@@ -21,6 +21,7 @@ use super::queue::Queue;
 use super::{connect, params, receive};
 use crate::common::cause::Cause;
 use crate::common::hall::{Guest, farewell};
+use crate::common::journal::About;
 use crate::common::pace::Pace;
 use crate::common::pump::{Ending as _, FLUSH_NS, Plain, Pump};
 
@@ -98,15 +99,11 @@ impl Connection {
     }
 
     fn say_goodbye(&self, ending: &Ending) {
-        let note = |what: std::fmt::Arguments<'_>| tracing::info!(target: "nvme_tcp", "{what}");
-        let (hall, peer) = (&self.here.hall, &self.peer);
-        match &*self.queue.borrow() {
-            Some(q) => {
-                let host = &q.controller.host.name;
-                farewell(hall, note, format_args!("{host} ({peer}), queue {}", q.number), ending);
-            }
-            None => farewell(hall, note, format_args!("{peer}"), ending),
-        }
+        let queue = self.queue.borrow();
+        let name =
+            queue.as_ref().map(|q| format!("{}, queue {}", q.controller.host.name, q.number));
+        let name = name.as_deref().unwrap_or_default();
+        farewell(&self.here.hall, About { peer: &self.peer, name }, ending);
     }
 }
 

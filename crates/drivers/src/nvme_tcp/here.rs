@@ -13,6 +13,7 @@ use super::ending::Ending;
 use super::shared::{Order, Shared};
 use crate::common::cores::{Cores, place_of};
 use crate::common::hall::{self, CONNECTIONS_MAX, Hall};
+use crate::common::journal::Say;
 use crate::common::spares::Spares;
 
 /// The driver on one core.
@@ -32,12 +33,13 @@ impl Here {
     /// Settles on a core.
     pub fn install(shared: &Arc<Shared>, engine: &Rc<Engine>) {
         let core = engine.core().clone();
-        let say = |what: std::fmt::Arguments<'_>| tracing::warn!(target: "nvme_tcp", "{what}");
+        let warn: Say = |what| tracing::warn!(target: "nvme_tcp", "{what}");
+        let tell: Say = |what| tracing::info!(target: "nvme_tcp", "{what}");
         let (mailer, mailbox) = core.reactor().mailbox();
         let here = Rc::new(Here {
             shared: shared.clone(),
             engine: engine.clone(),
-            hall: Rc::new(Hall::new(&core, CONNECTIONS_MAX, say)),
+            hall: Rc::new(Hall::new(&core, CONNECTIONS_MAX, (warn, tell))),
             spares: Spares::default(),
             core: core.clone(),
         });

@@ -14,6 +14,7 @@ mod depend;
 mod diff;
 mod renew;
 mod risk;
+mod sizes;
 #[cfg(test)]
 mod tests;
 
@@ -23,3 +24,4 @@ pub(crate) use depend::Ground;
 pub use depend::{rests_on, running};
 pub use diff::plan;
 pub(crate) use renew::renew;
+pub use sizes::larger;

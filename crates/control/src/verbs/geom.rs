@@ -93,7 +93,9 @@ impl DaemonVerb for Geom {
         for word in &params {
             let Some((key, text)) = word.split_once('=') else {
                 let why = format!("`{word}` is not KEY=VALUE");
-                return Err(Error::new(Kind::Usage, "geom", why));
+                let next =
+                    format!("The geom meant is a key too: ashlar geom {class} {verb} geom={word}.");
+                return Err(Error::new(Kind::Usage, "geom", why).next(next));
             };
             all.insert(key.to_owned(), value(text));
         }

@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
 use crate::config::{CONFIG_BYTES_MAX, exposures, read, secret};
-use crate::plan::{Risk, Step};
+use crate::plan::{Risk, Step, larger};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
@@ -177,7 +177,9 @@ impl Verb for Plan {
 
 impl DaemonVerb for Plan {
     fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
-        let (config, notes) = desired(control, &params.file, &params.document)?;
+        let (config, mut notes) = desired(control, &params.file, &params.document)?;
+        let larger = larger(&config, &control.state()).into_iter();
+        notes.extend(larger.map(|l| format!("disk {}: {}. {}", l.disk, l.why, l.fix)));
         let plan = control.plan(&config)?;
         Ok(Answer {
             schema_version: SCHEMA_VERSION,

@@ -4,7 +4,7 @@ use super::entry::{DaemonVerb, Verb};
 use crate::api::{DiskState, Exit, GeomState, Health, Result, SCHEMA_VERSION, State, TargetHealth};
 use crate::config::units::{short, short_ns};
 use crate::config::{Config, exposures};
-use crate::plan::{LeftOut, running};
+use crate::plan::{LeftOut, larger, running};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text::count;
@@ -186,6 +186,10 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         );
         let action = format!("If it should be let in: `ashlar access check {}`.", last.initiator);
         add(Health::Ok, "access".to_owned(), &why, &action, "ashlar sessions --denied");
+    }
+    for larger in larger(config, state) {
+        let at = format!("disk {}", larger.disk);
+        add(Health::Ok, at, &larger.why, &larger.fix, "ashlar plan");
     }
     for open in exposures(config) {
         let at = format!("target {}", open.target);

@@ -99,14 +99,24 @@ fn what_is_wrong_with_a_file_is_said() {
     std::fs::write(&path, vec![1; 100]).unwrap();
     refused(json!({ "path": path }), Errno::Inval, "less than a sector");
     std::fs::write(&path, vec![1; 10_000]).unwrap();
-    refused(json!({ "path": path, "size": 8192 }), Errno::Inval, "would lose data");
-    assert_eq!(std::fs::metadata(&path).unwrap().len(), 10_000, "nothing was changed");
     w.disk("file", "f0", json!({ "path": path, "size": 16384 })).unwrap();
     let e = w.disk("file", "f1", json!({ "path": path })).unwrap_err();
     assert!(e.kind == Errno::Busy && e.what.contains("is locked"), "{e}");
     let (_, edge) = w.user("f0", Access::READ).unwrap();
     let found = w.read(edge, 0, 16384).unwrap();
     assert!(found[..10_000].iter().all(|b| *b == 1) && found[10_000..].iter().all(|b| *b == 0));
+}
+
+#[test]
+fn a_file_that_is_longer_than_its_size_is_served_whole() {
+    let folder = Folder::new();
+    let path = folder.path("a.img");
+    std::fs::write(&path, vec![7; 10_240]).unwrap();
+    let mut w = World::new(PortChoice::Poll);
+    w.disk("file", "f0", json!({ "path": path, "size": 8192 })).unwrap();
+    let (_, edge) = w.user("f0", Access::READ).unwrap();
+    assert_eq!(w.read(edge, 8192, 2048), Ok(vec![7; 2048]), "it may have grown while it was used");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 10_240, "nothing was changed");
 }
 
 #[test]

@@ -1,0 +1,56 @@
+//! Disks that are larger than the configuration says: they were made larger by hand.
+
+use crate::api::State;
+use crate::config::Config;
+use crate::config::units::exact;
+
+/// A disk that is larger than its `size`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Larger {
+    /// Its name.
+    pub disk: String,
+    /// What is so.
+    pub why: String,
+    /// What to write.
+    pub fix: String,
+}
+
+/// All of them.
+pub fn larger(config: &Config, state: &State) -> Vec<Larger> {
+    let one = |disk: &crate::config::DiskConfig| {
+        let wanted = disk.params.get("size")?.as_u64()?;
+        let has = state.disks.iter().find(|d| d.name == disk.name)?.size_bytes;
+        (has > wanted).then(|| Larger {
+            disk: disk.name.clone(),
+            why: format!(
+                "it has {}, and `size` says {}; it is served whole",
+                exact(has),
+                exact(wanted)
+            ),
+            fix: format!("In ashlar.toml: size = \"{}\".", exact(has)),
+        })
+    };
+    config.disk.iter().filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::DiskState;
+    use crate::config::read;
+
+    #[test]
+    fn a_disk_that_outgrew_its_section_is_named_with_what_to_write() {
+        let text = "[[disk]]\nname='a'\nkind='memory'\nsize_bytes='1MiB'\n";
+        let mut config = read(text, "a.toml", &crate::fake::catalog()).expect("well-formed");
+        config.disk[0].params.insert("size".into(), (16u64 << 20).into());
+        let state = |size_bytes| State {
+            disks: vec![DiskState { name: "a".into(), size_bytes, ..DiskState::default() }],
+            ..State::default()
+        };
+        assert!(larger(&config, &state(16 << 20)).is_empty());
+        let found = larger(&config, &state(32 << 20));
+        assert_eq!(found.len(), 1);
+        assert!(found[0].why.contains("32MiB") && found[0].fix.contains("size = \"32MiB\""));
+    }
+}

@@ -64,6 +64,12 @@ pub struct State {
 }
 
 impl State {
+    /// Disks that buses found, each with its bus.
+    pub fn bus_disks(&self) -> impl Iterator<Item = (&BusState, &DeviceState)> {
+        let all = self.buses.iter().flat_map(|bus| bus.devices.iter().map(move |d| (bus, d)));
+        all.filter(|(_, device)| !device.name.is_empty())
+    }
+
     /// The provider of that name and the geom it belongs to.
     pub fn provider(&self, name: &str) -> Option<(&GeomState, &ProviderState)> {
         self.geoms.iter().find_map(|geom| {

@@ -2,7 +2,9 @@
 
 use super::entry::{DaemonVerb, Verb};
 use super::index::Index;
-use crate::api::{DiskMode, Error, Kind, Result, SCHEMA_VERSION, State};
+use crate::api::{
+    BusState, DeviceState, DiskMode, Error, Health, Kind, Result, SCHEMA_VERSION, State,
+};
 use crate::config::units::short;
 use crate::plant::Progress;
 use crate::service::Control;
@@ -107,7 +109,35 @@ fn disks(state: &State) -> Listing {
         "disk", "kind", ">size", ">full", ">sector", "health", "mode", "medium", "discard",
         "serial", "path", "why",
     ];
-    listing("disks", &columns, state.disks.iter().map(row).collect())
+    let mut rows: Vec<Vec<String>> = state.disks.iter().map(row).collect();
+    rows.extend(state.bus_disks().map(|(bus, device)| bus_disk(state, bus, device)));
+    listing("disks", &columns, rows)
+}
+
+/// The row of a disk that a bus found.
+fn bus_disk(state: &State, bus: &BusState, device: &DeviceState) -> Vec<String> {
+    let mut providers = state.geoms.iter().flat_map(|g| &g.providers);
+    let provider = providers.find(|p| p.name == device.name);
+    let gone = device.lost || provider.is_none();
+    let (health, why) = match gone {
+        true => (Health::Failed, "its bus does not reach it".to_owned()),
+        false => (Health::Ok, format!("found on {}: {}", bus.name, device.device)),
+    };
+    let dash = || "-".to_owned();
+    vec![
+        device.name.clone(),
+        "bus".to_owned(),
+        short(provider.map_or(0, |p| p.size_bytes)),
+        dash(),
+        provider.map_or(0, |p| p.sector_bytes).to_string(),
+        health.word().to_owned(),
+        dash(),
+        dash(),
+        dash(),
+        dash(),
+        format!("scbus{} target {} lun {}", bus.number, device.target, device.lun),
+        why,
+    ]
 }
 
 fn geoms(state: &State) -> Listing {

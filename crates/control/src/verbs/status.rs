@@ -258,7 +258,7 @@ pub fn answer(control: &Control) -> Answer {
     let groups = state.targets.iter().map(|t| t.groups.len()).sum();
     let serves = format!(
         "{}, {}, {}, {}, {}",
-        count(state.disks.len(), "disk"),
+        count(state.disks.len() + state.bus_disks().count(), "disk"),
         count(state.geoms.len(), "geom"),
         count(state.targets.len(), "target"),
         count(groups, "group"),

@@ -10,6 +10,7 @@ use geom::Grade;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::catalog;
+use crate::initiator::own_name;
 use crate::room::Room;
 
 /// How long the control thread waits for what a bus finds, ns. What is near answers sooner; what is
@@ -31,6 +32,10 @@ pub fn create(room: &mut Room, bus: &BusConfig) -> Result<Option<String>> {
 fn open(room: &mut Room, bus: &BusConfig) -> Result<Value> {
     let mut params = bus.params.clone();
     resolve(&mut params)?;
+    if bus.kind == "iscsi" && !params.contains_key("initiator") {
+        let name = own_name(&*room.exports.vault()).map_err(|e| e.at(bus.name.as_str()))?;
+        params.insert("initiator".to_owned(), Value::String(name));
+    }
     let asked = json!({ "kind": bus.kind, "params": params, "names": bus.names });
     room.verb_on("cam", "attach", &bus.name, &asked)
 }

@@ -31,6 +31,7 @@ use target::lun::{
     open_device,
 };
 use target::registry::LunChange;
+use target::vault::Vault;
 use target::{Engine, GroupSpec, Registry};
 
 use crate::arrival::{self, Patience};
@@ -358,6 +359,11 @@ impl Exports {
     pub fn look_at_room(&self, topology: &Topology) {
         look_at_room(topology, &self.registry);
         self.registry.keep_known();
+    }
+
+    /// Where small records are kept.
+    pub fn vault(&self) -> Arc<dyn Vault> {
+        self.registry.vault()
     }
 
     /// Whether initiators can come in.

@@ -21,6 +21,7 @@ mod ends;
 mod errors;
 mod exports;
 mod identity;
+mod initiator;
 mod journal;
 mod lists;
 mod loops;

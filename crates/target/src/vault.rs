@@ -48,11 +48,13 @@ pub enum Kind {
     Known,
     /// File systems that were served; of no unit.
     Made,
+    /// Our own name as an initiator; of no unit.
+    Initiator,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Reservations,
         Kind::ModePages,
         Kind::Medium,
@@ -65,6 +67,7 @@ impl Kind {
         Kind::Ends,
         Kind::Known,
         Kind::Made,
+        Kind::Initiator,
     ];
 
     /// Name in file names and messages.
@@ -82,6 +85,7 @@ impl Kind {
             Kind::Ends => "ends",
             Kind::Known => "known",
             Kind::Made => "made",
+            Kind::Initiator => "initiator",
         }
     }
 }

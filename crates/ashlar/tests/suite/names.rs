@@ -164,3 +164,29 @@ fn a_layer_calls_a_disk_by_its_name_too_and_a_record_that_is_torn_is_said() {
     said.says(&["which disks of buses had which names cannot be read"]);
     two.over();
 }
+
+#[test]
+fn a_bus_without_an_initiator_has_one_name_over_restarts() {
+    let mut house = House::new("own-name");
+    let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
+    let mut far = house.sibling("far", &far(&portal, BOTH));
+    let bus = format!(
+        "[[bus]]\nname = \"san0\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
+         target = \"{FAR}\"\n\n"
+    );
+    house.configure(&bus, "0 = \"da0\"");
+    house.start();
+    let name = |far: &House| {
+        let sessions = far.json(&["sessions"])["answer"]["sessions"].clone();
+        sessions[0]["session"]["initiator"].as_str().unwrap_or_default().to_owned()
+    };
+    far.until("it is logged in", LIMIT, || name(&far).starts_with("iqn."));
+    let first = name(&far);
+    house.stop();
+    far.until("it has left", LIMIT, || name(&far).is_empty());
+    house.start();
+    far.until("it is back", LIMIT, || !name(&far).is_empty());
+    assert_eq!(name(&far), first);
+    house.stop();
+    far.stop();
+}

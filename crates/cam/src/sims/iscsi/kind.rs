@@ -32,8 +32,9 @@ struct Params {
     portals: Vec<SocketAddr>,
     /// Name of the target.
     target: String,
-    /// Our own name. No other machine may have it.
-    initiator: String,
+    /// Our own name. No other machine may have it. Absent: that of this machine
+    /// (/etc/iscsi/initiatorname.iscsi), else one that is made once and kept in the state folder.
+    initiator: Option<String>,
     /// CHAP: what we prove to the target.
     chap: Option<Proof>,
     /// CHAP: what the target has to prove to us.
@@ -193,8 +194,9 @@ impl SimKind for IscsiKind {
                 refuse(format!("{key}: `{text}` is no iSCSI name (iqn.2026-01.org.example:name)"))
             })
         };
-        let (target, initiator) =
-            (named("target", &params.target)?, named("initiator", &params.initiator)?);
+        let own =
+            params.initiator.as_deref().ok_or_else(|| refuse("it has no initiator".into()))?;
+        let (target, initiator) = (named("target", &params.target)?, named("initiator", own)?);
         let mut seen = BTreeSet::new();
         if let Some(twice) = params.portals.iter().find(|portal| !seen.insert(**portal)) {
             return Err(refuse(format!("portals: {twice} stands there twice")));

@@ -1,0 +1,83 @@
+//! Our own name as an iSCSI initiator, for buses whose section gives none: that of this machine's
+//! initiator, else one that is made once and kept in the state folder.
+
+use std::fs;
+use std::io::Read;
+
+use control::api::{Error, Kind, Result};
+use target::vault::{self, Vault, ticket};
+use wire::iscsi::normalise_name;
+
+use crate::vault::read;
+
+/// Where open-iscsi keeps the name of a machine.
+const FILE: &str = "/etc/iscsi/initiatorname.iscsi";
+
+/// The record's place in the vault: it belongs to no unit.
+const SERIAL: &str = "initiator";
+
+/// What a name of ours begins with; random digits follow.
+const PREFIX: &str = "iqn.2026-11.org.ashlar:";
+
+/// The name.
+///
+/// # Errors
+/// When there is none and none can be kept: two daemons must not have one name.
+pub fn own_name(vault: &dyn Vault) -> Result<String> {
+    if let Some(name) = fs::read_to_string(FILE).ok().as_deref().and_then(named_in) {
+        return Ok(name);
+    }
+    let refuse = |why: String| {
+        let next = "Give the bus its `initiator`, or [daemon] a `state` folder.";
+        Error::new(Kind::ConfigValue, "attach", why).at("initiator").next(next)
+    };
+    let kept = read(vault, SERIAL, vault::Kind::Initiator, |bytes| {
+        normalise_name(std::str::from_utf8(bytes).ok()?).ok()
+    });
+    match kept {
+        Err(why) => return Err(refuse(format!("the name that was kept cannot be read: {why}"))),
+        Ok(name) if !name.is_empty() => return Ok(name),
+        Ok(_) => {}
+    }
+    if !vault.keeps() {
+        return Err(refuse(format!("{FILE} has none, and no state folder keeps one")));
+    }
+    let name = made().map_err(|e| refuse(format!("no random numbers: {e}")))?;
+    let (done, saved) = ticket();
+    vault.save(SERIAL, vault::Kind::Initiator, name.clone().into_bytes(), done);
+    saved.wait().map_err(|e| refuse(format!("the name that was made cannot be kept: {e}")))?;
+    Ok(name)
+}
+
+/// The name in a file of open-iscsi.
+fn named_in(text: &str) -> Option<String> {
+    let mut lines = text.lines().map(str::trim);
+    let name = lines.find_map(|line| line.strip_prefix("InitiatorName="))?;
+    normalise_name(name.trim()).ok()
+}
+
+fn made() -> std::io::Result<String> {
+    let mut random = [0; 6];
+    fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{PREFIX}{digits}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_name_is_read_as_open_iscsi_writes_it() {
+        let text = "## DO NOT EDIT\n#InitiatorName=iqn.a:old\nInitiatorName=iqn.1993-08.org.debian:01:ab\n";
+        assert_eq!(named_in(text).as_deref(), Some("iqn.1993-08.org.debian:01:ab"));
+        assert_eq!(named_in("InitiatorName=\n"), None);
+        assert_eq!(named_in(""), None);
+    }
+
+    #[test]
+    fn a_name_that_is_made_is_a_name_and_another_each_time() {
+        let (a, b) = (made().unwrap(), made().unwrap());
+        assert!(a != b && normalise_name(&a).as_deref() == Ok(a.as_str()), "{a} {b}");
+    }
+}

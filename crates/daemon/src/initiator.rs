@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn the_machines_name_is_read_as_open_iscsi_writes_it() {
-        let text = "## DO NOT EDIT\n#InitiatorName=iqn.a:old\nInitiatorName=iqn.1993-08.org.debian:01:ab\n";
+        let text = "## DO NOT EDIT\n#InitiatorName=iqn.a:old\n\
+            InitiatorName=iqn.1993-08.org.debian:01:ab\n";
         assert_eq!(named_in(text).as_deref(), Some("iqn.1993-08.org.debian:01:ab"));
         assert_eq!(named_in("InitiatorName=\n"), None);
         assert_eq!(named_in(""), None);

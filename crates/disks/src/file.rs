@@ -56,8 +56,8 @@ pub struct FileParams {
     /// Make the file, sparse, when there is none; `size` is needed then.
     #[serde(default)]
     pub create: bool,
-    /// Size in bytes, a multiple of the sector size. A shorter file is extended, a longer one served
-    /// whole, for it may have grown while it was used. Absent: as large as the file is.
+    /// Size in bytes, a multiple of the sector size. A shorter file is extended, a longer one
+    /// served whole, for it may have grown while it was used. Absent: as large as the file is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 512))]
     pub size: Option<u64>,
@@ -329,8 +329,8 @@ pub(crate) fn open_direct(path: &Path, how: OpenHow, sector: Option<u32>) -> Res
     Ok(file)
 }
 
-/// Extends a file that is shorter than configured; its size in whole sectors. One that is longer was
-/// made larger while it was used (`disk resize`), and holds data up to its end.
+/// Extends a file that is shorter than configured; its size in whole sectors. One that is longer
+/// was made larger while it was used (`disk resize`), and holds data up to its end.
 fn fit_size(name: &str, p: &FileParams, file: &File) -> Result<u64, Error> {
     let failed = |e: std::io::Error| refuse(name, &p.path, errno_of(&e), e);
     let mut size = file.size().map_err(failed)?;

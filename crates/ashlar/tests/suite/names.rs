@@ -177,7 +177,7 @@ fn a_bus_without_an_initiator_has_one_name_over_restarts() {
     house.configure(&bus, "0 = \"da0\"");
     house.start();
     let name = |far: &House| {
-        let sessions = far.json(&["sessions"])["answer"]["sessions"].clone();
+        let sessions = far.json(&["sessions"])["sessions"].clone();
         sessions[0]["session"]["initiator"].as_str().unwrap_or_default().to_owned()
     };
     far.until("it is logged in", LIMIT, || name(&far).starts_with("iqn."));

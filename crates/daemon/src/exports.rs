@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use control::api::{Error, Kind, Result};
 use control::config::{
-    AccessConfig, AluaConfig, AluaState, Config, LunConfig, TargetConfig, UnitConfig,
+    AccessConfig, AluaConfig, AluaState, BusConfig, Config, LunConfig, TargetConfig, UnitConfig,
 };
 use control::plan::LeftOut;
 use drivers::Driver;
@@ -41,6 +41,7 @@ use crate::errors::{from_geom, named};
 use crate::identity;
 use crate::loops::Loops;
 use awaited::Awaited;
+pub use awaited::may_come;
 use files::Files;
 pub use files::InUse;
 use portals::Portal;
@@ -78,6 +79,8 @@ pub struct Exports {
     loops: Loops,
     awaited: Awaited,
     files: InUse,
+    /// Those that the configuration is to have.
+    pub buses: Vec<BusConfig>,
     /// What a start left out is tried again: what keeps one LUN away keeps no other (W1).
     pub is_retrying: bool,
     /// How long a start waits for providers that may still come, ns of the cores' clock.
@@ -105,6 +108,7 @@ impl Exports {
             loops,
             awaited: Awaited::default(),
             files,
+            buses: Vec::new(),
             is_retrying: false,
             start_ends_ns: started_ns.saturating_add(patience_ns),
         }

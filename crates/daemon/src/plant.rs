@@ -322,7 +322,11 @@ fn answer(
                 let mut luns = shown.config.access.iter().flat_map(|a| a.luns.values());
                 luns.any(|lun| lun.provider == name)
             };
-            let may_wait = |name: &str| registry.doors().are_shut() || runs(name);
+            let may_wait = |name: &str| {
+                registry.doors().are_shut()
+                    || runs(name)
+                    || exports::may_come(&shown.config.bus, name)
+            };
             let _ = to.send(check(topology, &step, before.comes, &before.going, &may_wait));
         }
     }

@@ -134,6 +134,7 @@ impl Room {
             Change::Intend { config, lent, consent, to } => {
                 self.control.topology.lend(lent);
                 self.returns.want_only(&config);
+                self.exports.buses = config.bus;
                 self.consent = consent;
                 let _ = to.send(());
             }
@@ -275,7 +276,7 @@ impl Room {
         let (mut members, patience) = (Vec::new(), self.exports.patience());
         for name in geom.below() {
             let found = arrival::provider(&mut self.control, &self.cam, name, patience);
-            if found.is_none() && self.exports.is_starting() {
+            if found.is_none() && self.exports.may_wait(name) {
                 self.expect(geom, name);
                 return Ok(());
             }

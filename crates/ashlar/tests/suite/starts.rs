@@ -149,3 +149,27 @@ fn a_disk_that_can_only_be_read_is_exported_by_the_obvious_words() {
     host.lun = 1;
     assert_eq!(ready(&mut host), None, "the other one is served");
 }
+
+#[test]
+fn what_a_bus_may_bring_is_awaited_by_apply_as_by_a_start() {
+    let mut house = House::new("starts-apply");
+    house.configure("", "");
+    house.start();
+    // Nothing answers there.
+    let bus = "[[bus]]\nname = \"far\"\nkind = \"iscsi\"\nportals = [\"127.0.0.1:9\"]\n\
+               target = \"iqn.2026-11.test:far\"\ninitiator = \"iqn.2026-11.test:near\"\n";
+    house.image("d0.img", BYTES);
+    let disk = file_disk("d0", "d0.img");
+    // A mistake is one all the same.
+    house.configure(&format!("{disk}{bus}"), "0 = \"d0\", 1 = \"dsk7\"");
+    house.ashlar(&["apply"]).ends(1).complains(&["dsk7", "no such provider"]);
+    house.configure(&disk, "0 = \"d0\", 1 = \"multipath/store\"");
+    house.ashlar(&["apply"]).ends(1).complains(&["multipath/store", "no such provider"]);
+    house.configure(&format!("{disk}{bus}"), "0 = \"d0\", 1 = \"multipath/store\", 2 = \"da0\"");
+    house.ok(&["apply"]);
+    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    assert_eq!(luns(&mut host), [0]);
+    host.lun = 1;
+    assert_eq!(ready(&mut host), Some((2, 4, 1)));
+    house.ashlar(&["status"]).ends(3).says(&["multipath/store", "not there yet"]);
+}

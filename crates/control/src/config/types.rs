@@ -97,7 +97,7 @@ impl Default for DaemonConfig {
 
 /// `[[bus]]`: what disks are reached through by commands. Its disks are providers as they are
 /// found: `da0`, `ada0`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BusConfig {
     /// Its name.
     #[schemars(length(min = 1, max = 64))]

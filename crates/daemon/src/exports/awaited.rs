@@ -10,13 +10,14 @@
 //!  W1  While the daemon starts, a provider that is not there keeps no other LUN from being served.
 //!  W2  Initiators are not told of an awaited LUN; a host that knows it hears that it becomes
 //!      ready, and sends its commands again.
-//!  W3  Once it has started, a name that nobody knows is a mistake, and is refused as one.
+//!  W3  Once it has started, a name that is not there is a mistake, and is refused as one, unless a
+//!      bus of the configuration may bring it: its own disks, and what is found on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use control::api::{Error, Kind, Result};
-use control::config::{AccessConfig, Config, LunConfig, TargetConfig};
-use control::plan::{LeftOut, Undone};
+use control::config::{AccessConfig, BusConfig, Config, LunConfig, TargetConfig};
+use control::plan::{LeftOut, Undone, rests_on};
 use geom::Control;
 use target::lun::OpenSpec;
 use target::registry::LunChange;
@@ -24,6 +25,20 @@ use target::{GroupSpec, LunSpec};
 
 use super::Exports;
 use super::specs::{group_spec, lun_spec, units_of};
+
+/// Whether a bus of a configuration may bring a provider of that name: a disk that it names or that
+/// is named by its kind, or something that is found by its record (`CLASS/NAME`).
+pub fn may_come(buses: &[BusConfig], name: &str) -> bool {
+    let is_own = |own: &String| rests_on(name, own);
+    let kinds = ["da", "ada", "cd"];
+    let is_numbered = |kind: &&str| {
+        name.strip_prefix(*kind).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    !buses.is_empty()
+        && (name.contains('/')
+            || kinds.iter().any(is_numbered)
+            || buses.iter().flat_map(|bus| bus.names.keys()).any(is_own))
+}
 
 /// Providers that are awaited.
 #[derive(Default)]
@@ -80,8 +95,10 @@ impl Exports {
     }
 
     /// Whether it is no mistake that a unit's provider is not there (W1, W3).
-    pub(super) fn may_wait(&self, provider: &str) -> bool {
-        self.may_fail(provider) || self.registry.device(provider).is_some()
+    pub fn may_wait(&self, provider: &str) -> bool {
+        self.may_fail(provider)
+            || self.registry.device(provider).is_some()
+            || may_come(&self.buses, provider)
     }
 
     /// Whether a unit that cannot be opened keeps no other LUN from being served (W1).
@@ -181,5 +198,24 @@ impl Exports {
             }
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bus_may_bring_its_disks_and_what_is_found_on_them() {
+        let named = BTreeMap::from([("store".to_owned(), "0:0".to_owned())]);
+        let bus = BusConfig { names: named, ..BusConfig::default() };
+        let comes = |name: &str| may_come(std::slice::from_ref(&bus), name);
+        for name in ["da0", "ada12p1", "cd0", "store", "storep2", "multipath/store", "mirror/m"] {
+            assert!(comes(name), "{name}");
+            assert!(!may_come(&[], name), "{name}: there is no bus");
+        }
+        for name in ["dx0", "data", "d0", "other"] {
+            assert!(!comes(name), "{name} is a mistake");
+        }
     }
 }

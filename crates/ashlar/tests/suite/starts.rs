@@ -53,6 +53,7 @@ fn a_missing_image_keeps_nothing_else_from_being_served() {
     host.lun = 2;
     assert_eq!(ready(&mut host), Some((5, 0x25, 0)), "this number is not configured");
     assert_eq!(luns(&mut host), [0]);
+    house.ashlar(&["plan"]).ends(6).says(&["create disk d1", "it is waited for"]);
     // A change that has nothing to do with what is missing.
     house.image("d3.img", BYTES);
     let more = file_disk("d3", "d3.img");

@@ -184,15 +184,18 @@ impl Control {
         Ok(Plan { steps, generation, base })
     }
 
-    /// Steps of a plan that the daemon would refuse, each with why.
-    pub fn refused(&self, plan: &Plan) -> Vec<String> {
-        let check = |(i, step): (usize, &Step)| {
+    /// Steps of a plan that the daemon would refuse, each with why: those for which it refuses the
+    /// whole, and those that it leaves out and waits for.
+    pub fn refused(&self, plan: &Plan) -> (Vec<String>, Vec<String>) {
+        let (mut refused, mut awaited) = (Vec::new(), Vec::new());
+        for (i, step) in plan.steps.iter().enumerate() {
             let before = plan.steps.get(..i).unwrap_or_default();
-            let error = self.plant.check(step, before).err()?;
+            let Err(error) = self.plant.check(step, before) else { continue };
             let at = if error.at.is_empty() { String::new() } else { format!("{}: ", error.at) };
-            Some(format!("{}: {at}{}", step.what, error.source))
-        };
-        plan.steps.iter().enumerate().filter_map(check).collect()
+            let why = format!("{}: {at}{}", step.what, error.source);
+            if step.may_wait { &mut awaited } else { &mut refused }.push(why);
+        }
+        (refused, awaited)
     }
 
     /// Brings the daemon to `desired`, wholly or not at all, and archives it. What was there and

@@ -181,11 +181,13 @@ impl DaemonVerb for Plan {
         let larger = larger(&config, &control.state()).into_iter();
         notes.extend(larger.map(|l| format!("disk {}: {}. {}", l.disk, l.why, l.fix)));
         let plan = control.plan(&config)?;
+        let (refused, awaited) = control.refused(&plan);
+        notes.extend(awaited.into_iter().map(|why| format!("{why}; it is waited for")));
         Ok(Answer {
             schema_version: SCHEMA_VERSION,
             generation: plan.generation,
             risk: plan.steps.iter().map(|s| s.risk).max(),
-            refused: control.refused(&plan),
+            refused,
             steps: plan.steps,
             notes,
         })

@@ -68,6 +68,8 @@ vocabulary! {
     NoSys = 38, "ENOSYS", "not implemented by this format";
     /// A cycle in the graph.
     Loop = 40, "ELOOP", "would make a cycle";
+    /// The medium is reserved for others (Linux: EBADE of a block device).
+    Conflict = 52, "EBADE", "reserved by another host";
     /// No such attribute.
     NoAttr = 61, "ENOATTR", "no such attribute";
     /// The command is not supported here.

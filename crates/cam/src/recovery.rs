@@ -185,12 +185,14 @@ const TERMINATED: u8 = 0x22;
 const CHECK_CONDITION: u8 = 0x02;
 
 /// By SCSI status; CHECK CONDITION and COMMAND TERMINATED go on with the sense data. What is not
-/// here, RESERVATION CONFLICT among them, fails with EIO.
+/// here fails with EIO.
 pub const SCSI_STATUS: &[(u8, Verdict)] = &[
     (0x00, row(Step::Done, Errno::Io)),
     (0x04, row(Step::Done, Errno::Io)),
     (0x08, row(Step::Busy(Pause::Completion(DEVICE_BUSY_MS)), Errno::Io)),
     (0x28, row(Step::Full(Pause::Completion(DEVICE_BUSY_MS)), Errno::Io)),
+    // EIO in CAM; a host above has to hear that the disk is reserved, not that it is broken.
+    (0x18, row(Step::Fail, Errno::Conflict)),
     // TASK ABORTED: another nexus reset the unit, which is as a reset of our own. EIO in CAM.
     (0x40, BYSTANDER),
 ];

@@ -78,6 +78,7 @@ fn every_scsi_status() {
             0x00 | 0x04 => "done",
             0x08 => "busy Completion(1000) EIO",
             0x28 => "full Completion(1000) EIO",
+            0x18 => "fail EBADE",
             // A victim of another nexus's reset.
             0x40 => "requeue ENXIO",
             // CHECK CONDITION without sense data among them.

@@ -9,7 +9,7 @@ pub fn kind_of(errno: Errno) -> Kind {
     match errno {
         Errno::NoEnt | Errno::NoAttr => Kind::NotFound,
         Errno::Exist => Kind::Exists,
-        Errno::Busy | Errno::Perm => Kind::Busy,
+        Errno::Busy | Errno::Perm | Errno::Conflict => Kind::Busy,
         Errno::NotSup | Errno::NoSys | Errno::NoDev | Errno::RoFs => Kind::Unsupported,
         Errno::Inval | Errno::Fault | Errno::Loop => Kind::Usage,
         Errno::NoSpc | Errno::DeadLk | Errno::NoMem => Kind::Limit,

@@ -65,6 +65,7 @@ const TABLE: &[(Errno, Fate, Fate)] = &[
     (Errno::DeadLk, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
     (Errno::NoSys, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
     (Errno::Loop, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
+    (Errno::Conflict, T(Status::ReservationConflict), T(Status::ReservationConflict)),
     (Errno::NoAttr, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
     (Errno::NotSup, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
     (Errno::TimedOut, S(asc::TIMEOUT), S(asc::TIMEOUT)),
@@ -129,6 +130,9 @@ mod tests {
                             ),
                             "{e:?}"
                         );
+                    }
+                    Ending::Status(Status::ReservationConflict) => {
+                        assert_eq!(e, Errno::Conflict);
                     }
                     Ending::Status(s) => assert_eq!(s, Status::Busy, "{e:?}"),
                 }

@@ -278,3 +278,36 @@ fn who_may_not_write_changes_nothing_that_others_notice() {
     assert_eq!(write(&mut writer), 0x18, "the unit is reserved");
     assert_eq!(out(&mut reader, 2, 7, 0), 0);
 }
+
+#[test]
+fn a_conflict_at_a_lower_target_reaches_the_host_as_a_conflict() {
+    const FAR: &str = "iqn.2026-11.test.ashlar:far";
+    let mut near = House::new("conflict");
+    let portal = format!("127.0.0.1:{}", rig::proc::free_port().unwrap());
+    let mut far = near.sibling(
+        "far",
+        &format!(
+            "[[disk]]\nname = \"m\"\nkind = \"memory\"\nsize = \"1MiB\"\n\
+             [[target]]\nname = \"{FAR}\"\ndriver = \"iscsi\"\nlisten = [\"{portal}\"]\n\
+             [[access]]\ntarget = \"{FAR}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+             luns = {{ 0 = \"m\" }}\n"
+        ),
+    );
+    let bus = format!(
+        "[[bus]]\nname = \"san\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\ntarget = \"{FAR}\"\n\
+         initiator = \"iqn.2026-11.test.ashlar:near\"\n"
+    );
+    near.configure(&bus, "0 = \"da0\"");
+    near.start_whole();
+    let mut host = login(&near, "iqn.2024-01.test:host");
+    assert_eq!(write(&mut host), 0);
+    let mut other = Raw::login(portal.parse().unwrap(), "iqn.2024-01.test:other", FAR).unwrap();
+    other.must(&[0; 6], 0);
+    assert_eq!(out(&mut other, 0, 0, 0, 7).status, 0, "registered");
+    assert_eq!(out(&mut other, 1, 3, 7, 0).status, 0, "reserved, exclusive access");
+    assert_eq!(write(&mut host), CONFLICT, "and not a medium error");
+    assert_eq!(out(&mut other, 2, 3, 7, 0).status, 0, "given back");
+    assert_eq!(write(&mut host), 0);
+    near.stop();
+    far.stop();
+}

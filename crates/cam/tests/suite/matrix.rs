@@ -101,7 +101,7 @@ fn what_is_malformed_or_final_fails_at_once() {
     }
     let rows = [
         (Outcome::of(AutosenseFailed), Errno::Io),
-        (Outcome::scsi(Status::ReservationConflict), Errno::Io),
+        (Outcome::scsi(Status::ReservationConflict), Errno::Conflict),
         (sense(2, 0x04, 0x03), Errno::NxIo),
         (sense(2, 0x04, 0x04), Errno::Busy),
         (sense(3, 0x11, 0x00), Errno::Io),

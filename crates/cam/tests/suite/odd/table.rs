@@ -147,6 +147,12 @@ pub const ROWS: &[Row] = &[
         ..LIVE
     },
     Row {
+        name: "reserved by another host",
+        reply: Some(reply(0x2a, None, u32::MAX, 0x18)),
+        ends: Err(Errno::Conflict),
+        ..SAME
+    },
+    Row {
         name: "INQUIRY busy for a while",
         reply: Some(reply(0x12, None, 40, BUSY)),
         within_s: 30,

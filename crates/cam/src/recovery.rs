@@ -70,7 +70,7 @@ pub enum Step {
     Requeue,
     /// Again; costs a retry.
     Retry(Pause),
-    /// As [`Step::Retry`], free where [`Policy::retry_busy`].
+    /// Again until the request's time is over; free where [`Policy::retry_busy`].
     Busy(Pause),
     /// QUEUE FULL: fewer openings, then again at no cost. As [`Step::Busy`] for a command that was
     /// alone.
@@ -189,8 +189,9 @@ const CHECK_CONDITION: u8 = 0x02;
 pub const SCSI_STATUS: &[(u8, Verdict)] = &[
     (0x00, row(Step::Done, Errno::Io)),
     (0x04, row(Step::Done, Errno::Io)),
-    (0x08, row(Step::Busy(Pause::Completion(DEVICE_BUSY_MS)), Errno::Io)),
-    (0x28, row(Step::Full(Pause::Completion(DEVICE_BUSY_MS)), Errno::Io)),
+    // EIO in CAM, after as many tries as a request has retries.
+    (0x08, row(Step::Busy(Pause::Completion(DEVICE_BUSY_MS)), Errno::Busy)),
+    (0x28, row(Step::Full(Pause::Completion(DEVICE_BUSY_MS)), Errno::Busy)),
     // EIO in CAM; a host above has to hear that the disk is reserved, not that it is broken.
     (0x18, row(Step::Fail, Errno::Conflict)),
     // TASK ABORTED: another nexus reset the unit, which is as a reset of our own. EIO in CAM.

@@ -4,7 +4,7 @@ use bio::Errno;
 use wire::scsi::{Key, Sense};
 
 use super::{Device, Effect, RAISE_AFTER, REQUEUES_MAX, Slot};
-use crate::ccb::{CamStatus, Flags, Outcome};
+use crate::ccb::{CamStatus, Flags, Outcome, Priority};
 use crate::events::Event;
 use crate::recovery::{Note, Pause, Scope, Step, Verdict};
 
@@ -35,7 +35,7 @@ impl Device {
             Step::Requeue => self.again_free(at, Pause::None, now),
             Step::Retry(pause) => self.again(at, pause, verdict.error, now),
             Step::Busy(pause) if policy.retry_busy => self.again_free(at, pause, now),
-            Step::Busy(pause) => self.again(at, pause, verdict.error, now),
+            Step::Busy(pause) => self.busy(at, pause, verdict.error, now),
             Step::Full(pause) => self.full(at, pause, verdict.error, now),
             Step::Cure(cure) => self.cure(at, cure, verdict.error, now),
             Step::Selection(pause) => {
@@ -104,6 +104,21 @@ impl Device {
         }
     }
 
+    /// The device is busy: what a user asked for is tried until the time is over that it may take
+    /// with the device, and then reported as what it is. A question of ours costs retries.
+    fn busy(&mut self, at: u32, pause: Pause, error: Errno, now: u64) {
+        let slot = &mut self.slots[at as usize];
+        if slot.ccb.priority < Priority::Normal {
+            return self.again(at, pause, error, now);
+        }
+        let most_ns = u64::from(slot.ccb.timeout_ms) * 1_000_000;
+        if now >= *slot.busy_until_ns.get_or_insert(now.saturating_add(most_ns)) {
+            return self.finish(at, Err(error));
+        }
+        self.counts.requeues += 1;
+        self.pause(at, pause, now);
+    }
+
     /// One more try at no cost, within reason.
     pub(super) fn again_free(&mut self, at: u32, pause: Pause, now: u64) {
         let slot = &mut self.slots[at as usize];
@@ -121,7 +136,7 @@ impl Device {
         if self.with_sim == 0 {
             return match self.shape.policy.retry_busy {
                 true => self.again_free(at, pause, now),
-                false => self.again(at, pause, error, now),
+                false => self.busy(at, pause, error, now),
             };
         }
         let lowers = self.lowers();

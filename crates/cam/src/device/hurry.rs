@@ -25,7 +25,8 @@ impl Device {
     /// ended, and that is soon. It is not soon where there is none, or where that was tried.
     fn waits_long(&self, at: u32, step: Step) -> bool {
         let slot = &self.slots[at as usize];
-        let tried = slot.requeues > 0 || slot.retries < slot.ccb.retries;
+        let tried =
+            slot.requeues > 0 || slot.retries < slot.ccb.retries || slot.busy_until_ns.is_some();
         match step {
             Step::Busy(_) => self.with_sim == 0 || tried,
             Step::Full(_) => self.with_sim == 0 || (tried && !self.lowers()),

@@ -140,6 +140,8 @@ struct Slot {
     generation: u64,
     retries: u8,
     requeues: u16,
+    /// It met a device that was busy: how long that is waited for.
+    busy_until_ns: Option<u64>,
     /// D4
     freeze: Option<Freeze>,
     curing: Option<Curing>,
@@ -284,6 +286,7 @@ impl Device {
             ccb,
             generation: self.generation,
             requeues: 0,
+            busy_until_ns: None,
             freeze: None,
             curing: None,
             reset: None,

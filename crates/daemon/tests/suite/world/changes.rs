@@ -194,7 +194,14 @@ impl Sim {
                 luns.push(LunSpec { lun, device, read_only: rights == Rights::Read });
             }
         }
-        GroupSpec { name: format!("g{group}"), initiators, luns, ..GroupSpec::default() }
+        // The model of reservations knows one right to reserve for all.
+        GroupSpec {
+            name: format!("g{group}"),
+            initiators,
+            luns,
+            read_only_reserves: true,
+            ..GroupSpec::default()
+        }
     }
 
     /// A tasting that a hanging disk holds up has what is above a partition open, exclusively as

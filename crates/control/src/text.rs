@@ -1,7 +1,7 @@
 //! Text for people: tables with columns padded with spaces, and nothing that a terminal would obey.
 //!
 //! Names come from initiators, media and file systems, so they may hold control characters. They
-//! are escaped here, on the way out, and nowhere else: what is kept and compared is what came.
+//! are escaped here, on the way out, and nowhere else: stored and compared they are as they are.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -92,7 +92,7 @@ pub(crate) fn spare_others(command: &Cdb) -> Result<(), Ending> {
         | Cdb::SetTimestamp { .. }
         | Cdb::SetIdentifying { .. }
         | Cdb::SetTargetPortGroups { .. } => Err(Ending::check(asc::WRITE_PROTECTED)),
-        // A registration, and giving back what it never had, concern nobody else.
+        // A registration, or the release of a reservation that it has not, concerns no other host.
         Cdb::PersistentOut {
             action: PrOutAction::Register | PrOutAction::RegisterAndIgnore | PrOutAction::Release,
             ..

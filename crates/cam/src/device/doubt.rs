@@ -107,7 +107,7 @@ impl Device {
         }
     }
 
-    /// The medium has become smaller: what lies beyond its blocks is refused here.
+    /// The medium has become smaller: commands beyond its blocks are refused here.
     pub fn shrink(&mut self, blocks: u64) {
         self.doubts.blocks = Some(blocks);
     }

@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //!  W1  While the daemon starts, a provider that is not there keeps no other LUN from being served.
-//!  W2  Initiators are not told of an awaited LUN; a host that knows it hears that it becomes
-//!      ready, and sends its commands again.
+//!  W2  An awaited LUN is in no list. A host that knows it gets BECOMING READY and sends its
+//!      commands again.
 //!  W3  Once it has started, a name that is not there is a mistake, and is refused as one, unless a
 //!      bus of the configuration may bring it: its own disks, and what is found on them.
 

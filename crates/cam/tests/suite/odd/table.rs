@@ -1,4 +1,4 @@
-//! What a target does, one row each, and what comes of it.
+//! What a target does, one row each, and the effect that it has.
 
 use bio::Errno;
 

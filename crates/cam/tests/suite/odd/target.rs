@@ -107,7 +107,7 @@ impl Target {
         std::mem::take(&mut self.state.borrow_mut().came).iter().filter(|c| **c == opcode).count()
     }
 
-    /// It ends with all its connections, and nothing that it had is carried out; it lets nobody in
+    /// It ends with all its connections, and nothing that it had is carried out; it accepts no login
     /// until [`Target::open`].
     pub fn stop(&self) {
         self.peer.shut.set(true);

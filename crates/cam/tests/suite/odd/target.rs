@@ -107,8 +107,8 @@ impl Target {
         std::mem::take(&mut self.state.borrow_mut().came).iter().filter(|c| **c == opcode).count()
     }
 
-    /// It ends with all its connections, and nothing that it had is carried out; it accepts no login
-    /// until [`Target::open`].
+    /// It ends with all its connections, and nothing that it had is carried out; it accepts no
+    /// login until [`Target::open`].
     pub fn stop(&self) {
         self.peer.shut.set(true);
         self.peer.kill();

@@ -4,7 +4,7 @@
 //! two sources are used: the graph, for what exists; the form of the name, for what does not yet.
 
 use crate::api::{State, TargetHealth, TargetState};
-use crate::config::{Config, GeomConfig};
+use crate::config::{AccessConfig, Config, GeomConfig};
 use std::collections::{HashMap, HashSet};
 
 /// Whether a provider of that name comes, by the form of the name, from the disk or geom `owner`:
@@ -108,6 +108,22 @@ pub fn running(config: &Config, state: &State) -> Config {
         target.is_some_and(|t| t.groups.iter().any(|g| g.name == a.group))
     });
     left
+}
+
+/// Puts back into `base`, which is what of `config` is there, whatever is lost and not `wanted` any
+/// more: a plan takes it out, lest it come back by itself.
+pub fn keep_lost(base: &mut Config, config: &Config, wanted: &Config) {
+    fn keep<T: Clone>(base: &mut Vec<T>, all: &[T], wanted: &[T], same: fn(&T, &T) -> bool) {
+        let lacks = |list: &[T], one: &T| !list.iter().any(|other| same(other, one));
+        let lost = all.iter().filter(|one| lacks(wanted, one) && lacks(base, one));
+        let lost: Vec<T> = lost.cloned().collect();
+        base.extend(lost);
+    }
+    keep(&mut base.bus, &config.bus, &wanted.bus, |a, b| a.name == b.name);
+    keep(&mut base.disk, &config.disk, &wanted.disk, |a, b| a.name == b.name);
+    keep(&mut base.geom, &config.geom, &wanted.geom, |a, b| a.name == b.name);
+    keep(&mut base.target, &config.target, &wanted.target, |a, b| a.name == b.name);
+    keep(&mut base.access, &config.access, &wanted.access, AccessConfig::same_group);
 }
 
 #[cfg(test)]

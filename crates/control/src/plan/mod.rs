@@ -21,6 +21,7 @@ mod tests;
 pub use action::{Action, Risk, Step};
 pub use apply::{Applied, LeftOut, Undone, apply};
 pub(crate) use depend::Ground;
+pub(crate) use depend::keep_lost;
 pub use depend::{rests_on, running};
 pub use diff::plan;
 pub(crate) use renew::renew;

@@ -156,22 +156,7 @@ impl Control {
         let (config, generation) = self.config();
         let state = self.state();
         let mut base = plan::running(&config, &state);
-        // What was lost and is not wanted any more is taken out, lest it come back.
-        let unwanted = config.disk.iter().filter(|d| desired.disk(&d.name).is_none());
-        let lost: Vec<_> = unwanted.filter(|d| base.disk(&d.name).is_none()).cloned().collect();
-        base.disk.extend(lost);
-        let unwanted = config.geom.iter().filter(|g| desired.geom(&g.name).is_none());
-        let lost: Vec<_> = unwanted.filter(|g| base.geom(&g.name).is_none()).cloned().collect();
-        base.geom.extend(lost);
-        let unwanted = config
-            .access
-            .iter()
-            .filter(|a| !desired.access.iter().any(|d| d.target == a.target && d.same_group(a)));
-        let lost: Vec<_> = unwanted.filter(|a| base.target(&a.target).is_none()).cloned().collect();
-        base.access.extend(lost);
-        let unwanted = config.target.iter().filter(|t| desired.target(&t.name).is_none());
-        let lost: Vec<_> = unwanted.filter(|t| base.target(&t.name).is_none()).cloned().collect();
-        base.target.extend(lost);
+        plan::keep_lost(&mut base, &config, desired);
         let mut steps = plan::plan(&base, desired, &state, &self.catalog);
         plan::renew(&mut steps, self.plant.stale(), desired);
         for step in &mut steps {

@@ -280,6 +280,23 @@ mod tests {
     }
 
     #[test]
+    fn a_group_that_was_left_out_and_is_not_wanted_any_more_is_taken_out() {
+        let target = "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['127.0.0.1:0']\n";
+        let group = "[[access]]\ntarget='iqn.a:t'\ngroup='g'\ninitiators=['*']\n\
+                     luns={0='nowhere'}\n";
+        let config = |text: &str| read(text, "a.toml", &catalog()).expect("well-formed");
+        let plant = Arc::new(FakePlant::new());
+        let folder = std::env::temp_dir().join(format!("ashlar-unwanted-{}", std::process::id()));
+        let archive = Archive::new(&folder, 2);
+        let control = Control::new(Box::new(plant), catalog(), &Config::default(), archive);
+        bring_up(&control, &config(&format!("{target}{group}")), false).expect("what can be");
+        let steps = control.plan(&config(target)).expect("a plan").steps;
+        let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
+        assert_eq!(what, ["remove group g of iqn.a:t"], "or it would come with the next change");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
     fn what_cannot_be_served_is_left_out_and_said() {
         let text = "[[disk]]\nname='d'\nkind='null'\n\
             [[geom]]\nclass='nop'\nname='lost'\nprovider='nowhere'\n\

@@ -93,9 +93,9 @@ impl Session {
 
     /// How a command ends that has no path, as its number has no unit.
     pub(crate) fn absent(&self, path: Option<&Rc<Path>>, lun: [u8; 8]) -> Asc {
-        match (path, Lun::decode(lun)) {
-            (None, Ok(lun)) => code_of(&self.map.borrow(), u64::from(lun.number())),
-            _ => asc::LUN_NOT_SUPPORTED,
+        match path.map_or_else(|| Lun::decode(lun).ok(), |_| None) {
+            Some(lun) => code_of(&self.map.borrow(), u64::from(lun.number())),
+            None => asc::LUN_NOT_SUPPORTED,
         }
     }
 

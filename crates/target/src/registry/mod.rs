@@ -607,11 +607,11 @@ impl State {
 /// One change of a group's LUNs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LunChange {
-    /// The number stands for this from now on.
+    /// The number is this unit's from now on.
     Set(LunSpec),
-    /// The number stands for a unit that is not there yet.
+    /// The number is that of a unit that is not there yet.
     Await(u64, String),
-    /// The number stands for nothing any more.
+    /// The number has no unit any more.
     Remove(u64),
 }
 

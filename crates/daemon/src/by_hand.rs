@@ -124,6 +124,21 @@ impl ByHand {
         self.change("tray", unit, next, act)
     }
 
+    /// Providers have other names: trays follow. One that cannot be saved is said.
+    pub fn rename(&mut self, names: &[(String, String)]) {
+        let called = |name: String| match names.iter().find(|(from, _)| *from == name) {
+            Some((_, to)) => to.clone(),
+            None => name,
+        };
+        let mut next = self.kept.clone();
+        let trays = std::mem::take(&mut next.trays).into_iter();
+        let tray = |tray: Tray| Tray { provider: tray.provider.map(called), ..tray };
+        next.trays = trays.map(|(unit, is)| (called(unit), tray(is))).collect();
+        if let Err(e) = self.change("rename disk", "tray", next, || Ok(())) {
+            (self.tell)("daemon", e.to_string());
+        }
+    }
+
     /// H1.
     fn change(
         &mut self,

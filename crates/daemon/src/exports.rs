@@ -32,7 +32,7 @@ use target::lun::{
 };
 use target::registry::LunChange;
 use target::vault::Vault;
-use target::{Engine, GroupSpec, Registry};
+use target::{Engine, GroupSpec, Label, Registry};
 
 use crate::arrival::{self, Patience};
 use crate::attach::Attachments;
@@ -350,7 +350,7 @@ impl Exports {
         self.attachments.look();
         let before = changes.iter().filter_map(|(lun, _)| was.as_ref()?.get(*lun).cloned());
         let free = before.map(|e| e.device.clone()).filter(|d| d.ports().is_empty());
-        let free: BTreeSet<String> = free.map(|d| d.spec().name.clone()).collect();
+        let free: BTreeSet<String> = free.map(|d| d.name()).collect();
         for name in free {
             self.close_device(control, &name)?;
         }
@@ -398,6 +398,30 @@ impl Exports {
             }
         }
         Ok(())
+    }
+
+    /// Units are called as a configuration says, under their LUNs.
+    pub fn set_labels(&self, config: &Config) {
+        let units = units_of(config.access.iter(), (&config.unit, &config.disk), None);
+        for (name, unit) in units {
+            let label = unit.label(&name);
+            if self.registry.device(&name).is_some_and(|device| *device.label() != label) {
+                self.registry.relabel(&name, label);
+            }
+        }
+    }
+
+    /// Providers have other names, and so have their units.
+    pub fn rename(&mut self, names: &[(String, String)]) {
+        for (from, to) in names {
+            if let Some(device) = self.registry.device(from) {
+                let label = Label { name: to.clone(), ..(*device.label()).clone() };
+                self.registry.relabel(from, label);
+            }
+        }
+        self.awaited.rename(names);
+        self.by_hand.rename(names);
+        self.attachments.look();
     }
 
     /// Makes these the groups of target ports, and brings those whose first state changes there.

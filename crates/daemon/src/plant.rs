@@ -341,7 +341,10 @@ impl Plant for Daemon {
         let brings = |s: &Step| {
             matches!(
                 s.action,
-                Action::CreateBus { .. } | Action::CreateDisk { .. } | Action::CreateGeom { .. }
+                Action::CreateBus { .. }
+                    | Action::CreateDisk { .. }
+                    | Action::RenameDisk { .. }
+                    | Action::CreateGeom { .. }
             )
         };
         let goes = |s: &Step| match &s.action {

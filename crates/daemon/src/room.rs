@@ -196,9 +196,13 @@ impl Room {
                 let params = serde_json::json!({ "size": size });
                 self.verb_on("disk", "resize", &to.name, &params).map(drop)
             }
+            Action::RenameDisk { from, to } => self.rename_disk(&from.name, &to.name),
             Action::CreateGeom { geom } => self.create_geom(geom),
             Action::RemoveGeom { geom } => self.destroy(&geom.class, &geom.name),
-            Action::Units { from, to } => self.exports.set_thresholds(from, to),
+            Action::Units { from, to } => {
+                let config = Config { unit: to.clone(), ..self.config() };
+                self.exports.set_thresholds(from, to).map(|()| self.exports.set_labels(&config))
+            }
             Action::PortGroups { from, to } => {
                 self.exports.set_port_groups(&mut self.control, from, to)
             }
@@ -264,6 +268,17 @@ impl Room {
         });
         made.map_err(|e| from_geom("create disk", &disk.name, e).next(next))?;
         self.returns.learn(&self.control.topology, &disk.name);
+        Ok(())
+    }
+
+    /// A disk and what is named after it are called otherwise, under those who use them.
+    fn rename_disk(&mut self, from: &str, to: &str) -> Result<()> {
+        let op = "rename disk";
+        let names = self.control.call(|t| t.rename("disk", from, to));
+        let names = names.map_err(|e| from_geom(op, from, e))?;
+        self.exports.rename(&names);
+        self.returns.forget(from);
+        self.returns.learn(&self.control.topology, to);
         Ok(())
     }
 

@@ -182,6 +182,12 @@ pub trait Class: Send + Sync {
         control.call(|t| self.create(t, request)).map(drop)
     }
 
+    /// Whether each of its geoms is called as the provider below it, and what it offers begins with
+    /// that name: they get another name when it does ([`Topology::rename`]).
+    fn names_after(&self) -> bool {
+        false
+    }
+
     /// Takes a geom apart. `force` orphans what is open.
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
         if !force && topology.geom_is_open(geom) {
@@ -226,6 +232,11 @@ pub trait Geom: Send + Any {
     fn orphan(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId, error: Errno) {
         topology.leave(consumer);
         topology.wither_geom(me, error);
+    }
+
+    /// One of its providers has another name now, `to`: what it remembers of names follows.
+    fn renamed(&mut self, from: &str, to: &str) {
+        let _ = (from, to);
     }
 
     /// The command that makes it let go of the provider under `consumer`, which it keeps open

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use bio::Errno;
 use geom::Edge;
@@ -43,11 +43,43 @@ pub const PRODUCT_CD: &str = "VIRTUAL CD-ROM";
 /// Its product revision level.
 pub const REVISION: &str = "0001";
 
-/// What a logical unit is made from; does not change while it lives.
+/// What the operator may change of a logical unit while hosts use it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// Name of the provider below, and of the unit in lists. No host sees it.
+    pub name: String,
+    /// T10 vendor identification; eight bytes are shown.
+    pub vendor: String,
+    /// Product identification; sixteen bytes are shown.
+    pub product: String,
+    /// Product revision level; four bytes are shown.
+    pub revision: String,
+    /// SANITIZE is served: initiators may destroy everything for good.
+    pub sanitize: bool,
+    /// WRITE SAME of no blocks goes to the end of the medium; else it is refused.
+    pub write_same_to_end: bool,
+}
+
+impl Label {
+    /// The names that hold for a unit of which nothing else is said.
+    pub fn new(name: &str) -> Label {
+        Label {
+            name: name.into(),
+            vendor: VENDOR.into(),
+            product: PRODUCT.into(),
+            revision: REVISION.into(),
+            sanitize: false,
+            write_same_to_end: false,
+        }
+    }
+}
+
+/// What a logical unit is made from; does not change while it lives, but for its label
+/// ([`Device::label`]).
 #[derive(Clone, Debug)]
 pub struct DeviceSpec {
-    /// Name of the provider below, and of the unit in lists.
-    pub name: String,
+    /// As it is at first.
+    pub label: Label,
     /// Serial number: identity for initiators, the same on every path and after every restart.
     pub serial: String,
     /// The way down, valid on every core; another one after a loss ([`Device::find`]).
@@ -83,10 +115,6 @@ pub struct DeviceSpec {
     pub stripe_bytes: u64,
     /// The medium can be taken out (RMB).
     pub removable: bool,
-    /// SANITIZE is served: initiators may destroy everything for good.
-    pub sanitize: bool,
-    /// WRITE SAME of no blocks goes to the end of the medium; else it is refused.
-    pub write_same_to_end: bool,
     /// What the disk says of its room, where it does: there are thresholds then.
     pub room: Option<Room>,
     /// Initiators are told when so much of the room is used, percent; at most
@@ -96,19 +124,13 @@ pub struct DeviceSpec {
     pub can_anchor: bool,
     /// Protection information; its room is taken off the capacity.
     pub protection: ProtectionSpec,
-    /// T10 vendor identification; eight bytes are shown.
-    pub vendor: String,
-    /// Product identification; sixteen bytes are shown.
-    pub product: String,
-    /// Product revision level; four bytes are shown.
-    pub revision: String,
 }
 
 impl DeviceSpec {
     /// A plain writable unit with a volatile cache.
     pub fn new(name: &str, serial: &str, edge: Edge, media_bytes: u64, sector: u32) -> DeviceSpec {
         DeviceSpec {
-            name: name.into(),
+            label: Label::new(name),
             serial: serial.into(),
             edge,
             media_bytes,
@@ -126,11 +148,6 @@ impl DeviceSpec {
             read_only: false,
             stripe_bytes: 0,
             removable: false,
-            vendor: VENDOR.into(),
-            product: PRODUCT.into(),
-            revision: REVISION.into(),
-            sanitize: false,
-            write_same_to_end: false,
             room: None,
             full_percents: FULL_PERCENTS.to_vec(),
             can_anchor: false,
@@ -205,6 +222,7 @@ struct Nexuses {
 pub struct Device {
     number: u32,
     spec: DeviceSpec,
+    label: RwLock<Arc<Label>>,
     handler: &'static dyn Handler,
     edge: AtomicU32,
     blocks: AtomicU64,
@@ -292,6 +310,7 @@ impl Device {
             load: Load::default(),
             protection,
             handler,
+            label: RwLock::new(Arc::new(spec.label.clone())),
             spec,
         };
         device.restore_mode(device.default_mode());
@@ -306,6 +325,28 @@ impl Device {
     /// What it was made from.
     pub fn spec(&self) -> &DeviceSpec {
         &self.spec
+    }
+
+    /// What it is called, to lists and to hosts.
+    pub fn label(&self) -> Arc<Label> {
+        self.label.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Its name in lists.
+    pub fn name(&self) -> String {
+        self.label().name.clone()
+    }
+
+    /// It is called otherwise from now on. Hosts hear INQUIRY DATA HAS CHANGED when they can see it
+    /// (V2); no command of theirs ends.
+    pub(crate) fn set_label(&self, to: Label) {
+        let mut label = self.label.write().unwrap_or_else(PoisonError::into_inner);
+        let was = std::mem::replace(&mut *label, Arc::new(to));
+        let is_seen = Label { name: label.name.clone(), ..(*was).clone() } != **label;
+        drop(label);
+        if is_seen {
+            self.raise(asc::INQUIRY_CHANGED, None);
+        }
     }
 
     /// What freeing blocks is like, now.

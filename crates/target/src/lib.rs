@@ -58,7 +58,7 @@ pub mod vault;
 pub use attention::{ATTENTIONS_MAX, Nexus, Port, flags};
 pub use command::{Command, CommandState, Next, TaskAttribute};
 pub use condition::{Condition, MediumState, TrayError};
-pub use device::{Device, DeviceSpec, ModeBits, SERIAL_MAX};
+pub use device::{Device, DeviceSpec, Label, ModeBits, SERIAL_MAX};
 pub use engine::{Engine, Message};
 pub use handlers::disk::{naa, unmap_limits};
 pub use load::FlowView;

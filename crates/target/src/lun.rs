@@ -20,7 +20,7 @@ use geom::{
 use wire::scsi::CD_BLOCK;
 
 use crate::condition::{MediumState, TrayError};
-use crate::device::{Device, DeviceSpec, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
+use crate::device::{Device, DeviceSpec, Label, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
 use crate::freeing::Freeing;
 use crate::handlers::disk::upkeep;
 use crate::protection::{self, Layout, Protection, ProtectionSpec};
@@ -50,6 +50,10 @@ impl Class for LunClass {
 
     fn doc(&self) -> &'static str {
         "Holds a provider open for a logical unit of the target side."
+    }
+
+    fn names_after(&self) -> bool {
+        true
     }
 }
 
@@ -150,6 +154,22 @@ pub struct OpenSpec {
     pub revision: Option<String>,
 }
 
+impl OpenSpec {
+    /// What a unit of that name is called.
+    pub fn label(&self, name: &str) -> Label {
+        let is_cd = self.handler.as_deref() == Some("cdrom");
+        let product = if is_cd { PRODUCT_CD } else { PRODUCT };
+        Label {
+            name: name.into(),
+            vendor: self.vendor.clone().unwrap_or_else(|| VENDOR.into()),
+            product: self.product.clone().unwrap_or_else(|| product.into()),
+            revision: self.revision.clone().unwrap_or_else(|| REVISION.into()),
+            sanitize: self.sanitize,
+            write_same_to_end: self.write_same_to_end,
+        }
+    }
+}
+
 /// Opens a provider as a logical unit. Whole or not at all; the graph is at rest when it returns.
 /// A unit that was lost comes to life again when its provider is back with the same identity.
 pub fn open_device(
@@ -230,7 +250,7 @@ fn start(
 
 /// A new unit, or the lost one of the same name.
 fn make(registry: &Registry, spec: DeviceSpec, handler: &str) -> Result<Arc<Device>, Error> {
-    let Some(lost) = registry.device(&spec.name) else {
+    let Some(lost) = registry.device(&spec.label.name) else {
         return registry.add_device(handler, spec);
     };
     let was = lost.spec();
@@ -243,7 +263,7 @@ fn make(registry: &Registry, spec: DeviceSpec, handler: &str) -> Result<Arc<Devi
         let what = format!(
             "{}: the disk that has come is not the one that was lost (serial {}, now {}); \
              take its LUNs out of the groups first",
-            spec.name, was.serial, spec.serial
+            spec.label.name, was.serial, spec.serial
         );
         return Err(Error::new(Errno::Exist, what));
     }
@@ -474,7 +494,6 @@ fn describe(
         );
         return Err(Error::new(Errno::NotSup, what));
     }
-    let product = if is_cd { PRODUCT_CD } else { PRODUCT };
     // Only the disk handler frees blocks of the medium.
     let is_disk = spec.handler.as_deref().is_none_or(|h| h == "disk") && !spec.read_only;
     Ok(DeviceSpec {
@@ -490,11 +509,7 @@ fn describe(
         read_only: spec.read_only || is_cd,
         removable: spec.removable || is_cd,
         write_cache: spec.write_cache.unwrap_or(true),
-        vendor: spec.vendor.clone().unwrap_or_else(|| VENDOR.into()),
-        product: spec.product.clone().unwrap_or_else(|| product.into()),
-        revision: spec.revision.clone().unwrap_or_else(|| REVISION.into()),
-        sanitize: spec.sanitize,
-        write_same_to_end: spec.write_same_to_end,
+        label: spec.label(provider),
         protection: spec.protection,
         room,
         full_percents: spec.full_percents.clone().unwrap_or_else(|| FULL_PERCENTS.to_vec()),
@@ -531,7 +546,7 @@ pub fn room_of(t: &Topology, provider: ProviderId) -> Option<Room> {
 /// thresholds. To be called from time to time; it asks file systems, which may block.
 pub fn look_at_room(t: &Topology, registry: &Registry) {
     for device in registry.thin_devices() {
-        let geom = t.find_geom(CLASS, &device.spec().name);
+        let geom = t.find_geom(CLASS, &device.name());
         let consumer = geom.and_then(|g| t.consumers_of(g).first().copied());
         let room = consumer.and_then(|c| t.below(c)).and_then(|p| room_of(t, p));
         if let Some(room) = room {

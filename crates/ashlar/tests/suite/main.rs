@@ -14,6 +14,7 @@ mod classes;
 mod conformance;
 mod daily;
 mod deletes;
+mod edits;
 mod examples;
 mod fileserver;
 mod fileserver_console;

@@ -87,6 +87,10 @@ impl Class for PartClass {
         NAME
     }
 
+    fn names_after(&self) -> bool {
+        true
+    }
+
     fn doc(&self) -> &'static str {
         "Shows the partitions of a table (GPT, MBR, EBR) as providers, and edits the table."
     }

@@ -346,6 +346,12 @@ fn provide(
 }
 
 impl Geom for PartGeom {
+    fn renamed(&mut self, from: &str, to: &str) {
+        for part in self.parts.values_mut().filter(|part| part.name == from) {
+            part.name = to.to_owned();
+        }
+    }
+
     fn access(
         &mut self,
         topology: &mut Topology,

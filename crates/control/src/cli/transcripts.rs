@@ -404,7 +404,7 @@ fn http_routes() {
     assert_eq!(wrong.kind, Kind::Usage);
     let mut lines = Vec::new();
     // Another disk behind a LUN that a host uses.
-    let more = FIRST.replace("\"d0\"", "\"d1\"");
+    let more = FIRST.replace("\"d0\"", "\"d1\"").replace("/srv/d0", "/srv/d1");
     let params = json!({ "document": more });
     let refused = client.verb("apply", &params, &mut |_| {}).expect_err("a swap");
     assert_eq!(refused.kind, Kind::WouldDestroy);

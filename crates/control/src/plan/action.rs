@@ -1,5 +1,6 @@
 //! One change, as a value: what it does to a configuration, and what takes it back.
 
+use super::rename::rename;
 use crate::config::{
     AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
     TargetConfig, UnitConfig, UnitProtection,
@@ -67,6 +68,13 @@ pub enum Action {
         /// As it shall be: `size` differs and is greater.
         to: DiskConfig,
     },
+    /// A disk has another name, under everybody who uses it; what is named after it follows.
+    RenameDisk {
+        /// As it is.
+        from: DiskConfig,
+        /// As it shall be: the name differs.
+        to: DiskConfig,
+    },
     /// A disk goes; nothing stands on it any more.
     RemoveDisk {
         /// Which.
@@ -82,7 +90,8 @@ pub enum Action {
         /// Which.
         geom: GeomConfig,
     },
-    /// How units are shown; no LUN has one that changes.
+    /// How units are shown; no LUN has one of which anything else changes than what hosts are told
+    /// of while they work.
     Units {
         /// As it is: all of them.
         from: Vec<UnitConfig>,
@@ -159,6 +168,7 @@ impl Action {
             Action::CreateDisk { disk } => Action::RemoveDisk { disk },
             Action::RemoveDisk { disk } => Action::CreateDisk { disk },
             Action::GrowDisk { from, to } => Action::GrowDisk { from: to, to: from },
+            Action::RenameDisk { from, to } => Action::RenameDisk { from: to, to: from },
             Action::CreateGeom { geom } => Action::RemoveGeom { geom },
             Action::RemoveGeom { geom } => Action::CreateGeom { geom },
             Action::Units { from, to } => Action::Units { from: to, to: from },
@@ -219,6 +229,7 @@ impl Action {
                 let place = config.disk.iter_mut().find(|d| d.name == to.name);
                 place.into_iter().for_each(|d| *d = to.clone());
             }
+            Action::RenameDisk { from, to } => rename(config, &from.name, to),
             Action::CreateGeom { geom } => config.geom.push(geom.clone()),
             Action::RemoveGeom { geom } => config.geom.retain(|g| g.name != geom.name),
             Action::Units { to, .. } => config.unit.clone_from(to),
@@ -255,6 +266,7 @@ impl Action {
             Action::CreateDisk { disk } => format!("create disk {} ({})", disk.name, disk.kind),
             Action::RemoveDisk { disk } => format!("remove disk {} ({})", disk.name, disk.kind),
             Action::GrowDisk { to, .. } => format!("grow disk {} ({})", to.name, to.kind),
+            Action::RenameDisk { from, to } => format!("rename disk {} to {}", from.name, to.name),
             Action::CreateGeom { geom } => format!("create geom {} ({})", geom.name, geom.class),
             Action::RemoveGeom { geom } => format!("remove geom {} ({})", geom.name, geom.class),
             Action::Units { .. } => "change how units are shown".to_owned(),
@@ -289,7 +301,8 @@ impl Action {
             Action::CreateBus { bus } | Action::RemoveBus { bus } => bus.name.clone(),
             Action::CreateDisk { disk }
             | Action::RemoveDisk { disk }
-            | Action::GrowDisk { to: disk, .. } => disk.name.clone(),
+            | Action::GrowDisk { to: disk, .. }
+            | Action::RenameDisk { to: disk, .. } => disk.name.clone(),
             Action::CreateGeom { geom } | Action::RemoveGeom { geom } => geom.name.clone(),
             Action::CreateTarget { target } | Action::RemoveTarget { target } => {
                 target.name.clone()

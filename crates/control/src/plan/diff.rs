@@ -4,6 +4,7 @@
 
 use super::action::{Action, Step};
 use super::depend::{Ground, bottom_up};
+use super::rename::{rename, renamed};
 use super::risk::{Scene, risk};
 use crate::api::State;
 use crate::config::{
@@ -16,10 +17,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// The steps from `running` to `desired`. Both must have passed `config::check`.
 pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog) -> Vec<Step> {
     let ground = Ground::new(state);
+    let names = renamed(running, desired);
+    let mut called = running.clone();
+    names.iter().for_each(|(from, to)| rename(&mut called, &from.name, to));
+    let scene = Scene { state, catalog, running: &called };
+    let mut planner = Planner { now: running.clone(), steps: Vec::new(), scene };
+    for (from, to) in names {
+        planner.step(Action::RenameDisk { from, to }, "it is the same disk");
+    }
+    let running = &called;
     let gone = gone(running, desired, &ground, state);
     let other = other_units(running, desired);
-    let scene = Scene { state, catalog, running };
-    let mut planner = Planner { now: running.clone(), steps: Vec::new(), scene };
     planner.withdraw(running, desired, &gone, &other, &ground);
     planner.remove(running, desired, &gone, &ground);
     if running.daemon != desired.daemon {
@@ -342,10 +350,18 @@ fn same_but_order<T: PartialEq>(a: &[T], b: &[T]) -> bool {
 }
 
 /// Providers whose units are shown in another way from now on, which their LUNs have to be
-/// withdrawn for. Thresholds change under them.
+/// withdrawn for. Thresholds and what a unit is called change under them.
 fn other_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str> {
     let by_name = |c: &'c Config| -> HashMap<&'c str, UnitConfig> {
-        let bare = |u: &UnitConfig| UnitConfig { thresholds: None, ..u.clone() };
+        let bare = |u: &UnitConfig| UnitConfig {
+            thresholds: None,
+            vendor: None,
+            product: None,
+            revision: None,
+            sanitize: false,
+            write_same_to_end: false,
+            ..u.clone()
+        };
         let mut all: HashMap<&str, UnitConfig> =
             c.unit.iter().map(|u| (u.provider.as_str(), bare(u))).collect();
         // A LUN may say the serial number in its unit's place.

@@ -12,6 +12,7 @@ mod action;
 mod apply;
 mod depend;
 mod diff;
+mod rename;
 mod renew;
 mod risk;
 mod sizes;

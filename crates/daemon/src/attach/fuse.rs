@@ -48,7 +48,7 @@ impl Loop {
         let answer = came.recv_timeout(CORE_LIMIT);
         answer.map_err(|_| "its core does not answer".to_owned())?.map_err(|e| e.what)?;
         let unit = &grant.entry.device;
-        let file = folder.join(unit.spec().name.replace('/', "-"));
+        let file = folder.join(unit.name().replace('/', "-"));
         let device = make_loop(&file, unit.block_bytes(), grant.read_only)?;
         Ok(Loop { device, folder: folder.to_owned(), file, life })
     }

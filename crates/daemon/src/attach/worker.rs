@@ -57,7 +57,7 @@ impl Attached {
         AttachedState {
             target: key.target.clone(),
             lun: key.lun,
-            unit: self.grant.entry.device.spec().name.clone(),
+            unit: self.grant.entry.device.name(),
             device: self.device().path(),
             by: by.to_owned(),
             file,
@@ -420,7 +420,7 @@ impl Worker {
         let attached = Attached { grant, means, bytes, why: String::new() };
         let (path, how) =
             (attached.device().path(), if attached.grant.read_only { "ro" } else { "rw" });
-        let unit = attached.grant.entry.device.spec().name.clone();
+        let unit = attached.grant.entry.device.name();
         let line = format!("LUN {} ({unit}) is {path}, {how}", key.lun);
         (self.shared.tell)(&key.target, line, false);
         let mut table = self.shared.table();

@@ -57,6 +57,17 @@ impl Awaited {
         self.by_target.values().any(|names| names.contains(provider))
     }
 
+    /// Providers have other names.
+    pub(super) fn rename(&mut self, names: &[(String, String)]) {
+        for awaited in self.by_target.values_mut() {
+            for (from, to) in names {
+                if awaited.remove(from) {
+                    awaited.insert(to.clone());
+                }
+            }
+        }
+    }
+
     /// These could not be opened; they are tried again when the graph is another.
     pub(super) fn failed(&mut self, left: &[LeftOut], generation: u64) {
         for left in left {

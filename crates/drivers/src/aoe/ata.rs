@@ -176,15 +176,15 @@ fn trims(session: &Session) -> bool {
 /// What the device says of itself.
 fn facts(session: &Session) -> Identify {
     let device: &Device = session.device();
-    let spec = device.spec();
+    let (spec, label) = (device.spec(), device.label());
     let physical = spec.physical_bytes / SECTOR as u32;
     let words = |text: &str| text.trim().to_owned();
     let [.., a, b, c, d, e, f, g, h] = target::naa(&spec.serial);
     let tail = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
     Identify {
-        model: format!("{} {}", words(&spec.vendor), words(&spec.product)),
+        model: format!("{} {}", words(&label.vendor), words(&label.product)),
         serial: spec.serial.clone(),
-        firmware: spec.revision.clone(),
+        firmware: label.revision.clone(),
         sectors: device.blocks(),
         sector_bytes: SECTOR as u32,
         physical_exponent: u8::try_from(physical.max(1).ilog2()).unwrap_or(0),

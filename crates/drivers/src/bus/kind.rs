@@ -75,7 +75,7 @@ impl LocalKind {
             return Vec::new();
         };
         let luns = port.decide(&faces.initiator, &crate::local::place()).luns;
-        luns.iter().map(|entry| entry.device.spec().name.clone()).collect()
+        luns.iter().map(|entry| entry.device.name()).collect()
     }
 }
 

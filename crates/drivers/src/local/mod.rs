@@ -142,7 +142,7 @@ impl Local {
     pub fn find_unit(&self, target: &str, unit: &str) -> Option<u64> {
         let port = self.registry.target(NAME, target)?;
         let luns = port.decide(&initiator(target), &place()).luns;
-        let found = luns.iter().find(|e| e.device.spec().name == unit)?;
+        let found = luns.iter().find(|e| e.device.name() == unit)?;
         Some(found.lun)
     }
 

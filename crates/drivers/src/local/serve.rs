@@ -87,7 +87,7 @@ pub(super) async fn run(
     };
     here.files.set(here.files.get() + 1);
     let _ = done.send(Ok(()));
-    let unit = files.grant.entry.device.spec().name.clone();
+    let unit = files.grant.entry.device.name();
     tracing::info!(target: "local", "{unit}: attached");
     let why = files.drive(files.read()).await;
     tracing::info!(target: "local", "{unit}: no longer attached: {why}");
@@ -108,7 +108,7 @@ fn enter(here: &Rc<Here>, end: ChannelEnd, grant: Grant) -> Result<Files, GeomEr
     let transport: Rc<dyn Transport> = session.clone();
     let nexus = here.engine.login(here.login(&grant), transport);
     session.attach(nexus.map_err(|refused| GeomError::new(Errno::Perm, refused.text))?);
-    let name = entry.device.spec().name.replace('/', "-").into_bytes();
+    let name = entry.device.name().replace('/', "-").into_bytes();
     let (here, processes) = (here.clone(), Processes::default());
     Ok(Files { here, processes, line, session, grant, name })
 }

@@ -186,7 +186,7 @@ impl Door<'_> {
             labels: vec![
                 ("tls", tls),
                 ("auth", conn.tls().and_then(|t| t.client()).map_or("none".into(), by_tls)),
-                ("export", found.entry.device.spec().name.clone()),
+                ("export", found.entry.device.name()),
                 ("lun", found.entry.lun.to_string()),
             ],
         };

@@ -98,7 +98,7 @@ pub(crate) fn awaited(
 }
 
 fn pick<'a>(target: &Checked, luns: &'a LunMap, name: &str) -> Option<&'a Arc<LunEntry>> {
-    let named = |name: &str| luns.iter().find(|e| e.device.spec().name == name);
+    let named = |name: &str| luns.iter().find(|e| e.device.name() == name);
     let of_lun = |lun: u64| luns.get(lun);
     if name.is_empty() {
         return of_lun(0);
@@ -109,7 +109,7 @@ fn pick<'a>(target: &Checked, luns: &'a LunMap, name: &str) -> Option<&'a Arc<Lu
 
 /// Lines of LIST: the names of units, with their target's where there is another of that name.
 pub(crate) fn list(all: &[Found]) -> Vec<Listed> {
-    let name = |f: &Found| f.entry.device.spec().name.clone();
+    let name = |f: &Found| f.entry.device.name();
     let line = |(i, f): (usize, &Found)| {
         let first = all.iter().position(|other| name(other) == name(f));
         let name = match first {
@@ -166,7 +166,7 @@ pub(crate) fn describe(f: &Found) -> Export {
     let best = [stripe, spec.physical_bytes.max(PREFERRED).max(unit), min];
     let fits = |b: &u32| b.is_power_of_two() && (min..=PAYLOAD_MAX).contains(b);
     Export {
-        name: spec.name.clone(),
+        name: device.name(),
         description: description(f),
         size: device.blocks().saturating_mul(u64::from(min)),
         flags: flags(&f.entry),

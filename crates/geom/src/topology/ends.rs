@@ -118,6 +118,14 @@ impl Ends {
         of.flat_map(|known| known.bytes.iter().rev().copied()).filter(|was| *was < bytes).collect()
     }
 
+    /// A provider has another name.
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
+        for known in self.all.iter_mut().filter(|known| known.provider == from) {
+            known.provider = to.to_owned();
+            self.is_unsaved = true;
+        }
+    }
+
     /// E1
     pub(super) fn save(&mut self) {
         if std::mem::take(&mut self.is_unsaved)

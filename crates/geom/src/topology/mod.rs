@@ -22,6 +22,7 @@ mod events;
 mod inspect;
 mod lifetime;
 mod names;
+mod rename;
 mod splice;
 mod taste;
 

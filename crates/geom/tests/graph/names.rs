@@ -3,7 +3,7 @@
 use bio::{Errno, Op};
 use geom::{Access, Create, Event, GeomId, ProviderId};
 
-use crate::common::{BLOCK, Lab, Leaf, Manner, Taste};
+use crate::common::{BLOCK, Lab, Leaf, Manner, Taste, Tasting};
 
 fn find(lab: &Lab, name: &str) -> Option<ProviderId> {
     lab.control.topology.check();
@@ -160,4 +160,46 @@ fn what_is_on_a_disk_is_seen_through_the_layer_alone() {
     let create = Create { name: "by hand", members: &[disk], params: &params };
     lab.control.call(|t| class.create(t, &create)).unwrap();
     assert_eq!(find(&lab, "d0"), Some(disk));
+}
+
+#[test]
+fn a_renamed_disk_goes_on_under_those_who_use_it_and_what_is_named_after_it_follows() {
+    let mut lab = Lab::new(1);
+    let log = lab.log.clone();
+    let leaf = Leaf::new(1 << 20);
+    leaf.data.lock().unwrap()[0] = 0xa0;
+    lab.control.topology.load(Taste::how("ta", 0, Tasting::Names, &log)).unwrap();
+    let disk = lab.disk("d0", &leaf);
+    lab.disk("d1", &Leaf::new(1 << 20));
+    let on = find(&lab, "d0.ta").expect("it was tasted");
+    let (user, hand) = (lab.writer("u", on), lab.insert("by hand", disk, "").unwrap());
+    let rename = |lab: &mut Lab, from: &str, to: &str| {
+        lab.control.call(|t| t.rename("leaf", from, to)).map_err(|e| e.kind)
+    };
+    // Nothing changes when one of the names is taken, or there is no such disk.
+    lab.disk("d2.ta", &Leaf::new(1 << 20));
+    let tasted = log.lock().unwrap().len();
+    for (from, to, why) in [
+        ("d0", "d1", Errno::Exist),
+        ("d0", "d2", Errno::Exist),
+        ("d0", "", Errno::Inval),
+        ("d9", "d8", Errno::NoEnt),
+    ] {
+        assert_eq!(rename(&mut lab, from, to), Err(why), "{from} to {to}");
+        assert_eq!(find(&lab, "d0.ta"), Some(on));
+    }
+    let tag = lab.send(lab.edge(user), Op::Read, 0, BLOCK);
+    let names = rename(&mut lab, "d0", "data").expect("the names are free");
+    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    assert_eq!(names, [pair("d0", "data"), pair("d0.ta", "data.ta")]);
+    lab.finish(tag);
+    assert_eq!((find(&lab, "d0"), find(&lab, "d0.ta")), (None, None));
+    assert_eq!((find(&lab, "data.ta"), find(&lab, "by hand")), (Some(on), Some(disk)));
+    assert_eq!(lab.control.topology.below(user), Some(on));
+    assert_eq!(log.lock().unwrap().len(), tasted, "nothing is tasted again");
+    // The layer goes: the disk has the name that it got.
+    lab.control.remove(hand).unwrap();
+    assert_eq!(find(&lab, "data"), Some(disk));
+    let tag = lab.send(lab.edge(user), Op::Write, 0, BLOCK);
+    lab.finish(tag);
 }

@@ -161,7 +161,7 @@ pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
             let what = format!(
                 "{}: the saved reservations of serial number {} cannot be used: {why}; \
                  move the record away to export the disk without them",
-                spec.name, spec.serial
+                spec.label.name, spec.serial
             );
             Err(Error::new(Errno::Inval, what))
         }

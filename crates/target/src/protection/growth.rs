@@ -87,7 +87,7 @@ pub(crate) fn recall(registry: &Registry, spec: &DeviceSpec) -> Result<Recalled,
             "{}: its protection information is at the end of {} blocks of {} bytes, and there are \
              {here} of {unit}: make the provider as long as it was, or open the unit once with \
              protection = \"none\", which gives the information up",
-            spec.name, layout.total, layout.unit
+            spec.label.name, layout.total, layout.unit
         );
         return Err(Error::new(Errno::Inval, what));
     }
@@ -99,7 +99,7 @@ pub(crate) fn recall(registry: &Registry, spec: &DeviceSpec) -> Result<Recalled,
 pub(super) async fn doubt(registry: &Registry, device: &Device, total: u64) {
     let spec = device.spec();
     registry.tell(
-        &spec.name,
+        &spec.label.name,
         format!(
             "a header of protection information stands at the end of {total} blocks, and nothing \
              is known of it: the provider has grown, and the state folder was lost. Nothing is \

@@ -33,7 +33,7 @@ use crate::access::{Decision, decide};
 use crate::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
 use crate::commands;
 use crate::copy::Tokens;
-use crate::device::{Device, DeviceSpec, SERIAL_MAX};
+use crate::device::{Device, DeviceSpec, Label, SERIAL_MAX};
 use crate::engine::Message;
 use crate::handlers;
 use crate::transport::CloseReason;
@@ -236,23 +236,24 @@ impl Registry {
             return Err(Error::new(Errno::NoEnt, format!("no device handler {handler}")));
         };
         if spec.sector_bytes == 0 {
-            let what = format!("{}: sector size is zero", spec.name);
+            let what = format!("{}: sector size is zero", spec.label.name);
             return Err(Error::new(Errno::Inval, what));
         }
         if spec.serial.is_empty() || spec.serial.len() > SERIAL_MAX || !spec.serial.is_ascii() {
-            let what = format!("{}: a serial number is 1 to {SERIAL_MAX} ASCII letters", spec.name);
+            let what =
+                format!("{}: a serial number is 1 to {SERIAL_MAX} ASCII letters", spec.label.name);
             return Err(Error::new(Errno::Inval, what));
         }
         let mut state = self.state();
-        if state.devices.contains_key(&spec.name) {
-            let what = format!("device {} is exported already", spec.name);
+        if state.devices.contains_key(&spec.label.name) {
+            let what = format!("device {} is exported already", spec.label.name);
             return Err(Error::new(Errno::Exist, what));
         }
         if let Some(other) = state.serials.get(&spec.serial) {
             let what = format!(
                 "{}: serial number {} is that of {other}; initiators would take the two for one \
                  disk",
-                spec.name, spec.serial,
+                spec.label.name, spec.serial,
             );
             return Err(Error::new(Errno::Exist, what));
         }
@@ -260,7 +261,7 @@ impl Registry {
         let device =
             Arc::new(Device::new(state.devices_made, spec, handler, self.transfer_max.clone()));
         commands::device_made(&device, &*self.vault())?;
-        let (name, serial) = (device.spec().name.clone(), device.spec().serial.clone());
+        let (name, serial) = (device.name(), device.spec().serial.clone());
         state.serials.insert(serial, name.clone());
         state.devices.insert(name, device.clone());
         Ok(device)
@@ -275,14 +276,14 @@ impl Registry {
     pub fn unmapped(&self) -> Vec<String> {
         let state = self.state();
         let free = state.devices.values().filter(|d| d.ports().is_empty());
-        free.map(|d| d.spec().name.clone()).collect()
+        free.map(|d| d.name()).collect()
     }
 
     /// Names of devices that have lost their provider.
     pub fn lost(&self) -> Vec<String> {
         let state = self.state();
         let lost = state.devices.values().filter(|d| d.lost().is_some());
-        lost.map(|d| d.spec().name.clone()).collect()
+        lost.map(|d| d.name()).collect()
     }
 
     /// Devices whose disk reports its room.
@@ -293,6 +294,21 @@ impl Registry {
     /// Whether the disk of some device reports its room.
     pub fn has_thin(&self) -> bool {
         self.state().devices.values().any(|d| d.space().is_some())
+    }
+
+    /// A device is called as `label` says from now on; false: there is none called `name`, or
+    /// another has the new name. No command ends; hosts hear of what they can see.
+    pub fn relabel(&self, name: &str, label: Label) -> bool {
+        let mut state = self.state();
+        if label.name != name && state.devices.contains_key(&label.name) {
+            return false;
+        }
+        let Some(device) = state.devices.remove(name) else { return false };
+        state.serials.insert(device.spec().serial.clone(), label.name.clone());
+        state.devices.insert(label.name.clone(), device.clone());
+        drop(state);
+        device.set_label(label);
+        true
     }
 
     /// Forgets a device; refused while a group maps it.
@@ -657,7 +673,7 @@ fn recount(target: &TargetPort, old: &LunMap, new: &LunMap) {
 fn user_of(state: &State, device: &str) -> Option<(String, String)> {
     state.targets.values().find_map(|t| {
         let groups = t.groups();
-        let maps = |g: &&Group| g.luns().iter().any(|e| e.device.spec().name == device);
+        let maps = |g: &&Group| g.luns().iter().any(|e| e.device.name() == device);
         groups.groups().iter().find(maps).map(|g| (t.name.clone(), g.name.clone()))
     })
 }

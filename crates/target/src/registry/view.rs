@@ -119,7 +119,7 @@ impl Registry {
                 .count(),
         });
         let devices = state.devices.values().map(|d| DeviceView {
-            name: d.spec().name.clone(),
+            name: d.name(),
             number: d.number(),
             serial: d.spec().serial.clone(),
             naa: naa(&d.spec().serial).iter().map(|b| format!("{b:02x}")).collect(),
@@ -162,6 +162,6 @@ fn see_group(g: &super::Group) -> GroupView {
         initiators: g.patterns.iter().map(|p| p.as_str().to_string()).collect(),
         portals: g.portals.iter().map(|r| r.to_string()).collect(),
         addressing: luns.addressing(),
-        luns: luns.iter().map(|e| (e.lun, e.device.spec().name.clone(), e.read_only)).collect(),
+        luns: luns.iter().map(|e| (e.lun, e.device.name(), e.read_only)).collect(),
     }
 }

@@ -25,6 +25,8 @@ pub enum Tasting {
     Writes,
     /// As `Claims`, on providers made by tasting too.
     Nests,
+    /// As `Claims`, by a geom that is called as the disk.
+    Names,
 }
 
 pub struct Taste {
@@ -53,6 +55,10 @@ impl Class for Taste {
 
     fn doc(&self) -> &'static str {
         "Knows its disks by their first byte."
+    }
+
+    fn names_after(&self) -> bool {
+        self.how == Tasting::Names
     }
 
     fn hides_what_it_refuses(&self) -> bool {
@@ -102,9 +108,11 @@ impl Class for Taste {
                 t.wither_geom(geom, Errno::NxIo);
                 return Ok(());
             }
-            Tasting::Claims | Tasting::Nests => {}
+            Tasting::Claims | Tasting::Nests | Tasting::Names => {}
         }
-        let geom = t.new_geom(self.name, &name, "tasted", super::shim::plain("spoils"))?;
+        let disk = t.provider_name(on).to_owned();
+        let called = if self.how == Tasting::Names { &disk } else { &name };
+        let geom = t.new_geom(self.name, called, "tasted", super::shim::plain("spoils"))?;
         super::shim::fill(t, geom, &name, on, false, false).map(|_| ())
     }
 

@@ -46,13 +46,13 @@ pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> R
 /// Who the unit is through the port that asks. What is claimed here is what the engine does.
 /// `ports` are all that have it.
 fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Identity {
-    let (spec, group) = (device.spec(), port.port_group());
+    let (spec, label, group) = (device.spec(), device.label(), port.port_group());
     Identity {
         kind: device.handler().peripheral(),
         removable: spec.removable,
-        vendor: spec.vendor.clone(),
-        product: spec.product.clone(),
-        revision: spec.revision.clone(),
+        vendor: label.vendor.clone(),
+        product: label.product.clone(),
+        revision: label.revision.clone(),
         serial: spec.serial.clone(),
         naa: Some(naa(&spec.serial)),
         target_name: port.name.clone(),
@@ -130,7 +130,7 @@ fn limits(device: &Device) -> Limits {
         unmap_granularity: if thin { unit } else { 0 },
         unmap_alignment: freeing.alignment(block).filter(|_| thin),
         write_same_max: if writes_same { u64::from(blocks(WRITE_SAME_BYTES_MAX)) } else { 0 },
-        write_same_nonzero: writes_same && !spec.write_same_to_end,
+        write_same_nonzero: writes_same && !device.label().write_same_to_end,
         provisioning: if thin { Provisioning::Thin } else { Provisioning::Full },
         unmap: thin,
         unmap_same16: thin,

@@ -18,7 +18,7 @@ use crate::status::Ending;
 
 /// Whether a unit serves an action.
 pub(super) fn serves(action: SanitizeAction, device: &Device) -> bool {
-    device.spec().sanitize
+    device.label().sanitize
         && match action {
             SanitizeAction::Overwrite
             | SanitizeAction::CryptographicErase
@@ -46,7 +46,7 @@ pub(super) fn plan(
     len: u32,
     device: &Device,
 ) -> Result<Plan, Sense> {
-    if !device.spec().sanitize {
+    if !device.label().sanitize {
         return Err(Sense::new(asc::INVALID_OPCODE));
     }
     if !serves(action, device) {

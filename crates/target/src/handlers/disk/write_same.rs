@@ -48,7 +48,7 @@ fn what(command: &Cdb, device: &Device) -> Result<What, Sense> {
         return Err(Sense::new(asc::LBA_OUT_OF_RANGE));
     }
     let blocks = match blocks {
-        0 if device.spec().write_same_to_end => device.blocks().saturating_sub(lba),
+        0 if device.label().write_same_to_end => device.blocks().saturating_sub(lba),
         blocks => u64::from(blocks),
     };
     Ok(What { lba, blocks, unmap, anchor, no_data, extent })

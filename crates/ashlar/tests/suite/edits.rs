@@ -1,0 +1,282 @@
+//! Every kind of edit under the load of three hosts that have registered keys and hold a
+//! reservation: no command of theirs fails, and nothing that they have registered goes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::house::raw::Raw;
+use crate::house::{House, IQN, file_disk};
+
+/// Longest wait for the hosts' next rounds.
+const ROUNDS_LIMIT: Duration = Duration::from_secs(30);
+/// Rounds that each host makes between two edits.
+const ROUNDS: u64 = 8;
+/// Blocks of a host, from its number times so many on.
+const SPAN: u32 = 1024;
+const HOSTS: [&str; 3] = ["a", "b", "c"];
+
+fn name(host: &str) -> String {
+    format!("iqn.2026-11.test:{host}")
+}
+
+/// PERSISTENT RESERVE OUT without APTPL: what is registered goes with the unit's nexus.
+fn reserve(raw: &mut Raw, action: u8, key: u64, action_key: u64) {
+    let mut list = [0; 24];
+    list[..8].copy_from_slice(&key.to_be_bytes());
+    list[8..16].copy_from_slice(&action_key.to_be_bytes());
+    // Write exclusive, all registrants.
+    let cdb = [0x5F, action, 7, 0, 0, 0, 0, 0, 24, 0];
+    assert_eq!(raw.command(&cdb, 0, &list).unwrap().status, 0, "reserve {action}");
+}
+
+/// What a host has heard since it was asked last.
+#[derive(Default)]
+struct Heard {
+    stop: AtomicBool,
+    rounds: AtomicU64,
+    news: std::sync::Mutex<BTreeSet<(u8, u8)>>,
+}
+
+struct Host {
+    heard: Arc<Heard>,
+    thread: JoinHandle<Raw>,
+}
+
+/// One command that may have to hear news first; anything else is a failure of the test.
+fn command(raw: &mut Raw, heard: &Heard, cdb: &[u8], read: u32, data: &[u8]) -> Vec<u8> {
+    for _ in 0..16 {
+        let ended = raw.command(cdb, read, data).expect("the session stays");
+        match (ended.status, ended.sense.get(2).map(|key| key & 0xf)) {
+            (0, _) => return ended.data,
+            (2, Some(6)) => {
+                heard.news.lock().unwrap().insert((ended.sense[12], ended.sense[13]));
+            }
+            (status, _) => panic!("status {status:02x}, sense {:02x?}", ended.sense),
+        }
+    }
+    panic!("news without end");
+}
+
+impl Host {
+    /// Logs in, registers its number, and writes and reads back without a pause on both LUNs.
+    fn start(house: &House, number: usize) -> Host {
+        let mut raw = Raw::login(house.portal(), &name(HOSTS[number]), IQN).unwrap();
+        let heard = Arc::new(Heard::default());
+        for lun in [0, 1] {
+            raw.lun = lun;
+            command(&mut raw, &heard, &[0; 6], 0, &[]);
+            reserve(&mut raw, 6, 0, number as u64 + 1);
+            if number == 0 {
+                reserve(&mut raw, 1, 1, 0);
+            }
+        }
+        heard.news.lock().unwrap().clear();
+        let here = heard.clone();
+        let thread = std::thread::spawn(move || {
+            let mut round = 0u32;
+            while !here.stop.load(Ordering::Acquire) {
+                raw.lun = (round % 2) as u8;
+                let block = number as u32 * SPAN + round / 2 % (SPAN / 8) * 8;
+                let [a, b, c, d] = block.to_be_bytes();
+                let data: Vec<u8> = round.to_be_bytes().repeat(1024);
+                command(&mut raw, &here, &[0x2A, 0, a, b, c, d, 0, 0, 8, 0], 0, &data);
+                let back = command(&mut raw, &here, &[0x28, 0, a, b, c, d, 0, 0, 8, 0], 4096, &[]);
+                assert_eq!(back, data, "block {block}");
+                round += 1;
+                here.rounds.store(u64::from(round), Ordering::Release);
+            }
+            raw
+        });
+        Host { heard, thread }
+    }
+}
+
+/// The parts of a configuration that an edit replaces.
+#[derive(Clone)]
+struct Setup {
+    daemon: &'static str,
+    disk: &'static str,
+    size: u64,
+    target: &'static str,
+    access: &'static str,
+    more: &'static str,
+}
+
+const ALL: &str = "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n\
+                   initiators = [\"iqn.2026-11.test:a\", \"iqn.2026-11.test:b\", \
+                   \"iqn.2026-11.test:c\"]\nluns = { 0 = \"DISK\", 1 = \"d1p1\" }\n";
+
+const PLAIN: Setup =
+    Setup { daemon: "", disk: "d0", size: 16 << 20, target: "", access: ALL, more: "" };
+
+impl Setup {
+    fn text(&self, house: &House) -> String {
+        let image = house.path("d0.img");
+        let first = format!(
+            "[[disk]]\nname = \"{}\"\nkind = \"file\"\npath = {image:?}\n\
+             create = true\nsize = {}\n",
+            self.disk, self.size
+        );
+        let target = format!(
+            "[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}\"\nlisten = [\"{{portal}}\"]\n{}\n",
+            self.target
+        );
+        let (second, access) = (file_disk("d1", "d1.img"), self.access.replace("DISK", self.disk));
+        let state = "[daemon]\nstate = \"units\"\n";
+        [state, self.daemon, &first, &second, &target, &access, self.more].join("\n")
+    }
+}
+
+/// News that some hosts may hear of an edit: additional sense codes.
+const NOTHING: &[(u8, u8)] = &[];
+const INQUIRY: &[(u8, u8)] = &[(0x3F, 0x03)];
+const LUNS: &[(u8, u8)] = &[(0x3F, 0x0E)];
+const SIZE: &[(u8, u8)] = &[(0x2A, 0x09)];
+
+fn edits() -> Vec<(&'static str, Setup, &'static [(u8, u8)])> {
+    let group = |access| Setup { access, ..PLAIN };
+    let more = |more| Setup { more, ..PLAIN };
+    vec![
+        (
+            "a host comes",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
+                "initiators = [\"iqn.2026-11.test:a\", \"iqn.2026-11.test:b\", ",
+                "\"iqn.2026-11.test:c\", \"iqn.2026-11.test:d\"]\n",
+                "luns = { 0 = \"DISK\", 1 = \"d1p1\" }\n"
+            )),
+            NOTHING,
+        ),
+        (
+            "a pattern",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
+                "initiators = [\"iqn.2026-11.test:*\"]\nluns = { 0 = \"DISK\", 1 = \"d1p1\" }\n"
+            )),
+            NOTHING,
+        ),
+        (
+            "a group's name",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"most\"\n",
+                "initiators = [\"iqn.2026-11.test:*\"]\nluns = { 0 = \"DISK\", 1 = \"d1p1\" }\n"
+            )),
+            NOTHING,
+        ),
+        (
+            "a group of its own",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"own\"\n",
+                "initiators = [\"iqn.2026-11.test:b\"]\nluns = { 0 = \"DISK\", 1 = \"d1p1\" }\n",
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
+                "initiators = [\"iqn.2026-11.test:a\", \"iqn.2026-11.test:c\"]\n",
+                "luns = { 0 = \"DISK\", 1 = \"d1p1\" }\n"
+            )),
+            NOTHING,
+        ),
+        (
+            "a LUN in full",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
+                "initiators = [\"iqn.2026-11.test:*\"]\n",
+                "luns = { 1 = { provider = \"d1p1\", mode = \"rw\" }, 0 = \"DISK\" }\n"
+            )),
+            NOTHING,
+        ),
+        (
+            "a LUN more",
+            group(concat!(
+                "[[access]]\ntarget = \"{iqn}\"\ngroup = \"all\"\n",
+                "initiators = [\"iqn.2026-11.test:*\"]\n",
+                "luns = { 0 = \"DISK\", 1 = \"d1p1\", 2 = \"d1p2\" }\n"
+            )),
+            LUNS,
+        ),
+        ("thresholds", more("[[unit]]\nprovider = \"d0\"\nthresholds = [50]\n"), NOTHING),
+        (
+            "what it is called",
+            more(concat!(
+                "[[unit]]\nprovider = \"d0\"\nvendor = \"ACME\"\n",
+                "product = \"DISK\"\nrevision = \"9\"\n"
+            )),
+            INQUIRY,
+        ),
+        ("sanitize", more("[[unit]]\nprovider = \"d1p1\"\nsanitize = true\n"), INQUIRY),
+        ("a disk's name", Setup { disk: "data", ..PLAIN }, NOTHING),
+        ("a larger disk", Setup { size: 24 << 20, ..PLAIN }, SIZE),
+        (
+            "a target more",
+            more(concat!(
+                "[[target]]\ndriver = \"iscsi\"\nname = \"{iqn}:2\"\n",
+                "listen = [\"{portal}\"]\n[[access]]\ntarget = \"{iqn}:2\"\ngroup = \"all\"\n",
+                "initiators = [\"*\"]\nluns = { 0 = \"d1p2\" }\n"
+            )),
+            NOTHING,
+        ),
+        (
+            "a target's parameters",
+            Setup { target: "nop_interval = 3\nalias = \"x\"", ..PLAIN },
+            NOTHING,
+        ),
+        ("the daemon's settings", Setup { daemon: "spin_us = 1\n", ..PLAIN }, NOTHING),
+    ]
+}
+
+#[test]
+fn no_edit_costs_a_host_a_command_or_a_registration() {
+    let mut house = House::new("edits");
+    house.image("d1.img", 32 << 20);
+    house.configure(&file_disk("d1", "d1.img"), "");
+    house.start();
+    house.ok(&["part", "create", "-s", "gpt", "d1"]);
+    for size in ["16M", "8M"] {
+        house.ok(&["part", "add", "-t", "linux-data", "-s", size, "d1"]);
+    }
+    house.stop();
+    house.write("ashlar.toml", &PLAIN.text(&house));
+    house.start();
+    let hosts: Vec<Host> = (0..HOSTS.len()).map(|n| Host::start(&house, n)).collect();
+    let rounds = |what: &str| {
+        let now: Vec<u64> = hosts.iter().map(|h| h.heard.rounds.load(Ordering::Acquire)).collect();
+        house.until(what, ROUNDS_LIMIT, || {
+            let alive = hosts.iter().all(|h| !h.thread.is_finished());
+            assert!(alive, "{what}: a host had to stop");
+            let made = |(h, was): (&Host, &u64)| h.heard.rounds.load(Ordering::Acquire) - was;
+            hosts.iter().zip(&now).map(made).all(|made| made >= ROUNDS)
+        });
+    };
+    let mut size = PLAIN.size;
+    for (what, setup, may) in edits() {
+        // A file is not made smaller again.
+        size = size.max(setup.size);
+        for (way, setup) in [("there", setup), ("back", PLAIN)] {
+            let setup = Setup { size, ..setup };
+            rounds(what);
+            house.write("ashlar.toml", &setup.text(&house));
+            house.ok(&["apply"]);
+            rounds(what);
+            for (host, name) in hosts.iter().zip(HOSTS) {
+                let news = std::mem::take(&mut *host.heard.news.lock().unwrap());
+                let more: Vec<_> = news.iter().filter(|heard| !may.contains(heard)).collect();
+                assert!(more.is_empty(), "{what}, {way}: host {name} heard {more:02x?}");
+            }
+        }
+    }
+    hosts.iter().for_each(|host| host.heard.stop.store(true, Ordering::Release));
+    for host in hosts {
+        let mut raw = host.thread.join().unwrap();
+        for lun in [0, 1] {
+            raw.lun = lun;
+            let keys =
+                command(&mut raw, &host.heard, &[0x5E, 0, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]);
+            assert_eq!(keys[7], 24, "LUN {lun}: three keys: {keys:02x?}");
+            let held =
+                command(&mut raw, &host.heard, &[0x5E, 1, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]);
+            assert_eq!(held.get(21), Some(&7), "LUN {lun}: the reservation: {held:02x?}");
+        }
+    }
+    house.stop();
+}

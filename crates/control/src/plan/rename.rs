@@ -1,0 +1,85 @@
+//! Disks that have another name, and are the same disk: nothing of theirs has to go.
+//!
+//! Invariants
+//!  R1  A disk that is in both configurations under its name is that disk, whatever else is called
+//!      alike: names that are exchanged are an exchange of disks.
+//!  R2  Two disks are one when kind and parameters are equal and no other disk of either side has
+//!      the same: of two that nothing tells apart neither is taken for the other.
+
+use crate::config::{Config, DiskConfig};
+
+/// The disks that only have another name: as they are, and as they shall be.
+pub(super) fn renamed(running: &Config, desired: &Config) -> Vec<(DiskConfig, DiskConfig)> {
+    let same = |a: &DiskConfig, b: &DiskConfig| a.kind == b.kind && a.params == b.params;
+    let gone = running.disk.iter().filter(|d| desired.disk(&d.name).is_none());
+    let new: Vec<&DiskConfig> =
+        desired.disk.iter().filter(|d| running.disk(&d.name).is_none()).collect();
+    let lone = |config: &Config, disk: &DiskConfig| {
+        config.disk.iter().filter(|other| same(other, disk)).take(2).count() == 1
+    };
+    let pair = |from: &DiskConfig| {
+        let to = new.iter().find(|to| same(from, to))?;
+        (lone(running, from) && lone(desired, to)).then(|| (from.clone(), (*to).clone()))
+    };
+    gone.filter_map(pair).collect()
+}
+
+/// What `reference` is called when the disk `from` is called `to`: that disk, a partition of it,
+/// or something else as it was.
+fn follow(reference: &mut String, from: &str, to: &str) {
+    let Some(rest) = reference.strip_prefix(from) else { return };
+    let mut letters = rest.chars();
+    let is_part = matches!(letters.next(), Some('p' | 's'))
+        && letters.next().is_some_and(|c| c.is_ascii_digit());
+    if rest.is_empty() || is_part {
+        *reference = format!("{to}{rest}");
+    }
+}
+
+/// The disk `from` is called `to` in all of a configuration.
+pub(super) fn rename(config: &mut Config, from: &str, to: &DiskConfig) {
+    config.disk.iter_mut().filter(|d| d.name == from).for_each(|d| *d = to.clone());
+    let layers = config.geom.iter_mut().flat_map(|g| g.provider.iter_mut().chain(&mut g.members));
+    let luns = config.access.iter_mut().flat_map(|a| a.luns.values_mut().map(|l| &mut l.provider));
+    let units = config.unit.iter_mut().map(|u| &mut u.provider);
+    layers.chain(luns).chain(units).for_each(|reference| follow(reference, from, &to.name));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disks(all: &[(&str, &str)]) -> Config {
+        let disk = |(name, path): &(&str, &str)| DiskConfig {
+            name: (*name).into(),
+            kind: "file".into(),
+            params: serde_json::Map::from_iter([("path".to_owned(), (*path).into())]),
+        };
+        Config { disk: all.iter().map(disk).collect(), ..Config::default() }
+    }
+
+    #[test]
+    fn a_disk_is_renamed_when_nothing_else_is_like_it() {
+        let names = |from: &[(&str, &str)], to: &[(&str, &str)]| -> Vec<(String, String)> {
+            let all = renamed(&disks(from), &disks(to));
+            all.into_iter().map(|(from, to)| (from.name, to.name)).collect()
+        };
+        let one = |from: &str, to: &str| vec![(from.to_owned(), to.to_owned())];
+        assert_eq!(names(&[("a", "1"), ("b", "2")], &[("c", "1"), ("b", "2")]), one("a", "c"));
+        assert_eq!(names(&[("a", "1")], &[("a", "2"), ("c", "1")]), [], "R1");
+        assert_eq!(names(&[("a", "1"), ("b", "2")], &[("b", "1"), ("a", "2")]), [], "R1");
+        assert_eq!(names(&[("a", ""), ("b", "")], &[("c", "")]), [], "R2");
+        assert_eq!(names(&[("a", "")], &[("c", ""), ("d", "")]), [], "R2");
+    }
+
+    #[test]
+    fn what_names_it_follows() {
+        for (reference, then) in
+            [("d0", "x"), ("d0p1", "xp1"), ("d0s2", "xs2"), ("d01", "d01"), ("gpt/d0", "gpt/d0")]
+        {
+            let mut name = reference.to_owned();
+            follow(&mut name, "d0", "x");
+            assert_eq!(name, then, "{reference}");
+        }
+    }
+}

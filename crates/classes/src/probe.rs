@@ -211,6 +211,12 @@ impl Sectors {
         Self { sector_size, media_len, ranges: BTreeMap::new(), bytes: 0 }
     }
 
+    /// The same media without its last sectors: what a layer shows that keeps its record there.
+    pub(crate) fn without_last(&self, sectors: u64) -> Self {
+        let gone = u64::from(self.sector_size).saturating_mul(sectors);
+        Self { media_len: self.media_len.saturating_sub(gone), ..self.clone() }
+    }
+
     /// Bytes in a sector.
     pub fn sector_size(&self) -> u32 {
         self.sector_size

@@ -55,6 +55,7 @@ mod renewed_files;
 mod reservations;
 mod restart;
 mod silent_portal;
+mod sparse;
 mod starts;
 mod trim;
 mod two_ways;

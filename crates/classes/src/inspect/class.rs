@@ -211,7 +211,7 @@ fn users(control: &Control, name: &str) -> Option<String> {
 }
 
 fn show(finding: &Finding) -> Value {
-    let Finding { offset, len, kind, class, what, why, standing, inside, .. } = finding;
+    let Finding { offset, len, kind, class, what, why, standing, inside, shown_on, .. } = finding;
     json!({
         "offset": offset,
         "bytes": len,
@@ -221,6 +221,7 @@ fn show(finding: &Finding) -> Value {
         "why": why,
         "standing": standing.to_string(),
         "inside": inside,
+        "shown_on": shown_on,
     })
 }
 
@@ -246,7 +247,8 @@ fn answer(control: &Control, name: &str, report: &Report, would: &[u64]) -> Resu
             // The class itself knows better than the frame of its record.
             if let Some((_, why)) = verdict(f)
                 && f.standing == Standing::Main
-                && !matches!(f.class, "label")
+                && f.shown_on.is_none()
+                && f.class != "label"
             {
                 // What was made by a verb was not looked at since.
                 let holder = holders.iter().find(|g| g.class == f.class);

@@ -95,6 +95,8 @@ pub struct Finding {
     pub standing: Standing,
     /// The partition in whose range it lies.
     pub inside: Option<u32>,
+    /// The layer that shows it, of which this is a member: it is for whoever looks at that one.
+    pub shown_on: Option<String>,
     pub(super) depth: Depth,
 }
 
@@ -106,8 +108,8 @@ impl Finding {
         standing: Standing,
         depth: Depth,
     ) -> Finding {
-        let (what, why, inside) = (what.into(), String::new(), None);
-        Finding { offset, len, kind, class, what, why, standing, inside, depth }
+        let (what, why, inside, shown_on) = (what.into(), String::new(), None, None);
+        Finding { offset, len, kind, class, what, why, standing, inside, shown_on, depth }
     }
 
     /// The place in the order of clearing (I3).
@@ -140,11 +142,14 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
     let mut report = Report::default();
     let mut leftovers = Vec::new();
     sweep(sectors, &mut leftovers, &mut report.unread)?;
-    let (table, table_why) = match part::step(sectors, place) {
+    let layer = layer(sectors)?;
+    let whole = layer.as_ref().map_or(sectors, |(_, front)| front);
+    let (table, table_why) = match part::step(whole, place) {
         Step::Read { offset, len } => return Err(Stop::Read { offset, len }),
         Step::Done(table) => {
-            let why = part::describe(&table, "it");
-            (Some(table), why)
+            let on = layer.as_ref().map(|(name, _)| name.as_str());
+            let why = part::describe(&table, on.unwrap_or("it"));
+            (Some(table), on.map_or(why.clone(), |on| format!("on {on}: {why}")))
         }
         Step::No(why) => (None, why.to_string()),
     };
@@ -154,7 +159,7 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
         found.extend(signature(sectors, sign)?);
     }
     varied::find(sectors, found)?;
-    gpt(sectors, found)?;
+    gpt(whole, found)?;
     copies::find(sectors, found)?;
     for left in leftovers {
         let over =
@@ -179,6 +184,8 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
     }
     for finding in found.iter_mut() {
         finding.inside = inside(table.as_ref(), finding);
+        let on = layer.as_ref().filter(|_| finding.class == "part");
+        finding.shown_on = on.map(|(name, _)| name.clone());
         finding.why = match finding.class {
             "part" => table_why.clone(),
             "label" => {
@@ -210,6 +217,19 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
         }
     }
     Ok(report)
+}
+
+/// The layer whose record is in the last sector and that shows the media up to there, and what it
+/// shows: tables are its, and end where it ends.
+fn layer(sectors: &Sectors) -> Result<Option<(String, Sectors)>, Stop> {
+    for sign in SIGNS.iter().filter(|s| ["mirror", "multipath", "label"].contains(&s.kind)) {
+        let Some(found) = signature(sectors, sign)? else { continue };
+        let Some(bytes) = sectors.get(found.offset, 64)? else { continue };
+        let name = String::from_utf8_lossy(label::until_nul(span(bytes, 20, 16))).into_owned();
+        let name = format!("{}/{}", sign.class, name.escape_debug());
+        return Ok(Some((name, sectors.without_last(1))));
+    }
+    Ok(None)
 }
 
 fn prefix_of(kind: &str) -> &str {

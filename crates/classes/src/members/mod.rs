@@ -10,6 +10,7 @@
 //! * [`Refusals`]: who was refused though its metadata names the geom, and why.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
 //! * [`pay`]: passes and comparisons go no faster than they may.
+//! * [`sparse`]: zeroes that a pass need not write.
 //! * [`verified`]: what a comparison of members found.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
 //!   sector.
@@ -43,6 +44,7 @@ mod pace;
 mod ranges;
 mod refusals;
 mod said;
+pub(crate) mod sparse;
 mod stopped;
 mod sync;
 mod unborn;

@@ -10,7 +10,7 @@ use geom::{Core, Edge};
 
 use super::shared::{Failed, Halt, Shared, Told};
 use crate::conversation::flush;
-use crate::members::pay;
+use crate::members::{pay, sparse};
 
 /// One record to write.
 pub(super) struct Note {
@@ -134,6 +134,8 @@ pub(super) struct Rebuild {
     pub(super) target: Edge,
     /// What is copied, bytes, in this order.
     pub(super) runs: Vec<Range<u64>>,
+    /// What reads as zeroes on the target does so for good: zeroes that it has are not written.
+    pub(super) keeps_zeroes: bool,
     /// How far it has come is worth writing down: all up to there is copied.
     pub(super) saves: bool,
 }
@@ -226,6 +228,10 @@ async fn copy(
     // stays whatever it fails, and what is copied would begin anew, and fail, for ever.
     let Some(bytes) = bytes else { return Err(Halt::Source) };
     failed.into_iter().for_each(|failed| shared.tell(Told::Failed(failed)));
+    let has = job.keeps_zeroes && sparse::is_zero(&bytes);
+    if has && sparse::has_zeroes(core, job.target, at, len).await {
+        return Ok(());
+    }
     core.write(job.target, at, &bytes)
         .await
         .map_err(|e| Halt::Target(Failed { slot: job.slot, gone: e == Errno::NxIo }))

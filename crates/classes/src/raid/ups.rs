@@ -14,7 +14,7 @@ use super::set::{ALL, Replay, Set};
 use super::volume::log::{Log, Place};
 use super::volume::map::Shape;
 use super::volume::{Kind, Path, Role, Shared, Table, layer, pass, replay};
-use crate::members::{joined, largest_stripe, zeroes};
+use crate::members::{joined, largest_stripe, sparse, zeroes};
 
 /// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
 const IO_BYTES_MAX: u32 = 1 << 20;
@@ -341,9 +341,15 @@ impl RaidGeom {
         for (slot, member) in volume.members.iter().enumerate() {
             let path = set.role(at, slot).and_then(|(tag, role)| {
                 let disk = self.disks.get(&tag)?;
-                let deletes = t.below(disk.consumer).and_then(|p| t.attr(p, "GEOM::candelete"));
-                let deletes = deletes == Some(Attr::Int(1));
-                Some(Path { edge: t.edge(disk.consumer), offset: member.offset, role, deletes })
+                let below = t.below(disk.consumer);
+                let deletes = below.and_then(|p| t.attr(p, "GEOM::candelete"));
+                Some(Path {
+                    edge: t.edge(disk.consumer),
+                    offset: member.offset,
+                    role,
+                    deletes: deletes == Some(Attr::Int(1)),
+                    keeps_zeroes: below.is_some_and(|p| sparse::keeps_zeroes(t, p)),
+                })
             });
             table.paths.push(path);
         }

@@ -60,6 +60,8 @@ pub struct Finding {
     pub standing: String,
     /// The partition in whose range it lies.
     pub inside: Option<u32>,
+    /// The layer that shows it, of which the provider is a member.
+    pub shown_on: Option<String>,
     /// Whether `wipe --yes-destroy` would clear it.
     pub would_clear: bool,
 }

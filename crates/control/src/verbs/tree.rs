@@ -5,7 +5,7 @@
 
 use super::entry::{DaemonVerb, Verb};
 use super::index::{Index, Shown};
-use crate::api::{Error, GeomState, Health, Kind, Result, SCHEMA_VERSION, State};
+use crate::api::{Error, GeomState, Health, Kind, Result, SCHEMA_VERSION, State, TargetHealth};
 use crate::config::units::{short, short_ns};
 use crate::plant::Progress;
 use crate::service::Control;
@@ -140,7 +140,13 @@ impl<'a> Drawer<'a> {
         let mode = if lun.read_only { "ro" } else { "rw" };
         let about = format!("{mode}  group {} of {}", group.name, target.name);
         let mut out = node("lun", &format!("LUN {}", lun.lun), about);
-        out.health = target.health;
+        // Other LUNs of its target may lack their disks.
+        let provider = self.index.provider(&lun.provider);
+        let is_whole = provider.is_some_and(|(_, p)| p.error.is_none());
+        out.health = match target.state == TargetHealth::Down || !is_whole {
+            true => Health::Failed,
+            false => Health::Ok,
+        };
         let now = self.state.daemon.uptime_ns;
         out.children = self
             .index

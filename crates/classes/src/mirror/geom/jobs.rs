@@ -7,7 +7,7 @@ use bio::Attr;
 use geom::{ConsumerId, GeomId, Grade, Topology};
 
 use super::{Doing, Job, MirrorGeom, SICK_NS, bit};
-use crate::members::{Report, frame, zeroes};
+use crate::members::{Report, frame, sparse, zeroes};
 use crate::mirror::bitmap::{Bits, Image, Shape};
 use crate::mirror::metadata::Metadata;
 use crate::mirror::shared::{Path, Table, Told};
@@ -59,7 +59,9 @@ impl MirrorGeom {
         };
         self.rounds += 1;
         self.shared.want(slot, Some(self.rounds));
-        let job = Rebuild { slot, round: self.rounds, target: t.edge(*consumer), runs, saves };
+        let keeps_zeroes = t.below(*consumer).is_some_and(|p| sparse::keeps_zeroes(t, p));
+        let (round, target) = (self.rounds, t.edge(*consumer));
+        let job = Rebuild { slot, round, target, runs, keeps_zeroes, saves };
         tasks::rebuild(&self.shared, job);
     }
 

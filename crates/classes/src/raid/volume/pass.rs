@@ -18,7 +18,7 @@ use super::map::Piece;
 use super::rows::{Rows, Window};
 use super::shared::{Leaves, Role, Shared, Table};
 use super::tasks::one_block;
-use crate::members::pay;
+use crate::members::{pay, sparse};
 use crate::raid::geom::Told;
 
 /// Why a pass came to no end.
@@ -204,10 +204,21 @@ impl Pass {
             let (edge, op, data) = (path.edge, Op::Write, part(&block, 0, piece.len));
             all.push(Ask { slot, edge, op, at, len: piece.len, data });
         }
-        self.written(all).await
+        self.written(&table, all).await
     }
 
-    async fn written(&self, all: Vec<Ask>) -> Result<(), Halt> {
+    /// Writes what its member does not have: of zeroes that is looked at first.
+    async fn written(&self, table: &Table, all: Vec<Ask>) -> Result<(), Halt> {
+        let mut lacking = Vec::with_capacity(all.len());
+        for asked in all {
+            let keeps = table.path(asked.slot).is_some_and(|path| path.keeps_zeroes);
+            let has = keeps && sparse::are_zero(&asked.data);
+            let (edge, at, len) = (asked.edge, asked.at, asked.data.len());
+            if !has || !sparse::has_zeroes(&self.core, edge, at, len).await {
+                lacking.push(asked);
+            }
+        }
+        let all = lacking;
         let mut done = Ok(());
         for (slot, status) in ask(&self.core, all, Manner::default()).await {
             if let Err(e) = status {
@@ -297,6 +308,6 @@ impl Pass {
             let len = data.len() as u64;
             Some(Ask { slot, edge: path.edge, op: Op::Write, at, len, data })
         });
-        self.written(ways.collect()).await
+        self.written(table, ways.collect()).await
     }
 }

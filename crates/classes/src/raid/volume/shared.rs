@@ -42,6 +42,8 @@ pub(crate) struct Path {
     pub(crate) offset: u64,
     pub(crate) role: Role,
     pub(crate) deletes: bool,
+    /// What reads as zeroes there does so for good.
+    pub(crate) keeps_zeroes: bool,
 }
 
 /// The members, by slot.

@@ -319,7 +319,17 @@ impl Room {
         let found = self.class(class, &op)?;
         let request = Create { name, members, params };
         let consent = self.consent.clone();
-        found.declare(&mut self.control, &request, &consent).map_err(|e| from_geom(&op, name, e))
+        found.declare(&mut self.control, &request, &consent).map_err(|e| {
+            let error = from_geom(&op, name, e);
+            match error.kind {
+                // A plan asks for the name of what it makes.
+                Kind::WouldDestroy => {
+                    let next = format!("`ashlar apply --yes-destroy {name}`, if that may be lost.");
+                    error.next(next)
+                }
+                _ => error,
+            }
+        })
     }
 
     fn provider(&self, name: &str, op: &str) -> Result<ProviderId> {

@@ -6,8 +6,8 @@ use bio::{Attr, Op};
 use control::api::{
     AwaitedState, Bucket, BusState, ConsumerState, Daemon, Denied, DeviceState, Digests, DiskMode,
     DiskState, GeomState, GroupState, Health, Histogram, LunState, Memory, OpStats, PortGroupState,
-    ProviderState, RegistrantState, ReservationState, SCHEMA_VERSION, SessionState, State, Stats,
-    TargetHealth, TargetState, TroubleState, WhyNot,
+    ProviderState, RegistrantState, ReservationState, RivalsState, SCHEMA_VERSION, SessionState,
+    State, Stats, TargetHealth, TargetState, TroubleState, WhyNot,
 };
 use control::config::units::short;
 use control::config::{AccessConfig, Config};
@@ -82,6 +82,7 @@ pub fn state(from: &Sources<'_>) -> State {
         port_groups: port_groups(from.registry),
         attached: from.attached.clone(),
         denied: denied(from),
+        rivals: rivals(from),
         ..State::default()
     };
     state.health = state.worst();
@@ -564,6 +565,18 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
         held_back: held_back(from, s, &waiting),
         stats,
     }
+}
+
+fn rivals(from: &Sources<'_>) -> Vec<RivalsState> {
+    let all = from.registry.rivals.iter().filter(|rivals| rivals.is_news(from.now_ns));
+    let shown = |r: &target::registry::Rivals| RivalsState {
+        target: r.target.clone(),
+        initiator: r.initiator.clone(),
+        addresses: r.hosts.clone(),
+        moves: r.moves.into(),
+        at_ns: from.since_start_ns(r.at_ns),
+    };
+    all.map(shown).collect()
 }
 
 /// The same refusal of the same initiator is one line.

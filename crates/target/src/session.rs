@@ -184,7 +184,7 @@ impl Session {
         });
         session.see_access_state();
         session.sink.set(core.add_sink(session.clone()));
-        registry.session_began(&facts);
+        registry.session_began(&facts, session.reinstates);
         session
     }
 

@@ -54,6 +54,7 @@ mod real_tools;
 mod renewed_files;
 mod reservations;
 mod restart;
+mod rivals;
 mod silent_portal;
 mod sparse;
 mod starts;

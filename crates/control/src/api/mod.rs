@@ -20,5 +20,6 @@ pub use state::{
 pub use stats::{Bucket, Histogram, OpStats, Stats};
 pub use target::{
     AttachedState, AwaitedState, CertificateState, Denied, Digests, GroupState, LunState,
-    PortGroupState, RegistrantState, ReservationState, SessionState, TargetHealth, TargetState,
+    PortGroupState, RegistrantState, ReservationState, RivalsState, SessionState, TargetHealth,
+    TargetState,
 };

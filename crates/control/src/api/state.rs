@@ -1,7 +1,7 @@
 //! The whole daemon in one value: disks, geoms, targets, health first.
 
 use super::stats::Stats;
-use super::target::{Denied, PortGroupState, TargetState};
+use super::target::{Denied, PortGroupState, RivalsState, TargetState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -61,6 +61,9 @@ pub struct State {
     pub attached: Vec<super::target::AttachedState>,
     /// Refused logins, newest last; bounded by the daemon.
     pub denied: Vec<Denied>,
+    /// Hosts that take a session from each other; those of the last ten minutes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<RivalsState>,
 }
 
 impl State {

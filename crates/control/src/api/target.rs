@@ -265,6 +265,22 @@ pub struct SessionState {
     pub stats: Stats,
 }
 
+/// A session that hosts of one name take from each other again and again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RivalsState {
+    /// The target.
+    pub target: String,
+    /// The name that they all give.
+    pub initiator: String,
+    /// Their addresses.
+    pub addresses: Vec<String>,
+    /// How often it has gone from one of them to another.
+    pub moves: u64,
+    /// When it did last, since the daemon's start, in nanoseconds.
+    pub at_ns: u64,
+}
+
 /// A refused login.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

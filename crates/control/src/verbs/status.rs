@@ -1,7 +1,9 @@
 //! status: health first, then why, what to do, and what to look at.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{DiskState, Exit, GeomState, Health, Result, SCHEMA_VERSION, State, TargetHealth};
+use crate::api::{
+    DiskState, Exit, GeomState, Health, Result, RivalsState, SCHEMA_VERSION, State, TargetHealth,
+};
 use crate::config::units::{short, short_ns};
 use crate::config::{Config, exposures};
 use crate::plan::{LeftOut, larger, running};
@@ -69,6 +71,27 @@ fn stuck(state: &State) -> Vec<Finding> {
         see: format!("ashlar tree --down {}", s.initiator),
     };
     waits.map(finding).collect()
+}
+
+/// Hosts that have one name and end each other's sessions.
+fn rivals(state: &State) -> Vec<Finding> {
+    let now = state.daemon.uptime_ns;
+    let finding = |r: &RivalsState| Finding {
+        health: Health::Degraded,
+        at: format!("initiator {} at {}", r.initiator, r.target),
+        why: format!(
+            "{} take its session from each other: {} times, last {} ago",
+            r.addresses.join(" and "),
+            r.moves,
+            short_ns(now.saturating_sub(r.at_ns))
+        ),
+        action: "Give each host a name of its own (InitiatorName in \
+                 /etc/iscsi/initiatorname.iscsi, `iscsi-iname` makes one), and put both names into \
+                 the group."
+            .to_owned(),
+        see: "ashlar sessions".to_owned(),
+    };
+    state.rivals.iter().map(finding).collect()
 }
 
 /// Certificates of targets that have expired or expire soon.
@@ -197,6 +220,7 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         add(Health::Ok, at, &open.why, &action, "ashlar doctor access");
     }
     out.extend(stuck(state));
+    out.extend(rivals(state));
     out.extend(certificates(state));
     out.sort_by_key(|f| std::cmp::Reverse(f.health));
     out

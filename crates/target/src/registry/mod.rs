@@ -19,6 +19,7 @@ mod map;
 mod numbers;
 mod ports;
 mod proof;
+mod rivals;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -48,6 +49,7 @@ pub(crate) use groups::View;
 pub use groups::{GROUPS_MAX, Group, GroupSpec, Groups, LunSpec, PATTERNS_MAX, PORTALS_MAX};
 pub use map::{LUN_MAX, LunEntry, LunMap, Tell};
 pub use proof::{Account, Asked, Proof, Proofs};
+pub use rivals::Rivals;
 pub use view::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
 pub use wire::pattern::{PATTERN_MAX, Pattern};
 pub use wire::scsi::Addressing;
@@ -123,6 +125,7 @@ struct State {
     engines: Vec<(u32, Mailer<Message>)>,
     sessions: BTreeMap<u64, Arc<SessionFacts>>,
     denied: VecDeque<Denied>,
+    rivals: rivals::Book,
     /// Names of devices by serial number.
     serials: HashMap<String, String>,
     /// By growing identifier.
@@ -582,8 +585,15 @@ impl Registry {
         state.sessions_made
     }
 
-    pub(crate) fn session_began(&self, facts: &Arc<SessionFacts>) {
-        self.state().sessions.insert(facts.number, facts.clone());
+    /// `reinstates`: it has taken the place of one of the same initiator port.
+    pub(crate) fn session_began(&self, facts: &Arc<SessionFacts>, reinstates: bool) {
+        let mut state = self.state();
+        state.sessions.insert(facts.number, facts.clone());
+        if reinstates {
+            let (driver, target) = (facts.driver.clone(), facts.target.clone());
+            let key = (driver, target, facts.initiator.clone(), facts.port_id.clone());
+            state.rivals.reinstated(key, facts.from.host(), facts.since_ns);
+        }
     }
 
     pub(crate) fn session_ended(&self, number: u64) {

@@ -7,6 +7,7 @@ use bio::Errno;
 use wire::scsi::{AccessState, Addressing};
 
 use super::facts::SessionFacts;
+use super::rivals::Rivals;
 use super::{Denied, Registry};
 use crate::device::ModeBits;
 use crate::handlers::disk::naa;
@@ -26,6 +27,8 @@ pub struct RegistryView {
     pub sessions: Vec<Arc<SessionFacts>>,
     /// Logins that were refused, newest last.
     pub denied: Vec<Denied>,
+    /// Sessions that several hosts take from each other.
+    pub rivals: Vec<Rivals>,
 }
 
 /// A target.
@@ -146,6 +149,7 @@ impl Registry {
             devices: devices.collect(),
             sessions: state.sessions.values().cloned().collect(),
             denied: state.denied.iter().cloned().collect(),
+            rivals: state.rivals.all().cloned().collect(),
         }
     }
 

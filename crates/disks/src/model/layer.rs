@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bio::{Bio, Errno, Extent, Flags, Op, Status, Ticket};
+use bio::{Attr, Bio, Errno, Extent, Flags, HOLE, MAPPED, Op, Status, Ticket};
 use geom::{Core, Flow, Layer};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp};
@@ -52,7 +52,9 @@ fn kind_of(op: Op) -> Option<DiskOp> {
         Op::Delete => Some(DiskOp::Discard),
         Op::Flush => Some(DiskOp::Flush),
         Op::WriteZeroes => Some(DiskOp::Zero),
-        Op::GetAttr | Op::Map => None,
+        // As long as a read of nothing.
+        Op::Map => Some(DiskOp::Read),
+        Op::GetAttr => None,
     }
 }
 
@@ -97,7 +99,8 @@ impl State {
             self.hung.push((key.0, bio.ticket()));
             return None;
         }
-        Some(self.disk.begin(now, op, bio.offset, bio.bytes()).saturating_add(self.extra_ns))
+        let bytes = if bio.op == Op::Map { 0 } else { bio.bytes() };
+        Some(self.disk.begin(now, op, bio.offset, bytes).saturating_add(self.extra_ns))
     }
 
     fn fails_by_chance(&mut self, op: DiskOp, bio: &Bio) -> Option<Errno> {
@@ -117,6 +120,12 @@ impl State {
         }
         let durable = bio.flags.has(Flags::FUA);
         match op {
+            DiskOp::Read if bio.op == Op::Map => {
+                let (is_held, run) = self.disk.run_at(bio.offset, bio.length);
+                bio.completed = run;
+                bio.value = Some(Attr::Int(if is_held { MAPPED } else { HOLE }));
+                Ok(())
+            }
             DiskOp::Read => {
                 let mut bytes = vec![0; bio.data.len()];
                 let n = self.disk.read(bio.offset, &mut bytes)?;
@@ -128,12 +137,12 @@ impl State {
             DiskOp::Discard => {
                 bio.ranges().try_for_each(|r| self.disk.discard(r.start, r.end - r.start))
             }
-            DiskOp::Zero if self.disk.shape().discards => {
+            DiskOp::Zero if self.disk.shape().discards && !bio.flags.has(Flags::NO_HOLE) => {
                 self.disk.zero(bio.offset, bio.length)?;
                 if durable { self.disk.flush() } else { Ok(()) }
             }
             DiskOp::Zero => {
-                // Without the command: as writing zeroes.
+                // Without the command, or to be held: as writing zeroes.
                 let zeroes = vec![0; usize::try_from(bio.length).map_err(|_| Errno::NoMem)?];
                 self.disk.write(bio.offset, &zeroes, durable)
             }

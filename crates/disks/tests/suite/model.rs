@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bio::{Errno, Flags, Op, Segs};
+use bio::{Attr, Errno, Flags, MAPPED, Op, Segs};
 use classes::nop::Nop;
 use geom::{Class, Create, Local, Taster, Verdict};
 use reactor::SeededRandom;
@@ -26,6 +26,28 @@ fn modelled_disks_agree_with_an_array_of_bytes() {
         exercise(&mut w, "d0", seed, 400);
         boundaries(&mut w, "d0");
     }
+}
+
+#[test]
+fn what_was_given_back_is_a_hole_and_written_zeroes_are_not() {
+    let mut w = World::simulated(8);
+    w.disk("model", "d0", json!({ "size": 1 << 20, "latency": "none" })).unwrap();
+    let edge = w.open("d0");
+    w.write(edge, 0, &vec![1; 256 << 10]).unwrap();
+    w.write(edge, 256 << 10, &vec![0; 256 << 10]).unwrap();
+    w.plain(edge, Op::Delete, 64 << 10, 64 << 10).unwrap();
+    w.plain(edge, Op::WriteZeroes, 0, 64 << 10).unwrap();
+    w.flagged(edge, Op::WriteZeroes, 768 << 10, 128 << 10, Flags::NO_HOLE).unwrap();
+    let (mut runs, mut at) = (Vec::new(), 0);
+    while at < 1 << 20 {
+        let told = w.io(edge, move |bio| {
+            (bio.op, bio.offset, bio.length) = (Op::Map, at, (1 << 20) - at);
+        });
+        assert_eq!(told.status, Ok(()));
+        runs.push((at >> 10, told.value == Some(Attr::Int(MAPPED))));
+        at += told.completed.max(1);
+    }
+    assert_eq!(runs, [(0, false), (128, true), (512, false), (768, true), (896, false)]);
 }
 
 #[test]

@@ -183,6 +183,12 @@ impl DiskModel {
         Ok(())
     }
 
+    /// Whether a byte is one of a sector that holds something, which was written and not given
+    /// back, and for how many bytes from there on that is so; at most `len`.
+    pub fn run_at(&self, offset: u64, len: u64) -> (bool, u64) {
+        self.sectors.run_at(offset, len.min(self.size.saturating_sub(offset)))
+    }
+
     /// Makes all that was written stable.
     pub fn flush(&mut self) -> Result<(), Errno> {
         self.check(DiskOp::Flush, 0, u64::MAX)?;
@@ -319,6 +325,32 @@ mod tests {
             assert!(out == model[at..at + len]);
         }
         assert!(contents(&mut disk) == model);
+    }
+
+    #[test]
+    fn what_was_written_is_held_until_it_is_given_back() {
+        let mut random = SeededRandom::new(7);
+        let (mut disk, mut model) = (disk(7), [false; 64]);
+        for n in 0..500u64 {
+            let first = random.below(64) as usize;
+            let last = (first + random.below(20) as usize + 1).min(64);
+            let (at, len) = (first as u64 * 512, (last - first) as u64 * 512);
+            match n % 4 {
+                0 => disk.flush().unwrap(),
+                1 => disk.discard(at, len).unwrap(),
+                // Zeros that are written are held, too.
+                _ => disk.write(at, &vec![(n % 3) as u8; len as usize], n % 5 == 0).unwrap(),
+            }
+            if n % 4 != 0 {
+                model[first..last].fill(n % 4 != 1);
+            }
+            let from = random.below(64) as usize;
+            let same = model[from..].iter().take_while(|held| **held == model[from]).count();
+            let (at, left) = (from as u64 * 512, (64 - from) as u64 * 512);
+            assert_eq!(disk.run_at(at, left), (model[from], same as u64 * 512));
+            assert_eq!(disk.run_at(at, 512), (model[from], 512));
+        }
+        assert_eq!(disk.run_at(64 * 512, 512).1, 0, "behind the end");
     }
 
     #[test]

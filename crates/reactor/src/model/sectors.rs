@@ -8,7 +8,8 @@ use crate::random::SeededRandom;
 /// forgotten, which a power cut can then not bring back.
 const VERSIONS_MAX: usize = 4;
 
-/// The bytes of a sector; None is zeros.
+/// The bytes of a sector. None: it holds nothing and reads as zeros; no byte at all: zeros that were
+/// written.
 type Content = Option<Box<[u8]>>;
 
 pub(super) struct Sectors {
@@ -36,6 +37,25 @@ impl Sectors {
             Some(versions) => versions.last().and_then(|v| v.as_deref()),
             None => self.stable.get(&sector).map(|b| &**b),
         }
+    }
+
+    /// Whether the sector of a byte holds something, and how many bytes from there on that is so
+    /// for; at most `len`.
+    pub(super) fn run_at(&self, offset: u64, len: u64) -> (bool, u64) {
+        let (unit, end) = (self.unit as u64, offset.saturating_add(len));
+        let first = offset / unit;
+        let is_held = self.now(first).is_some();
+        let next = match is_held {
+            true => (first..end.div_ceil(unit)).find(|sector| self.now(*sector).is_none()),
+            false => {
+                let stable = self.stable.range(first..).map(|(sector, _)| *sector);
+                let dirty = self.dirty.range(first..).map(|(sector, _)| *sector);
+                let held = |sector: &u64| self.now(*sector).is_some();
+                stable.clone().find(held).into_iter().chain(dirty.clone().find(held)).min()
+            }
+        };
+        let stop = next.map_or(end, |sector| sector.saturating_mul(unit).min(end));
+        (is_held, stop.saturating_sub(offset))
     }
 
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) {
@@ -94,14 +114,14 @@ impl Sectors {
         });
         for (sector, start, at, n) in list {
             let mut bytes: Box<[u8]> = match self.now(sector) {
-                Some(b) => b.into(),
-                None => vec![0; self.unit].into(),
+                Some(b) if !b.is_empty() => b.into(),
+                _ => vec![0; self.unit].into(),
             };
             if let Some(part) = bytes.get_mut(start..start + n) {
                 f(at, part);
             }
-            let content = bytes.iter().any(|b| *b != 0).then_some(bytes);
-            self.put(sector, content, stable);
+            let is_zero = bytes.iter().all(|b| *b == 0);
+            self.put(sector, Some(if is_zero { Box::default() } else { bytes }), stable);
         }
     }
 

@@ -4,6 +4,8 @@
 //!  P1  The bytes handed out and cached together never exceed `limit_bytes`.
 //!  P2  A buffer goes back to its pool when its last handle and its last loan are gone, not before.
 //!  P3  Memory outlives the pool's own handle for as long as one buffer is out.
+//!  P4  What was not needed since [`Pool::cool`] was called last has no pages of the system; its
+//!      addresses stay, so that P1 counts it and it is there when it is needed again.
 //!
 //! Buffers are recycled last in, first out: a warm buffer is still in the cache. Fresh memory is
 //! zeroed by the allocator; recycled memory keeps its old bytes, so whoever fills a buffer from a
@@ -13,7 +15,9 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
+
+use rustix::mm::Advice;
 
 use crate::buf::{Buf, Header};
 
@@ -22,6 +26,12 @@ pub const PAGE_BYTES: usize = 4096;
 
 /// Sizes of buffers, in bytes, smallest first. Longer data takes several of the largest.
 const CLASSES: [usize; 3] = [PAGE_BYTES, 16 * 1024, 64 * 1024];
+
+/// Bytes that a pool keeps warm whatever happens: less is not worth looking after.
+const WARM_BYTES: usize = 1 << 20;
+
+/// Bytes that one call of [`Pool::cool`] gives back at most: it takes a few milliseconds.
+const COOL_BYTES: usize = 16 << 20;
 
 /// Tasks that may wait for a free buffer at once; a further one is woken at once and tries again.
 const WAITERS_MAX: usize = 4096;
@@ -46,16 +56,26 @@ pub struct PoolUsage {
     pub reserved_bytes: usize,
     /// Bytes in buffers that are out.
     pub used_bytes: usize,
+    /// Bytes of `reserved_bytes` whose pages the system has back.
+    pub cold_bytes: usize,
     /// The bound on `reserved_bytes`.
     pub limit_bytes: usize,
     /// How often a request found the pool empty.
     pub refused: u64,
 }
 
+type Lists = [RefCell<Vec<NonNull<Header>>>; CLASSES.len()];
+
 pub(crate) struct Inner {
-    free: [RefCell<Vec<NonNull<Header>>>; CLASSES.len()],
+    free: Lists,
+    /// P4
+    cold: Lists,
     reserved: Cell<usize>,
     used: Cell<usize>,
+    cooled: Cell<usize>,
+    /// Most that was out since the pool was cooled last.
+    peak: Cell<usize>,
+    cooler: RefCell<Option<Waker>>,
     limit: usize,
     refused: Cell<u64>,
     waiters: RefCell<Vec<Waker>>,
@@ -70,8 +90,12 @@ impl Pool {
     pub fn new(config: PoolConfig) -> Pool {
         Pool(Rc::new(Inner {
             free: Default::default(),
+            cold: Default::default(),
             reserved: Cell::new(0),
             used: Cell::new(0),
+            cooled: Cell::new(0),
+            peak: Cell::new(0),
+            cooler: RefCell::new(None),
             limit: config.limit_bytes,
             refused: Cell::new(0),
             waiters: RefCell::new(Vec::new()),
@@ -87,7 +111,7 @@ impl Pool {
     /// [`Pool::largest`]. `None` when the pool is exhausted.
     pub fn get(&self, len: usize) -> Option<Buf> {
         let class = CLASSES.iter().position(|&c| c >= len).unwrap_or(CLASSES.len() - 1);
-        let recycled = self.0.free[class].borrow_mut().pop();
+        let recycled = self.0.free[class].borrow_mut().pop().or_else(|| self.warm_up(class));
         let header = match recycled.or_else(|| self.grow(class)).or_else(|| self.evict(class)) {
             Some(h) => h,
             None => {
@@ -95,7 +119,9 @@ impl Pool {
                 return None;
             }
         };
-        self.0.used.set(self.0.used.get() + CLASSES[class]);
+        let used = self.0.used.get() + CLASSES[class];
+        self.0.used.set(used);
+        self.0.peak.set(self.0.peak.get().max(used));
         Some(Buf::adopt(header, self.0.clone()))
     }
 
@@ -104,6 +130,7 @@ impl Pool {
         PoolUsage {
             reserved_bytes: self.0.reserved.get(),
             used_bytes: self.0.used.get(),
+            cold_bytes: self.0.cooled.get(),
             limit_bytes: self.0.limit,
             refused: self.0.refused.get(),
         }
@@ -127,6 +154,62 @@ impl Pool {
         !self.0.waiters.borrow().is_empty()
     }
 
+    /// Gives the system the pages of what was not needed since this was called last, the largest and
+    /// longest unused first; at most [`COOL_BYTES`] at once. Bytes given back.
+    pub fn cool(&self) -> usize {
+        let (used, peak) = (self.0.used.get(), self.0.peak.get());
+        self.0.peak.set(used);
+        let keep = (peak - used).max(WARM_BYTES);
+        let cached = self.warm_bytes() - used;
+        let most = cached.saturating_sub(keep).min(COOL_BYTES);
+        let mut given = 0;
+        for class in (0..CLASSES.len()).rev() {
+            let mut free = self.0.free[class].borrow_mut();
+            let count = (most - given) / CLASSES[class];
+            // Those at the front were used least lately.
+            let count = count.min(free.len());
+            for header in free.drain(..count) {
+                // SAFETY: it came from the free list, so no handle or loan of it exists (P2).
+                unsafe { give_back(header) };
+                self.0.cold[class].borrow_mut().push(header);
+                given += CLASSES[class];
+            }
+        }
+        self.0.cooled.set(self.0.cooled.get() + given);
+        given
+    }
+
+    /// Ready when the pool has more than it keeps warm whatever happens; else `waker` is woken when
+    /// it has. For the one task that cools it.
+    pub fn poll_warm(&self, waker: &Waker) -> Poll<()> {
+        if self.warm_bytes() > WARM_BYTES {
+            return Poll::Ready(());
+        }
+        *self.0.cooler.borrow_mut() = Some(waker.clone());
+        Poll::Pending
+    }
+
+    /// Bytes that have pages, in use and not.
+    fn warm_bytes(&self) -> usize {
+        self.0.reserved.get() - self.0.cooled.get()
+    }
+
+    /// A buffer whose pages the system has; they come, zeroed, as they are touched.
+    fn warm_up(&self, class: usize) -> Option<NonNull<Header>> {
+        let header = self.0.cold[class].borrow_mut().pop()?;
+        self.0.cooled.set(self.0.cooled.get() - CLASSES[class]);
+        self.tell_cooler();
+        Some(header)
+    }
+
+    fn tell_cooler(&self) {
+        if self.warm_bytes() > WARM_BYTES
+            && let Some(waker) = self.0.cooler.borrow_mut().take()
+        {
+            waker.wake();
+        }
+    }
+
     fn grow(&self, class: usize) -> Option<NonNull<Header>> {
         let size = CLASSES[class];
         let reserved = self.0.reserved.get();
@@ -137,6 +220,7 @@ impl Pool {
         // SAFETY: the layout's size is not zero (smallest class is a page).
         let bytes = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         self.0.reserved.set(reserved + size);
+        self.tell_cooler();
         let header = Box::new(Header::new(bytes, size as u32, class as u8));
         Some(NonNull::from(Box::leak(header)))
     }
@@ -144,7 +228,7 @@ impl Pool {
     /// Gives cached buffers of other sizes back to the system until one of `class` fits.
     fn evict(&self, class: usize) -> Option<NonNull<Header>> {
         for other in (0..CLASSES.len()).rev().filter(|&c| c != class) {
-            while let Some(victim) = { self.0.free[other].borrow_mut().pop() } {
+            while let Some(victim) = self.victim(other) {
                 self.0.reserved.set(self.0.reserved.get() - CLASSES[other]);
                 // SAFETY: it came from the free list, so no handle or loan of it exists (P2).
                 unsafe { destroy(victim) };
@@ -154,6 +238,17 @@ impl Pool {
             }
         }
         None
+    }
+}
+
+impl Pool {
+    /// A buffer that is not in use, one without pages first.
+    fn victim(&self, class: usize) -> Option<NonNull<Header>> {
+        let Some(cold) = self.0.cold[class].borrow_mut().pop() else {
+            return self.0.free[class].borrow_mut().pop();
+        };
+        self.0.cooled.set(self.0.cooled.get() - CLASSES[class]);
+        Some(cold)
     }
 }
 
@@ -174,7 +269,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for list in &mut self.free {
+        for list in self.free.iter_mut().chain(&mut self.cold) {
             for header in list.get_mut().drain(..) {
                 // SAFETY: a buffer that is out holds an `Rc` of `Inner`, so none is out now (P3),
                 // and what is on the free list has no handle (P2).
@@ -186,6 +281,19 @@ impl Drop for Inner {
 
 fn layout(class: usize) -> Layout {
     Layout::from_size_align(CLASSES[class], PAGE_BYTES).expect("a page-aligned class size")
+}
+
+/// Gives the pages of a buffer back to the system. A system that does not take them keeps them.
+///
+/// # Safety
+/// `header` came from `grow` and nothing else refers to it.
+unsafe fn give_back(header: NonNull<Header>) {
+    // SAFETY: by contract it is alive, and nobody else has it.
+    let header = unsafe { header.as_ref() };
+    let (bytes, len) = (header.bytes().as_ptr(), CLASSES[header.class() as usize]);
+    // SAFETY: whole pages of one allocation (P1's sizes are multiples of a page, and so is where it
+    // begins); they read as zeroes afterwards, and recycled memory may hold anything.
+    let _ = unsafe { rustix::mm::madvise(bytes.cast(), len, Advice::LinuxDontNeed) };
 }
 
 /// Frees a buffer's memory and its header.
@@ -213,6 +321,40 @@ mod tests {
         let big = pool.get(64 * 1024).expect("small buffers are given back for a large one");
         assert!(pool.usage().reserved_bytes <= 128 * 1024);
         assert_eq!(big.capacity(), 64 * 1024);
+    }
+
+    #[test]
+    fn p4_what_was_not_needed_for_a_while_has_no_pages_and_is_there_again_when_it_is() {
+        let pool = Pool::new(PoolConfig { limit_bytes: 64 << 20 });
+        let waker = Waker::noop();
+        assert!(pool.poll_warm(waker).is_pending());
+        let fill = |pool: &Pool, count: usize| -> Vec<Buf> {
+            let take = |_| {
+                let buf = pool.get(64 * 1024).expect("below the limit");
+                buf.seg(0, 64 * 1024).expect("whole").copy_from(0, &[7; 64 * 1024]);
+                buf
+            };
+            (0..count).map(take).collect()
+        };
+        let all = fill(&pool, 512);
+        assert!(pool.poll_warm(waker).is_ready());
+        assert_eq!(pool.cool(), 0, "all of it is out");
+        drop(all);
+        assert_eq!(pool.cool(), 0, "it was needed just now");
+        assert_eq!(pool.cool(), COOL_BYTES, "and not since");
+        let few = fill(&pool, 16);
+        drop(few);
+        assert_eq!(pool.cool(), (32 << 20) - COOL_BYTES - WARM_BYTES, "the rest");
+        assert!(pool.poll_warm(waker).is_pending());
+        let usage = pool.usage();
+        assert_eq!((usage.reserved_bytes, usage.cold_bytes), (32 << 20, 31 << 20));
+        let all = fill(&pool, 1024);
+        assert_eq!(pool.usage().cold_bytes, 0);
+        assert!(pool.get(1).is_none(), "P1");
+        drop(all);
+        while pool.cool() > 0 || pool.usage().cold_bytes == 0 {}
+        let small: Vec<Buf> = (0..16384).map(|_| pool.get(1).expect("evicted")).collect();
+        assert_eq!(pool.usage().reserved_bytes, small.len() * PAGE_BYTES);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Threads for the cores, and the control side that belongs to them.
 
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use reactor::{Config, Mailer, Patience, PortChoice, PortReport, Reactor};
 
 use crate::control::{Control, Inbox};
 use crate::core::{Core, Message};
+
+/// Time between two looks at memory that is not needed any more, ns.
+const COOL_NS: u64 = 1_000_000_000;
 
 /// Runs on each core's thread.
 type OnCore = dyn Fn(&Rc<Core>) + Send + Sync;
@@ -118,6 +122,16 @@ fn answer(started: &Receiver<io::Result<Ready>>) -> io::Result<Ready> {
     started.recv().unwrap_or_else(|_| Err(io::Error::other("the core's thread ended at once")))
 }
 
+/// Memory that a burst took goes back to the system a while after it (pool P4). An idle core is not
+/// woken for it.
+async fn cool(core: Rc<Core>) {
+    loop {
+        poll_fn(|cx| core.pool().poll_warm(cx.waker())).await;
+        core.reactor().sleep(COOL_NS).await;
+        core.pool().cool();
+    }
+}
+
 fn run_core(
     id: u32,
     config: RuntimeConfig,
@@ -139,6 +153,7 @@ fn run_core(
     let pool = Pool::new(PoolConfig { limit_bytes: config.pool_bytes });
     let report = reactor.port();
     let (core, mailer) = Core::new(id, reactor, pool, inbox.report());
+    core.reactor().clone().spawn("pool", cool(core.clone()));
     on_core(&core);
     if ready.send(Ok(Ready { mailer, report })).is_err() {
         return;

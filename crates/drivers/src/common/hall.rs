@@ -151,6 +151,7 @@ impl<G: Guest> Hall<G> {
 
     fn look(&self) {
         self.journal.turn();
+        self.memory.cool();
         let now = self.core.now();
         let usage = self.core.pool().usage();
         let scarce = usage.used_bytes > usage.limit_bytes / 8 * 7;

@@ -154,8 +154,8 @@ impl Pool {
         !self.0.waiters.borrow().is_empty()
     }
 
-    /// Gives the system the pages of what was not needed since this was called last, the largest and
-    /// longest unused first; at most [`COOL_BYTES`] at once. Bytes given back.
+    /// Gives the system the pages of what was not needed since this was called last, the largest
+    /// and longest unused first; at most [`COOL_BYTES`] at once. Bytes given back.
     pub fn cool(&self) -> usize {
         let (used, peak) = (self.0.used.get(), self.0.peak.get());
         self.0.peak.set(used);

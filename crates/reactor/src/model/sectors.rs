@@ -8,8 +8,8 @@ use crate::random::SeededRandom;
 /// forgotten, which a power cut can then not bring back.
 const VERSIONS_MAX: usize = 4;
 
-/// The bytes of a sector. None: it holds nothing and reads as zeros; no byte at all: zeros that were
-/// written.
+/// The bytes of a sector. None: it holds nothing and reads as zeros; no byte at all: zeros that
+/// were written.
 type Content = Option<Box<[u8]>>;
 
 pub(super) struct Sectors {

@@ -38,6 +38,7 @@ use crate::arrival::{self, Patience};
 use crate::attach::Attachments;
 use crate::by_hand::{ByHand, Tray};
 use crate::errors::{from_geom, named};
+use crate::identities::Keeper;
 use crate::identity;
 use crate::loops::Loops;
 use awaited::Awaited;
@@ -76,6 +77,8 @@ pub struct Exports {
     portals: BTreeMap<Address, Portal>,
     attachments: Attachments,
     by_hand: ByHand,
+    /// Identities of disks.
+    pub identities: Arc<Keeper>,
     loops: Loops,
     awaited: Awaited,
     files: InUse,
@@ -90,10 +93,9 @@ pub struct Exports {
 impl Exports {
     /// Nothing exported yet.
     pub fn new(
-        registry: Arc<Registry>,
-        drivers: Vec<Arc<dyn Driver>>,
+        (registry, drivers): (Arc<Registry>, Vec<Arc<dyn Driver>>),
         attachments: Attachments,
-        by_hand: ByHand,
+        (by_hand, identities): (ByHand, Arc<Keeper>),
         loops: Loops,
         files: InUse,
         started_ns: u64,
@@ -105,6 +107,7 @@ impl Exports {
             portals: BTreeMap::new(),
             attachments,
             by_hand,
+            identities,
             loops,
             awaited: Awaited::default(),
             files,
@@ -506,6 +509,7 @@ impl Exports {
         at: &[&TargetConfig],
         opened: &mut Vec<String>,
     ) -> Result<Vec<LeftOut>> {
+        self.identities.store();
         let mut left = Vec::new();
         // Serial numbers of all units, once one is to be opened.
         let mut taken: Option<HashMap<String, String>> = None;

@@ -29,6 +29,7 @@ use crate::catalog::{site, wall_s};
 use crate::desk::{Ahead, Change, Desk, Question};
 use crate::ends::Ends;
 use crate::exports::{self, Exports, InUse};
+use crate::identities::Keeper;
 use crate::journal::Journal;
 use crate::loops::Loops;
 use crate::made::Made;
@@ -115,7 +116,11 @@ fn control_thread(
     control.topology.set_origins(registry.origins().clone());
     let local = LocalKind::new(registry.clone());
     let made = Arc::new(Made::load(registry.vault(), teller(&journal, Level::Warn)));
-    let cam = load_classes(&mut control, reports.len(), (local.clone(), made), &journal);
+    let known = registry.known_serials();
+    let identities = Keeper::load(registry.vault(), teller(&journal, Level::Warn), known);
+    let identities = Arc::new(identities);
+    let disk = DiskClass::new(control.inbox().clone(), reports.len()).keeping(identities.clone());
+    let cam = load_classes(&mut control, reports.len(), disk, (local.clone(), made), &journal);
     let (ended, ends) = Ends::load(registry.vault(), teller(&journal, Level::Warn));
     control.topology.keep_ends(ended, Box::new(ends));
     let desk = Arc::new(Desk::new(control.inbox().clone()));
@@ -155,7 +160,14 @@ fn control_thread(
     let mut room = Room {
         control,
         cam,
-        exports: Exports::new(registry, drivers, attachments, by_hand, loops, files, started_ns),
+        exports: Exports::new(
+            (registry, drivers),
+            attachments,
+            (by_hand, identities),
+            loops,
+            files,
+            started_ns,
+        ),
         shown,
         journal,
         started_ns,
@@ -187,10 +199,10 @@ fn core_state(report: &PortReport) -> CoreState {
 fn load_classes(
     control: &mut geom::Control,
     cores: usize,
+    disk: DiskClass,
     (local, made): (Arc<LocalKind>, Arc<Made>),
     journal: &Journal,
 ) -> Arc<CamClass> {
-    let disk = DiskClass::new(control.inbox().clone(), cores);
     let kinds = bus_kinds(local);
     let cam = Arc::new(CamClass::new(control.inbox().clone(), kinds, cores));
     let fs = FsClass::new(site(made));

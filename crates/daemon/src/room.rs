@@ -89,6 +89,7 @@ impl Room {
             buses::look(self);
             buses::see_troubles(self);
             self.see_names();
+            self.exports.identities.store();
             self.see_losses();
             self.see_room();
             places::see(self);
@@ -134,6 +135,7 @@ impl Room {
             Change::Intend { config, lent, consent, to } => {
                 self.control.topology.lend(lent);
                 self.returns.want_only(&config);
+                self.exports.identities.intend(&config);
                 self.exports.buses = config.bus;
                 self.consent = consent;
                 let _ = to.send(());

@@ -18,7 +18,7 @@
 //!  K2  A serial number is replaced only when the initiator has asked who the unit is.
 //!  K3  A power cut may forget the last moments of it: then K1 holds.
 
-use std::collections::{BTreeMap, btree_map};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
@@ -89,6 +89,11 @@ impl Known {
             serial.clone_into(known);
             state.changed = true;
         }
+    }
+
+    /// Serial numbers of all units that initiators know.
+    pub fn serials(&self) -> BTreeSet<String> {
+        self.state().all.values().flat_map(|luns| luns.values()).cloned().collect()
     }
 
     /// What was saved.

@@ -21,7 +21,7 @@ mod ports;
 mod proof;
 mod view;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -173,6 +173,11 @@ impl Registry {
     /// Which unit each initiator port knows behind its LUNs.
     pub(crate) fn known(&self) -> &Known {
         &self.known
+    }
+
+    /// Serial numbers of all units that initiators know from now or from an earlier run.
+    pub fn known_serials(&self) -> BTreeSet<String> {
+        self.known.serials()
     }
 
     /// Begins to save which units initiators know, if that has changed.

@@ -9,8 +9,8 @@
 //!  P4  A changing call that returns an error has changed nothing.
 
 use crate::api::{Event, PartAnswer, PartOrder, ProgressLine, Result, State};
-use crate::config::Config;
-use crate::plan::{Action, LeftOut, Step};
+use crate::config::{Config, DiskConfig};
+use crate::plan::{Action, Foreseen, LeftOut, Step};
 use serde_json::Value;
 
 /// Takes note of how far a long call is; lines may be dropped when they come too fast.
@@ -52,6 +52,13 @@ pub trait Plant: Send + Sync {
     fn loses(&self, action: &Action) -> Option<String> {
         let _ = action;
         None
+    }
+
+    /// Serial numbers of units on these disks when they are made as configured, as far as that is
+    /// known. Changes nothing.
+    fn foreseen(&self, disks: &[DiskConfig]) -> Foreseen {
+        let _ = disks;
+        Foreseen::new()
     }
 
     /// Targets that use files with other contents than those on disk, for themselves or for their

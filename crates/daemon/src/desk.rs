@@ -17,6 +17,8 @@ use control::plan::{Action, Step};
 use geom::Inbox;
 use serde_json::Value;
 
+use crate::exports::clashes;
+
 /// Questions and changes that may wait at once; a further one is refused.
 const WAITING_MAX: usize = 1024;
 
@@ -34,6 +36,8 @@ pub struct Ahead {
     pub comes: bool,
     /// Class and name of the geoms that they remove.
     pub going: Vec<(String, String)>,
+    /// What they do to units, for a step that makes some and may not stay undone.
+    pub units: Option<clashes::Ahead>,
 }
 
 /// A change.

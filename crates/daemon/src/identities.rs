@@ -28,7 +28,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use control::config::Config;
+use control::config::{Config, DiskConfig};
+use control::plan::Foreseen;
 use disks::{Ask, Lasting, stored_at};
 use rustix::rand::GetRandomFlags;
 use serde_json::{Value, json};
@@ -70,6 +71,8 @@ struct State {
     places: BTreeMap<String, Place>,
     /// I5: the configuration is to come that names the disks known before.
     inherits: bool,
+    /// Names of disks that have the identity of another place (I2).
+    copies: BTreeSet<String>,
     /// I6
     is_lost: bool,
     changed: bool,
@@ -149,6 +152,39 @@ impl Keeper {
         }
     }
 
+    /// Serial numbers of units on disks that are made as configured; see `Plant::foreseen`.
+    pub fn foreseen(&self, disks: &[DiskConfig]) -> Foreseen {
+        let serial = |disk: &DiskConfig| Some((disk.name.clone(), self.foresee(disk)?));
+        disks.iter().filter_map(serial).collect()
+    }
+
+    fn foresee(&self, disk: &DiskConfig) -> Option<String> {
+        let params = Value::Object(disk.params.clone());
+        if let Some(lasting) = disks::foreseen(&disk.kind, &params) {
+            return Some(identity::serial_of_disk(&lasting));
+        }
+        let path = params.get("path").and_then(Value::as_str);
+        let place = match (disk.kind.as_str(), path) {
+            ("file", Some(path)) => match std::fs::canonicalize(path) {
+                Ok(path) => path.display().to_string(),
+                Err(_) => return Some(String::new()),
+            },
+            ("blockdev", Some(path)) => path.to_owned(),
+            _ => disk.name.clone(),
+        };
+        let state = self.state();
+        match state.record.all.get(&(disk.kind.clone(), place)) {
+            Some(kept) => Some(identity::serial_of_disk(&kept.lasting)),
+            // The hardware may say who it is.
+            None => (disk.kind != "blockdev").then(String::new),
+        }
+    }
+
+    /// Disks whose image is a copy of another one that is there.
+    pub fn copies(&self) -> BTreeSet<String> {
+        self.state().copies.clone()
+    }
+
     /// I5
     fn was_known(&self, state: &State, ask: &Ask<'_>) -> bool {
         let is_free = !state.places.contains_key(&ask.derived);
@@ -163,6 +199,7 @@ impl disks::Identities for Keeper {
         let mut state = self.state();
         let place = (ask.kind.to_owned(), ask.place.to_owned());
         let kept = state.record.all.get(&place).cloned();
+        state.copies.remove(ask.name);
         if let Some(own) = ask.own {
             let kept = kept.filter(|k| k.is_own && k.lasting.ident == own);
             let named = || Lasting { ident: own.into(), called: Some(ask.name.into()) };
@@ -172,7 +209,10 @@ impl disks::Identities for Keeper {
         }
         let lasting = match (&ask.found, kept.filter(|k| !k.is_own)) {
             (None, _) if ask.is_new => random(),
-            (Some(found), _) if state.is_copy(found, &place) => return found.clone(),
+            (Some(found), _) if state.is_copy(found, &place) => {
+                state.copies.insert(ask.name.to_owned());
+                return found.clone();
+            }
             (Some(found), _) => found.clone(),
             (None, Some(kept)) => kept.lasting, // I3 by `keep`
             (None, None) if self.was_known(&state, ask) => {

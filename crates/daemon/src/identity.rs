@@ -62,15 +62,17 @@ fn disk_of(
     ident: &str,
 ) -> Option<(String, Option<String>)> {
     let mut below = provider;
-    loop {
+    // The disk's name is that of its geom: a layer that was slipped in has taken the provider's.
+    let disk = loop {
         let geom = topology.geom_of(below)?;
         match topology.consumers_of(geom) {
             [one] => below = topology.below(*one)?,
-            [] if topology.find_geom(DISK_CLASS, topology.geom_name(geom)) == Some(geom) => break,
+            [] if topology.find_geom(DISK_CLASS, topology.geom_name(geom)) == Some(geom) => {
+                break topology.geom_name(geom).to_owned();
+            }
             _ => return None,
         }
-    }
-    let disk = topology.provider_name(below).to_owned();
+    };
     let is_its = topology.provider_name(provider).starts_with(&disk)
         && text(topology, below, "GEOM::ident").is_some_and(|own| own == ident);
     is_its.then(|| (disk, text(topology, below, "DISK::called")))

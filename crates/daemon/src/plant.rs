@@ -10,8 +10,8 @@ use cam::{CamClass, SimKind};
 use control::api::{
     AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartOrder, Result, State,
 };
-use control::config::{Config, DaemonConfig, Port};
-use control::plan::{Action, Step};
+use control::config::{Config, DaemonConfig, DiskConfig, Port};
+use control::plan::{Action, Foreseen, Step};
 use control::{Outcome, Plant, Progress, Stale};
 use disks::DiskClass;
 use drivers::Driver;
@@ -28,7 +28,7 @@ use crate::by_hand::ByHand;
 use crate::catalog::{site, wall_s};
 use crate::desk::{Ahead, Change, Desk, Question};
 use crate::ends::Ends;
-use crate::exports::{self, Exports, InUse};
+use crate::exports::{self, Exports, InUse, clashes};
 use crate::identities::Keeper;
 use crate::journal::Journal;
 use crate::loops::Loops;
@@ -53,6 +53,7 @@ pub struct Daemon {
     journal: Arc<Journal>,
     registry: Arc<Registry>,
     files: InUse,
+    identities: Arc<Keeper>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -71,8 +72,9 @@ impl Daemon {
             .spawn(move || control_thread(&config, noted, exported, used, &ready))
             .map_err(|e| system("start the control thread", &e))?;
         match started.recv() {
-            Ok(Ok(desk)) => {
-                Ok(Daemon { desk, journal, registry, files, thread: Mutex::new(Some(thread)) })
+            Ok(Ok((desk, identities))) => {
+                let thread = Mutex::new(Some(thread));
+                Ok(Daemon { desk, journal, registry, files, identities, thread })
             }
             Ok(Err(e)) => Err(e),
             Err(_) => Err(Error::new(Kind::Internal, "start", "the control thread ended")),
@@ -89,7 +91,7 @@ fn control_thread(
     journal: Arc<Journal>,
     registry: Arc<Registry>,
     files: InUse,
-    ready: &SyncSender<Result<Arc<Desk>>>,
+    ready: &SyncSender<Result<(Arc<Desk>, Arc<Keeper>)>>,
 ) {
     if let Err(e) = set_vault(&registry, config, &teller(&journal, Level::Error)) {
         let _ = ready.send(Err(e));
@@ -179,7 +181,7 @@ fn control_thread(
         consent: Vec::new(),
     };
     room.exports.remember();
-    let _ = ready.send(Ok(desk.clone()));
+    let _ = ready.send(Ok((desk.clone(), room.exports.identities.clone())));
     let attended = desk.attended();
     room.serve(&desk);
     drop(attended);
@@ -339,7 +341,13 @@ fn answer(
                     || runs(name)
                     || exports::may_come(&shown.config.bus, name)
             };
-            let _ = to.send(check(topology, &step, before.comes, &before.going, &may_wait));
+            let done = check(topology, &step, before.comes, &before.going, &may_wait);
+            let _ = to.send(done.and_then(|()| match &before.units {
+                Some(ahead) if !registry.doors().are_shut() => {
+                    clashes::check(topology, registry, &shown.config, &step, ahead)
+                }
+                _ => Ok(()),
+            }));
         }
     }
 }
@@ -366,7 +374,10 @@ impl Plant for Daemon {
             }
             _ => Vec::new(),
         };
-        let ahead = Ahead { comes: before.iter().any(brings), going };
+        let is_asked = step.action.groups().next().is_some() && !step.may_wait;
+        let foresee = |disks: &[DiskConfig]| self.identities.foreseen(disks);
+        let units = is_asked.then(|| clashes::Ahead::new(before, foresee));
+        let ahead = Ahead { comes: before.iter().any(brings), going, units };
         let step = Box::new(step.clone());
         self.desk.ask(|to| Question::Check(step, ahead, to))?
     }
@@ -388,6 +399,10 @@ impl Plant for Daemon {
         let Action::CreateGeom { geom } = action else { return None };
         let geom = Box::new(geom.clone());
         self.desk.order(|to| Change::Loses(geom, to)).ok()?
+    }
+
+    fn foreseen(&self, disks: &[DiskConfig]) -> Foreseen {
+        self.identities.foreseen(disks)
     }
 
     fn stale(&self) -> Vec<Stale> {

@@ -37,6 +37,15 @@ pub struct BlockDevParams {
     /// state folder for the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
+    /// NAA name of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naa: Option<String>,
+    /// UUID of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eui64: Option<String>,
     /// Refuse writers, and open the device for reading only.
     #[serde(default)]
     pub read_only: bool,

@@ -334,6 +334,20 @@ pub struct UnitConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub serial: Option<String>,
+    /// NAA name: 16 hexadecimal digits that begin with 3 or 5, or 32 that begin with 6; absent:
+    /// made from the serial number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 16, max = 32))]
+    pub naa: Option<String>,
+    /// UUID, which hosts of NVMe know the namespace by; absent: made from the NAA name, and not
+    /// shown to hosts of SCSI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 36, max = 36))]
+    pub uuid: Option<String>,
+    /// EUI-64: 16 hexadecimal digits; absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 16, max = 16))]
+    pub eui64: Option<String>,
     /// Nobody may write, whatever a LUN says.
     #[serde(default)]
     pub read_only: bool,

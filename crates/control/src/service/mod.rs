@@ -11,11 +11,12 @@ mod archive;
 pub use archive::{Archive, Archived};
 
 use crate::api::{Error, Kind, ProgressLine, Result, State};
-use crate::config::{Catalog, Config, check};
+use crate::config::{Catalog, Config, DiskConfig, check};
 use crate::plan::{self, Action, Applied, LeftOut, Risk, Step};
 use crate::plant::{Plant, Progress};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module.
@@ -157,7 +158,8 @@ impl Control {
         let state = self.state();
         let mut base = plan::running(&config, &state);
         plan::keep_lost(&mut base, &config, desired);
-        let mut steps = plan::plan(&base, desired, &state, &self.catalog);
+        let foreseen = self.foreseen(&base, desired, &state);
+        let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
         plan::renew(&mut steps, self.plant.stale(), desired);
         for step in &mut steps {
             if let Some(lost) = self.plant.loses(&step.action) {
@@ -167,6 +169,18 @@ impl Control {
             step.may_wait = step.action.is_in(&config);
         }
         Ok(Plan { steps, generation, base })
+    }
+
+    /// What hosts would know the disks by that a plan makes; without hosts it is not asked.
+    fn foreseen(&self, base: &Config, desired: &Config, state: &State) -> plan::Foreseen {
+        if state.sessions().next().is_none() {
+            return plan::Foreseen::new();
+        }
+        let here: HashMap<&str, &DiskConfig> =
+            base.disk.iter().map(|d| (d.name.as_str(), d)).collect();
+        let is_new = |disk: &&DiskConfig| here.get(disk.name.as_str()) != Some(disk);
+        let made: Vec<DiskConfig> = desired.disk.iter().filter(is_new).cloned().collect();
+        if made.is_empty() { plan::Foreseen::new() } else { self.plant.foreseen(&made) }
     }
 
     /// Steps of a plan that the daemon would refuse, each with why: those for which it refuses the

@@ -9,7 +9,7 @@ use wire::scsi::{AccessState, Addressing};
 use super::facts::SessionFacts;
 use super::{Denied, Registry};
 use crate::device::ModeBits;
-use crate::handlers::disk::naa;
+use crate::ids::Ids;
 use crate::load::FlowView;
 use crate::reserve::Reservations;
 use crate::space::Room;
@@ -78,10 +78,8 @@ pub struct DeviceView {
     pub name: String,
     /// Its number.
     pub number: u32,
-    /// Its serial number.
-    pub serial: String,
-    /// Its NAA identifier, in hexadecimal.
-    pub naa: String,
+    /// The names by which hosts know it.
+    pub ids: Ids,
     /// What executes its commands.
     pub handler: &'static str,
     /// Capacity, blocks.
@@ -121,8 +119,7 @@ impl Registry {
         let devices = state.devices.values().map(|d| DeviceView {
             name: d.spec().name.clone(),
             number: d.number(),
-            serial: d.spec().serial.clone(),
-            naa: naa(&d.spec().serial).iter().map(|b| format!("{b:02x}")).collect(),
+            ids: d.spec().ids(),
             handler: d.handler().name(),
             blocks: d.blocks(),
             block_bytes: d.block_bytes(),

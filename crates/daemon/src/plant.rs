@@ -86,30 +86,32 @@ fn system(op: &str, error: &io::Error) -> Error {
     Error::new(Kind::System, op, error.to_string())
 }
 
+/// What the start has to say to its caller: the desk and the identities of disks, or why not.
+type Ready = SyncSender<Result<(Arc<Desk>, Arc<Keeper>)>>;
+
+/// Something that the start needs; an error ends it.
+fn reported<T>(ready: &Ready, result: Result<T>) -> Option<T> {
+    result.map_err(|e| drop(ready.send(Err(e)))).ok()
+}
+
 fn control_thread(
     config: &DaemonConfig,
     journal: Arc<Journal>,
     registry: Arc<Registry>,
     files: InUse,
-    ready: &SyncSender<Result<(Arc<Desk>, Arc<Keeper>)>>,
+    ready: &Ready,
 ) {
-    if let Err(e) = set_vault(&registry, config, &teller(&journal, Level::Error)) {
-        let _ = ready.send(Err(e));
-        return;
-    }
+    let vault = set_vault(&registry, config, &teller(&journal, Level::Error));
+    let Some(()) = reported(ready, vault) else { return };
     registry.set_teller(teller(&journal, Level::Error));
     let drivers = drivers::all(&registry);
     let on_core = {
         let (registry, drivers) = (registry.clone(), drivers.clone());
         move |core: &std::rc::Rc<geom::Core>| exports::install(core, &registry, &drivers)
     };
-    let mut runtime = match Runtime::start(runtime_config(config), on_core) {
-        Ok(runtime) => runtime,
-        Err(e) => {
-            let _ = ready.send(Err(system("start the cores", &e)));
-            return;
-        }
-    };
+    let runtime = Runtime::start(runtime_config(config), on_core);
+    let runtime = runtime.map_err(|e| system("start the cores", &e));
+    let Some(mut runtime) = reported(ready, runtime) else { return };
     let reports = runtime.reports().to_vec();
     for (i, port) in reports.iter().enumerate() {
         journal.note(0, Level::Info, "daemon", format!("core {i} uses {port}"));
@@ -118,9 +120,7 @@ fn control_thread(
     control.topology.set_origins(registry.origins().clone());
     let local = LocalKind::new(registry.clone());
     let made = Arc::new(Made::load(registry.vault(), teller(&journal, Level::Warn)));
-    let known = registry.known_serials();
-    let identities = Keeper::load(registry.vault(), teller(&journal, Level::Warn), known);
-    let identities = Arc::new(identities);
+    let identities = identities(&registry, &journal);
     let disk = DiskClass::new(control.inbox().clone(), reports.len()).keeping(identities.clone());
     let cam = load_classes(&mut control, reports.len(), disk, (local.clone(), made), &journal);
     let (ended, ends) = Ends::load(registry.vault(), teller(&journal, Level::Warn));
@@ -130,13 +130,9 @@ fn control_thread(
     let started_ns = control.now_ns();
     let cores: Vec<CoreState> = reports.iter().map(core_state).collect();
     let pool_bytes = pool_bytes(config);
-    let attachments = match attachments(&drivers, &control, &journal) {
-        Ok(attachments) => attachments,
-        Err(e) => {
-            let _ = ready.send(Err(system("start the thread of attached LUNs", &e)));
-            return;
-        }
-    };
+    let attachments = attachments(&drivers, &control, &journal);
+    let attachments = attachments.map_err(|e| system("start the thread of attached LUNs", &e));
+    let Some(attachments) = reported(ready, attachments) else { return };
     let attached = attachments.viewer();
     control.topology.set_listener(listener(&journal));
     control.set_watch({
@@ -195,6 +191,12 @@ fn core_state(report: &PortReport) -> CoreState {
         why: report.why.clone(),
         ..CoreState::default()
     }
+}
+
+/// Identities of disks, from the state folder.
+fn identities(registry: &Registry, journal: &Arc<Journal>) -> Arc<Keeper> {
+    let (vault, known) = (registry.vault(), registry.known_serials());
+    Arc::new(Keeper::load(vault, teller(journal, Level::Warn), known))
 }
 
 /// Every class there is; the buses are answered, for they are no geoms.

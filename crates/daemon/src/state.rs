@@ -263,6 +263,7 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
         size_bytes,
         sector_bytes: p.map_or(0, |p| p.limits.sector_bytes),
         serial: shown("serial").or_else(|| shown("ident")).unwrap_or_default(),
+        identity: shown("identity"),
         rotational: number("GEOM::rotation_rate").filter(|r| *r != 0).map(|r| r != 1),
         discard: number("GEOM::candelete") == Some(1),
         mode: match shown("mode").as_deref().map(|m| m.split(' ').next().unwrap_or("")) {

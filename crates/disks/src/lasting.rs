@@ -217,13 +217,19 @@ fn read_sidecar(path: &Path) -> Option<Lasting> {
 fn write(file: &File, path: &Path, lasting: &Lasting) -> Stored {
     let Some(fd) = file.as_fd() else { return Stored::No };
     let text = lasting.encode();
-    match rustix::fs::fsetxattr(fd, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()) {
+    let set = rustix::fs::fsetxattr(fd, ATTRIBUTE, text.as_bytes(), XattrFlags::empty());
+    written(path, &text, set)
+}
+
+/// `set`: how storing it in the attribute ended.
+fn written(path: &Path, text: &str, set: rustix::io::Result<()>) -> Stored {
+    match set {
         Ok(()) => {
             // What an image before this one left there would count for a copy without attributes.
             let _ = std::fs::remove_file(sidecar_of(path));
             Stored::Attribute
         }
-        Err(attribute) => match write_sidecar(path, &text) {
+        Err(attribute) => match write_sidecar(path, text) {
             Ok(()) => Stored::Sidecar,
             Err(sidecar) => Stored::State(format!("{ATTRIBUTE}: {attribute}; {sidecar}")),
         },
@@ -269,6 +275,30 @@ pub fn foreseen(kind: &str, params: &Value) -> Option<Lasting> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_there_are_no_attributes_the_identity_is_in_a_file_beside_the_image() {
+        let folder = std::env::temp_dir().join(format!("ashlar-lasting-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let image = folder.join("d.img");
+        std::fs::write(&image, [0; 512]).unwrap();
+        let lasting = Lasting::new("0123456789abcdef");
+        let refused = || Err(rustix::io::Errno::OPNOTSUPP);
+        assert_eq!(written(&image, &lasting.encode(), refused()), Stored::Sidecar);
+        assert_eq!(stored_at(&image), Some(lasting.clone()));
+        let name = folder.join("d.img.ashlar-id");
+        assert_eq!(std::fs::read_to_string(&name).unwrap(), "1 0123456789abcdef\n");
+        let params = serde_json::json!({ "path": image });
+        assert_eq!(foreseen("file", &params), Some(lasting.clone()));
+        // An attribute takes its place.
+        assert_eq!(written(&image, &lasting.encode(), Ok(())), Stored::Attribute);
+        assert!(!name.exists());
+        // Nothing can be written there.
+        let nowhere = folder.join("none/d.img");
+        let stored = written(&nowhere, &lasting.encode(), refused());
+        assert!(matches!(stored, Stored::State(_)), "{stored:?}");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn i3_text_reads_as_it_was_written_or_not_at_all() {

@@ -88,7 +88,9 @@ fn identity_and_reservations_survive_rename_move_and_lost_records() {
     let first = serial(&house, 0);
     let pages = names(&house, 0);
     assert_eq!(first.len(), 16, "{first}");
-    assert_eq!(house.state()["disks"][0]["serial"], first.as_str());
+    let disk = house.state()["disks"][0].take();
+    assert_eq!(disk["serial"], first.as_str());
+    assert_eq!(disk["identity"], "in the image (user.ashlar.identity)");
     reserve(&house);
     assert!(is_reserved(&house));
 
@@ -297,7 +299,7 @@ fn names_that_are_configured_are_what_initiators_see() {
     apply(&house, &format!("{disk}serial = \"OF-DISK\"\n"), "0 = \"d0\"");
     assert_eq!(serial(&house, 0), "OF-DISK");
     house.configure(&unit("naa = \"7000c500a1b2c3d4\""), "0 = \"d0\"");
-    house.ashlar(&["plan"]).ends(1).complains(&["is no NAA name"]);
+    house.ashlar(&["plan"]).ends(2).complains(&["is no NAA name"]);
     apply(&house, &disk, "0 = \"d0\"");
     assert_eq!(serial(&house, 0), first, "its own again");
     house.stop();

@@ -486,9 +486,10 @@ fn lun_is_another_disk_when_its_identity_is_another() {
     renamed.disk[0].name = "r".into();
     renamed.access[0].luns.get_mut(&0).expect("LUN 0").provider = "r".into();
     let (risk, why) = said(&renamed, &[("r", "A")]);
-    assert_eq!(risk, Risk::Destroys, "a memory disk goes: {why}");
+    assert_eq!(risk, Risk::Disruptive, "{why}");
     assert!(why.contains("LUN 0 is the same disk for hosts: serial number A"), "{why}");
-    let (_, why) = said(&renamed, &[("r", "B")]);
+    let (risk, why) = said(&renamed, &[("r", "B")]);
+    assert_eq!(risk, Risk::Destroys, "{why}");
     assert!(why.contains("LUN 0 is another disk for hosts: serial number A -> B"), "{why}");
     let (_, why) = said(&renamed, &[]);
     assert!(why.contains("LUN 0 is another disk for hosts: provider a -> r"), "{why}");

@@ -12,6 +12,7 @@ use crate::api::{Event, PartAnswer, PartOrder, ProgressLine, Result, State};
 use crate::config::{Config, DiskConfig};
 use crate::plan::{Action, Foreseen, LeftOut, Step};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Takes note of how far a long call is; lines may be dropped when they come too fast.
 pub type Progress<'a> = dyn FnMut(ProgressLine) + Send + 'a;
@@ -54,10 +55,10 @@ pub trait Plant: Send + Sync {
         None
     }
 
-    /// Serial numbers of units on these disks when they are made as configured, as far as that is
-    /// known. Changes nothing.
-    fn foreseen(&self, disks: &[DiskConfig]) -> Foreseen {
-        let _ = disks;
+    /// Serial numbers of units on these disks when they are made as configured and those called
+    /// `gone` are not there any more, as far as that is known. Changes nothing.
+    fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {
+        let _ = (disks, gone);
         Foreseen::new()
     }
 

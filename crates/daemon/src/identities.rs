@@ -1,5 +1,5 @@
-//! Identities of disks as the state folder keeps them: one record, by kind and place. The image
-//! stores its own (`disks::Lasting`); the folder has those of disks without an image, and brings
+//! Identities of disks as the state folder keeps them: one record, by kind, place and name. Images
+//! store their own (`disks::Lasting`). The folder has those of disks without an image, and brings
 //! back one that a copy of the image has lost.
 //!
 //! ```text
@@ -14,7 +14,9 @@
 //! Invariants
 //!  I1  An identity is kept before a unit on its disk is opened, and never changes afterwards.
 //!  I2  An identity that is not its hardware's has one place: the newest. A copy does not take it
-//!      from a place that has it still.
+//!      from a place that has it still. What is kept for a name that the configuration has no
+//!      longer is that of any disk at its place; disks of one image, which can only be read, have
+//!      an identity each.
 //!  I3  What is kept for a place counts only while no other place has that identity.
 //!  I4  The record is written at the first start, so a folder with other records and without this
 //!      one was used by a version that derived identities from the machine's id.
@@ -47,8 +49,8 @@ const LAYOUT: u64 = 1;
 /// Identities that are kept; of further disks only the images have theirs.
 const KEPT_MAX: usize = 65_536;
 
-/// Kind and place.
-type Place = (String, String);
+/// Kind, place and name.
+type Place = (String, String, String);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Kept {
@@ -68,7 +70,9 @@ struct Record {
 struct State {
     record: Record,
     /// I2: places by identity.
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<Lasting, Place>,
+    /// I2: disks of the configuration.
+    configured: BTreeSet<String>,
     /// I5: the configuration is to come that names the disks known before.
     inherits: bool,
     /// Names of disks that have the identity of another place (I2).
@@ -110,7 +114,7 @@ impl Keeper {
             }
         }
         let own = state.record.all.iter().filter(|(_, kept)| !kept.is_own);
-        let places = own.map(|(place, kept)| (kept.lasting.ident.clone(), place.clone()));
+        let places = own.map(|(place, kept)| (kept.lasting.clone(), place.clone()));
         state.places = places.collect();
         let keeper = Keeper { vault, tell, known, state: Mutex::new(state) };
         keeper.store();
@@ -124,8 +128,9 @@ impl Keeper {
     /// I5: the daemon is to have this configuration.
     pub fn intend(&self, config: &Config) {
         let mut state = self.state();
+        state.configured = config.disk.iter().map(|d| d.name.clone()).collect();
         if std::mem::take(&mut state.inherits) {
-            state.record.before = config.disk.iter().map(|d| d.name.clone()).collect();
+            state.record.before = state.configured.clone();
             state.changed = true;
         }
     }
@@ -153,12 +158,12 @@ impl Keeper {
     }
 
     /// Serial numbers of units on disks that are made as configured; see `Plant::foreseen`.
-    pub fn foreseen(&self, disks: &[DiskConfig]) -> Foreseen {
-        let serial = |disk: &DiskConfig| Some((disk.name.clone(), self.foresee(disk)?));
+    pub fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {
+        let serial = |disk: &DiskConfig| Some((disk.name.clone(), self.foresee(disk, gone)?));
         disks.iter().filter_map(serial).collect()
     }
 
-    fn foresee(&self, disk: &DiskConfig) -> Option<String> {
+    fn foresee(&self, disk: &DiskConfig, gone: &BTreeSet<String>) -> Option<String> {
         let params = Value::Object(disk.params.clone());
         if let Some(lasting) = disks::foreseen(&disk.kind, &params) {
             return Some(identity::serial_of_disk(&lasting));
@@ -173,7 +178,8 @@ impl Keeper {
             _ => disk.name.clone(),
         };
         let state = self.state();
-        match state.record.all.get(&(disk.kind.clone(), place)) {
+        let place = (disk.kind.clone(), place, disk.name.clone());
+        match state.kept(&place, |name| gone.contains(name)) {
             Some(kept) => Some(identity::serial_of_disk(&kept.lasting)),
             // The hardware may say who it is.
             None => (disk.kind != "blockdev").then(String::new),
@@ -187,7 +193,8 @@ impl Keeper {
 
     /// I5
     fn was_known(&self, state: &State, ask: &Ask<'_>) -> bool {
-        let is_free = !state.places.contains_key(&ask.derived);
+        let old = Lasting { ident: ask.derived.clone(), called: Some(ask.name.into()) };
+        let is_free = !state.places.contains_key(&old);
         let named = state.record.before.contains(ask.name);
         let unit = || identity::digest(&[&ask.derived, ask.name]);
         is_free && (named || state.is_lost || self.known.contains(&unit()))
@@ -197,8 +204,8 @@ impl Keeper {
 impl disks::Identities for Keeper {
     fn of(&self, ask: &Ask<'_>) -> Lasting {
         let mut state = self.state();
-        let place = (ask.kind.to_owned(), ask.place.to_owned());
-        let kept = state.record.all.get(&place).cloned();
+        let place = (ask.kind.to_owned(), ask.place.to_owned(), ask.name.to_owned());
+        let kept = state.kept(&place, |_| false).cloned();
         state.copies.remove(ask.name);
         if let Some(own) = ask.own {
             let kept = kept.filter(|k| k.is_own && k.lasting.ident == own);
@@ -226,13 +233,28 @@ impl disks::Identities for Keeper {
 }
 
 impl State {
+    /// What is kept for a place, or was for a disk there that had another name (I2). `goes`: names
+    /// that the configuration will have no longer.
+    fn kept(&self, place: &Place, goes: impl Fn(&str) -> bool) -> Option<&Kept> {
+        let (kind, path, _) = place;
+        let here = (kind.clone(), path.clone(), String::new());
+        let mut others = self.record.all.range(here..);
+        let others = std::iter::from_fn(|| others.next().filter(|(o, _)| is_at(o, place)));
+        let free =
+            |(other, _): &(&Place, &Kept)| !self.configured.contains(&other.2) || goes(&other.2);
+        self.record.all.get(place).or_else(|| others.filter(free).map(|(_, kept)| kept).next())
+    }
+
     /// I2: another place has it, and its image says so still.
     fn is_copy(&self, found: &Lasting, place: &Place) -> bool {
-        let Some(other) = self.places.get(&found.ident).filter(|other| *other != place) else {
+        let Some(other) = self.places.get(found).filter(|other| *other != place) else {
             return false;
         };
+        if is_at(other, place) {
+            return self.configured.contains(&other.2);
+        }
         let stored = (other.0 == "file").then(|| stored_at(Path::new(&other.1))).flatten();
-        stored.is_some_and(|stored| stored.ident == found.ident)
+        stored.as_ref() == Some(found)
     }
 
     /// I2, I3.
@@ -242,15 +264,20 @@ impl State {
             return;
         }
         if let Some(was) = was.filter(|was| !was.is_own) {
-            self.places.remove(&was.lasting.ident);
+            self.places.remove(&was.lasting);
         }
         if !kept.is_own {
-            let before = self.places.insert(kept.lasting.ident.clone(), place.clone());
+            let before = self.places.insert(kept.lasting.clone(), place.clone());
             before.filter(|before| *before != place).map(|p| self.record.all.remove(&p));
         }
         self.record.all.insert(place, kept);
         self.changed = true;
     }
+}
+
+/// Whether two disks have one place.
+fn is_at(one: &Place, other: &Place) -> bool {
+    (&one.0, &one.1) == (&other.0, &other.1)
 }
 
 /// A new identity.
@@ -262,9 +289,9 @@ fn random() -> Lasting {
 }
 
 fn encode(record: &Record) -> Vec<u8> {
-    let one = |((kind, place), kept): (&Place, &Kept)| {
+    let one = |((kind, place, name), kept): (&Place, &Kept)| {
         json!({
-            "kind": kind, "place": place, "ident": kept.lasting.ident,
+            "kind": kind, "place": place, "name": name, "ident": kept.lasting.ident,
             "called": kept.lasting.called, "own": kept.is_own,
         })
     };
@@ -282,7 +309,7 @@ fn decode(bytes: &[u8]) -> Option<Record> {
         let called = disk.get("called").and_then(Value::as_str).map(str::to_owned);
         let lasting = Lasting { ident: text("ident")?, called };
         let is_own = disk.get("own")?.as_bool()?;
-        Some(((text("kind")?, text("place")?), Kept { lasting, is_own }))
+        Some(((text("kind")?, text("place")?, text("name")?), Kept { lasting, is_own }))
     };
     let name = |name: &Value| name.as_str().map(str::to_owned);
     Some(Record {

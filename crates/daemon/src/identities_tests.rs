@@ -99,6 +99,31 @@ fn i5_a_disk_is_known_by_the_serial_number_that_initiators_know() {
 }
 
 #[test]
+fn i2_disks_of_one_image_are_told_apart() {
+    let disk = |name: &&str| format!("[[disk]]\nname='{name}'\nkind='file'\npath='/x.iso'\n");
+    let config = |names: &[&str]| {
+        let text: String = names.iter().map(disk).collect();
+        control::config::read_words(&text, "test", &crate::catalog()).unwrap()
+    };
+    let vault = MemoryVault::new();
+    let a = keeper(Arc::new(Used(vault.clone())), &[]);
+    a.intend(&config(&["d0", "d1"]));
+    let [one, two] = ["d0", "d1"].map(|name| a.of(&ask(name, "/x.iso")));
+    assert_eq!((&one.ident, &two.ident), (&two.ident, &ask("d0", "/x.iso").derived));
+    assert_ne!(identity::serial_of_disk(&one), identity::serial_of_disk(&two));
+    let a = again(&a, &vault);
+    a.intend(&config(&["d0", "d1", "d2"]));
+    let all = ["d0", "d1", "d2"].map(|name| a.of(&ask(name, "/x.iso")));
+    assert_eq!(all[..2], [one, two]);
+    assert!(all[2] != all[0] && all[2] != all[1]);
+    // The section of one is renamed.
+    let renamed = config(&["d1", "d2", "r"]);
+    a.intend(&renamed);
+    assert_eq!(a.of(&ask("r", "/x.iso")), all[0]);
+    assert_ne!(a.of(&ask("s", "/x.iso")), all[0]);
+}
+
+#[test]
 fn hardware_keeps_its_serial_number_and_the_name_that_it_was_served_by() {
     let vault = MemoryVault::new();
     let a = keeper(vault.clone(), &[]);
@@ -127,7 +152,7 @@ fn i6_a_record_that_cannot_be_read_is_left_alone_and_disks_are_as_before() {
 fn a_record_reads_as_it_was_written_or_not_at_all() {
     let own = Kept { lasting: Lasting::new("WD \"1\""), is_own: true };
     let called = Lasting { called: Some("é".into()), ..Lasting::new("0123456789abcdef") };
-    let place = |path: &str| ("file".to_owned(), path.to_owned());
+    let place = |path: &str| ("file".to_owned(), path.to_owned(), "d".to_owned());
     let record = Record {
         before: BTreeSet::from(["d0".to_owned()]),
         all: BTreeMap::from([

@@ -1,5 +1,6 @@
 //! The handle that the control path holds.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
@@ -377,8 +378,7 @@ impl Plant for Daemon {
             _ => Vec::new(),
         };
         let is_asked = step.action.groups().next().is_some() && !step.may_wait;
-        let foresee = |disks: &[DiskConfig]| self.identities.foreseen(disks);
-        let units = is_asked.then(|| clashes::Ahead::new(before, foresee));
+        let units = is_asked.then(|| clashes::Ahead::new(before, &self.identities));
         let ahead = Ahead { comes: before.iter().any(brings), going, units };
         let step = Box::new(step.clone());
         self.desk.ask(|to| Question::Check(step, ahead, to))?
@@ -403,8 +403,8 @@ impl Plant for Daemon {
         self.desk.order(|to| Change::Loses(geom, to)).ok()?
     }
 
-    fn foreseen(&self, disks: &[DiskConfig]) -> Foreseen {
-        self.identities.foreseen(disks)
+    fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {
+        self.identities.foreseen(disks, gone)
     }
 
     fn stale(&self) -> Vec<Stale> {

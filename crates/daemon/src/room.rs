@@ -89,7 +89,6 @@ impl Room {
             buses::look(self);
             buses::see_troubles(self);
             self.see_names();
-            self.exports.identities.store();
             self.see_losses();
             self.see_room();
             places::see(self);
@@ -97,6 +96,7 @@ impl Room {
             self.control.look_around();
             match desk.change() {
                 Some(Change::Stop(done)) => {
+                    self.exports.identities.store();
                     self.stop();
                     desk.close();
                     let _ = done.send(());
@@ -104,6 +104,7 @@ impl Room {
                 }
                 Some(change) => self.carry(change),
                 None => {
+                    self.exports.identities.store();
                     let looks = self.exports.has_thin()
                         || self.returns.is_looking()
                         || self.exports.has_lost()

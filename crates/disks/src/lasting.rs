@@ -38,7 +38,7 @@ const TEXT_MAX: usize = 512;
 const DIGITS: usize = 16;
 
 /// See the module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lasting {
     /// Serial number of the disk.
     pub ident: String,

@@ -240,6 +240,31 @@ fn copy_of_an_image_is_not_exported_beside_it() {
     house.stop();
 }
 
+#[test]
+fn image_that_can_only_be_read_is_known_by_the_state_folder() {
+    let mut house = House::new("identities-read");
+    house.image("cd.iso", DISK_BYTES);
+    let only = |name: &str| file_disk(name, "cd.iso") + "read_only = true\n";
+    let luns = |a: &str| format!("0 = {{ provider = \"{a}\", mode = \"ro\" }}");
+    let both = format!("{}, 1 = {{ provider = \"b\", mode = \"ro\" }}", luns("a"));
+    house.configure(&(only("a") + &only("b")), &both);
+    house.start();
+    let first = serial(&house, 0);
+    assert_ne!(first, serial(&house, 1), "two sections of one image are two disks");
+    let stored = house.state()["disks"][0]["identity"].take();
+    assert_eq!(stored, "in the state folder only: it can only be read");
+    house.stop();
+    house.configure(&only("a"), &luns("a"));
+    house.start();
+    assert_eq!(serial(&house, 0), first);
+    let _session = login(&house, "iqn.2024-01.test:host");
+    house.configure(&only("renamed"), &luns("renamed"));
+    house.ashlar(&["plan"]).says(&[&format!("the same disk for hosts: serial number {first}")]);
+    house.ashlar(&["apply"]).ends(0);
+    assert_eq!(serial(&house, 0), first);
+    house.stop();
+}
+
 /// Whether a page of designators has this one.
 fn has(page: &[u8], kind: u8, body: &[u8]) -> bool {
     let mut rest = page.get(4..).unwrap_or_default();

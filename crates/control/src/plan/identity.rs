@@ -72,11 +72,13 @@ impl<'a> Identities<'a> {
         let of = |all: &HashMap<&str, Names<'a>>, name| all.get(name).copied().unwrap_or_default();
         let (before, after) = (of(&self.running, was), of(&self.desired, is));
         let known = now.is_some() && then.is_some();
+        // A serial number that is known was compared as hosts see it; of it the case counts.
         let differs = |i: &usize| {
-            let pair = [before.get(*i), after.get(*i)].map(|n| n.copied().flatten());
-            // A serial number that is known was compared as hosts see it.
-            let [was, is] = pair.map(|name| name.map(str::to_lowercase));
-            was != is && (*i > 0 || !known)
+            let [was, is] = [before.get(*i), after.get(*i)].map(|name| name.copied().flatten());
+            match i {
+                0 => !known && was != is,
+                _ => was.map(str::to_lowercase) != is.map(str::to_lowercase),
+            }
         };
         let at = (0..KEYS.len()).find(differs)?;
         let show =

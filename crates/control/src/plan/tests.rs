@@ -508,7 +508,7 @@ fn lun_is_another_disk_when_its_identity_is_another() {
     assert_eq!(risk, Risk::Disruptive, "written down as it is: {why}");
     let (risk, why) = unit(UnitConfig { uuid: Some("U".into()), ..UnitConfig::default() });
     assert_eq!(risk, Risk::Destroys);
-    assert!(why.contains("LUN 0 is another disk for hosts: uuid default -> u"), "{why}");
+    assert!(why.contains("LUN 0 is another disk for hosts: uuid default -> U"), "{why}");
 }
 
 /// A file that becomes larger does so in place; anything else about it needs it to go and come.

@@ -16,7 +16,7 @@ use crate::plan::{self, Action, Applied, LeftOut, Risk, Step};
 use crate::plant::{Plant, Progress};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module.
@@ -180,7 +180,12 @@ impl Control {
             base.disk.iter().map(|d| (d.name.as_str(), d)).collect();
         let is_new = |disk: &&DiskConfig| here.get(disk.name.as_str()) != Some(disk);
         let made: Vec<DiskConfig> = desired.disk.iter().filter(is_new).cloned().collect();
-        if made.is_empty() { plan::Foreseen::new() } else { self.plant.foreseen(&made) }
+        if made.is_empty() {
+            return plan::Foreseen::new();
+        }
+        let stay: HashSet<&str> = desired.disk.iter().map(|d| d.name.as_str()).collect();
+        let gone = here.keys().filter(|name| !stay.contains(*name));
+        self.plant.foreseen(&made, &gone.map(|name| (*name).to_owned()).collect())
     }
 
     /// Steps of a plan that the daemon would refuse, each with why: those for which it refuses the

@@ -10,6 +10,7 @@ use target::Registry;
 use target::ids::{Id, Ids};
 
 use super::specs::units_of;
+use crate::identities::Keeper;
 use crate::identity;
 
 /// What the steps ahead of a step do to units.
@@ -26,12 +27,15 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// From those steps; `foresee` answers for disks.
-    pub fn new(before: &[Step], foresee: impl Fn(&[DiskConfig]) -> Foreseen) -> Ahead {
-        let mut ahead = Ahead::default();
+    /// From those steps.
+    pub fn new(before: &[Step], identities: &Keeper) -> Ahead {
+        let (mut ahead, mut gone) = (Ahead::default(), BTreeSet::new());
         for step in before {
             match &step.action {
                 Action::Units { to, .. } => ahead.units = Some(to.clone()),
+                Action::RemoveDisk { disk } => {
+                    gone.insert(disk.name.clone());
+                }
                 Action::CreateDisk { disk } => {
                     ahead.made.insert(disk.name.clone(), disk.clone());
                 }
@@ -46,7 +50,7 @@ impl Ahead {
             }
         }
         let made: Vec<DiskConfig> = ahead.made.values().cloned().collect();
-        ahead.foreseen = foresee(&made);
+        ahead.foreseen = identities.foreseen(&made, &gone);
         ahead
     }
 }

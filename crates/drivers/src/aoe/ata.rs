@@ -223,3 +223,17 @@ fn identify(session: &Rc<Session>, asked: &Asked) {
     }
     here.put_segs(data);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::scsi::parse_naa;
+
+    #[test]
+    fn world_wide_name_is_a_short_naa_name_or_made_from_a_long_one() {
+        let of = |text| wwn(&parse_naa(text).unwrap());
+        assert_eq!(of("3000c500a1b2c3d4"), 0x3000_c500_a1b2_c3d4);
+        assert_eq!(of("5000c500a1b2c3d4"), 0x5000_c500_a1b2_c3d4);
+        assert_eq!(of("602a5b1aabbccddeeff0011223344556"), 0x5ff0_0112_2334_4556);
+    }
+}

@@ -2,13 +2,13 @@
 //!
 //! Invariants
 //!  P1  Calls that change something (`carry_out`, `want`, `part`, `verb`) come one at a time.
-//!  P2  `state`, `stale`, `journal` and `check` may come at any time, from any thread, also during
-//!      P1.
+//!  P2  `state`, `stale`, `foreseen`, `journal`, `check` and `clash` may come at any time, from any
+//!      thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
 
-use crate::api::{Event, PartAnswer, PartOrder, ProgressLine, Result, State};
+use crate::api::{Error, Event, PartAnswer, PartOrder, ProgressLine, Result, State};
 use crate::config::{Config, DiskConfig};
 use crate::plan::{Action, Foreseen, LeftOut, Step};
 use serde_json::Value;
@@ -43,6 +43,13 @@ pub trait Plant: Send + Sync {
     /// Would `step` succeed once `before` (the steps ahead of it) are done? Changes nothing. May
     /// say yes to what only carrying out can tell.
     fn check(&self, step: &Step, before: &[Step]) -> Result<()>;
+
+    /// The first of these steps after which hosts would take two units for one disk, and why; one
+    /// that may stay undone is not looked at. Changes nothing.
+    fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {
+        let _ = steps;
+        None
+    }
 
     /// What the steps that follow are to bring it to; after steps that failed, what they came to.
     /// Changes nothing by itself; a changing call (P1). `consent` names what may be destroyed.

@@ -13,11 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use control::Outcome;
 use control::api::{Error, Kind, PartAnswer, PartOrder, Result, State};
 use control::config::{Config, GeomConfig};
-use control::plan::{Action, Step};
+use control::plan::{Action, Foreseen, Step};
 use geom::Inbox;
 use serde_json::Value;
-
-use crate::exports::clashes;
 
 /// Questions and changes that may wait at once; a further one is refused.
 const WAITING_MAX: usize = 1024;
@@ -28,6 +26,8 @@ pub enum Question {
     State(SyncSender<State>),
     /// Would this step succeed?
     Check(Box<Step>, Ahead, SyncSender<Result<()>>),
+    /// Which step would bring two units that hosts take for one? With what is foreseen of disks.
+    Clash(Box<[Step]>, Foreseen, SyncSender<Option<(usize, Error)>>),
 }
 
 /// What the steps ahead of one do.
@@ -36,8 +36,6 @@ pub struct Ahead {
     pub comes: bool,
     /// Class and name of the geoms that they remove.
     pub going: Vec<(String, String)>,
-    /// What they do to units, for a step that makes some and may not stay undone.
-    pub units: Option<clashes::Ahead>,
 }
 
 /// A change.

@@ -344,13 +344,12 @@ fn answer(
                     || runs(name)
                     || exports::may_come(&shown.config.bus, name)
             };
-            let done = check(topology, &step, before.comes, &before.going, &may_wait);
-            let _ = to.send(done.and_then(|()| match &before.units {
-                Some(ahead) if !registry.doors().are_shut() => {
-                    clashes::check(topology, registry, &shown.config, &step, ahead)
-                }
-                _ => Ok(()),
-            }));
+            let _ = to.send(check(topology, &step, before.comes, &before.going, &may_wait));
+        }
+        Question::Clash(steps, foreseen, to) => {
+            let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let there = (topology, registry);
+            let _ = to.send(clashes::find(there, &shown.config, &steps, &foreseen));
         }
     }
 }
@@ -377,11 +376,19 @@ impl Plant for Daemon {
             }
             _ => Vec::new(),
         };
-        let is_asked = step.action.groups().next().is_some() && !step.may_wait;
-        let units = is_asked.then(|| clashes::Ahead::new(before, &self.identities));
-        let ahead = Ahead { comes: before.iter().any(brings), going, units };
+        let ahead = Ahead { comes: before.iter().any(brings), going };
         let step = Box::new(step.clone());
         self.desk.ask(|to| Question::Check(step, ahead, to))?
+    }
+
+    fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {
+        if !steps.iter().any(clashes::is_asked) {
+            return None;
+        }
+        let foreseen = clashes::foreseen(steps, &self.identities);
+        let steps = steps.to_vec().into_boxed_slice();
+        // An error says that it is stopping.
+        self.desk.ask(|to| Question::Clash(steps, foreseen, to)).ok()?
     }
 
     fn intend(&self, config: &Config, consent: &[String]) {

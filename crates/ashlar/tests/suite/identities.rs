@@ -222,10 +222,10 @@ fn copy_of_an_image_is_not_exported_beside_it() {
     copy_whole(&house.path("d0.img"), &house.path("a.img"));
     let both = format!("{}\n{}", file_disk("d0", "d0.img"), file_disk("a", "a.img"));
     house.configure(&both, "0 = \"d0\", 1 = \"a\"");
-    let words = ["a would have the serial number", &first, "that of d0"];
-    house.ashlar(&["plan"]).says(&words);
+    let words = format!("a: serial number {first} is that of d0");
+    house.ashlar(&["plan"]).says(&[&words]);
     let said = house.ashlar(&["apply"]).ends(1);
-    said.complains(&words).complains(&["[[unit]] provider = \"a\", serial = \"...\""]);
+    said.complains(&[&words]).complains(&["[[unit]] provider = \"a\", serial = \"...\""]);
     assert!(house.provider("a").is_none(), "nothing has changed");
     // A start serves the original, though the name of the copy is first in the order of names.
     house.stop();
@@ -235,8 +235,22 @@ fn copy_of_an_image_is_not_exported_beside_it() {
     // With a serial number of its own it is another disk.
     let own = format!("{both}\n[[unit]]\nprovider = \"a\"\nserial = \"COPY-1\"\n");
     apply(&house, &own, "0 = \"d0\", 1 = \"a\"");
-    assert_eq!((serial(&house, 0), serial(&house, 1)), (first, "COPY-1".to_owned()));
+    assert_eq!((serial(&house, 0), serial(&house, 1)), (first.clone(), "COPY-1".to_owned()));
     house.ashlar(&["status"]).ends(0);
+    // Both are new, at two targets; and a LUN goes over from the original to the copy.
+    apply(&house, "", "");
+    let second = "[[target]]\nname = \"iqn.2026-11.test.ashlar:second\"\ndriver = \"iscsi\"\n\
+        listen = [\"127.0.0.1:0\"]\n[[access]]\ntarget = \"iqn.2026-11.test.ashlar:second\"\n\
+        group = \"g\"\ninitiators = [\"*\"]\nluns = { 0 = \"a\" }\n";
+    house.configure(&format!("{both}\n{second}"), "0 = \"d0\"");
+    let words = format!("d0: serial number {first} is that of a");
+    house.ashlar(&["plan"]).says(&[&words]);
+    house.ashlar(&["apply", "--dry-run"]).ends(1).complains(&[&words]);
+    house.ashlar(&["apply"]).ends(1).complains(&[&words]);
+    apply(&house, &both, "0 = \"d0\"");
+    apply(&house, &both, "");
+    apply(&house, &both, "0 = \"a\"");
+    assert_eq!(serial(&house, 0), first, "the original is not exported");
     house.stop();
 }
 
@@ -319,6 +333,11 @@ fn names_that_are_configured_are_what_initiators_see() {
     assert_eq!(lun["naa"], "5000c500a1b2c3d4", "{lun}");
     assert_eq!(lun["uuid"], "01234567-89ab-cdef-0123-456789abcdef", "{lun}");
     assert_eq!(lun["eui64"], "0011223344556677", "{lun}");
+
+    apply(&house, &format!("{disk}naa = \"3000c500a1b2c3d4\"\n"), "0 = \"d0\"");
+    assert!(has(&names(&house, 0), 3, &[0x30, 0, 0xC5, 0, 0xA1, 0xB2, 0xC3, 0xD4]));
+    apply(&house, &disk, "0 = { provider = \"d0\", serial = \"OF-LUN\" }");
+    assert_eq!(serial(&house, 0), "OF-LUN");
 
     // The same of the disk, and what has no form is refused with its place.
     apply(&house, &format!("{disk}serial = \"OF-DISK\"\n"), "0 = \"d0\"");

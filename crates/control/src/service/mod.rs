@@ -192,12 +192,18 @@ impl Control {
     /// whole, and those that it leaves out and waits for.
     pub fn refused(&self, plan: &Plan) -> (Vec<String>, Vec<String>) {
         let (mut refused, mut awaited) = (Vec::new(), Vec::new());
+        let why = |step: &Step, error: Error| {
+            let at = if error.at.is_empty() { String::new() } else { format!("{}: ", error.at) };
+            format!("{}: {at}{}", step.what, error.source)
+        };
         for (i, step) in plan.steps.iter().enumerate() {
             let before = plan.steps.get(..i).unwrap_or_default();
             let Err(error) = self.plant.check(step, before) else { continue };
-            let at = if error.at.is_empty() { String::new() } else { format!("{}: ", error.at) };
-            let why = format!("{}: {at}{}", step.what, error.source);
-            if step.may_wait { &mut awaited } else { &mut refused }.push(why);
+            let list = if step.may_wait { &mut awaited } else { &mut refused };
+            list.push(why(step, error));
+        }
+        if let Some((i, error)) = self.plant.clash(&plan.steps) {
+            refused.extend(plan.steps.get(i).map(|step| why(step, error)));
         }
         (refused, awaited)
     }
@@ -224,6 +230,11 @@ impl Control {
             for (i, step) in plan.steps.iter().enumerate().filter(|(_, s)| !s.may_wait) {
                 let before = plan.steps.get(..i).unwrap_or_default();
                 self.plant.check(step, before).map_err(|e| e.at(step.what.clone()))?;
+            }
+            if let Some((i, e)) = self.plant.clash(&plan.steps) {
+                let what = plan.steps.get(i).map_or("", |step| &step.what);
+                let at = format!("{what}: {}", e.at);
+                return Err(e.at(at));
             }
             return Ok((plan, Applied::default()));
         }

@@ -46,6 +46,9 @@ const SERIAL: &str = "disks";
 /// Form of the record.
 const LAYOUT: u64 = 1;
 
+/// Time between two saves while nothing is exported, ns.
+const PAUSE_NS: u64 = 1_000_000_000;
+
 /// Identities that are kept; of further disks only the images have theirs.
 const KEPT_MAX: usize = 65_536;
 
@@ -81,6 +84,8 @@ struct State {
     is_lost: bool,
     changed: bool,
     failed: bool,
+    /// When it is saved at the earliest while nothing is exported, ns of the cores' clock.
+    next_ns: u64,
 }
 
 /// See the module.
@@ -133,6 +138,24 @@ impl Keeper {
             state.record.before = state.configured.clone();
             state.changed = true;
         }
+    }
+
+    /// Writes down what has changed, at most once a second: many disks may be made one by one.
+    /// True when something is left to write.
+    pub fn store_at(&self, now_ns: u64) -> bool {
+        let is_due = {
+            let mut state = self.state();
+            let is_due = now_ns >= state.next_ns && state.changed && !state.is_lost;
+            if is_due {
+                state.next_ns = now_ns.saturating_add(PAUSE_NS);
+            }
+            is_due
+        };
+        if is_due {
+            self.store();
+        }
+        let state = self.state();
+        state.changed && !state.is_lost && self.vault.keeps()
     }
 
     /// Writes down what has changed (I1); waits for the disk.

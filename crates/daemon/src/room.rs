@@ -104,9 +104,10 @@ impl Room {
                 }
                 Some(change) => self.carry(change),
                 None => {
-                    self.exports.identities.store();
+                    let is_unsaved = self.exports.identities.store_at(self.control.now_ns());
                     let looks = self.exports.has_thin()
                         || self.returns.is_looking()
+                        || is_unsaved
                         || self.exports.has_lost()
                         || self.places.is_watching()
                         // What initiators get to know of their units is saved then.

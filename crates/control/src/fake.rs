@@ -324,6 +324,8 @@ fn group_state(access: &crate::config::AccessConfig) -> GroupState {
         read_only: of.mode == LunMode::Ro,
         serial: format!("{}-{lun}", of.provider),
         naa: String::new(),
+        uuid: String::new(),
+        eui64: None,
         latency_ns: 0,
         limit: None,
         reservation: None,

@@ -2,16 +2,17 @@
 //!
 //! Invariants
 //!  P1  Calls that change something (`carry_out`, `want`, `part`, `verb`) come one at a time.
-//!  P2  `state`, `stale`, `journal` and `check` may come at any time, from any thread, also during
-//!      P1.
+//!  P2  `state`, `stale`, `foreseen`, `journal`, `check` and `clash` may come at any time, from any
+//!      thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
 
-use crate::api::{Event, PartAnswer, PartOrder, ProgressLine, Result, State};
-use crate::config::Config;
-use crate::plan::{Action, LeftOut, Step};
+use crate::api::{Error, Event, PartAnswer, PartOrder, ProgressLine, Result, State};
+use crate::config::{Config, DiskConfig};
+use crate::plan::{Action, Foreseen, LeftOut, Step};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Takes note of how far a long call is; lines may be dropped when they come too fast.
 pub type Progress<'a> = dyn FnMut(ProgressLine) + Send + 'a;
@@ -43,6 +44,13 @@ pub trait Plant: Send + Sync {
     /// say yes to what only carrying out can tell.
     fn check(&self, step: &Step, before: &[Step]) -> Result<()>;
 
+    /// The first of these steps after which hosts would take two units for one disk, and why; one
+    /// that may stay undone is not looked at. Changes nothing.
+    fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {
+        let _ = steps;
+        None
+    }
+
     /// What the steps that follow are to bring it to; after steps that failed, what they came to.
     /// Changes nothing by itself; a changing call (P1). `consent` names what may be destroyed.
     fn intend(&self, config: &Config, consent: &[String]);
@@ -52,6 +60,13 @@ pub trait Plant: Send + Sync {
     fn loses(&self, action: &Action) -> Option<String> {
         let _ = action;
         None
+    }
+
+    /// Serial numbers of units on these disks when they are made as configured and those called
+    /// `gone` are not there any more, as far as that is known. Changes nothing.
+    fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {
+        let _ = (disks, gone);
+        Foreseen::new()
     }
 
     /// Targets that use files with other contents than those on disk, for themselves or for their

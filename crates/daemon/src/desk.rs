@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use control::Outcome;
 use control::api::{Error, Kind, PartAnswer, PartOrder, Result, State};
 use control::config::{Config, GeomConfig};
-use control::plan::{Action, Step};
+use control::plan::{Action, Foreseen, Step};
 use geom::Inbox;
 use serde_json::Value;
 
@@ -26,6 +26,8 @@ pub enum Question {
     State(SyncSender<State>),
     /// Would this step succeed?
     Check(Box<Step>, Ahead, SyncSender<Result<()>>),
+    /// Which step would bring two units that hosts take for one? With what is foreseen of disks.
+    Clash(Box<[Step]>, Foreseen, SyncSender<Option<(usize, Error)>>),
 }
 
 /// What the steps ahead of one do.

@@ -7,11 +7,12 @@
 //!  E4  What the operator has set by hand is there before an initiator sees the thing.
 
 mod awaited;
+pub mod clashes;
 mod files;
 mod portals;
 mod specs;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use drivers::local::By;
 use geom::{Control, Topology};
 use reactor::Address;
 use target::alua::{DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX};
+use target::ids::Ids;
 use target::lun::{
     OpenSpec, clear_reservations, close_device, eject_medium, load_medium, look_at_room,
     open_device,
@@ -38,6 +40,7 @@ use crate::arrival::{self, Patience};
 use crate::attach::Attachments;
 use crate::by_hand::{ByHand, Tray};
 use crate::errors::{from_geom, named};
+use crate::identities::Keeper;
 use crate::identity;
 use crate::loops::Loops;
 use awaited::Awaited;
@@ -76,6 +79,8 @@ pub struct Exports {
     portals: BTreeMap<Address, Portal>,
     attachments: Attachments,
     by_hand: ByHand,
+    /// Identities of disks.
+    pub identities: Arc<Keeper>,
     loops: Loops,
     awaited: Awaited,
     files: InUse,
@@ -90,10 +95,9 @@ pub struct Exports {
 impl Exports {
     /// Nothing exported yet.
     pub fn new(
-        registry: Arc<Registry>,
-        drivers: Vec<Arc<dyn Driver>>,
+        (registry, drivers): (Arc<Registry>, Vec<Arc<dyn Driver>>),
         attachments: Attachments,
-        by_hand: ByHand,
+        (by_hand, identities): (ByHand, Arc<Keeper>),
         loops: Loops,
         files: InUse,
         started_ns: u64,
@@ -105,6 +109,7 @@ impl Exports {
             portals: BTreeMap::new(),
             attachments,
             by_hand,
+            identities,
             loops,
             awaited: Awaited::default(),
             files,
@@ -530,11 +535,14 @@ impl Exports {
         at: &[&TargetConfig],
         opened: &mut Vec<String>,
     ) -> Result<Vec<LeftOut>> {
+        self.identities.store();
         let mut left = Vec::new();
-        // Serial numbers of all units, once one is to be opened.
-        let mut taken: Option<HashMap<String, String>> = None;
-        for (name, unit) in wanted {
-            match self.open_unit(control, (name, unit), at, &mut taken) {
+        // A copy of an image does not take the identity from the one that had it.
+        let copies = self.identities.copies();
+        let (later, first): (Vec<_>, Vec<_>) =
+            wanted.iter().partition(|(name, _)| copies.contains(*name));
+        for (name, unit) in first.into_iter().chain(later) {
+            match self.open_unit(control, (name, unit), at) {
                 Ok(true) => opened.push(name.clone()),
                 Ok(false) => {}
                 Err(e) if self.may_fail(name) => left.push(LeftOut::export(name, e)),
@@ -550,7 +558,6 @@ impl Exports {
         control: &mut Control,
         (name, unit): (&str, &OpenSpec),
         at: &[&TargetConfig],
-        taken: &mut Option<HashMap<String, String>>,
     ) -> Result<bool> {
         let is_open = self.registry.device(name).is_some_and(|d| d.lost().is_none());
         if !is_open {
@@ -573,20 +580,11 @@ impl Exports {
         let provider = named(&control.topology, op, name)?;
         let derived = || identity::serial_of(&control.topology, provider);
         let serial = unit.serial.clone().unwrap_or_else(derived);
-        let taken = taken.get_or_insert_with(|| self.registry.serials());
-        if let Some(other) = taken.get(&serial).filter(|other| *other != name) {
-            let why = format!(
-                "it would have the serial number {serial}, which is that of {other}: hosts would \
-                 take them for one disk"
-            );
-            let next =
-                format!("Give it its own: [[unit]] provider = \"{name}\", serial = \"...\".");
-            return Err(Error::new(Kind::Exists, op, why).at(name).next(next));
-        }
-        let spec = OpenSpec { serial: Some(serial.clone()), ..unit.clone() };
+        let ids = Ids::new(&serial, unit.given);
+        clashes::clash(&ids.all(), name, |id| self.registry.known_by(id))?;
+        let spec = OpenSpec { serial: Some(serial), ..unit.clone() };
         let is_new = self.registry.device(name).is_none();
         open_device(control, &self.registry, name, &spec).map_err(|e| from_geom(op, name, e))?;
-        taken.insert(serial, name.to_owned());
         if is_new {
             self.restore_tray(control, name);
         }

@@ -1,33 +1,81 @@
 //! Serial numbers of what is exported.
 
 use bio::Attr;
+use disks::DISK_CLASS;
 use geom::{ProviderId, Topology};
 
 /// FNV-1a, 64 bits: a stable digest for names, not for secrets.
-fn digest(parts: &[&str]) -> u64 {
+pub(crate) fn digest(parts: &[&str]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for part in parts {
         for byte in part.bytes().chain([0]) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
-    hash
+    format!("{hash:016x}")
 }
 
 /// The serial number of a provider when the configuration gives none: the same after every
-/// restart, and on every path, as long as the disk's identity and the provider's name stay.
+/// restart, and on every path, as long as the disk's identity stays. A disk of the configuration
+/// may have another name; of what is made on it the part of the name behind the disk's counts.
 pub fn serial_of(topology: &Topology, provider: ProviderId) -> String {
     let name = topology.provider_name(provider);
-    let ident = match topology.attr(provider, "GEOM::ident") {
-        Some(Attr::Text(t)) => t,
-        _ => String::new(),
+    let ident = text(topology, provider, "GEOM::ident").unwrap_or_default();
+    // A partition of an MBR has none.
+    let unique = text(topology, provider, "PART::uuid").filter(|uuid| !uuid.is_empty());
+    let disk = disk_of(topology, provider, &ident);
+    match (unique, disk) {
+        (Some(uuid), _) => digest(&[&ident, &uuid]),
+        (None, None) => digest(&[&ident, name]),
+        (None, Some((disk, called))) => {
+            serial_on(&ident, called.as_deref(), name.strip_prefix(&*disk).unwrap_or(name))
+        }
+    }
+}
+
+/// The serial number of a unit on a disk; `rest` is what its provider's name has behind the disk's.
+fn serial_on(ident: &str, called: Option<&str>, rest: &str) -> String {
+    match called {
+        None if rest.is_empty() => ident.to_owned(),
+        None => digest(&[ident, rest]),
+        Some(called) => digest(&[ident, &format!("{called}{rest}")]),
+    }
+}
+
+/// The serial number of a unit on a whole disk that is not there yet.
+pub fn serial_of_disk(lasting: &disks::Lasting) -> String {
+    serial_on(&lasting.ident, lasting.called.as_deref(), "")
+}
+
+fn text(topology: &Topology, provider: ProviderId, attr: &str) -> Option<String> {
+    match topology.attr(provider, attr) {
+        Some(Attr::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// The one disk of the configuration below a provider that has its identity and is called after it:
+/// its name, and what its units are called by.
+fn disk_of(
+    topology: &Topology,
+    provider: ProviderId,
+    ident: &str,
+) -> Option<(String, Option<String>)> {
+    let mut below = provider;
+    // The disk's name is that of its geom: a layer that was slipped in has taken the provider's.
+    let disk = loop {
+        let geom = topology.geom_of(below)?;
+        match topology.consumers_of(geom) {
+            [one] => below = topology.below(*one)?,
+            [] if topology.find_geom(DISK_CLASS, topology.geom_name(geom)) == Some(geom) => {
+                break topology.geom_name(geom).to_owned();
+            }
+            _ => return None,
+        }
     };
-    let unique = match topology.attr(provider, "PART::uuid") {
-        // A partition of an MBR has none.
-        Some(Attr::Text(t)) if !t.is_empty() => t,
-        _ => name.to_owned(),
-    };
-    format!("{:016x}", digest(&[&ident, &unique]))
+    let is_its = topology.provider_name(provider).starts_with(&disk)
+        && text(topology, below, "GEOM::ident").is_some_and(|own| own == ident);
+    is_its.then(|| (disk, text(topology, below, "DISK::called")))
 }
 
 #[cfg(test)]
@@ -38,5 +86,13 @@ mod tests {
     fn parts_do_not_run_together() {
         assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
         assert_eq!(digest(&["a"]), digest(&["a"]));
+    }
+
+    #[test]
+    fn units_of_a_new_disk_have_its_serial_number_and_those_of_an_old_one_what_they_had() {
+        assert_eq!(serial_on("ab", None, ""), "ab");
+        assert_ne!(serial_on("ab", None, "s1"), serial_on("ab", None, "s2"));
+        assert_eq!(serial_on("ab", Some("d0"), ""), digest(&["ab", "d0"]));
+        assert_eq!(serial_on("ab", Some("d0"), "s1"), digest(&["ab", "d0s1"]));
     }
 }

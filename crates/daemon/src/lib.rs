@@ -20,6 +20,7 @@ mod desk;
 mod ends;
 mod errors;
 mod exports;
+mod identities;
 mod identity;
 mod initiator;
 mod journal;

@@ -1,5 +1,6 @@
 //! The handle that the control path holds.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
@@ -10,8 +11,8 @@ use cam::{CamClass, SimKind};
 use control::api::{
     AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartOrder, Result, State,
 };
-use control::config::{Config, DaemonConfig, Port};
-use control::plan::{Action, Step};
+use control::config::{Config, DaemonConfig, DiskConfig, Port};
+use control::plan::{Action, Foreseen, Step};
 use control::{Outcome, Plant, Progress, Stale};
 use disks::DiskClass;
 use drivers::Driver;
@@ -28,7 +29,8 @@ use crate::by_hand::ByHand;
 use crate::catalog::{site, wall_s};
 use crate::desk::{Ahead, Change, Desk, Question};
 use crate::ends::Ends;
-use crate::exports::{self, Exports, InUse};
+use crate::exports::{self, Exports, InUse, clashes};
+use crate::identities::Keeper;
 use crate::journal::Journal;
 use crate::loops::Loops;
 use crate::made::Made;
@@ -52,6 +54,7 @@ pub struct Daemon {
     journal: Arc<Journal>,
     registry: Arc<Registry>,
     files: InUse,
+    identities: Arc<Keeper>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -70,8 +73,9 @@ impl Daemon {
             .spawn(move || control_thread(&config, noted, exported, used, &ready))
             .map_err(|e| system("start the control thread", &e))?;
         match started.recv() {
-            Ok(Ok(desk)) => {
-                Ok(Daemon { desk, journal, registry, files, thread: Mutex::new(Some(thread)) })
+            Ok(Ok((desk, identities))) => {
+                let thread = Mutex::new(Some(thread));
+                Ok(Daemon { desk, journal, registry, files, identities, thread })
             }
             Ok(Err(e)) => Err(e),
             Err(_) => Err(Error::new(Kind::Internal, "start", "the control thread ended")),
@@ -83,30 +87,32 @@ fn system(op: &str, error: &io::Error) -> Error {
     Error::new(Kind::System, op, error.to_string())
 }
 
+/// What the start has to say to its caller: the desk and the identities of disks, or why not.
+type Ready = SyncSender<Result<(Arc<Desk>, Arc<Keeper>)>>;
+
+/// Something that the start needs; an error ends it.
+fn reported<T>(ready: &Ready, result: Result<T>) -> Option<T> {
+    result.map_err(|e| drop(ready.send(Err(e)))).ok()
+}
+
 fn control_thread(
     config: &DaemonConfig,
     journal: Arc<Journal>,
     registry: Arc<Registry>,
     files: InUse,
-    ready: &SyncSender<Result<Arc<Desk>>>,
+    ready: &Ready,
 ) {
-    if let Err(e) = set_vault(&registry, config, &teller(&journal, Level::Error)) {
-        let _ = ready.send(Err(e));
-        return;
-    }
+    let vault = set_vault(&registry, config, &teller(&journal, Level::Error));
+    let Some(()) = reported(ready, vault) else { return };
     registry.set_teller(teller(&journal, Level::Error));
     let drivers = drivers::all(&registry);
     let on_core = {
         let (registry, drivers) = (registry.clone(), drivers.clone());
         move |core: &std::rc::Rc<geom::Core>| exports::install(core, &registry, &drivers)
     };
-    let mut runtime = match Runtime::start(runtime_config(config), on_core) {
-        Ok(runtime) => runtime,
-        Err(e) => {
-            let _ = ready.send(Err(system("start the cores", &e)));
-            return;
-        }
-    };
+    let runtime = Runtime::start(runtime_config(config), on_core);
+    let runtime = runtime.map_err(|e| system("start the cores", &e));
+    let Some(mut runtime) = reported(ready, runtime) else { return };
     let reports = runtime.reports().to_vec();
     for (i, port) in reports.iter().enumerate() {
         journal.note(0, Level::Info, "daemon", format!("core {i} uses {port}"));
@@ -115,7 +121,9 @@ fn control_thread(
     control.topology.set_origins(registry.origins().clone());
     let local = LocalKind::new(registry.clone());
     let made = Arc::new(Made::load(registry.vault(), teller(&journal, Level::Warn)));
-    let cam = load_classes(&mut control, reports.len(), (local.clone(), made), &journal);
+    let identities = identities(&registry, &journal);
+    let disk = DiskClass::new(control.inbox().clone(), reports.len()).keeping(identities.clone());
+    let cam = load_classes(&mut control, reports.len(), disk, (local.clone(), made), &journal);
     let (ended, ends) = Ends::load(registry.vault(), teller(&journal, Level::Warn));
     control.topology.keep_ends(ended, Box::new(ends));
     let desk = Arc::new(Desk::new(control.inbox().clone()));
@@ -123,13 +131,9 @@ fn control_thread(
     let started_ns = control.now_ns();
     let cores: Vec<CoreState> = reports.iter().map(core_state).collect();
     let pool_bytes = pool_bytes(config);
-    let attachments = match attachments(&drivers, &control, &journal) {
-        Ok(attachments) => attachments,
-        Err(e) => {
-            let _ = ready.send(Err(system("start the thread of attached LUNs", &e)));
-            return;
-        }
-    };
+    let attachments = attachments(&drivers, &control, &journal);
+    let attachments = attachments.map_err(|e| system("start the thread of attached LUNs", &e));
+    let Some(attachments) = reported(ready, attachments) else { return };
     let attached = attachments.viewer();
     control.topology.set_listener(listener(&journal));
     control.set_watch({
@@ -155,7 +159,14 @@ fn control_thread(
     let mut room = Room {
         control,
         cam,
-        exports: Exports::new(registry, drivers, attachments, by_hand, loops, files, started_ns),
+        exports: Exports::new(
+            (registry, drivers),
+            attachments,
+            (by_hand, identities),
+            loops,
+            files,
+            started_ns,
+        ),
         shown,
         journal,
         started_ns,
@@ -167,7 +178,7 @@ fn control_thread(
         consent: Vec::new(),
     };
     room.exports.remember();
-    let _ = ready.send(Ok(desk.clone()));
+    let _ = ready.send(Ok((desk.clone(), room.exports.identities.clone())));
     let attended = desk.attended();
     room.serve(&desk);
     drop(attended);
@@ -183,14 +194,20 @@ fn core_state(report: &PortReport) -> CoreState {
     }
 }
 
+/// Identities of disks, from the state folder.
+fn identities(registry: &Registry, journal: &Arc<Journal>) -> Arc<Keeper> {
+    let (vault, known) = (registry.vault(), registry.known_serials());
+    Arc::new(Keeper::load(vault, teller(journal, Level::Warn), known))
+}
+
 /// Every class there is; the buses are answered, for they are no geoms.
 fn load_classes(
     control: &mut geom::Control,
     cores: usize,
+    disk: DiskClass,
     (local, made): (Arc<LocalKind>, Arc<Made>),
     journal: &Journal,
 ) -> Arc<CamClass> {
-    let disk = DiskClass::new(control.inbox().clone(), cores);
     let kinds = bus_kinds(local);
     let cam = Arc::new(CamClass::new(control.inbox().clone(), kinds, cores));
     let fs = FsClass::new(site(made));
@@ -329,6 +346,11 @@ fn answer(
             };
             let _ = to.send(check(topology, &step, before.comes, &before.going, &may_wait));
         }
+        Question::Clash(steps, foreseen, to) => {
+            let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let there = (topology, registry);
+            let _ = to.send(clashes::find(there, &shown.config, &steps, &foreseen));
+        }
     }
 }
 
@@ -362,6 +384,16 @@ impl Plant for Daemon {
         self.desk.ask(|to| Question::Check(step, ahead, to))?
     }
 
+    fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {
+        if !steps.iter().any(clashes::is_asked) {
+            return None;
+        }
+        let foreseen = clashes::foreseen(steps, &self.identities);
+        let steps = steps.to_vec().into_boxed_slice();
+        // An error says that it is stopping.
+        self.desk.ask(|to| Question::Clash(steps, foreseen, to)).ok()?
+    }
+
     fn intend(&self, config: &Config, consent: &[String]) {
         let lent = exports::lent(config);
         let (config, consent) = (Box::new(config.clone()), consent.to_vec());
@@ -379,6 +411,10 @@ impl Plant for Daemon {
         let Action::CreateGeom { geom } = action else { return None };
         let geom = Box::new(geom.clone());
         self.desk.order(|to| Change::Loses(geom, to)).ok()?
+    }
+
+    fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {
+        self.identities.foreseen(disks, gone)
     }
 
     fn stale(&self) -> Vec<Stale> {

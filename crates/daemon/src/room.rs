@@ -96,6 +96,7 @@ impl Room {
             self.control.look_around();
             match desk.change() {
                 Some(Change::Stop(done)) => {
+                    self.exports.identities.store();
                     self.stop();
                     desk.close();
                     let _ = done.send(());
@@ -103,8 +104,10 @@ impl Room {
                 }
                 Some(change) => self.carry(change),
                 None => {
+                    let is_unsaved = self.exports.identities.store_at(self.control.now_ns());
                     let looks = self.exports.has_thin()
                         || self.returns.is_looking()
+                        || is_unsaved
                         || self.exports.has_lost()
                         || self.places.is_watching()
                         // What initiators get to know of their units is saved then.
@@ -134,6 +137,7 @@ impl Room {
             Change::Intend { config, lent, consent, to } => {
                 self.control.topology.lend(lent);
                 self.returns.want_only(&config);
+                self.exports.identities.intend(&config);
                 self.exports.buses = config.bus;
                 self.consent = consent;
                 let _ = to.send(());

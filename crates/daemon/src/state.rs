@@ -20,7 +20,7 @@ use target::registry::{
 };
 use target::reserve::Reservations;
 use target::space::{FULL_PERCENTS, Room};
-use wire::scsi::TransportId;
+use wire::scsi::{TransportId, hex, show_naa, show_uuid};
 
 use crate::exports::InUse;
 
@@ -264,6 +264,7 @@ fn disk(from: &Sources<'_>, geoms: &HashMap<&str, &GeomView>, name: &str, kind: 
         size_bytes,
         sector_bytes: p.map_or(0, |p| p.limits.sector_bytes),
         serial: shown("serial").or_else(|| shown("ident")).unwrap_or_default(),
+        identity: shown("identity"),
         rotational: number("GEOM::rotation_rate").filter(|r| *r != 0).map(|r| r != 1),
         discard: number("GEOM::candelete") == Some(1),
         mode: match shown("mode").as_deref().map(|m| m.split(' ').next().unwrap_or("")) {
@@ -386,8 +387,10 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
             lun: l.0,
             provider: l.1.clone(),
             read_only: l.2,
-            serial: device.map(|d| d.serial.clone()).unwrap_or_default(),
-            naa: device.map(|d| d.naa.clone()).unwrap_or_default(),
+            serial: device.map(|d| d.ids.serial.clone()).unwrap_or_default(),
+            naa: device.map(|d| show_naa(&d.ids.naa)).unwrap_or_default(),
+            uuid: device.map(|d| show_uuid(&d.ids.uuid)).unwrap_or_default(),
+            eui64: device.and_then(|d| d.ids.eui64).map(|eui64| hex(&eui64)),
             latency_ns: device.map_or(0, |d| d.flow.latency_ns),
             limit: device.and_then(|d| d.flow.limit),
             reservation: device.and_then(|d| reservation(from, &d.reservations)),

@@ -197,6 +197,20 @@ pub fn find(shelf: &mut dyn Shelf, serial: &str, kind: Kind) -> io::Result<Found
     }
 }
 
+/// Whether a folder has the record of some kind.
+fn has_records(path: &Path) -> io::Result<bool> {
+    let is_record = |name: &str| {
+        let (_, kind) = name.strip_suffix(".old").unwrap_or(name).rsplit_once('.')?;
+        Kind::ALL.iter().find(|k| k.name() == kind)
+    };
+    for entry in fs::read_dir(path)? {
+        if entry?.file_name().to_str().and_then(is_record).is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 enum Request {
     Save { serial: String, kind: Kind, bytes: Vec<u8>, done: Ticket },
     Load { serial: String, kind: Kind, to: Sender<io::Result<Found>> },
@@ -224,18 +238,20 @@ pub struct FileVault {
     desk: Mutex<Sender<Request>>,
     tell: Arc<Tell>,
     place: String,
+    was_used: bool,
 }
 
 impl FileVault {
     /// A vault over a folder; its thread lives as long as the value.
     pub fn start(path: &Path, tell: Arc<Tell>) -> io::Result<FileVault> {
         let shelf = Folder::open(path)?;
+        let was_used = has_records(path)?;
         let (desk, requests) = mpsc::channel();
         let says = tell.clone();
         std::thread::Builder::new()
             .name("ashlar-vault".into())
             .spawn(move || serve(shelf, &requests, &*says))?;
-        Ok(FileVault { desk: Mutex::new(desk), tell, place: path.display().to_string() })
+        Ok(FileVault { desk: Mutex::new(desk), tell, place: path.display().to_string(), was_used })
     }
 
     fn ask(&self, request: Request) {
@@ -277,6 +293,10 @@ fn errno_of(error: &io::Error) -> Errno {
 impl Vault for FileVault {
     fn save(&self, serial: &str, kind: Kind, bytes: Vec<u8>, done: Ticket) {
         self.ask(Request::Save { serial: serial.into(), kind, bytes, done });
+    }
+
+    fn was_used(&self) -> bool {
+        self.was_used
     }
 
     fn load(&self, serial: &str, kind: Kind) -> Result<Option<Vec<u8>>, Error> {

@@ -13,7 +13,8 @@ use serde_json::Value;
 use crate::backing::{Backing, Parts};
 use crate::deletes::{DeleteBy, DeleteHow, choose, longest};
 use crate::file::{Direct, errno_of, open_direct};
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit, serial_or};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit};
+use crate::lasting::{given, of_other};
 use crate::locks;
 use crate::params;
 use crate::place;
@@ -32,9 +33,19 @@ pub struct BlockDevParams {
     /// Go around the page cache (O_DIRECT): `auto`, `yes` or `no`.
     #[serde(default)]
     pub direct: Direct,
-    /// Serial number; absent: the device's own, or one made from the machine's id and the path.
+    /// Serial number; absent: the device's own, or one that was made at random and is kept in the
+    /// state folder for the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
+    /// NAA name of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naa: Option<String>,
+    /// UUID of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eui64: Option<String>,
     /// Refuse writers, and open the device for reading only.
     #[serde(default)]
     pub read_only: bool,
@@ -112,7 +123,7 @@ impl Kind for BlockDev {
             },
             stripe_bytes: if physical > sector { u64::from(physical) } else { 0 },
             identity: Identity {
-                ident: serial_or(p.serial.as_deref().or(own), self.name(), &key),
+                lasting: given(p.serial.as_deref(), of_other(request, self.name(), &key, own)),
                 descr: facts.descr.clone(),
                 physpath: facts.physpath.clone(),
                 rotation_rate: u16::from(facts.rotational == Some(false)),

@@ -13,6 +13,7 @@ use reactor::{File, SendError};
 use serde_json::{Value, json};
 
 use crate::kind::{Answer, Identity, Open, Opened, Site, Unit};
+use crate::lasting::Identities;
 use crate::ordered::Ordered;
 use crate::registry::KINDS;
 use crate::watch::Watch;
@@ -33,7 +34,13 @@ pub struct DiskClass {
 impl DiskClass {
     /// For disks whose requests come from `cores` cores and whose loss is told to `inbox`.
     pub fn new(inbox: Arc<Inbox>, cores: usize) -> DiskClass {
-        DiskClass { site: Site { inbox, cores } }
+        DiskClass { site: Site { inbox, cores, identities: None } }
+    }
+
+    /// The same, of disks whose identities are kept.
+    pub fn keeping(mut self, identities: Arc<dyn Identities>) -> DiskClass {
+        self.site.identities = Some(identities);
+        self
     }
 
     /// Opens a disk of `kind` and makes its geom and provider, both called `name`. Blocks while
@@ -156,7 +163,7 @@ impl Geom for DiskGeom {
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
         let mut lines = vec![
             ("kind", self.kind.to_string()),
-            ("serial", self.identity.ident.clone()),
+            ("serial", self.identity.lasting.ident.clone()),
             ("descr", self.identity.descr.clone()),
             ("read-only", if self.read_only { "yes" } else { "no" }.to_string()),
         ];

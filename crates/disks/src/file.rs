@@ -17,7 +17,8 @@ use serde_json::Value;
 use crate::backing::{Backing, Parts};
 use crate::causes;
 use crate::deletes::DeleteBy;
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Site, Unit, serial_or};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Site, Unit};
+use crate::lasting::{self, Lasting, Stored};
 use crate::locks;
 use crate::params;
 use crate::place;
@@ -68,9 +69,19 @@ pub struct FileParams {
     /// Go around the page cache (O_DIRECT): `auto`, `yes` or `no`.
     #[serde(default)]
     pub direct: Direct,
-    /// Serial number; absent: made from the machine's id and the path.
+    /// Serial number; absent: one that was made at random and is stored with the file (extended
+    /// attribute `user.ashlar.identity`, or `FILE.ashlar-id`) and in the state folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
+    /// NAA name of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naa: Option<String>,
+    /// UUID of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eui64: Option<String>,
     /// Refuse writers, and open the file for reading only.
     #[serde(default)]
     pub read_only: bool,
@@ -112,13 +123,14 @@ impl Kind for ImageFile {
         }
         let (file, mode, media_bytes) = ready?;
         let path = std::fs::canonicalize(&p.path).unwrap_or_else(|_| p.path.clone());
+        let (lasting, stored) = lasting::of_image(request, &file, &path, (made, p.read_only));
+        let lasting = lasting::given(p.serial.as_deref(), lasting);
         let physpath = path.to_string_lossy().into_owned();
-        let serial = serial_or(p.serial.as_deref(), self.name(), &physpath);
         let sector = p.sector_size;
         let can_delete = !p.read_only && can_punch(&file, media_bytes);
         let watch = Watch::new(request.site.inbox.clone());
-        let unit = FileUnit { file, sector, mode, made, watch };
-        let names = (physpath, serial);
+        let unit = FileUnit { file, sector, mode, made, stored, watch };
+        let names = (physpath, lasting);
         Ok(opened(unit, media_bytes, can_delete, names, p.read_only, request.site))
     }
 }
@@ -146,17 +158,18 @@ pub(crate) fn adopted(
     let size = file.size().map_err(|e| refuse(name, &path, errno_of(&e), e))?;
     let media_bytes = size / u64::from(sector) * u64::from(sector);
     let physpath = path.to_string_lossy().into_owned();
-    let watch = Watch::new(site.inbox.clone());
-    let unit = FileUnit { file, sector, mode: "adopted".into(), made: false, watch };
+    let (watch, stored) = (Watch::new(site.inbox.clone()), Stored::No);
+    let lasting = Lasting { ident: serial.to_owned(), called: Some(name.to_owned()) };
+    let unit = FileUnit { file, sector, mode: "adopted".into(), made: false, stored, watch };
     let can_delete = can_delete && !read_only;
-    Ok(opened(unit, media_bytes, can_delete, (physpath, serial.to_owned()), read_only, site))
+    Ok(opened(unit, media_bytes, can_delete, (physpath, lasting), read_only, site))
 }
 
 fn opened(
     unit: FileUnit,
     media_bytes: u64,
     can_delete: bool,
-    (physpath, ident): (String, String),
+    (physpath, lasting): (String, Lasting),
     read_only: bool,
     site: &Site,
 ) -> Opened {
@@ -178,7 +191,7 @@ fn opened(
         },
         stripe_bytes: if stripe > sector_bytes { u64::from(stripe) } else { 0 },
         identity: Identity {
-            ident,
+            lasting,
             descr: "Ashlar image file".into(),
             physpath,
             rotation_rate: 0,
@@ -374,6 +387,7 @@ struct FileUnit {
     sector: u32,
     mode: String,
     made: bool,
+    stored: Stored,
     watch: Arc<Watch>,
 }
 
@@ -418,6 +432,9 @@ impl Unit for FileUnit {
         if let Some(stat) = self.file.as_fd().and_then(|fd| rustix::fs::fstat(fd).ok()) {
             let bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
             lines.push(("allocated", format!("{bytes} bytes")));
+        }
+        if let Some(text) = self.stored.text() {
+            lines.push(("identity", text));
         }
         if self.made {
             lines.push(("made", "when it was opened".into()));

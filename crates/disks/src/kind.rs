@@ -6,6 +6,7 @@ use bio::{Attr, Errno, Ticket};
 use geom::{Error, Inbox, Layer, Limits, Trouble};
 use serde_json::{Value, json};
 
+use crate::lasting::{Identities, Lasting};
 use crate::watch::Watch;
 
 /// Longest serial number or description, bytes; longer ones are cut.
@@ -21,6 +22,8 @@ pub struct Site {
     pub inbox: Arc<Inbox>,
     /// Cores that will send requests.
     pub cores: usize,
+    /// Who keeps identities; `None`: they are made from the machine's id and the place.
+    pub identities: Option<Arc<dyn Identities>>,
 }
 
 /// A request to open a disk.
@@ -60,8 +63,8 @@ pub trait Kind: Send + Sync {
 /// What a disk is called, as the attributes of its provider say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Serial number: `GEOM::ident`.
-    pub ident: String,
+    /// Serial number (`GEOM::ident`), and what units on the disk are called by (`DISK::called`).
+    pub lasting: Lasting,
     /// Model or description: `GEOM::descr`.
     pub descr: String,
     /// Where it is: `GEOM::physpath`; empty when there is no saying.
@@ -88,7 +91,7 @@ pub struct Identity {
 impl Identity {
     pub(crate) fn attrs(&self) -> Vec<(&'static str, Attr)> {
         let mut attrs = vec![
-            ("GEOM::ident", Attr::Text(printable(&self.ident))),
+            ("GEOM::ident", Attr::Text(printable(&self.lasting.ident))),
             ("GEOM::descr", Attr::Text(printable(&self.descr))),
             ("GEOM::rotation_rate", Attr::Int(u64::from(self.rotation_rate))),
             ("GEOM::candelete", Attr::Int(u64::from(self.can_delete))),
@@ -97,6 +100,9 @@ impl Identity {
             ("DISK::atomic", Attr::Int(self.atomic_bytes)),
             ("GEOM::cananchor", Attr::Int(u64::from(self.can_anchor))),
         ];
+        if let Some(called) = &self.lasting.called {
+            attrs.push(("DISK::called", Attr::Text(called.clone())));
+        }
         if self.delete_granule.0 > 0 {
             attrs.push(("DISK::delete_granule", Attr::Int(self.delete_granule.0)));
             attrs.push(("DISK::delete_offset", Attr::Int(self.delete_granule.1)));
@@ -191,13 +197,10 @@ pub struct Opened {
     pub unit: Box<dyn Unit>,
 }
 
-/// The serial number given, or one that stays the same on this machine for this kind and `key`
-/// and differs on other machines: two disks of one serial number would be taken for two paths to
-/// one disk.
-pub(crate) fn serial_or(given: Option<&str>, kind: &str, key: &str) -> String {
-    if let Some(serial) = given.filter(|s| !s.is_empty()) {
-        return serial.to_string();
-    }
+/// A serial number that stays the same on this machine for this kind and `key`, as versions before
+/// this gave every disk. Machines that are copies of one, or have no id, give the same one to
+/// different disks, so a disk has it only where hosts may know it by it.
+pub(crate) fn derived(kind: &str, key: &str) -> String {
     let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let mut hash = 0xcbf2_9ce4_8422_2325u64; // FNV-1a, 64 bits
     for byte in [machine.trim(), kind, key].join("\n").bytes() {
@@ -224,12 +227,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn serials_are_stable_and_differ() {
-        let one = serial_or(None, "memory", "m0");
-        assert_eq!(one, serial_or(Some(""), "memory", "m0"));
-        assert_ne!(one, serial_or(None, "memory", "m1"));
-        assert_ne!(one, serial_or(None, "null", "m0"));
-        assert_eq!(serial_or(Some("S1"), "memory", "m0"), "S1");
+    fn derived_serials_are_stable_and_differ() {
+        let one = derived("memory", "m0");
+        assert_eq!(one, derived("memory", "m0"));
+        assert_ne!(one, derived("memory", "m1"));
+        assert_ne!(one, derived("null", "m0"));
         assert_eq!(one.len(), 16);
     }
 

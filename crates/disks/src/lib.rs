@@ -18,6 +18,7 @@ mod class;
 mod deletes;
 mod file;
 mod kind;
+mod lasting;
 mod locks;
 mod memory;
 mod model;
@@ -35,6 +36,7 @@ pub use class::{DISK_CLASS, DiskClass, troubles};
 pub use deletes::DeleteHow;
 pub use file::{Direct, FileParams};
 pub use kind::{Answer, IDENT_MAX, Identity, Kind, Open, Opened, Room, Site, Unit};
+pub use lasting::{ATTRIBUTE, Ask, Identities, Lasting, SIDECAR, foreseen, stored_at};
 pub use memory::{MEMORY_BYTES_MAX, MemoryParams};
 pub use model::{
     DelayParams, FailOp, FailParams, Latency, LieParams, MODEL_BYTES_MAX, ModelParams,

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Unit, serial_or};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Room, Unit};
+use crate::lasting::{given, of_other};
 use crate::pages::Pages;
 use crate::params;
 
@@ -34,9 +35,19 @@ pub struct MemoryParams {
     /// Absent: its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_max: Option<u64>,
-    /// Serial number; absent: made from the machine's id and the disk's name.
+    /// Serial number; absent: one that was made at random and is kept in the state folder for the
+    /// disk's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
+    /// NAA name of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naa: Option<String>,
+    /// UUID of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eui64: Option<String>,
     /// Refuse writers.
     #[serde(default)]
     pub read_only: bool,
@@ -82,7 +93,7 @@ impl Kind for Memory {
             },
             stripe_bytes: 0,
             identity: Identity {
-                ident: serial_or(p.serial.as_deref(), kind, name),
+                lasting: given(p.serial.as_deref(), of_other(request, kind, name, None)),
                 descr: "Ashlar memory disk".into(),
                 physpath: String::new(),
                 rotation_rate: 1,

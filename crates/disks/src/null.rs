@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::kind::{Identity, Kind, Open, Opened, Unit, serial_or};
+use crate::kind::{Identity, Kind, Open, Opened, Unit};
+use crate::lasting::{given, of_other};
 use crate::params;
 
 /// What a read of a null disk returns.
@@ -37,9 +38,19 @@ pub struct NullParams {
     /// users' data.
     #[serde(default)]
     pub fill: Fill,
-    /// Serial number; absent: made from the machine's id and the disk's name.
+    /// Serial number; absent: one that was made at random and is kept in the state folder for the
+    /// disk's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
+    /// NAA name of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naa: Option<String>,
+    /// UUID of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eui64: Option<String>,
     /// Refuse writers.
     #[serde(default)]
     pub read_only: bool,
@@ -84,7 +95,7 @@ impl Kind for Null {
             },
             stripe_bytes: 0,
             identity: Identity {
-                ident: serial_or(p.serial.as_deref(), kind, name),
+                lasting: given(p.serial.as_deref(), of_other(request, kind, name, None)),
                 descr: "Ashlar null disk".into(),
                 physpath: String::new(),
                 rotation_rate: 1,

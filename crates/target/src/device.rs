@@ -23,6 +23,7 @@ use crate::condition::Condition;
 use crate::copy::{Operations, Watch};
 use crate::freeing::Freeing;
 use crate::handlers::{Handler, TRANSFER_MAX};
+use crate::ids::{Given, Ids};
 use crate::load::{FlowView, Load};
 use crate::order::TaskSet;
 use crate::protection::{Layout, Protection, ProtectionSpec};
@@ -82,6 +83,8 @@ pub struct DeviceSpec {
     pub label: Label,
     /// Serial number: identity for initiators, the same on every path and after every restart.
     pub serial: String,
+    /// Other names that are configured.
+    pub given: Given,
     /// The way down, valid on every core; another one after a loss ([`Device::find`]).
     pub edge: Edge,
     /// Size of the medium, bytes.
@@ -127,11 +130,17 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
+    /// The names by which hosts know the unit.
+    pub fn ids(&self) -> Ids {
+        Ids::new(&self.serial, self.given)
+    }
+
     /// A plain writable unit with a volatile cache.
     pub fn new(name: &str, serial: &str, edge: Edge, media_bytes: u64, sector: u32) -> DeviceSpec {
         DeviceSpec {
             label: Label::new(name),
             serial: serial.into(),
+            given: Given::default(),
             edge,
             media_bytes,
             sector_bytes: sector,

@@ -33,6 +33,7 @@ pub mod freeing;
 pub mod fuzzing;
 mod gate;
 pub mod handlers;
+pub mod ids;
 mod knee;
 mod load;
 pub mod lun;

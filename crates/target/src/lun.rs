@@ -23,6 +23,7 @@ use crate::condition::{MediumState, TrayError};
 use crate::device::{Device, DeviceSpec, Label, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
 use crate::freeing::Freeing;
 use crate::handlers::disk::upkeep;
+use crate::ids::Given;
 use crate::protection::{self, Layout, Protection, ProtectionSpec};
 use crate::registry::Registry;
 use crate::space::{FULL_PERCENTS, Room};
@@ -127,6 +128,8 @@ impl Geom for LunGeom {
 pub struct OpenSpec {
     /// Serial number; `None` takes the provider's own identity, or else its name.
     pub serial: Option<String>,
+    /// Other names that are configured.
+    pub given: Given,
     /// Opened for reading only.
     pub read_only: bool,
     /// No LUN writes it: one that can only be read is opened so.
@@ -254,7 +257,7 @@ fn make(registry: &Registry, spec: DeviceSpec, handler: &str) -> Result<Arc<Devi
         return registry.add_device(handler, spec);
     };
     let was = lost.spec();
-    let same = was.serial == spec.serial
+    let same = was.ids() == spec.ids()
         && was.sector_bytes == spec.sector_bytes
         && was.read_only == spec.read_only
         && was.protection == spec.protection
@@ -515,6 +518,7 @@ fn describe(
         full_percents: spec.full_percents.clone().unwrap_or_else(|| FULL_PERCENTS.to_vec()),
         can_anchor: int("GEOM::cananchor") == Some(1) && is_disk,
         stripe_bytes,
+        given: spec.given,
         ..DeviceSpec::new(provider, &serial, t.edge(consumer), limits.media_bytes, sector_bytes)
     })
 }

@@ -273,8 +273,8 @@ impl Session {
             return Ok(());
         }
         // Another queue of the same host may have asked.
-        let serial = &path.device().spec().serial;
-        if self.engine().registry().known().meets(self.port(), path.lun(), serial) {
+        let ids = &path.device().spec().ids().known_as();
+        if self.engine().registry().known().meets(self.port(), path.lun(), ids) {
             path.nexus().clear(flags::STRANGER);
             return Ok(());
         }
@@ -287,8 +287,8 @@ impl Session {
     /// The initiator has asked who the unit of a number is, and is told (P4).
     pub fn learn(&self, lun: u64) {
         let Some(entry) = self.map.borrow().get(lun).cloned() else { return };
-        let serial = &entry.device.spec().serial;
-        self.engine().registry().known().learns(self.port(), lun, serial);
+        let ids = &entry.device.spec().ids().known_as();
+        self.engine().registry().known().learns(self.port(), lun, ids);
         if let Some(path) = self.paths.borrow().get(&lun)
             && Arc::ptr_eq(path.device(), &entry.device)
         {
@@ -310,8 +310,8 @@ impl Session {
         entry.device.enlist(&nexus);
         nexus_made(&entry.device, &nexus);
         let seat = Seat::new(self.engine().flow(&entry.device));
-        let (registry, serial) = (self.engine().registry(), &entry.device.spec().serial);
-        if !registry.known().meets(self.port(), entry.lun, serial) {
+        let (registry, ids) = (self.engine().registry(), entry.device.spec().ids().known_as());
+        if !registry.known().meets(self.port(), entry.lun, &ids) {
             nexus.set(flags::STRANGER);
             self.bits.set(self.bits.get() | flags::ATTENTION);
         }

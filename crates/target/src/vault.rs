@@ -50,11 +50,13 @@ pub enum Kind {
     Made,
     /// Our own name as an initiator; of no unit.
     Initiator,
+    /// Identities of disks, by where they are; of no unit.
+    Identities,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Reservations,
         Kind::ModePages,
         Kind::Medium,
@@ -68,6 +70,7 @@ impl Kind {
         Kind::Known,
         Kind::Made,
         Kind::Initiator,
+        Kind::Identities,
     ];
 
     /// Name in file names and messages.
@@ -86,6 +89,7 @@ impl Kind {
             Kind::Known => "known",
             Kind::Made => "made",
             Kind::Initiator => "initiator",
+            Kind::Identities => "identities",
         }
     }
 }
@@ -100,6 +104,12 @@ pub trait Vault: Send + Sync {
     /// False when nothing is ever kept: promises of durability are refused then.
     fn keeps(&self) -> bool {
         true
+    }
+
+    /// Records were there when it was opened: an earlier run of the daemon, or an earlier version,
+    /// has used it.
+    fn was_used(&self) -> bool {
+        false
     }
 
     /// What was stored last; `None` when nothing was. Called on the control thread: it may wait.

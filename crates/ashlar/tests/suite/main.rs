@@ -21,6 +21,7 @@ mod fileserver_console;
 mod forged;
 mod grown;
 mod house;
+mod identities;
 mod iscsi_initiator;
 mod iscsi_istgt;
 mod lent;

@@ -57,7 +57,7 @@ pub(super) struct MultipathGeom {
 }
 
 /// Whether a serial number is the disk's own. Those without one get sixteen hexadecimal digits made
-/// of where they are (`serial_or` in disks), which differ from way to way.
+/// of where they are (`lasting.rs` in disks), which differ from way to way.
 fn is_own(serial: &str) -> bool {
     let made = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     !(serial.is_empty() || serial.len() == 16 && serial.bytes().all(made))

@@ -200,8 +200,12 @@ pub struct DiskState {
     pub size_bytes: u64,
     /// Logical sector, in bytes.
     pub sector_bytes: u32,
-    /// Serial number, as initiators see it.
+    /// Serial number. A unit on the whole disk has the same, or one that was made from it by an
+    /// earlier version; `list luns` has that.
     pub serial: String,
+    /// Where the identity of an image is stored; absent for other disks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
     /// Whether it spins; absent when unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotational: Option<bool>,

@@ -162,6 +162,11 @@ pub struct LunState {
     pub serial: String,
     /// NAA identifier (VPD page 0x83), hexadecimal.
     pub naa: String,
+    /// UUID (NVMe; VPD page 0x83 when it is configured).
+    pub uuid: String,
+    /// EUI-64, hexadecimal; absent when none is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eui64: Option<String>,
     /// How long a read or write takes at the provider, lately, in nanoseconds; 0 before the first.
     pub latency_ns: u64,
     /// Most reads and writes that are sent to the provider at once; absent when more are no slower.

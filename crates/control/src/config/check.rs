@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use wire::pattern::{PATTERN_MAX, Pattern};
 use wire::portal::{PortalRule, any_overlaps};
+use wire::scsi::{parse_eui64, parse_naa, parse_uuid};
 
 /// Greatest LUN number: 24 bits, extended flat space addressing (SAM-5 4.7.7.5). Greater ones are
 /// refused.
@@ -42,7 +43,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     cycles(config, &mut problems);
     targets(config, &mut problems);
     units(config, &mut problems);
-    serials(config, &mut problems);
+    ids(config, &mut problems);
     port_groups(config, &mut problems);
     groups(config, &mut problems);
     overlaps(config, &mut problems);
@@ -287,47 +288,100 @@ pub(super) fn idle(config: &Config) -> Vec<Problem> {
     out
 }
 
-/// A unit has one serial number, wherever it is written, and no other unit has it.
-fn serials(config: &Config, out: &mut Vec<Problem>) {
-    let units = config.unit.iter().enumerate().filter_map(|(i, unit)| {
-        Some(("unit", i, "serial", unit.provider.as_str(), unit.serial.as_deref()?))
-    });
-    let luns = config.access.iter().enumerate().flat_map(|(i, access)| {
-        let said =
-            access.luns.values().filter_map(|l| Some((l.provider.as_str(), l.serial.as_ref()?)));
-        said.map(move |(provider, serial)| ("access", i, "luns", provider, serial.as_str()))
-    });
+/// Names by which hosts know a unit: the key, and what it is.
+const IDS: [(&str, &str); 4] =
+    [("serial", "serial number"), ("naa", "NAA name"), ("uuid", "UUID"), ("eui64", "EUI-64")];
+
+/// A name that is configured for a unit: where, and of which provider.
+struct Said<'c> {
+    section: &'static str,
+    index: usize,
+    provider: &'c str,
+    text: &'c str,
+}
+
+/// A unit has one serial number, and one of every other name, wherever it is written; no other unit
+/// has it.
+fn ids(config: &Config, out: &mut Vec<Problem>) {
     let shown: HashSet<&str> = config
         .access
         .iter()
         .flat_map(|a| a.luns.values())
         .map(|lun| lun.provider.as_str())
         .collect();
-    // Paths of one disk have one serial number, and are not shown.
-    let disks = config.disk.iter().enumerate().filter_map(|(i, disk)| {
-        let serial = disk.params.get("serial").and_then(Value::as_str)?;
-        let counts = !serial.is_empty() && shown.contains(disk.name.as_str());
-        counts.then_some(("disk", i, "serial", disk.name.as_str(), serial))
+    for (key, what) in IDS {
+        let mut all = said(config, key, &shown);
+        all.retain(|said| match misread(key, said.text) {
+            None => true,
+            Some(text) => {
+                out.push(problem(said.section, said.index, key, Kind::ConfigValue, text));
+                false
+            }
+        });
+        alike(&all, (key, what), out);
+    }
+}
+
+fn said<'c>(config: &'c Config, key: &str, shown: &HashSet<&str>) -> Vec<Said<'c>> {
+    let units = config.unit.iter().enumerate().filter_map(|(index, unit)| {
+        let text = match key {
+            "serial" => &unit.serial,
+            "naa" => &unit.naa,
+            "uuid" => &unit.uuid,
+            _ => &unit.eui64,
+        };
+        Some(Said { section: "unit", index, provider: &unit.provider, text: text.as_deref()? })
     });
+    let groups = config.access.iter().enumerate().filter(|_| key == "serial");
+    let luns = groups.flat_map(|(index, access)| {
+        access.luns.values().filter_map(move |lun| {
+            let text = lun.serial.as_deref()?;
+            Some(Said { section: "access", index, provider: &lun.provider, text })
+        })
+    });
+    // Paths of one disk have one serial number, and are not shown.
+    let disks = config.disk.iter().enumerate().filter_map(|(index, disk)| {
+        let text = disk.params.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())?;
+        let counts = key != "serial" || shown.contains(disk.name.as_str());
+        counts.then_some(Said { section: "disk", index, provider: &disk.name, text })
+    });
+    units.chain(luns).chain(disks).collect()
+}
+
+/// What is wrong with the form of a name.
+fn misread(key: &str, text: &str) -> Option<String> {
+    match key {
+        "naa" => parse_naa(text).err(),
+        "uuid" => parse_uuid(text).err(),
+        "eui64" => parse_eui64(text).err(),
+        _ => None,
+    }
+}
+
+fn alike(all: &[Said<'_>], (key, what): (&'static str, &str), out: &mut Vec<Problem>) {
     let (mut of, mut whose) = (HashMap::new(), HashMap::new());
-    for (section, i, key, provider, serial) in units.chain(luns).chain(disks) {
+    for said in all {
         // What is said of the unit counts before what is said of its disk.
-        if section == "disk" && of.contains_key(provider) {
+        if said.section == "disk" && of.contains_key(said.provider) {
             continue;
         }
-        let first = *of.entry(provider).or_insert(serial);
-        let owner = *whose.entry(serial).or_insert(provider);
-        let text = if first != serial {
-            format!("`{provider}` has two serial numbers, `{first}` and `{serial}`")
-        } else if owner != provider {
+        // Letters of a serial number count as they are; hexadecimal digits do not.
+        let value = if key == "serial" { said.text.to_owned() } else { said.text.to_lowercase() };
+        let first = of.entry(said.provider).or_insert(value.clone());
+        let owner = *whose.entry(value.clone()).or_insert(said.provider);
+        let text = if *first != value {
+            format!("`{}` has two {what}s, `{first}` and `{value}`", said.provider)
+        } else if owner != said.provider {
             format!(
-                "`{owner}` and `{provider}` have the same serial number, `{serial}`: hosts would \
-                     take them for one disk"
+                "`{owner}` and `{}` have the same {what}, `{value}`: hosts would take them for \
+                 one disk",
+                said.provider
             )
         } else {
             continue;
         };
-        out.push(problem(section, i, key, Kind::ConfigName, text));
+        let place = if said.section == "access" { "luns" } else { key };
+        out.push(problem(said.section, said.index, place, Kind::ConfigName, text));
     }
 }
 

@@ -281,6 +281,33 @@ fn one_way_to_write_a_lun_and_one_serial_number_of_a_unit() {
     assert!(read(&group(both, ""), "a.toml", &catalog).is_ok());
 }
 
+#[test]
+fn names_of_units_have_their_form_and_one_owner() {
+    let catalog = catalog();
+    let units = |a: &str, b: &str| {
+        format!(
+            "[[target]]\ndriver='iscsi'\nname='iqn.a:t'\nlisten=['[::]:3260']\n\
+             [[access]]\ntarget='iqn.a:t'\ngroup='g'\ninitiators=['iqn.h:*']\n\
+             luns={{0='a',1='b'}}\n\
+             [[unit]]\nprovider='a'\n{a}\n[[unit]]\nprovider='b'\n{b}\n"
+        )
+    };
+    for (good, same, bad, what) in [
+        ("naa='5000c500a1b2c3d4'", "naa='5000C500A1B2C3D4'", "naa='6000c500a1b2c3d4'", "NAA name"),
+        (
+            "uuid='01234567-89ab-cdef-0123-456789abcdef'",
+            "uuid='01234567-89AB-CDEF-0123-456789ABCDEF'",
+            "uuid='01234567-89ab-cdef-0123-456789abcde.'",
+            "UUID",
+        ),
+        ("eui64='0123456789abcdef'", "eui64='0123456789ABCDEF'", "eui64='0123456789abcdeg'", "EUI"),
+    ] {
+        refused(&units(good, bad), Kind::ConfigValue, &["is no", what]);
+        refused(&units(good, same), Kind::ConfigName, &["`a` and `b` have the same", what]);
+        assert!(read(&units(good, ""), "a.toml", &catalog).is_ok(), "{good}");
+    }
+}
+
 /// An NQN is served under the name that was typed.
 #[test]
 fn names_have_the_case_that_their_protocol_gives_them() {

@@ -66,7 +66,8 @@ pub struct DaemonConfig {
     pub spin_us: Option<u32>,
     /// What goes to the log: `info`, or a list such as `info,geom=debug`.
     pub log: String,
-    /// Folder of what logical units keep over a restart: persistent reservations, saved mode pages.
+    /// Folder of what logical units keep over a restart: persistent reservations, saved mode pages,
+    /// identities of disks.
     /// Absent: `units` beside the socket; for a socket below /run, which a restart of the machine
     /// empties, /var/lib/ashlar/units.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -330,10 +331,24 @@ pub struct UnitConfig {
     /// What executes its commands.
     #[serde(default)]
     pub handler: UnitHandler,
-    /// Unit serial number; absent: that of a LUN, or made from the provider's identity.
+    /// Unit serial number, shown as it is written; absent: that of a LUN, or of the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub serial: Option<String>,
+    /// NAA name: 16 hexadecimal digits that begin with 3 or 5, or 32 that begin with 6; absent:
+    /// made from the serial number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 16, max = 32))]
+    pub naa: Option<String>,
+    /// UUID, which hosts of NVMe know the namespace by; absent: made from the NAA name, and not
+    /// shown to hosts of SCSI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 36, max = 36))]
+    pub uuid: Option<String>,
+    /// EUI-64: 16 hexadecimal digits; absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 16, max = 16))]
+    pub eui64: Option<String>,
     /// Nobody may write, whatever a LUN says.
     #[serde(default)]
     pub read_only: bool,

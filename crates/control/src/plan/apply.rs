@@ -113,6 +113,10 @@ pub fn apply(
             Err(e) => return Err(wrap(Kind::CannotCarryOut, &step.what, e, "")),
         }
     }
+    if let Some((i, e)) = plant.clash(steps) {
+        let what = steps.get(i).map_or("", |step| &step.what);
+        return Err(wrap(Kind::CannotCarryOut, what, e, ""));
+    }
     let total = u64::try_from(steps.len()).unwrap_or(u64::MAX);
     let mut applied = Applied::default();
     let mut done: Vec<&Step> = Vec::with_capacity(steps.len());

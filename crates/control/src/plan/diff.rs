@@ -4,6 +4,7 @@
 
 use super::action::{Action, Step};
 use super::depend::{Ground, bottom_up};
+use super::identity::{Foreseen, Identities};
 use super::rename::{rename, renamed};
 use super::risk::{Scene, risk};
 use crate::api::State;
@@ -14,13 +15,20 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// The steps from `running` to `desired`. Both must have passed `config::check`.
-pub fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog) -> Vec<Step> {
+/// The steps from `running` to `desired`. Both must have passed `config::check`. `foreseen`: what
+/// hosts would know disks by that are made.
+pub fn plan(
+    running: &Config,
+    desired: &Config,
+    (state, foreseen): (&State, &Foreseen),
+    catalog: &Catalog,
+) -> Vec<Step> {
     let ground = Ground::new(state);
     let names = renamed(running, desired);
     let mut called = running.clone();
     names.iter().for_each(|(from, to)| rename(&mut called, &from.name, to));
-    let scene = Scene { state, catalog, running: &called };
+    let identities = Identities::new(&called, desired, (state, &names), foreseen);
+    let scene = Scene { state, catalog, running: &called, identities };
     let mut planner = Planner { now: running.clone(), steps: Vec::new(), scene };
     for (from, to) in names {
         planner.step(Action::RenameDisk { from, to }, "it is the same disk");
@@ -292,6 +300,23 @@ impl Planner<'_> {
         }
     }
 
+    /// How two groups differ, and which LUNs are another disk for hosts than before the plan.
+    fn grants(&self, from: &AccessConfig, to: &AccessConfig) -> String {
+        let mut words = vec![grants(from, to)];
+        let was = self.scene.running.access(&to.target, &to.group);
+        let was = was.map(|access| &access.luns);
+        for (lun, is) in &to.luns {
+            let Some(was) = was.and_then(|luns| luns.get(lun)) else { continue };
+            let identities = &self.scene.identities;
+            if let Some(why) = identities.another(was, is) {
+                words.push(format!("LUN {lun} is another disk for hosts: {why}"));
+            } else if let Some(serial) = identities.same(was, is) {
+                words.push(format!("LUN {lun} is the same disk for hosts: serial number {serial}"));
+            }
+        }
+        words.join(", ")
+    }
+
     /// Last, because a grown file is not made smaller again when a later step fails.
     fn grow(&mut self, desired: &Config) {
         let here = disks_of(&self.now);
@@ -323,7 +348,9 @@ impl Planner<'_> {
             if moves > 1 || moves == 1 && !new.is_empty() {
                 let mut why: Vec<String> = lost.iter().map(|a| format!("-{}", a.group)).collect();
                 why.extend(new.iter().map(|a| format!("+{}", a.group)));
-                why.extend(changed.iter().map(|(f, t)| format!("{}: {}", t.group, grants(f, t))));
+                why.extend(
+                    changed.iter().map(|(f, t)| format!("{}: {}", t.group, self.grants(f, t))),
+                );
                 let (why, target) = (why.join("; "), target.name.clone());
                 self.step(Action::Regroup { target, from: from.clone(), to: to.clone() }, why);
                 continue;
@@ -333,7 +360,7 @@ impl Planner<'_> {
                 self.step(Action::RemoveAccess { access: access.clone() }, why);
             }
             for (from, to) in changed {
-                let why = grants(from, to);
+                let why = self.grants(from, to);
                 self.step(Action::ModifyAccess { from: from.clone(), to: to.clone() }, why);
             }
             for access in new {

@@ -26,7 +26,7 @@ pub(super) fn renamed(running: &Config, desired: &Config) -> Vec<(DiskConfig, Di
 
 /// What `reference` is called when the disk `from` is called `to`: that disk, a partition of it,
 /// or something else as it was.
-fn follow(reference: &mut String, from: &str, to: &str) {
+pub(super) fn follow(reference: &mut String, from: &str, to: &str) {
     let Some(rest) = reference.strip_prefix(from) else { return };
     let mut letters = rest.chars();
     let is_part = matches!(letters.next(), Some('p' | 's'))

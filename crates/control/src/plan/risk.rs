@@ -1,6 +1,7 @@
 //! How dangerous a change is for those connected now, and for whom.
 
 use super::action::{Action, Risk, newly_protected};
+use super::identity::Identities;
 use crate::api::{SessionState, State};
 use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ pub struct Scene<'a> {
     pub catalog: &'a Catalog,
     /// What runs before the whole plan: what hosts see now.
     pub running: &'a Config,
+    /// What hosts know disks by.
+    pub identities: Identities<'a>,
 }
 
 /// The verdict on one change.
@@ -146,7 +149,11 @@ fn regrouped(scene: &Scene<'_>, from: &[AccessConfig], to: &[AccessConfig]) -> J
         };
         // A LUN may have been withdrawn by a step before this one: hosts have not seen that yet.
         let now = scene.running.access(target, group).map_or(&none, |a| &a.luns);
-        if now.iter().any(|(lun, is)| is_another(is, after.luns.get(lun))) {
+        let is_another = |(lun, was): (&u64, &LunConfig)| {
+            let is = after.luns.get(lun);
+            is.is_some_and(|is| scene.identities.another(was, is).is_some())
+        };
+        if now.iter().any(is_another) {
             swapped.push(session);
         } else if was.is_some_and(|a| a.luns.iter().any(|(l, is)| after.luns.get(l) != Some(is))) {
             lose.push(session);
@@ -155,9 +162,4 @@ fn regrouped(scene: &Scene<'_>, from: &[AccessConfig], to: &[AccessConfig]) -> J
     let risk = if swapped.is_empty() { None } else { Some(Risk::Destroys) };
     let judged = Judged::for_them(if risk.is_some() { swapped } else { lose }.into_iter());
     Judged { risk: risk.unwrap_or(judged.risk), ..judged }
-}
-
-/// A host that goes on under that number would write its old blocks to another disk.
-fn is_another(was: &LunConfig, is: Option<&LunConfig>) -> bool {
-    is.is_some_and(|is| is.provider != was.provider)
 }

@@ -9,6 +9,11 @@ use crate::config::{
 use crate::fake::{FakePlant, catalog};
 use crate::plant::{Plant, Stale};
 
+/// Nothing is known of disks that are made.
+fn plan(running: &Config, desired: &Config, state: &State, catalog: &Catalog) -> Vec<Step> {
+    super::plan(running, desired, (state, &Foreseen::new()), catalog)
+}
+
 /// Small seeded generator; a failing seed prints itself.
 pub struct Dice(u64);
 
@@ -461,7 +466,49 @@ fn whoever_loses_something_is_named() {
     assert_eq!(plan(&config, &thresholds, &state, &catalog()).len(), 1, "under the LUN");
     let mut serial = config.clone();
     serial.access[0].luns.get_mut(&0).expect("LUN 0").serial = Some("S1".into());
-    assert_eq!(said(serial), "disruptive: iqn.h:1", "the unit is opened anew");
+    assert_eq!(said(serial), "destroys: in use by iqn.h:1", "hosts see another disk");
+}
+
+/// What hosts know a disk by decides whether a LUN has come to mean another one.
+#[test]
+fn lun_is_another_disk_when_its_identity_is_another() {
+    let (config, mut state) = hosted(vec![access("g", &["iqn.h:1"], &[(0, "a")])]);
+    state.targets[0].groups[0].luns[0].serial = "A".into();
+    let said = |to: &Config, foreseen: &[(&str, &str)]| {
+        let known = foreseen.iter().map(|(d, s)| ((*d).to_owned(), (*s).to_owned())).collect();
+        let steps = super::plan(&config, to, (&state, &known), &catalog());
+        let worst = steps.iter().max_by_key(|s| s.risk).expect("a step").risk;
+        let why: Vec<String> = steps.into_iter().map(|s| s.why).collect();
+        (worst, why.join("; "))
+    };
+    // Another section for the same image.
+    let mut renamed = config.clone();
+    renamed.disk[0].name = "r".into();
+    renamed.access[0].luns.get_mut(&0).expect("LUN 0").provider = "r".into();
+    let (risk, why) = said(&renamed, &[("r", "A")]);
+    assert_eq!(risk, Risk::Disruptive, "{why}");
+    assert!(why.contains("LUN 0 is the same disk for hosts: serial number A"), "{why}");
+    let (risk, why) = said(&renamed, &[("r", "B")]);
+    assert_eq!(risk, Risk::Destroys, "{why}");
+    assert!(why.contains("LUN 0 is another disk for hosts: serial number A -> B"), "{why}");
+    let (_, why) = said(&renamed, &[]);
+    assert!(why.contains("LUN 0 is another disk for hosts: provider a -> r"), "{why}");
+    // The same section for another image.
+    let mut other = config.clone();
+    other.disk[0].params.insert("serial".into(), "B".into());
+    let (_, why) = said(&other, &[("a", "B")]);
+    assert!(why.contains("serial number A -> B"), "{why}");
+    let (_, why) = said(&other, &[("a", "")]);
+    assert!(why.contains("serial number A -> B"), "what is written counts: {why}");
+    let unit = |unit: UnitConfig| {
+        let unit = vec![UnitConfig { provider: "a".into(), ..unit }];
+        said(&Config { unit, ..config.clone() }, &[])
+    };
+    let (risk, why) = unit(UnitConfig { serial: Some("A".into()), ..UnitConfig::default() });
+    assert_eq!(risk, Risk::Disruptive, "written down as it is: {why}");
+    let (risk, why) = unit(UnitConfig { uuid: Some("U".into()), ..UnitConfig::default() });
+    assert_eq!(risk, Risk::Destroys);
+    assert!(why.contains("LUN 0 is another disk for hosts: uuid default -> U"), "{why}");
 }
 
 /// A file that becomes larger does so in place; anything else about it needs it to go and come.

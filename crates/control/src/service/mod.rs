@@ -11,11 +11,12 @@ mod archive;
 pub use archive::{Archive, Archived};
 
 use crate::api::{Error, Kind, ProgressLine, Result, State};
-use crate::config::{Catalog, Config, check};
+use crate::config::{Catalog, Config, DiskConfig, check};
 use crate::plan::{self, Action, Applied, LeftOut, Risk, Step};
 use crate::plant::{Plant, Progress};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module.
@@ -157,7 +158,8 @@ impl Control {
         let state = self.state();
         let mut base = plan::running(&config, &state);
         plan::keep_lost(&mut base, &config, desired);
-        let mut steps = plan::plan(&base, desired, &state, &self.catalog);
+        let foreseen = self.foreseen(&base, desired, &state);
+        let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
         plan::renew(&mut steps, self.plant.stale(), desired);
         for step in &mut steps {
             if let Some(lost) = self.plant.loses(&step.action) {
@@ -169,16 +171,39 @@ impl Control {
         Ok(Plan { steps, generation, base })
     }
 
+    /// What hosts would know the disks by that a plan makes; without hosts it is not asked.
+    fn foreseen(&self, base: &Config, desired: &Config, state: &State) -> plan::Foreseen {
+        if state.sessions().next().is_none() {
+            return plan::Foreseen::new();
+        }
+        let here: HashMap<&str, &DiskConfig> =
+            base.disk.iter().map(|d| (d.name.as_str(), d)).collect();
+        let is_new = |disk: &&DiskConfig| here.get(disk.name.as_str()) != Some(disk);
+        let made: Vec<DiskConfig> = desired.disk.iter().filter(is_new).cloned().collect();
+        if made.is_empty() {
+            return plan::Foreseen::new();
+        }
+        let stay: HashSet<&str> = desired.disk.iter().map(|d| d.name.as_str()).collect();
+        let gone = here.keys().filter(|name| !stay.contains(*name));
+        self.plant.foreseen(&made, &gone.map(|name| (*name).to_owned()).collect())
+    }
+
     /// Steps of a plan that the daemon would refuse, each with why: those for which it refuses the
     /// whole, and those that it leaves out and waits for.
     pub fn refused(&self, plan: &Plan) -> (Vec<String>, Vec<String>) {
         let (mut refused, mut awaited) = (Vec::new(), Vec::new());
+        let why = |step: &Step, error: Error| {
+            let at = if error.at.is_empty() { String::new() } else { format!("{}: ", error.at) };
+            format!("{}: {at}{}", step.what, error.source)
+        };
         for (i, step) in plan.steps.iter().enumerate() {
             let before = plan.steps.get(..i).unwrap_or_default();
             let Err(error) = self.plant.check(step, before) else { continue };
-            let at = if error.at.is_empty() { String::new() } else { format!("{}: ", error.at) };
-            let why = format!("{}: {at}{}", step.what, error.source);
-            if step.may_wait { &mut awaited } else { &mut refused }.push(why);
+            let list = if step.may_wait { &mut awaited } else { &mut refused };
+            list.push(why(step, error));
+        }
+        if let Some((i, error)) = self.plant.clash(&plan.steps) {
+            refused.extend(plan.steps.get(i).map(|step| why(step, error)));
         }
         (refused, awaited)
     }
@@ -205,6 +230,11 @@ impl Control {
             for (i, step) in plan.steps.iter().enumerate().filter(|(_, s)| !s.may_wait) {
                 let before = plan.steps.get(..i).unwrap_or_default();
                 self.plant.check(step, before).map_err(|e| e.at(step.what.clone()))?;
+            }
+            if let Some((i, e)) = self.plant.clash(&plan.steps) {
+                let what = plan.steps.get(i).map_or("", |step| &step.what);
+                let at = format!("{what}: {}", e.at);
+                return Err(e.at(at));
             }
             return Ok((plan, Applied::default()));
         }

@@ -12,13 +12,14 @@ use control::config::{
 use drivers::TargetSpec;
 use reactor::Address;
 use target::alua::{AccessState, PortGroupSpec};
+use target::ids::Given;
 use target::lun::OpenSpec;
 use target::registry::Addressing;
 use target::{Account, GroupSpec, LunSpec, Proof, Proofs, ProtectionSpec};
-use wire::scsi::ProtectionType;
+use wire::scsi::{ProtectionType, parse_eui64, parse_naa, parse_uuid};
 
-/// Every provider that some LUN needs, and how its unit is shown; of `only` these when given. A
-/// serial number that is configured is shown as it was written, that of a disk too.
+/// Every provider that some LUN needs, and how its unit is shown; of `only` these when given. Names
+/// that are configured are shown as they were written, those of a disk too.
 pub fn units_of<'c>(
     groups: impl Iterator<Item = &'c AccessConfig>,
     (units, disks): (&[UnitConfig], &[DiskConfig]),
@@ -38,6 +39,7 @@ pub fn units_of<'c>(
         let Some(spec) = out.get_mut(&unit.provider) else { continue };
         *spec = OpenSpec {
             serial: unit.serial.clone().or(spec.serial.take()),
+            given: given([&unit.naa, &unit.uuid, &unit.eui64].map(Option::as_deref)),
             read_only: unit.read_only,
             is_only_read: spec.is_only_read,
             handler: Some(unit.handler.name().into()),
@@ -53,13 +55,29 @@ pub fn units_of<'c>(
         };
     }
     for disk in disks {
-        let serial = disk.params.get("serial").and_then(serde_json::Value::as_str);
-        let serial = serial.filter(|serial| !serial.is_empty());
-        if let (Some(serial), Some(spec)) = (serial, out.get_mut(&disk.name)) {
-            spec.serial.get_or_insert_with(|| serial.to_owned());
-        }
+        let Some(spec) = out.get_mut(&disk.name) else { continue };
+        let text = |key: &str| {
+            let text = disk.params.get(key).and_then(serde_json::Value::as_str);
+            text.filter(|text| !text.is_empty())
+        };
+        spec.serial = spec.serial.take().or_else(|| text("serial").map(str::to_owned));
+        let own = given([text("naa"), text("uuid"), text("eui64")]);
+        spec.given = Given {
+            naa: spec.given.naa.or(own.naa),
+            uuid: spec.given.uuid.or(own.uuid),
+            eui64: spec.given.eui64.or(own.eui64),
+        };
     }
     out
+}
+
+/// An NAA name, a UUID and an EUI-64 that passed `config::check`.
+fn given([naa, uuid, eui64]: [Option<&str>; 3]) -> Given {
+    Given {
+        naa: naa.and_then(|text| parse_naa(text).ok()),
+        uuid: uuid.and_then(|text| parse_uuid(text).ok()),
+        eui64: eui64.and_then(|text| parse_eui64(text).ok()),
+    }
 }
 
 /// Providers that initiators can write by a configuration.

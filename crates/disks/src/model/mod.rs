@@ -29,7 +29,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, serial_or};
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened};
+use crate::lasting::{given, of_other};
 use crate::params;
 use layer::{ModelLayer, State};
 use unit::ModelUnit;
@@ -86,9 +87,19 @@ pub struct ModelParams {
     /// Seed of all that is left to chance; the same seed and requests give the same disk.
     #[serde(default)]
     pub seed: u64,
-    /// Serial number; absent: made from the machine's id and the disk's name.
+    /// Serial number; absent: one that was made at random and is kept in the state folder for the
+    /// disk's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
+    /// NAA name of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naa: Option<String>,
+    /// UUID of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eui64: Option<String>,
     /// Refuse writers.
     #[serde(default)]
     pub read_only: bool,
@@ -148,7 +159,7 @@ impl Kind for Model {
             },
             stripe_bytes: 0,
             identity: Identity {
-                ident: serial_or(p.serial.as_deref(), kind, name),
+                lasting: given(p.serial.as_deref(), of_other(request, kind, name, None)),
                 descr: "Ashlar modelled disk".into(),
                 physpath: String::new(),
                 rotation_rate: if p.latency == Latency::Spinning { 7200 } else { 1 },

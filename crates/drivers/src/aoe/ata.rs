@@ -7,6 +7,7 @@ use target::{Device, ModeBits};
 use wire::aoe::{Ata, SECTOR, error as aoe};
 use wire::ata::{FEATURE_TRIM, Identify, TRIM_BLOCK, Trim, command as op, error, status};
 use wire::nbd::Request;
+use wire::scsi::{Naa, naa_bytes};
 
 use super::court::{Deed, Held, Mark, Verdict, digest};
 use super::portal::start;
@@ -173,14 +174,20 @@ fn trims(session: &Session) -> bool {
     session.device().spec().can_delete && !is_read_only(session)
 }
 
+/// A name of 8 bytes as it is; of a longer one the last 60 bits, as NAA 5h.
+fn wwn(naa: &Naa) -> u64 {
+    let [.., a, b, c, d, e, f, g, h] = *naa;
+    let tail = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    let short = naa_bytes(naa).first_chunk().filter(|_| naa_bytes(naa).len() == 8);
+    short.map_or(5 << 60 | tail & ((1 << 60) - 1), |name| u64::from_be_bytes(*name))
+}
+
 /// What the device says of itself.
 fn facts(session: &Session) -> Identify {
     let device: &Device = session.device();
     let (spec, label) = (device.spec(), device.label());
     let physical = spec.physical_bytes / SECTOR as u32;
     let words = |text: &str| text.trim().to_owned();
-    let [.., a, b, c, d, e, f, g, h] = target::naa(&spec.serial);
-    let tail = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
     Identify {
         model: format!("{} {}", words(&label.vendor), words(&label.product)),
         serial: spec.serial.clone(),
@@ -197,8 +204,7 @@ fn facts(session: &Session) -> Identify {
             zeroes: device.freeing().reads_zero,
         }),
         rotation: spec.rotation.unwrap_or(0),
-        // NAA 5h: 60 bits of the unit's own name.
-        wwn: 5 << 60 | tail & ((1 << 60) - 1),
+        wwn: wwn(&spec.ids().naa),
         queue_depth: 1,
         ..Identify::default()
     }
@@ -216,4 +222,18 @@ fn identify(session: &Rc<Session>, asked: &Asked) {
         front.answer(asked, 0, (status::READY, 0), &data);
     }
     here.put_segs(data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::scsi::parse_naa;
+
+    #[test]
+    fn world_wide_name_is_a_short_naa_name_or_made_from_a_long_one() {
+        let of = |text| wwn(&parse_naa(text).unwrap());
+        assert_eq!(of("3000c500a1b2c3d4"), 0x3000_c500_a1b2_c3d4);
+        assert_eq!(of("5000c500a1b2c3d4"), 0x5000_c500_a1b2_c3d4);
+        assert_eq!(of("602a5b1aabbccddeeff0011223344556"), 0x5ff0_0112_2334_4556);
+    }
 }

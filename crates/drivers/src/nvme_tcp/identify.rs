@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use target::registry::LunEntry;
-use target::{ModeBits, naa, unmap_limits};
+use target::{ModeBits, unmap_limits};
 use wire::nvme::codes::{NSID_ALL, cns, event};
 use wire::nvme::{
     Command, Controller, Namespace, NvmLimits, Status, active_list, command_sets, descriptors,
-    independent_namespace, uuid_of,
+    independent_namespace,
 };
 use wire::scsi::LUN_MAX;
 
@@ -94,7 +94,10 @@ impl Queue {
             // Neither protection information nor anything else of the command set's own.
             cns::SET_NAMESPACE => vec![0; wire::nvme::IDENTIFY_LEN],
             cns::INDEPENDENT => independent_namespace(is_read_only(entry)),
-            _ => descriptors(uuid_of(naa(&entry.device.spec().serial))),
+            _ => {
+                let ids = entry.device.spec().ids();
+                descriptors(ids.uuid, ids.eui64)
+            }
         })
     }
 
@@ -170,5 +173,6 @@ pub(super) fn namespace(entry: &LunEntry) -> Namespace {
         frees: spec.can_delete,
         zeroes: spec.can_delete && freeing.reads_zero,
         read_only: is_read_only(entry),
+        eui64: spec.given.eui64,
     }
 }

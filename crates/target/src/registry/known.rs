@@ -1,4 +1,5 @@
-//! Which unit each initiator port knows behind each of its LUNs, by the unit's serial number.
+//! Which unit each initiator port knows behind each of its LUNs: by the unit's serial
+//! number, and with it by the other names that are configured for it (`Ids::known_as`).
 //!
 //! A host that goes on under a number which has come to mean another disk would write its old
 //! blocks there. So medium access waits until the initiator has asked for the unit's identity:
@@ -9,16 +10,16 @@
 //! ```text
 //!   u16 layout   u32 count
 //!   count times: driver  target  initiator  port   u32 count
-//!                count times: u64 LUN  serial number
+//!                count times: u64 LUN  name of the unit
 //! ```
 //!
 //! Invariants
 //!  K1  What an initiator port uses first, without a record of it, is trusted: nothing says that
 //!      it knew another.
-//!  K2  A serial number is replaced only when the initiator has asked who the unit is.
+//!  K2  A name is replaced only when the initiator has asked who the unit is.
 //!  K3  A power cut may forget the last moments of it: then K1 holds.
 
-use std::collections::{BTreeMap, btree_map};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
@@ -89,6 +90,11 @@ impl Known {
             serial.clone_into(known);
             state.changed = true;
         }
+    }
+
+    /// Serial numbers of all units that initiators know.
+    pub fn serials(&self) -> BTreeSet<String> {
+        self.state().all.values().flat_map(|luns| luns.values()).cloned().collect()
     }
 
     /// What was saved.

@@ -22,7 +22,7 @@ mod proof;
 mod rivals;
 mod view;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -37,6 +37,7 @@ use crate::copy::Tokens;
 use crate::device::{Device, DeviceSpec, Label, SERIAL_MAX};
 use crate::engine::Message;
 use crate::handlers;
+use crate::ids::Id;
 use crate::transport::CloseReason;
 use crate::vault::{NoVault, Vault};
 use known::Known;
@@ -126,8 +127,8 @@ struct State {
     sessions: BTreeMap<u64, Arc<SessionFacts>>,
     denied: VecDeque<Denied>,
     rivals: rivals::Book,
-    /// Names of devices by serial number.
-    serials: HashMap<String, String>,
+    /// Names of devices by what hosts know them by.
+    ids: HashMap<Id, String>,
     /// By growing identifier.
     port_groups: Vec<Arc<PortGroup>>,
     /// Relative identifiers of all targets that ever were; read when the first one is made.
@@ -176,6 +177,11 @@ impl Registry {
     /// Which unit each initiator port knows behind its LUNs.
     pub(crate) fn known(&self) -> &Known {
         &self.known
+    }
+
+    /// Serial numbers of all units that initiators know from now or from an earlier run.
+    pub fn known_serials(&self) -> BTreeSet<String> {
+        self.known.serials()
     }
 
     /// Begins to save which units initiators know, if that has changed.
@@ -252,11 +258,13 @@ impl Registry {
             let what = format!("device {} is exported already", spec.label.name);
             return Err(Error::new(Errno::Exist, what));
         }
-        if let Some(other) = state.serials.get(&spec.serial) {
+        let ids = spec.ids().all();
+        if let Some((id, other)) = ids.iter().find_map(|id| Some((id, state.ids.get(id)?))) {
             let what = format!(
-                "{}: serial number {} is that of {other}; initiators would take the two for one \
-                 disk",
-                spec.label.name, spec.serial,
+                "{}: {} {} is that of {other}; initiators would take the two for one disk",
+                spec.label.name,
+                id.what(),
+                id.value,
             );
             return Err(Error::new(Errno::Exist, what));
         }
@@ -264,8 +272,8 @@ impl Registry {
         let device =
             Arc::new(Device::new(state.devices_made, spec, handler, self.transfer_max.clone()));
         commands::device_made(&device, &*self.vault())?;
-        let (name, serial) = (device.name(), device.spec().serial.clone());
-        state.serials.insert(serial, name.clone());
+        let name = device.name();
+        state.ids.extend(ids.into_iter().map(|id| (id, name.clone())));
         state.devices.insert(name, device.clone());
         Ok(device)
     }
@@ -307,7 +315,8 @@ impl Registry {
             return false;
         }
         let Some(device) = state.devices.remove(name) else { return false };
-        state.serials.insert(device.spec().serial.clone(), label.name.clone());
+        let ids = device.spec().ids().all();
+        state.ids.extend(ids.into_iter().map(|id| (id, label.name.clone())));
         state.devices.insert(label.name.clone(), device.clone());
         drop(state);
         device.set_label(label);
@@ -326,7 +335,9 @@ impl Registry {
         let Some(device) = state.devices.remove(name) else {
             return Err(Error::new(Errno::NoEnt, format!("no device {name}")));
         };
-        state.serials.remove(&device.spec().serial);
+        for id in device.spec().ids().all() {
+            state.ids.remove(&id);
+        }
         // Commands that wait for data or memory still have it; they come to the medium no more.
         device.lose(Errno::NxIo);
         Ok(device)
@@ -505,12 +516,9 @@ impl Registry {
         self.state().targets.get(&(driver.to_string(), name.to_string())).cloned()
     }
 
-    /// The names of units by serial number.
-    pub fn serials(&self) -> HashMap<String, String> {
-        let state = self.state();
-        let named =
-            |(name, device): (&String, &Arc<Device>)| (device.spec().serial.clone(), name.clone());
-        state.devices.iter().map(named).collect()
+    /// The unit that hosts know by this.
+    pub fn known_by(&self, id: &Id) -> Option<String> {
+        self.state().ids.get(id).cloned()
     }
 
     /// The target ports through which somebody sees a unit.

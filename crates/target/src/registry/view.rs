@@ -10,7 +10,7 @@ use super::facts::SessionFacts;
 use super::rivals::Rivals;
 use super::{Denied, Registry};
 use crate::device::ModeBits;
-use crate::handlers::disk::naa;
+use crate::ids::Ids;
 use crate::load::FlowView;
 use crate::reserve::Reservations;
 use crate::space::Room;
@@ -81,10 +81,8 @@ pub struct DeviceView {
     pub name: String,
     /// Its number.
     pub number: u32,
-    /// Its serial number.
-    pub serial: String,
-    /// Its NAA identifier, in hexadecimal.
-    pub naa: String,
+    /// The names by which hosts know it.
+    pub ids: Ids,
     /// What executes its commands.
     pub handler: &'static str,
     /// Capacity, blocks.
@@ -124,8 +122,7 @@ impl Registry {
         let devices = state.devices.values().map(|d| DeviceView {
             name: d.name(),
             number: d.number(),
-            serial: d.spec().serial.clone(),
-            naa: naa(&d.spec().serial).iter().map(|b| format!("{b:02x}")).collect(),
+            ids: d.spec().ids(),
             handler: d.handler().name(),
             blocks: d.blocks(),
             block_bytes: d.block_bytes(),

@@ -65,7 +65,7 @@ pub fn data() -> Seeds {
             [&[255][..], &ranges.iter().flat_map(Range::encode).collect::<Vec<_>>()].concat(),
         ),
         ("discovery", [&[0][..], &discovery(1, &[one])].concat()),
-        ("names", [&[0][..], &descriptors(uuid_of([5; 16]))[..64]].concat()),
+        ("names", [&[0][..], &descriptors(uuid_of([5; 16]), None)[..64]].concat()),
         ("limits", [&[0][..], &limits.encode()[..64]].concat()),
     ]
 }

@@ -90,6 +90,8 @@ pub struct Namespace {
     pub zeroes: bool,
     /// Nobody may write.
     pub read_only: bool,
+    /// EUI-64, where there is one.
+    pub eui64: Option<[u8; 8]>,
 }
 
 /// Counted from zero, as the fields are.
@@ -108,7 +110,7 @@ impl Namespace {
         page.u16(64, less_one(self.write_unit)).u16(66, less_one(self.write_unit));
         page.u16(68, less_one(self.free_unit)).u16(70, less_one(self.free_unit));
         page.u16(72, less_one(best)).u8(99, u8::from(self.read_only));
-        page.u8(130, self.block_shift);
+        page.put(120, &self.eui64.unwrap_or_default()).u8(130, self.block_shift);
         page.done()
     }
 
@@ -130,6 +132,7 @@ impl Namespace {
             frees: free & 1 << 3 != 0,
             zeroes: free & 7 == 1,
             read_only: attributes & 1 != 0,
+            eui64: Some(field(b, 120)).filter(|eui64| *eui64 != [0; 8]),
         }
     }
 }
@@ -199,10 +202,13 @@ pub fn uuid_of(name: [u8; 16]) -> [u8; 16] {
     uuid
 }
 
-/// CNS 03h: a UUID, and that the command set is NVM.
-pub fn descriptors(uuid: [u8; 16]) -> Vec<u8> {
+/// CNS 03h: a UUID, that the command set is NVM, and an EUI-64 where there is one.
+pub fn descriptors(uuid: [u8; 16], eui64: Option<[u8; 8]>) -> Vec<u8> {
     let mut page = Page::new(IDENTIFY_LEN);
     page.put(0, &[3, 16]).put(4, &uuid).put(20, &[4, 1]);
+    if let Some(eui64) = eui64 {
+        page.put(25, &[1, 8]).put(29, &eui64);
+    }
     page.done()
 }
 
@@ -243,6 +249,7 @@ mod tests {
             frees: true,
             zeroes: true,
             read_only: true,
+            eui64: Some([1, 2, 3, 4, 5, 6, 7, 8]),
         };
         let page = namespace.encode();
         assert_eq!(Namespace::decode(&page), namespace);
@@ -278,7 +285,7 @@ mod tests {
         assert!(parse_active_list(&active_list([7].into_iter(), 7)).is_empty());
         let uuid = uuid_of([0xff; 16]);
         assert_eq!((uuid[6], uuid[8]), (0x8f, 0xbf));
-        assert_eq!(parse_descriptors(&descriptors(uuid)), Some(uuid));
+        assert_eq!(parse_descriptors(&descriptors(uuid, Some([5; 8]))), Some(uuid));
         let limits =
             NvmLimits { zeroes_shift: 3, ranges: 255, range_blocks: 9, all_blocks: 1 << 40 };
         assert_eq!(NvmLimits::decode(&limits.encode()), limits);

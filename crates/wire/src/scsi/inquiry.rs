@@ -1,6 +1,7 @@
 //! Standard INQUIRY data (SPC-4 section 6.6.2), from a plain description.
 
 use super::copy::CopyLimits;
+use super::ids::Naa;
 use crate::bytes::Reader;
 use crate::error::WireError;
 
@@ -44,8 +45,12 @@ pub struct Identity {
     pub revision: String,
     /// Unit serial number; at most 251 bytes are sent.
     pub serial: String,
-    /// NAA identifier of the logical unit, 16 bytes of type 6h; None leaves the designator out.
-    pub naa: Option<[u8; 16]>,
+    /// NAA identifier of the logical unit; None leaves the designator out.
+    pub naa: Option<Naa>,
+    /// EUI-64 of the logical unit; None leaves the designator out.
+    pub eui64: Option<[u8; 8]>,
+    /// UUID of the logical unit; None leaves the designator out.
+    pub uuid: Option<[u8; 16]>,
     /// iSCSI name of the target; empty leaves the SCSI name designators out.
     pub target_name: String,
     /// Relative target port identifier of the port the command came through, from 1.

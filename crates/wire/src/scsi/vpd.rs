@@ -2,6 +2,7 @@
 //! B1 B2 of disks.
 
 use super::copy::third_party_page;
+use super::ids::naa_bytes;
 use super::inquiry::{Identity, PeripheralType, ascii, printable};
 use super::sense::SENSE_LEN_MAX;
 
@@ -134,7 +135,14 @@ const ISCSI: u8 = 0x50;
 fn designators(identity: &Identity) -> Vec<u8> {
     let mut out = Vec::new();
     if let Some(naa) = &identity.naa {
-        designator(&mut out, BINARY, UNIT | 3, naa);
+        designator(&mut out, BINARY, UNIT | 3, naa_bytes(naa));
+    }
+    if let Some(eui64) = &identity.eui64 {
+        designator(&mut out, BINARY, UNIT | 2, eui64);
+    }
+    if let Some(uuid) = &identity.uuid {
+        // SPC-5 section 7.7.6.11: UUID TYPE 1h, a reserved byte.
+        designator(&mut out, BINARY, UNIT | 0xA, &[&[0x10, 0], uuid.as_slice()].concat());
     }
     let mut t10 = ascii::<8>(&identity.vendor).to_vec();
     t10.extend(ascii::<16>(&identity.product));
@@ -316,6 +324,19 @@ mod tests {
         let vpd = Vpd { identity: &plain, limits: &Limits::default() };
         assert_eq!(vpd_page(0x8f, vpd), None);
         assert!(!vpd_page(0, vpd).unwrap()[4..].contains(&0x8f));
+    }
+
+    #[test]
+    fn designators_that_are_configured_by_hand() {
+        let mut naa = [0; 16];
+        naa[..8].copy_from_slice(&[0x50, 1, 2, 3, 4, 5, 6, 7]);
+        let (eui64, uuid) = (Some([9; 8]), Some([7; 16]));
+        let named = Identity { naa: Some(naa), eui64, uuid, ..identity() };
+        let page = vpd_page(0x83, Vpd { identity: &named, limits: &Limits::default() }).unwrap();
+        assert_eq!(page[4..16], [1, 3, 0, 8, 0x50, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(page[16..28], [1, 2, 0, 8, 9, 9, 9, 9, 9, 9, 9, 9]);
+        assert_eq!(page[28..34], [1, 0xA, 0, 18, 0x10, 0]);
+        assert_eq!(page[34..50], [7; 16]);
     }
 
     #[test]

@@ -9,10 +9,17 @@ use drivers::{Driver, TargetSpec};
 use geom::{Control, Core, Inbox};
 use reactor::sim::{Actor, Ended, Limits, World};
 use reactor::{Address, Patience, Reactor};
+use target::ids::Given;
 use target::lun::{OpenSpec, open_device};
 use target::{Engine, GroupSpec, LunSpec, Registry};
 
 use super::slow_disk;
+
+/// UUID of the disk.
+pub const UUID: [u8; 16] = *b"sixteen bytes id";
+
+/// Its EUI-64.
+pub const EUI64: [u8; 8] = *b"an eui64";
 
 /// See the module.
 pub struct Plant {
@@ -51,7 +58,9 @@ impl Plant {
         let registry = Registry::new();
         let engines = cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
         add_disk(&mut control);
-        open_device(&mut control, &registry, "slow", &OpenSpec::default()).unwrap();
+        let given = Given { uuid: Some(UUID), eui64: Some(EUI64), ..Given::default() };
+        let spec = OpenSpec { given, ..OpenSpec::default() };
+        open_device(&mut control, &registry, "slow", &spec).unwrap();
         Plant { cores, engines, registry, _control: control }
     }
 

@@ -4,6 +4,7 @@ use target::{GroupSpec, LunSpec};
 use wire::nvme::codes::{DISCOVERY_NQN, admin, cns, event, feature, io, log_page};
 use wire::nvme::*;
 
+use crate::common::plant::{EUI64, UUID};
 use crate::nvme_tcp::host::{Host, SUBSYSTEM};
 use crate::nvme_tcp::stage::{SECTORS, Stage, play};
 
@@ -117,7 +118,10 @@ fn a_controller_says_what_it_is() {
         let namespace = Namespace::decode(&identify(&mut admin, cns::NAMESPACE, 1).await);
         assert_eq!((namespace.blocks, namespace.block_shift), (SECTORS, 9));
         assert!(identify(&mut admin, cns::NAMESPACE, 2).await.iter().all(|b| *b == 0));
-        assert!(parse_descriptors(&identify(&mut admin, cns::DESCRIPTORS, 1).await).is_some());
+        assert_eq!(namespace.eui64, Some(EUI64));
+        let names = identify(&mut admin, cns::DESCRIPTORS, 1).await;
+        assert_eq!(parse_descriptors(&names), Some(UUID));
+        assert_eq!(names[25..37], [&[1, 8, 0, 0][..], &EUI64].concat());
         let command = admin.command(admin::IDENTIFY, 2, [cns::DESCRIPTORS.into(), 0, 0, 0, 0, 0]);
         admin.ask(command, 4096).await.unwrap().ends(Status::INVALID_NAMESPACE);
         for what in [cns::SET_CONTROLLER, cns::INDEPENDENT, cns::COMMAND_SETS] {

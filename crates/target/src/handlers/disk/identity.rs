@@ -47,14 +47,18 @@ pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> R
 /// `ports` are all that have it.
 fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Identity {
     let (spec, label, group) = (device.spec(), device.label(), port.port_group());
+    let ids = spec.ids();
     Identity {
         kind: device.handler().peripheral(),
         removable: spec.removable,
         vendor: label.vendor.clone(),
         product: label.product.clone(),
         revision: label.revision.clone(),
-        serial: spec.serial.clone(),
-        naa: Some(naa(&spec.serial)),
+        serial: ids.serial,
+        naa: Some(ids.naa),
+        eui64: ids.eui64,
+        // One that is made from other names says nothing new.
+        uuid: spec.given.uuid,
         target_name: port.name.clone(),
         relative_port: port.port,
         port_group: group.id(),

@@ -1,0 +1,126 @@
+//! Which disk hosts see behind a LUN before and after a plan. Names of sections and paths of files
+//! are not what hosts know a disk by.
+
+use super::rename::follow;
+use crate::api::{LunState, State};
+use crate::config::{Config, DiskConfig, LunConfig};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+
+/// Serial numbers of units on disks that a plan makes, by the name of the disk. Empty: the disk
+/// gets a new one, which no host knows. Not in it: nothing is known of the disk.
+pub type Foreseen = BTreeMap<String, String>;
+
+/// Serial number, NAA name, UUID and EUI-64 that are configured.
+type Names<'c> = [Option<&'c str>; 4];
+
+const KEYS: [&str; 4] = ["serial", "naa", "uuid", "eui64"];
+
+/// See the module.
+pub struct Identities<'a> {
+    shown: HashMap<String, &'a LunState>,
+    running: HashMap<&'a str, Names<'a>>,
+    desired: HashMap<&'a str, Names<'a>>,
+    foreseen: &'a Foreseen,
+}
+
+impl<'a> Identities<'a> {
+    /// Of a plan that renames disks first, `renames`; `running` and `desired` have the new names.
+    pub fn new(
+        running: &'a Config,
+        desired: &'a Config,
+        (state, renames): (&'a State, &[(DiskConfig, DiskConfig)]),
+        foreseen: &'a Foreseen,
+    ) -> Identities<'a> {
+        let groups = state.targets.iter().flat_map(|t| &t.groups);
+        let luns = groups.flat_map(|g| &g.luns).filter(|lun| !lun.serial.is_empty());
+        let called = |lun: &LunState| {
+            let mut name = lun.provider.clone();
+            renames.iter().for_each(|(from, to)| follow(&mut name, &from.name, &to.name));
+            name
+        };
+        Identities {
+            shown: luns.map(|lun| (called(lun), lun)).collect(),
+            running: names(running),
+            desired: names(desired),
+            foreseen,
+        }
+    }
+
+    /// The serial number that hosts see behind a LUN now, and that of its provider after the plan,
+    /// as far as it is known.
+    fn serials(&self, was: &str, is: &str) -> (Option<&str>, Option<&str>) {
+        let now = self.shown.get(was).map(|lun| lun.serial.as_str());
+        let [written, ..] = self.desired.get(is).copied().unwrap_or_default();
+        let [before, ..] = self.running.get(is).copied().unwrap_or_default();
+        let foreseen = || self.foreseen.get(is).map(String::as_str);
+        // One that is not configured and stays what it is.
+        let stays = || {
+            let lun = self.shown.get(is).filter(|_| before.is_none());
+            lun.map(|lun| lun.serial.as_str())
+        };
+        (now, written.or_else(foreseen).or_else(stays))
+    }
+
+    /// Why a host that goes on under a LUN's number would write its old blocks to another disk.
+    pub fn another(&self, was: &LunConfig, is: &LunConfig) -> Option<String> {
+        let (was, is) = (was.provider.as_str(), is.provider.as_str());
+        let (now, then) = self.serials(was, is);
+        match (now, then) {
+            (Some(now), Some("")) => return Some(format!("serial number {now} -> a new one")),
+            (Some(now), Some(then)) if now != then => {
+                return Some(format!("serial number {now} -> {then}"));
+            }
+            (Some(_), Some(_)) => {}
+            _ if was != is => return Some(format!("provider {was} -> {is}")),
+            _ => {}
+        }
+        let of = |all: &HashMap<&str, Names<'a>>, name| all.get(name).copied().unwrap_or_default();
+        let (before, after) = (of(&self.running, was), of(&self.desired, is));
+        let known = now.is_some() && then.is_some();
+        // A serial number that is known was compared as hosts see it; of it the case counts.
+        let differs = |i: &usize| {
+            let [was, is] = [before.get(*i), after.get(*i)].map(|name| name.copied().flatten());
+            match i {
+                0 => !known && was != is,
+                _ => was.map(str::to_lowercase) != is.map(str::to_lowercase),
+            }
+        };
+        let at = (0..KEYS.len()).find(differs)?;
+        let show =
+            |names: Names<'_>| names.get(at).copied().flatten().unwrap_or("default").to_owned();
+        let key = KEYS.get(at).copied().unwrap_or_default();
+        Some(format!("{key} {} -> {}", show(before), show(after)))
+    }
+
+    /// The serial number by which hosts know the disk behind a LUN, whose provider has another name
+    /// now.
+    pub fn same(&self, was: &LunConfig, is: &LunConfig) -> Option<&str> {
+        let (now, _) = self.serials(&was.provider, &is.provider);
+        now.filter(|_| was.provider != is.provider && self.another(was, is).is_none())
+    }
+}
+
+/// Names that are configured for providers; those of a unit count before those of its disk.
+fn names(config: &Config) -> HashMap<&str, Names<'_>> {
+    let mut all: HashMap<&str, Names<'_>> = HashMap::new();
+    for unit in &config.unit {
+        let own = [&unit.serial, &unit.naa, &unit.uuid, &unit.eui64];
+        all.insert(&unit.provider, own.map(Option::as_deref));
+    }
+    for lun in config.access.iter().flat_map(|a| a.luns.values()) {
+        if let Some(serial) = lun.serial.as_deref() {
+            let [of, ..] = all.entry(&lun.provider).or_default();
+            of.get_or_insert(serial);
+        }
+    }
+    for disk in &config.disk {
+        let text = |key| disk.params.get(key).and_then(Value::as_str).filter(|t| !t.is_empty());
+        let own = KEYS.map(text);
+        if own.iter().any(Option::is_some) {
+            let of = all.entry(&disk.name).or_default();
+            of.iter_mut().zip(own).for_each(|(name, own)| *name = name.or(own));
+        }
+    }
+    all
+}

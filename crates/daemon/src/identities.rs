@@ -1,0 +1,346 @@
+//! Identities of disks as the state folder keeps them: one record, by kind, place and name. Images
+//! store their own (`disks::Lasting`). The folder has those of disks without an image, and brings
+//! back one that a copy of the image has lost.
+//!
+//! ```text
+//!   hardware's serial number        --> that; the name that it was served by first is kept
+//!   image made just now             --> a new one, at random
+//!   stored with the image           --> that
+//!   kept for the place              --> that; it is stored with the image again
+//!   none, known before (I5)         --> the one that versions before this derived
+//!   none                            --> a new one, at random
+//! ```
+//!
+//! Invariants
+//!  I1  An identity is kept before a unit on its disk is opened, and never changes afterwards.
+//!  I2  An identity that is not its hardware's has one place: the newest. A copy does not take it
+//!      from a place that has it still. What is kept for a name that the configuration has no
+//!      longer is that of any disk at its place; disks of one image, which can only be read, have
+//!      an identity each.
+//!  I3  What is kept for a place counts only while no other place has that identity.
+//!  I4  The record is written at the first start, so a folder with other records and without this
+//!      one was used by a version that derived identities from the machine's id.
+//!  I5  A disk was known before when the configuration of the first start on such a folder names
+//!      it, or when initiators know a unit by the serial number that was derived for it. It is told
+//!      so once: what it gets is kept. One that was made just now was not known.
+//!  I6  A record that cannot be read is not written over, and every disk that has no identity with
+//!      its image then has the derived one: hosts may know it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use control::config::{Config, DiskConfig};
+use control::plan::Foreseen;
+use disks::{Ask, Lasting, stored_at};
+use rustix::rand::GetRandomFlags;
+use serde_json::{Value, json};
+use target::vault::{self, Vault, ticket};
+
+use crate::identity;
+use crate::vault::{Tell, read};
+
+/// The record's place in the vault: it belongs to no unit.
+const SERIAL: &str = "disks";
+
+/// Form of the record.
+const LAYOUT: u64 = 1;
+
+/// Time between two saves while nothing is exported, ns.
+const PAUSE_NS: u64 = 1_000_000_000;
+
+/// Identities that are kept; of further disks only the images have theirs.
+const KEPT_MAX: usize = 65_536;
+
+/// Kind, place and name.
+type Place = (String, String, String);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    lasting: Lasting,
+    /// It is the hardware's: another place may have it, too.
+    is_own: bool,
+}
+
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+struct Record {
+    /// I5: disks of the configuration that was there before identities were kept.
+    before: BTreeSet<String>,
+    all: BTreeMap<Place, Kept>,
+}
+
+#[derive(Default)]
+struct State {
+    record: Record,
+    /// I2: places by identity.
+    places: BTreeMap<Lasting, Place>,
+    /// I2: disks of the configuration.
+    configured: BTreeSet<String>,
+    /// I5: the configuration is to come that names the disks known before.
+    inherits: bool,
+    /// Names of disks that have the identity of another place (I2).
+    copies: BTreeSet<String>,
+    /// I6
+    is_lost: bool,
+    changed: bool,
+    failed: bool,
+    /// When it is saved at the earliest while nothing is exported, ns of the cores' clock.
+    next_ns: u64,
+}
+
+/// See the module.
+pub struct Keeper {
+    vault: Arc<dyn Vault>,
+    tell: Arc<Tell>,
+    /// I5: serial numbers of units that initiators knew when the daemon started.
+    known: BTreeSet<String>,
+    state: Mutex<State>,
+}
+
+impl Keeper {
+    /// What was kept. `known`: serial numbers of units that initiators know.
+    pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>, known: BTreeSet<String>) -> Keeper {
+        let mut state = State::default();
+        match read(&*vault, SERIAL, vault::Kind::Identities, |bytes| decode(bytes).map(Some)) {
+            Ok(Some(record)) => state.record = record,
+            Ok(None) => {
+                state.inherits = vault.was_used();
+                state.changed = !state.inherits; // I4
+            }
+            Err(why) => {
+                let text = format!(
+                    "the identities of disks cannot be read ({why}); a disk whose image has none \
+                     is shown as versions before identities were kept did. Mend or remove \
+                     {SERIAL}.{} in the state folder: `state` in [daemon] names it",
+                    vault::Kind::Identities.name()
+                );
+                tell("daemon", text);
+                state.is_lost = true;
+            }
+        }
+        let own = state.record.all.iter().filter(|(_, kept)| !kept.is_own);
+        let places = own.map(|(place, kept)| (kept.lasting.clone(), place.clone()));
+        state.places = places.collect();
+        let keeper = Keeper { vault, tell, known, state: Mutex::new(state) };
+        keeper.store();
+        keeper
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// I5: the daemon is to have this configuration.
+    pub fn intend(&self, config: &Config) {
+        let mut state = self.state();
+        state.configured = config.disk.iter().map(|d| d.name.clone()).collect();
+        if std::mem::take(&mut state.inherits) {
+            state.record.before = state.configured.clone();
+            state.changed = true;
+        }
+    }
+
+    /// Writes down what has changed, at most once a second: many disks may be made one by one.
+    /// True when something is left to write.
+    pub fn store_at(&self, now_ns: u64) -> bool {
+        let is_due = {
+            let mut state = self.state();
+            let is_due = now_ns >= state.next_ns && state.changed && !state.is_lost;
+            if is_due {
+                state.next_ns = now_ns.saturating_add(PAUSE_NS);
+            }
+            is_due
+        };
+        if is_due {
+            self.store();
+        }
+        let state = self.state();
+        state.changed && !state.is_lost && self.vault.keeps()
+    }
+
+    /// Writes down what has changed (I1); waits for the disk.
+    pub fn store(&self) {
+        let mut state = self.state();
+        if !state.changed || state.is_lost || !self.vault.keeps() {
+            return;
+        }
+        let (done, saved) = ticket();
+        self.vault.save(SERIAL, vault::Kind::Identities, encode(&state.record), done);
+        match saved.wait() {
+            Ok(()) => (state.changed, state.failed) = (false, false),
+            Err(e) if !std::mem::replace(&mut state.failed, true) => {
+                let text = format!(
+                    "the identities of disks could not be saved ({e}): a disk without an image \
+                     file may be another one for its hosts after a restart. Mend the state \
+                     folder: `state` in [daemon] names it"
+                );
+                (self.tell)("daemon", text);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Serial numbers of units on disks that are made as configured; see `Plant::foreseen`.
+    pub fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {
+        let serial = |disk: &DiskConfig| Some((disk.name.clone(), self.foresee(disk, gone)?));
+        disks.iter().filter_map(serial).collect()
+    }
+
+    fn foresee(&self, disk: &DiskConfig, gone: &BTreeSet<String>) -> Option<String> {
+        let params = Value::Object(disk.params.clone());
+        if let Some(lasting) = disks::foreseen(&disk.kind, &params) {
+            return Some(identity::serial_of_disk(&lasting));
+        }
+        let path = params.get("path").and_then(Value::as_str);
+        let place = match (disk.kind.as_str(), path) {
+            ("file", Some(path)) => match std::fs::canonicalize(path) {
+                Ok(path) => path.display().to_string(),
+                Err(_) => return Some(String::new()),
+            },
+            ("blockdev", Some(path)) => path.to_owned(),
+            _ => disk.name.clone(),
+        };
+        let state = self.state();
+        let place = (disk.kind.clone(), place, disk.name.clone());
+        match state.kept(&place, |name| gone.contains(name)) {
+            Some(kept) => Some(identity::serial_of_disk(&kept.lasting)),
+            // The hardware may say who it is.
+            None => (disk.kind != "blockdev").then(String::new),
+        }
+    }
+
+    /// Disks whose image is a copy of another one that is there.
+    pub fn copies(&self) -> BTreeSet<String> {
+        self.state().copies.clone()
+    }
+
+    /// I5
+    fn was_known(&self, state: &State, ask: &Ask<'_>) -> bool {
+        let old = Lasting { ident: ask.derived.clone(), called: Some(ask.name.into()) };
+        let is_free = !state.places.contains_key(&old);
+        let named = state.record.before.contains(ask.name);
+        let unit = || identity::digest(&[&ask.derived, ask.name]);
+        is_free && (named || state.is_lost || self.known.contains(&unit()))
+    }
+}
+
+impl disks::Identities for Keeper {
+    fn of(&self, ask: &Ask<'_>) -> Lasting {
+        let mut state = self.state();
+        let place = (ask.kind.to_owned(), ask.place.to_owned(), ask.name.to_owned());
+        let kept = state.kept(&place, |_| false).cloned();
+        state.copies.remove(ask.name);
+        if let Some(own) = ask.own {
+            let kept = kept.filter(|k| k.is_own && k.lasting.ident == own);
+            let named = || Lasting { ident: own.into(), called: Some(ask.name.into()) };
+            let lasting = kept.map_or_else(named, |k| k.lasting);
+            state.keep(place, Kept { lasting: lasting.clone(), is_own: true });
+            return lasting;
+        }
+        let lasting = match (&ask.found, kept.filter(|k| !k.is_own)) {
+            (None, _) if ask.is_new => random(),
+            (Some(found), _) if state.is_copy(found, &place) => {
+                state.copies.insert(ask.name.to_owned());
+                return found.clone();
+            }
+            (Some(found), _) => found.clone(),
+            (None, Some(kept)) => kept.lasting, // I3 by `keep`
+            (None, None) if self.was_known(&state, ask) => {
+                Lasting { ident: ask.derived.clone(), called: Some(ask.name.into()) }
+            }
+            (None, None) => random(),
+        };
+        state.keep(place, Kept { lasting: lasting.clone(), is_own: false });
+        lasting
+    }
+}
+
+impl State {
+    /// What is kept for a place, or was for a disk there that had another name (I2). `goes`: names
+    /// that the configuration will have no longer.
+    fn kept(&self, place: &Place, goes: impl Fn(&str) -> bool) -> Option<&Kept> {
+        let (kind, path, _) = place;
+        let here = (kind.clone(), path.clone(), String::new());
+        let mut others = self.record.all.range(here..);
+        let others = std::iter::from_fn(|| others.next().filter(|(o, _)| is_at(o, place)));
+        let free =
+            |(other, _): &(&Place, &Kept)| !self.configured.contains(&other.2) || goes(&other.2);
+        self.record.all.get(place).or_else(|| others.filter(free).map(|(_, kept)| kept).next())
+    }
+
+    /// I2: another place has it, and its image says so still.
+    fn is_copy(&self, found: &Lasting, place: &Place) -> bool {
+        let Some(other) = self.places.get(found).filter(|other| *other != place) else {
+            return false;
+        };
+        if is_at(other, place) {
+            return self.configured.contains(&other.2);
+        }
+        let stored = (other.0 == "file").then(|| stored_at(Path::new(&other.1))).flatten();
+        stored.as_ref() == Some(found)
+    }
+
+    /// I2, I3.
+    fn keep(&mut self, place: Place, kept: Kept) {
+        let was = self.record.all.get(&place);
+        if was == Some(&kept) || was.is_none() && self.record.all.len() >= KEPT_MAX {
+            return;
+        }
+        if let Some(was) = was.filter(|was| !was.is_own) {
+            self.places.remove(&was.lasting);
+        }
+        if !kept.is_own {
+            let before = self.places.insert(kept.lasting.clone(), place.clone());
+            before.filter(|before| *before != place).map(|p| self.record.all.remove(&p));
+        }
+        self.record.all.insert(place, kept);
+        self.changed = true;
+    }
+}
+
+/// Whether two disks have one place.
+fn is_at(one: &Place, other: &Place) -> bool {
+    (&one.0, &one.1) == (&other.0, &other.1)
+}
+
+/// A new identity.
+fn random() -> Lasting {
+    let mut bytes = [0; 8];
+    // So few bytes are never cut short; the call waits for the kernel's pool, and can be repeated.
+    while rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty()) != Ok(bytes.len()) {}
+    Lasting::new(&bytes.iter().map(|b| format!("{b:02x}")).collect::<String>())
+}
+
+fn encode(record: &Record) -> Vec<u8> {
+    let one = |((kind, place, name), kept): (&Place, &Kept)| {
+        json!({
+            "kind": kind, "place": place, "name": name, "ident": kept.lasting.ident,
+            "called": kept.lasting.called, "own": kept.is_own,
+        })
+    };
+    let disks: Vec<Value> = record.all.iter().map(one).collect();
+    json!({ "layout": LAYOUT, "before": record.before, "disks": disks }).to_string().into_bytes()
+}
+
+fn decode(bytes: &[u8]) -> Option<Record> {
+    let all: Value = serde_json::from_slice(bytes).ok()?;
+    if all.get("layout")?.as_u64()? != LAYOUT {
+        return None;
+    }
+    let one = |disk: &Value| {
+        let text = |key| disk.get(key)?.as_str().map(str::to_owned);
+        let called = disk.get("called").and_then(Value::as_str).map(str::to_owned);
+        let lasting = Lasting { ident: text("ident")?, called };
+        let is_own = disk.get("own")?.as_bool()?;
+        Some(((text("kind")?, text("place")?, text("name")?), Kept { lasting, is_own }))
+    };
+    let name = |name: &Value| name.as_str().map(str::to_owned);
+    Some(Record {
+        before: all.get("before")?.as_array()?.iter().map(name).collect::<Option<_>>()?,
+        all: all.get("disks")?.as_array()?.iter().map(one).collect::<Option<_>>()?,
+    })
+}
+
+#[cfg(test)]
+#[path = "identities_tests.rs"]
+mod tests;

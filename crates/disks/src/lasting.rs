@@ -1,0 +1,327 @@
+//! Lasting identity of a disk: what its serial number is made from, whatever its file or section is
+//! called later. It is made once and stored with the image and in the state folder.
+//!
+//! The image stores it in its extended attribute `user.ashlar.identity`, or, where the file system
+//! has no such attributes, in the file `IMAGE.ashlar-id` beside it. Both hold one line:
+//! `1 IDENT`, or `1 IDENT CALLED`. IDENT is 16 lowercase hexadecimal digits.
+//!
+//! Invariants
+//!  I1  What is stored with the image counts before what the state folder says of its place.
+//!  I2  An image that was made just now has a new identity, whatever was there before.
+//!  I3  Stored text that is not in this form is as none; it is written over.
+//!  I4  The identity of an image that can only be read is not stored with it.
+//!
+//! [`Identities`] has the rules of the state folder.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use reactor::File;
+use rustix::fs::XattrFlags;
+use serde_json::Value;
+
+use crate::kind::{Open, derived};
+
+/// Extended attribute of an image file.
+pub const ATTRIBUTE: &str = "user.ashlar.identity";
+
+/// What the name of the file beside an image ends in.
+pub const SIDECAR: &str = ".ashlar-id";
+
+/// Form of the stored text.
+const FORM: &str = "1";
+
+/// Longest stored text, bytes; a longer one is as none.
+const TEXT_MAX: usize = 512;
+
+/// Digits of an identity that was made here.
+const DIGITS: usize = 16;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lasting {
+    /// Serial number of the disk.
+    pub ident: String,
+    /// The name from which serial numbers of units on the disk are made, with `ident`: that of the
+    /// disk when it was first served, by an earlier version or by its hardware's serial number.
+    /// `None`: the unit has the disk's own serial number.
+    pub called: Option<String>,
+}
+
+impl Lasting {
+    /// An identity of its own.
+    pub fn new(ident: &str) -> Lasting {
+        Lasting { ident: ident.to_owned(), called: None }
+    }
+
+    fn encode(&self) -> String {
+        match &self.called {
+            Some(called) => format!("{FORM} {} {called}\n", self.ident),
+            None => format!("{FORM} {}\n", self.ident),
+        }
+    }
+
+    /// I3.
+    fn decode(text: &[u8]) -> Option<Lasting> {
+        let text = std::str::from_utf8(text).ok().filter(|t| t.len() <= TEXT_MAX)?;
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        let rest = text.strip_prefix(FORM)?.strip_prefix(' ')?;
+        let (ident, called) = match rest.split_once(' ') {
+            Some((ident, called)) => (ident, Some(called)),
+            None => (rest, None),
+        };
+        let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        if ident.len() != DIGITS || !ident.bytes().all(is_digit) {
+            return None;
+        }
+        if called.is_some_and(|c| c.is_empty() || c.chars().any(char::is_control)) {
+            return None;
+        }
+        Some(Lasting { ident: ident.to_owned(), called: called.map(str::to_owned) })
+    }
+}
+
+/// A disk whose identity is asked for.
+pub struct Ask<'a> {
+    /// Its kind.
+    pub kind: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Where it is: the path of a file or device, else its name.
+    pub place: &'a str,
+    /// What is stored with the image.
+    pub found: Option<Lasting>,
+    /// Serial number of the hardware.
+    pub own: Option<&'a str>,
+    /// Serial number that versions before this made from the machine's id and the place.
+    pub derived: String,
+    /// The medium was made just now.
+    pub is_new: bool,
+}
+
+/// The state folder's side of identities.
+pub trait Identities: Send + Sync {
+    /// The identity of a disk that is being opened.
+    fn of(&self, ask: &Ask<'_>) -> Lasting;
+}
+
+/// Where the identity of an image is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// Nowhere: there is no state folder, and none is needed.
+    No,
+    /// In the state folder alone; why.
+    State(String),
+    /// In the attribute of the file.
+    Attribute,
+    /// In the file beside it.
+    Sidecar,
+}
+
+impl Stored {
+    /// For lists.
+    pub(crate) fn text(&self) -> Option<String> {
+        match self {
+            Stored::No => None,
+            Stored::State(why) => Some(format!("in the state folder only: {why}")),
+            Stored::Attribute => Some(format!("in the image ({ATTRIBUTE})")),
+            Stored::Sidecar => Some(format!("beside the image (*{SIDECAR})")),
+        }
+    }
+}
+
+/// The identity of an image file whose canonical path is `path`.
+pub(crate) fn of_image(
+    request: &Open<'_>,
+    file: &File,
+    path: &Path,
+    (is_new, read_only): (bool, bool),
+) -> (Lasting, Stored) {
+    let place = path.to_string_lossy();
+    let derived = derived("file", &place);
+    let Some(identities) = &request.site.identities else {
+        return (Lasting { ident: derived, called: Some(request.name.to_owned()) }, Stored::No);
+    };
+    let found = if is_new { None } else { read(file, path) };
+    let stored = found.as_ref().map(|(_, stored)| stored.clone());
+    let found = found.map(|(lasting, _)| lasting);
+    let ask = Ask {
+        kind: "file",
+        name: request.name,
+        place: &place,
+        found: found.clone(),
+        own: None,
+        derived,
+        is_new,
+    };
+    let lasting = identities.of(&ask);
+    let is_there = found.as_ref() == Some(&lasting);
+    let stored = match stored {
+        Some(stored) if is_there && (read_only || stored == Stored::Attribute) => stored,
+        _ if read_only => Stored::State("it can only be read".into()),
+        _ => write(file, path, &lasting),
+    };
+    (lasting, stored)
+}
+
+/// The identity of a disk that has no image file; `own` is the serial number of its hardware.
+pub(crate) fn of_other(request: &Open<'_>, kind: &str, place: &str, own: Option<&str>) -> Lasting {
+    let (name, derived) = (request.name, derived(kind, place));
+    match &request.site.identities {
+        Some(identities) => {
+            let found = None;
+            identities.of(&Ask { kind, name, place, found, own, derived, is_new: false })
+        }
+        None => {
+            let ident = own.map_or(derived, str::to_owned);
+            Lasting { ident, called: Some(name.to_owned()) }
+        }
+    }
+}
+
+/// What is stored with the image at a path, without opening it as a disk.
+pub fn stored_at(path: &Path) -> Option<Lasting> {
+    let mut text = [0; TEXT_MAX];
+    let len = rustix::fs::getxattr(path, ATTRIBUTE, &mut text);
+    let lasting = len.ok().and_then(|n| text.get(..n)).and_then(Lasting::decode);
+    lasting.or_else(|| read_sidecar(path))
+}
+
+fn read(file: &File, path: &Path) -> Option<(Lasting, Stored)> {
+    let fd = file.as_fd()?;
+    let mut text = [0; TEXT_MAX];
+    let len = rustix::fs::fgetxattr(fd, ATTRIBUTE, &mut text);
+    let lasting = len.ok().and_then(|n| text.get(..n)).and_then(Lasting::decode);
+    let here = lasting.map(|l| (l, Stored::Attribute));
+    here.or_else(|| read_sidecar(path).map(|l| (l, Stored::Sidecar)))
+}
+
+fn sidecar_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(SIDECAR);
+    PathBuf::from(name)
+}
+
+fn read_sidecar(path: &Path) -> Option<Lasting> {
+    use std::io::Read;
+    let path = sidecar_of(path);
+    // A FIFO in its place would block.
+    std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+    let file = std::fs::File::open(&path).ok()?;
+    let mut text = Vec::new();
+    file.take(TEXT_MAX as u64 + 1).read_to_end(&mut text).ok()?;
+    Lasting::decode(&text)
+}
+
+/// Stores an identity with the image; the state folder has it before the disk is exported.
+fn write(file: &File, path: &Path, lasting: &Lasting) -> Stored {
+    let Some(fd) = file.as_fd() else { return Stored::No };
+    let text = lasting.encode();
+    let set = rustix::fs::fsetxattr(fd, ATTRIBUTE, text.as_bytes(), XattrFlags::empty());
+    written(path, &text, set)
+}
+
+/// `set`: how storing it in the attribute ended.
+fn written(path: &Path, text: &str, set: rustix::io::Result<()>) -> Stored {
+    match set {
+        Ok(()) => {
+            // What an image before this one left there would count for a copy without attributes.
+            let _ = std::fs::remove_file(sidecar_of(path));
+            Stored::Attribute
+        }
+        Err(attribute) => match write_sidecar(path, text) {
+            Ok(()) => Stored::Sidecar,
+            Err(sidecar) => Stored::State(format!("{ATTRIBUTE}: {attribute}; {sidecar}")),
+        },
+    }
+}
+
+fn write_sidecar(path: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = sidecar_of(path);
+    let mut new = path.clone().into_os_string();
+    new.push(".new");
+    let mut how = std::fs::OpenOptions::new();
+    let mut file = how.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, &path)
+}
+
+/// The identity with the serial number that the configuration gives, if it does.
+pub(crate) fn given(params: Option<&str>, lasting: Lasting) -> Lasting {
+    match params.filter(|serial| !serial.is_empty()) {
+        Some(serial) => Lasting { ident: serial.to_owned(), ..lasting },
+        None => lasting,
+    }
+}
+
+/// The serial number that a disk of the configuration will have, as far as its image says it.
+pub fn foreseen(kind: &str, params: &Value) -> Option<Lasting> {
+    let text = |key| params.get(key).and_then(Value::as_str).filter(|t: &&str| !t.is_empty());
+    let stored = || {
+        let path = text("path").filter(|_| kind == "file")?;
+        let path = std::fs::canonicalize(path).ok()?;
+        std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+        stored_at(&path)
+    };
+    match text("serial") {
+        Some(serial) => Some(Lasting::new(serial)),
+        None => stored(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_are_no_attributes_the_identity_is_in_a_file_beside_the_image() {
+        let folder = std::env::temp_dir().join(format!("ashlar-lasting-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let image = folder.join("d.img");
+        std::fs::write(&image, [0; 512]).unwrap();
+        let lasting = Lasting::new("0123456789abcdef");
+        let refused = || Err(rustix::io::Errno::OPNOTSUPP);
+        assert_eq!(written(&image, &lasting.encode(), refused()), Stored::Sidecar);
+        assert_eq!(stored_at(&image), Some(lasting.clone()));
+        let name = folder.join("d.img.ashlar-id");
+        assert_eq!(std::fs::read_to_string(&name).unwrap(), "1 0123456789abcdef\n");
+        let params = serde_json::json!({ "path": image });
+        assert_eq!(foreseen("file", &params), Some(lasting.clone()));
+        // An attribute takes its place.
+        assert_eq!(written(&image, &lasting.encode(), Ok(())), Stored::Attribute);
+        assert!(!name.exists());
+        // Nothing can be written there.
+        let nowhere = folder.join("none/d.img");
+        let stored = written(&nowhere, &lasting.encode(), refused());
+        assert!(matches!(stored, Stored::State(_)), "{stored:?}");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn i3_text_reads_as_it_was_written_or_not_at_all() {
+        let own = Lasting::new("0123456789abcdef");
+        let old = Lasting { called: Some("disk 0".into()), ..own.clone() };
+        for lasting in [own, old] {
+            assert_eq!(Lasting::decode(lasting.encode().as_bytes()), Some(lasting));
+        }
+        let long = format!("1 0123456789abcdef {}", "x".repeat(TEXT_MAX));
+        for bad in [
+            "",
+            "1",
+            "1 ",
+            "2 0123456789abcdef",
+            "1 0123456789ABCDEF",
+            "1 0123456789abcde",
+            "1 0123456789abcdef ",
+            "1 0123456789abcdef a\tb",
+            "10123456789abcdef",
+            &long,
+        ] {
+            assert_eq!(Lasting::decode(bad.as_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(Lasting::decode(b"1 0123456789abcdef \xff"), None);
+    }
+}

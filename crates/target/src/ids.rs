@@ -1,0 +1,100 @@
+//! Names by which hosts know a logical unit. Two units that share one are one disk to a host.
+
+use wire::nvme::uuid_of;
+use wire::scsi::{Naa, hex, show_naa, show_uuid};
+
+use crate::handlers::disk::naa;
+
+/// Names that are configured for a unit besides its serial number.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// NAA name; `None`: made from the serial number.
+    pub naa: Option<Naa>,
+    /// UUID; `None`: made from the NAA name, and shown to hosts of NVMe alone.
+    pub uuid: Option<[u8; 16]>,
+    /// EUI-64; `None`: the unit has none.
+    pub eui64: Option<[u8; 8]>,
+}
+
+/// The names that hosts see.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ids {
+    /// Serial number.
+    pub serial: String,
+    /// NAA name.
+    pub naa: Naa,
+    /// UUID.
+    pub uuid: [u8; 16],
+    /// EUI-64.
+    pub eui64: Option<[u8; 8]>,
+    given: Given,
+}
+
+/// One of them: its key in the configuration, what it is, and its value.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Id {
+    /// `serial`, `naa`, `uuid` or `eui64`.
+    pub key: &'static str,
+    /// As it is written in lists.
+    pub value: String,
+}
+
+impl Id {
+    /// What it is, for people.
+    pub fn what(&self) -> &'static str {
+        match self.key {
+            "serial" => "serial number",
+            "naa" => "NAA name",
+            "uuid" => "UUID",
+            _ => "EUI-64",
+        }
+    }
+}
+
+impl Ids {
+    /// Those of a unit with this serial number.
+    pub fn new(serial: &str, given: Given) -> Ids {
+        let naa = given.naa.unwrap_or_else(|| naa(serial));
+        let uuid = given.uuid.unwrap_or_else(|| uuid_of(naa));
+        Ids { serial: serial.to_owned(), naa, uuid, eui64: given.eui64, given }
+    }
+
+    /// Each of them.
+    pub fn all(&self) -> Vec<Id> {
+        let mut all = vec![
+            Id { key: "serial", value: self.serial.clone() },
+            Id { key: "naa", value: show_naa(&self.naa) },
+            Id { key: "uuid", value: show_uuid(&self.uuid) },
+        ];
+        all.extend(self.eui64.map(|eui64| Id { key: "eui64", value: hex(&eui64) }));
+        all
+    }
+
+    /// What tells the unit from others behind a LUN: another text is another disk to a host.
+    pub(crate) fn known_as(&self) -> String {
+        match self.given == Given::default() {
+            true => self.serial.clone(),
+            false => self.all().into_iter().map(|id| id.value).collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_configured_counts_and_the_rest_follows_from_it() {
+        let plain = Ids::new("S1", Given::default());
+        assert_eq!((plain.naa, plain.uuid), (naa("S1"), uuid_of(naa("S1"))));
+        assert_eq!((plain.known_as(), plain.all().len()), ("S1".to_owned(), 3));
+        let given = Given { naa: Some(naa("other")), ..Given::default() };
+        let named = Ids::new("S1", given);
+        assert_eq!((named.naa, named.uuid), (naa("other"), uuid_of(naa("other"))));
+        assert_ne!(named.known_as(), plain.known_as());
+        let given = Given { uuid: Some([7; 16]), eui64: Some([9; 8]), ..Given::default() };
+        let named = Ids::new("S1", given);
+        assert_eq!((named.naa, named.uuid, named.eui64), (naa("S1"), [7; 16], Some([9; 8])));
+        assert_eq!(named.all().len(), 4);
+    }
+}

@@ -21,8 +21,8 @@
 //!  I4  The record is written at the first start, so a folder with other records and without this
 //!      one was used by a version that derived identities from the machine's id.
 //!  I5  A disk was known before when the configuration of the first start on such a folder names
-//!      it, or when initiators know a unit by the serial number that was derived for it. It is told
-//!      so once: what it gets is kept. One that was made just now was not known.
+//!      it, or when initiators know a unit by the serial number that was derived for it. This is
+//!      decided once, for the result is kept. A disk that was made just now was not known.
 //!  I6  A record that cannot be read is not written over, and every disk that has no identity with
 //!      its image then has the derived one: hosts may know it.
 

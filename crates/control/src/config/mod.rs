@@ -9,6 +9,7 @@
 mod catalog;
 mod check;
 mod exposed;
+mod places;
 mod read;
 pub mod schema;
 pub mod secret;

@@ -3,6 +3,7 @@
 
 use super::catalog::{Catalog, Entry};
 use super::check::{Problem, check, idle};
+use super::places::anchor;
 use super::schema::{Checker, Fault, unknown};
 use super::suggest::suggest;
 use super::tree::{Field, Node, Span, Tree, caret, parse, place};
@@ -24,13 +25,13 @@ const FAULTS_SHOWN: usize = 20;
 
 const SECTIONS: [&str; 8] = ["daemon", "bus", "disk", "geom", "unit", "alua", "target", "access"];
 
-/// Reads a document; `file` names it in messages.
+/// Reads a document; `file` names it in messages, and relative paths are below its folder.
 ///
 /// # Errors
 /// [`Kind::ConfigSyntax`], [`Kind::ConfigKey`], [`Kind::ConfigValue`], [`Kind::ConfigName`],
 /// [`Kind::AccessOverlap`]: the kind of the first fault; the text shows all of them.
 pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
-    read_and(text, file, catalog, report)
+    read_and(text, file, catalog, report).map(|config| anchor(config, file))
 }
 
 /// Reads a section that was made of words `KEY=VALUE` on a command line, one to a line below its

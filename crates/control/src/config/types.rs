@@ -45,8 +45,8 @@ pub enum Port {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DaemonConfig {
-    /// Path of the control socket; absent: /run/ashlar/ashlar.sock for root, the user's runtime
-    /// folder otherwise.
+    /// Path of the control socket, as all paths below the folder of this file unless absolute;
+    /// absent: /run/ashlar/ashlar.sock for root, the user's runtime folder otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
     /// Number of reactors, one thread each; absent: one for every core the process may use.

@@ -31,7 +31,11 @@ pub fn plan(
     let scene = Scene { state, catalog, running: &called, identities };
     let mut planner = Planner { now: running.clone(), steps: Vec::new(), scene };
     for (from, to) in names {
-        planner.step(Action::RenameDisk { from, to }, "it is the same disk");
+        let why = match planner.scene.identities.shown_as(&to.name) {
+            Some(serial) => format!("the same disk for hosts: serial number {serial}"),
+            None => "it is the same disk".to_owned(),
+        };
+        planner.step(Action::RenameDisk { from, to }, why);
     }
     let running = &called;
     let gone = gone(running, desired, &ground, state);

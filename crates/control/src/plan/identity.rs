@@ -47,6 +47,11 @@ impl<'a> Identities<'a> {
         }
     }
 
+    /// The serial number that hosts see of a provider now.
+    pub fn shown_as(&self, provider: &str) -> Option<&str> {
+        self.shown.get(provider).map(|lun| lun.serial.as_str())
+    }
+
     /// The serial number that hosts see behind a LUN now, and that of its provider after the plan,
     /// as far as it is known.
     fn serials(&self, was: &str, is: &str) -> (Option<&str>, Option<&str>) {

@@ -77,7 +77,9 @@ pub fn load(
         opened.take(limit).read_to_string(&mut text).map_err(fail)?;
     }
     read(&text, &name, &(app.catalog)())?;
-    *file = Some(name);
+    // The daemon's working folder is another.
+    let whole = std::path::absolute(&name).ok().and_then(|path| path.to_str().map(str::to_owned));
+    *file = Some(whole.unwrap_or(name));
     *document = Some(text);
     Ok(())
 }

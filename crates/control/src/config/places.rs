@@ -1,0 +1,69 @@
+//! Paths in a configuration: relative ones are below the folder of the file that has them, whatever
+//! folder the daemon was started in.
+
+use super::types::Config;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Keys whose texts are paths, in every section.
+const KEYS: [&str; 7] =
+    ["path", "state", "history", "socket", "tls_certificate", "tls_key", "tls_client_ca"];
+
+/// What a text begins with that names a file wherever it is.
+const FILE: &str = "file:";
+
+/// Makes the paths absolute; `file` is where the configuration was read.
+pub(super) fn anchor(config: Config, file: &str) -> Config {
+    // Only a process without a working folder cannot say where it is.
+    let Ok(file) = std::path::absolute(file) else { return config };
+    let Some(folder) = file.parent() else { return config };
+    let Ok(mut value) = serde_json::to_value(&config) else { return config };
+    walk(&mut value, "", folder);
+    serde_json::from_value(value).unwrap_or(config)
+}
+
+fn walk(value: &mut Value, key: &str, folder: &Path) {
+    match value {
+        Value::Object(fields) => fields.iter_mut().for_each(|(key, v)| walk(v, key, folder)),
+        Value::Array(list) => list.iter_mut().for_each(|v| walk(v, "", folder)),
+        Value::String(text) => {
+            if let Some(path) = text.strip_prefix(FILE) {
+                *text = format!("{FILE}{}", below(folder, path).display());
+            } else if KEYS.contains(&key) && !text.is_empty() {
+                *text = below(folder, text).display().to_string();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn below(folder: &Path, path: &str) -> PathBuf {
+    // Of an absolute path nothing else is left; `./` says nothing.
+    let path = Path::new(path);
+    folder.join(path.strip_prefix(".").unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use crate::fake::catalog;
+
+    #[test]
+    fn relative_paths_are_below_the_folder_of_their_file() {
+        let text = "[daemon]\nstate = 'st'\nsocket = '/run/a.sock'\n\
+                    [[disk]]\nname = 'd0'\nkind = 'file'\npath = './images/d0'\n\
+                    [[disk]]\nname = 'd1'\nkind = 'file'\npath = '/srv/d1'\n\
+                    [[target]]\nname = 'iqn.2026-11.a:t'\ndriver = 'iscsi'\nlisten = ['[::]:3260']\n\
+                    chap = { user = 'u', secret = 'file:chap/u' }\n";
+        let config = read(text, "/etc/ashlar/ashlar.toml", &catalog()).expect("well-formed");
+        assert_eq!(config.daemon.state.as_deref(), Some("/etc/ashlar/st"));
+        assert_eq!(config.daemon.socket.as_deref(), Some("/run/a.sock"));
+        let path = |name: &str| config.disk(name).expect("a disk").params["path"].clone();
+        assert_eq!((path("d0"), path("d1")), ("/etc/ashlar/images/d0".into(), "/srv/d1".into()));
+        let chap = config.target[0].chap.as_ref().expect("an account");
+        assert_eq!(chap.secret, "file:/etc/ashlar/chap/u");
+        let here = std::env::current_dir().expect("a folder");
+        let config = read(text, "ashlar.toml", &catalog()).expect("well-formed");
+        assert_eq!(config.daemon.state, Some(here.join("st").display().to_string()));
+    }
+}

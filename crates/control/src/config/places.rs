@@ -53,7 +53,8 @@ mod tests {
         let text = "[daemon]\nstate = 'st'\nsocket = '/run/a.sock'\n\
                     [[disk]]\nname = 'd0'\nkind = 'file'\npath = './images/d0'\n\
                     [[disk]]\nname = 'd1'\nkind = 'file'\npath = '/srv/d1'\n\
-                    [[target]]\nname = 'iqn.2026-11.a:t'\ndriver = 'iscsi'\nlisten = ['[::]:3260']\n\
+                    [[target]]\nname = 'iqn.2026-11.a:t'\ndriver = 'iscsi'\n\
+                    listen = ['[::]:3260']\n\
                     chap = { user = 'u', secret = 'file:chap/u' }\n";
         let config = read(text, "/etc/ashlar/ashlar.toml", &catalog()).expect("well-formed");
         assert_eq!(config.daemon.state.as_deref(), Some("/etc/ashlar/st"));

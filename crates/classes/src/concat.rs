@@ -72,6 +72,16 @@ impl Span for Concat {
         FOLLOW,
     ];
 
+    fn layout(_: u64, members: &[u64]) -> String {
+        // A last member may grow.
+        let all = members.iter().rev().skip(1).rev();
+        let sizes: Vec<String> = all.map(u64::to_string).collect();
+        match sizes.is_empty() {
+            true => "one member".to_owned(),
+            false => format!("members of {} bytes before the last", sizes.join(", ")),
+        }
+    }
+
     fn decode(sector: &[u8]) -> Result<SpanLabel, FrameError> {
         unpack(&FORMAT, sector)
     }

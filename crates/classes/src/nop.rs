@@ -501,6 +501,11 @@ impl Class for Nop {
         made.inspect_err(|_| topology.wither_geom(id, Errno::NxIo)).map(|_| id)
     }
 
+    fn layout(&self, params: &Value, _: &[u64]) -> Option<String> {
+        let offset = params.get("offset").and_then(Value::as_u64).unwrap_or(0);
+        Some(format!("what is {offset} bytes behind the start of its member"))
+    }
+
     /// `configure` changes what goes wrong, `reset` sets the counters to zero.
     fn verb(
         &self,

@@ -72,6 +72,10 @@ impl Span for Stripe {
         FOLLOW,
     ];
 
+    fn layout(strip: u64, _: &[u64]) -> String {
+        format!("strips of {strip} bytes")
+    }
+
     fn decode(sector: &[u8]) -> Result<SpanLabel, FrameError> {
         let label = unpack(&FORMAT, sector)?;
         if !label.strip.is_power_of_two() {

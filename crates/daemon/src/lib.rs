@@ -35,6 +35,7 @@ mod room;
 mod shim;
 mod state;
 mod vault;
+mod wholes;
 
 pub use catalog::{catalog, class_verbs};
 pub use plant::Daemon;

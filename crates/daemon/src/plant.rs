@@ -40,6 +40,7 @@ use crate::returns::Returns;
 use crate::room::{Room, Shown, check};
 use crate::state::{Sources, busy_ns, memory, state};
 use crate::vault::{FileVault, Tell};
+use crate::wholes::Wholes;
 
 /// Bytes of buffers of all cores together when the configuration gives none.
 const POOL_BYTES: u64 = 256 << 20;
@@ -154,6 +155,7 @@ fn control_thread(
         })
     });
     let by_hand = ByHand::load(registry.vault(), teller(&journal, Level::Warn));
+    let wholes = Wholes::load(registry.vault(), teller(&journal, Level::Warn));
     let names = Names::load(registry.vault(), teller(&journal, Level::Warn), cam.clone());
     let loops = Loops::new(cam.clone(), local);
     let mut room = Room {
@@ -172,6 +174,7 @@ fn control_thread(
         started_ns,
         returns: Returns::default(),
         names,
+        wholes,
         said: crate::buses::Said::new(),
         look_ns: 0,
         places: Places::default(),

@@ -30,6 +30,7 @@ use crate::names::Names;
 use crate::places::{self, Places};
 use crate::returns::Returns;
 use crate::shim;
+use crate::wholes::Wholes;
 
 /// Longest sleep of the control thread; everything that needs it wakes it before.
 const NAP: Duration = Duration::from_secs(3600);
@@ -71,6 +72,8 @@ pub struct Room {
     pub returns: Returns,
     /// Names that the configuration calls disks of buses by.
     pub names: Names,
+    /// How geoms were put together that no record on a disk describes.
+    pub wholes: Wholes,
     /// What buses could not reach, as far as it was noted.
     pub said: buses::Said,
     /// When the disks are asked next how full they are, ns of the cores' clock.
@@ -309,7 +312,22 @@ impl Room {
             self.expect(geom, &disk);
             return Ok(());
         }
-        self.create(&geom.class, &geom.name, &members, &params)
+        let whole = self.whole(geom);
+        if let Some(why) = self.scrambles(geom).filter(|_| !self.consent.contains(&geom.name)) {
+            let next = format!(
+                "Write it as it was; or `ashlar apply --yes-destroy {}`, if what is on it may be \
+                 lost.",
+                geom.name
+            );
+            return Err(Error::new(Kind::WouldDestroy, "create geom", why)
+                .at(&geom.name)
+                .next(next));
+        }
+        self.create(&geom.class, &geom.name, &members, &params)?;
+        if let Some(whole) = whole {
+            self.wholes.keep(&geom.class, &geom.name, whole);
+        }
+        Ok(())
     }
 
     fn create(

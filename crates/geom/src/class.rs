@@ -182,6 +182,14 @@ pub trait Class: Send + Sync {
         control.call(|t| self.create(t, request)).map(drop)
     }
 
+    /// Where the bytes of members are in what a geom of these parameters shows, in words: what
+    /// decides that besides the members and their order. `bytes` are their sizes. None: records on
+    /// members say it, or what is shown is the member.
+    fn layout(&self, params: &serde_json::Value, bytes: &[u64]) -> Option<String> {
+        let _ = (params, bytes);
+        None
+    }
+
     /// Whether each of its geoms is called as the provider below it, and what it offers begins with
     /// that name: they get another name when it does ([`Topology::rename`]).
     fn names_after(&self) -> bool {

@@ -52,11 +52,13 @@ pub enum Kind {
     Initiator,
     /// Identities of disks, by where they are; of no unit.
     Identities,
+    /// How geoms are put together that no record on a disk describes; of no unit.
+    Wholes,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 15] = [
         Kind::Reservations,
         Kind::ModePages,
         Kind::Medium,
@@ -71,6 +73,7 @@ impl Kind {
         Kind::Made,
         Kind::Initiator,
         Kind::Identities,
+        Kind::Wholes,
     ];
 
     /// Name in file names and messages.
@@ -90,6 +93,7 @@ impl Kind {
             Kind::Made => "made",
             Kind::Initiator => "initiator",
             Kind::Identities => "identities",
+            Kind::Wholes => "wholes",
         }
     }
 }

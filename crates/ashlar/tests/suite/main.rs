@@ -61,3 +61,4 @@ mod sparse;
 mod starts;
 mod trim;
 mod two_ways;
+mod wholes;

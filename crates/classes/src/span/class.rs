@@ -58,6 +58,15 @@ pub(super) struct Params {
     pub(super) strip: Option<u64>,
 }
 
+/// The parameters of `create`.
+fn read<S: Span>(params: &serde_json::Value) -> Result<Params, Error> {
+    match params {
+        serde_json::Value::Null => Ok(Params::default()),
+        params => serde_json::from_value(params.clone())
+            .map_err(|e| Error::new(Errno::Inval, format!("{} create: {e}", S::NAME))),
+    }
+}
+
 impl<S: Span> Class for SpanClass<S> {
     fn name(&self) -> &'static str {
         S::NAME
@@ -113,12 +122,13 @@ impl<S: Span> Class for SpanClass<S> {
         SpanGeom::<S>::claim(topology, on, why, *label)
     }
 
+    fn layout(&self, params: &serde_json::Value, bytes: &[u64]) -> Option<String> {
+        let params = read::<S>(params).ok()?;
+        Some(S::layout(params.strip.unwrap_or(S::STRIP), bytes))
+    }
+
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let wrong = |e| Error::new(Errno::Inval, format!("{} create: {e}", S::NAME));
-        let params: Params = match request.params {
-            serde_json::Value::Null => Params::default(),
-            params => serde_json::from_value(params.clone()).map_err(wrong)?,
-        };
+        let params = read::<S>(request.params)?;
         let strip = params.strip.unwrap_or(S::STRIP);
         SpanGeom::<S>::by_hand(topology, request.name, request.members, strip)
     }

@@ -61,6 +61,9 @@ pub trait Span: Send + Sync + 'static {
     /// Strip size when none is given, bytes; zero for a class without strips.
     const STRIP: u64;
 
+    /// Where members' bytes are, in words ([`geom::Class::layout`]).
+    fn layout(strip: u64, members: &[u64]) -> String;
+
     /// Reads a member's last sector.
     fn decode(sector: &[u8]) -> Result<SpanLabel, FrameError>;
 

@@ -1,0 +1,110 @@
+//! Stripes and concatenations that only the configuration puts together: an edit, a disk in
+//! another's place or a lost state folder does not scramble what is on them.
+
+use crate::house::{House, file_disk};
+
+const BYTES: u64 = 8 << 20;
+
+fn config(house: &House, class: &str, members: [&str; 2], more: &str) {
+    let disks: String = (0..2).map(|n| file_disk(&format!("d{n}"), &format!("d{n}.img"))).collect();
+    let [a, b] = members;
+    let geom = format!(
+        "\n[[geom]]\nclass = \"{class}\"\nname = \"s\"\nmembers = [\"{a}\", \"{b}\"]\n{more}\n"
+    );
+    house.configure(&format!("{disks}{geom}"), &format!("0 = \"{class}/s\""));
+}
+
+/// qemu-io on LUN 0.
+fn io(house: &House, command: &str) {
+    let mut qemu = std::process::Command::new(rig::proc::tool("qemu-io").unwrap());
+    let said = rig::proc::run(qemu.args(["-f", "raw", "-c", command, &house.url(0)])).unwrap();
+    assert!(!said.contains("failed"), "{command}: {said}");
+}
+
+#[test]
+fn a_stripe_of_the_configuration_stays_as_it_was_put_together() {
+    let mut house = House::new("wholes");
+    for n in 0..2 {
+        house.image(&format!("d{n}.img"), BYTES);
+    }
+    config(&house, "stripe", ["d0", "d1"], "");
+    house.start_whole();
+    // Different on each member, and something at the start that is known.
+    io(&house, "write -P 7 0 64k");
+    io(&house, "write -P 9 64k 64k");
+    house.stop();
+    let table = "label: gpt\nsize=1M\n";
+    crate::house::tool("sfdisk", &["-q", house.path("d0.img").to_str().unwrap()], table);
+
+    for (members, more, why) in [
+        (["d1", "d0"], "", "it stood on d0"),
+        (
+            ["d0", "d1"],
+            "strip = 4096",
+            "it had strips of 65536 bytes, and would have strips of 4096",
+        ),
+    ] {
+        config(&house, "stripe", members, more);
+        house.start();
+        house.ashlar(&["status"]).ends(3).says(&["create geom s (stripe)", why, "--yes-destroy s"]);
+        house.ashlar(&["plan"]).says(&["destroys", why]);
+        house.ashlar(&["apply"]).ends(4).complains(&["--yes-destroy s"]);
+        assert!(house.provider("stripe/s").is_none());
+        // As it was, and it is there again.
+        config(&house, "stripe", ["d0", "d1"], "");
+        house.ok(&["apply"]);
+        io(&house, "read -P 9 64k 64k");
+        // The same edit while it runs.
+        config(&house, "stripe", members, more);
+        house.ashlar(&["apply"]).ends(4);
+        io(&house, "read -P 9 64k 64k");
+        house.stop();
+    }
+    // Disks that are called otherwise are the same disks.
+    let text = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    config(&house, "stripe", ["d0", "d1"], "");
+    let same = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    assert_ne!(text, same);
+    let same = same.replace("\"d0\"", "\"left\"").replace("\"d1\"", "\"right\"");
+    house.write("ashlar.toml", &same);
+    house.start_whole();
+    io(&house, "read -P 9 64k 64k");
+    house.stop();
+    // The state folder is lost: nothing says how they belong together, and something is on them.
+    std::fs::remove_dir_all(house.path("units")).unwrap();
+    house.start();
+    let lost = house.ashlar(&["status"]).ends(3);
+    lost.says(&["left holds GPT", "nothing says how they were put together", "--yes-destroy s"]);
+    house.ok(&["apply", "--yes-destroy", "s"]);
+    io(&house, "read -P 9 64k 64k");
+    house.stop();
+    house.start_whole();
+    io(&house, "read -P 9 64k 64k");
+}
+
+#[test]
+fn a_first_member_of_a_concat_that_has_grown_does_not_shift_the_others() {
+    let mut house = House::new("wholes-concat");
+    for n in 0..2 {
+        house.image(&format!("d{n}.img"), BYTES);
+    }
+    config(&house, "concat", ["d0", "d1"], "");
+    house.start_whole();
+    io(&house, "write -P 9 8M 64k");
+    house.stop();
+    let grow = |image: &str, to: u64| {
+        let file = std::fs::OpenOptions::new().write(true).open(house.path(image)).unwrap();
+        file.set_len(to).unwrap();
+    };
+    grow("d0.img", 2 * BYTES);
+    grow("d1.img", 2 * BYTES);
+    let mut house = house;
+    house.start();
+    let status = house.ashlar(&["status"]).ends(3);
+    status.says(&["members of 8388608 bytes before the last", "members of 16777216 bytes"]);
+    house.stop();
+    let file = std::fs::OpenOptions::new().write(true).open(house.path("d0.img")).unwrap();
+    file.set_len(BYTES).unwrap();
+    house.start_whole();
+    io(&house, "read -P 9 8M 64k");
+}

@@ -1,0 +1,236 @@
+//! Geoms that the configuration puts together and no record on a disk describes: stripes and
+//! concatenations made by hand, a `nop` with an offset. Which bytes they show depends on which
+//! members there are, in which order, and how they are laid out; so that is written down when one
+//! is made, and one that has become another by an edit, or by a disk that has taken another's
+//! place, is not made before the operator agrees.
+//!
+//! Invariants
+//!  W1  Nothing is made that shows other bytes than its record says, nor several members with
+//!      something on them put together without a record, unless it is named as consent.
+//!  W2  A record outlives the geom: one that is made again as it was needs no consent.
+//!  W3  A record that cannot be read is as none, and the journal says so.
+//!  W4  The first start of a version that keeps this, on a state folder of one that did not, takes
+//!      the configuration at its word.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bio::Attr;
+use geom::Topology;
+use serde_json::{Value, json};
+use target::vault::{self, Vault, ticket};
+
+use crate::vault::{Tell, read};
+
+/// The record's place in the vault: it belongs to no unit.
+const SERIAL: &str = "geoms";
+
+/// Form of the record.
+const LAYOUT: u64 = 1;
+
+/// Geoms that are remembered; of more the first by name are forgotten.
+const WHOLES_MAX: usize = 4096;
+
+/// A member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Name of the provider.
+    pub name: String,
+    /// Serial number of a disk; empty: it does not say, or is no disk, or is not there.
+    pub ident: String,
+}
+
+impl Member {
+    /// As the graph has it now.
+    pub fn of(topology: &Topology, name: &str) -> Member {
+        let found = topology.find(name);
+        // What stands on a disk passes its serial number up.
+        let is_disk = |p| topology.geom_of(p).is_some_and(|g| topology.consumers_of(g).is_empty());
+        let ident = found.filter(|p| is_disk(*p)).and_then(|p| topology.attr(p, "GEOM::ident"));
+        let ident = match ident {
+            Some(Attr::Text(ident)) => ident,
+            _ => String::new(),
+        };
+        Member { name: name.to_owned(), ident }
+    }
+
+    fn is(&self, other: &Member) -> bool {
+        match self.ident.is_empty() || other.ident.is_empty() {
+            true => self.name == other.name,
+            false => self.ident == other.ident,
+        }
+    }
+
+    fn show(&self) -> String {
+        match self.ident.is_empty() {
+            true => self.name.clone(),
+            false => format!("{} (serial number {})", self.name, self.ident),
+        }
+    }
+}
+
+/// How a geom is put together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// Where the bytes of members are ([`geom::Class::layout`]).
+    pub layout: String,
+    /// In their order.
+    pub members: Vec<Member>,
+}
+
+impl Whole {
+    /// Why it shows other bytes than `self` did; None: it shows the same.
+    fn differs(&self, now: &Whole) -> Option<String> {
+        if self.layout != now.layout {
+            return Some(format!("it had {}, and would have {}", self.layout, now.layout));
+        }
+        let same = self.members.len() == now.members.len()
+            && self.members.iter().zip(&now.members).all(|(was, is)| was.is(is));
+        let show = |all: &[Member]| all.iter().map(Member::show).collect::<Vec<_>>().join(", ");
+        (!same).then(|| {
+            format!("it stood on {}, and would on {}", show(&self.members), show(&now.members))
+        })
+    }
+}
+
+/// Class and name of a geom.
+type Key = (String, String);
+type All = BTreeMap<Key, Whole>;
+
+/// See the module.
+pub struct Wholes {
+    vault: Arc<dyn Vault>,
+    tell: Arc<Tell>,
+    all: All,
+    /// W4
+    inherits: bool,
+}
+
+impl Wholes {
+    /// What was kept (W3). `tell` hears what people should know.
+    pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> Wholes {
+        let kept = read(&*vault, SERIAL, vault::Kind::Wholes, |bytes| decode(bytes).map(Some));
+        let kept = kept.unwrap_or_else(|why| {
+            let text = format!(
+                "how stripes and concatenations of the configuration were put together cannot be \
+                 read ({why}); those with something on their members wait for consent"
+            );
+            tell("daemon", text);
+            Some(All::new())
+        });
+        let inherits = kept.is_none() && vault.was_used();
+        let is_new = kept.is_none();
+        let wholes = Wholes { vault, tell, all: kept.unwrap_or_default(), inherits };
+        if is_new {
+            wholes.store("no geom");
+        }
+        wholes
+    }
+
+    /// Whether what is not known is taken at its word while the daemon starts (W4).
+    pub fn inherits(&self) -> bool {
+        self.inherits
+    }
+
+    /// Whether it is known how a geom was put together.
+    pub fn knows(&self, class: &str, name: &str) -> bool {
+        self.all.contains_key(&(class.to_owned(), name.to_owned()))
+    }
+
+    /// Why a geom shows other bytes than it did; None: it is as it was, or nothing is known of it.
+    pub fn differs(&self, class: &str, name: &str, now: &Whole) -> Option<String> {
+        self.all.get(&(class.to_owned(), name.to_owned()))?.differs(now)
+    }
+
+    /// A geom is put together so; waits for the disk, once a change.
+    pub fn keep(&mut self, class: &str, name: &str, whole: Whole) {
+        let key = (class.to_owned(), name.to_owned());
+        if self.all.get(&key) == Some(&whole) {
+            return;
+        }
+        if self.all.len() >= WHOLES_MAX && !self.all.contains_key(&key) {
+            self.all.pop_first();
+        }
+        self.all.insert(key, whole);
+        self.store(&format!("{class} {name}"));
+    }
+
+    fn store(&self, what: &str) {
+        if !self.vault.keeps() {
+            return;
+        }
+        let (done, saved) = ticket();
+        self.vault.save(SERIAL, vault::Kind::Wholes, encode(&self.all), done);
+        if let Err(e) = saved.wait() {
+            let text = format!(
+                "how {what} is put together could not be saved ({e}): a start after that may ask \
+                 for consent. Mend the state folder: `state` in [daemon] names it"
+            );
+            (self.tell)("daemon", text);
+        }
+    }
+}
+
+fn encode(all: &All) -> Vec<u8> {
+    let member = |m: &Member| json!({ "name": m.name, "ident": m.ident });
+    let one = |((class, name), whole): (&Key, &Whole)| {
+        let members: Vec<Value> = whole.members.iter().map(member).collect();
+        json!({ "class": class, "name": name, "layout": whole.layout, "members": members })
+    };
+    let all: Vec<Value> = all.iter().map(one).collect();
+    json!({ "layout": LAYOUT, "geoms": all }).to_string().into_bytes()
+}
+
+fn decode(bytes: &[u8]) -> Option<All> {
+    let all: Value = serde_json::from_slice(bytes).ok()?;
+    if all.get("layout")?.as_u64()? != LAYOUT {
+        return None;
+    }
+    let text = |of: &Value, key: &str| of.get(key)?.as_str().map(str::to_owned);
+    let one = |one: &Value| {
+        let member = |m: &Value| Some(Member { name: text(m, "name")?, ident: text(m, "ident")? });
+        let members = one.get("members")?.as_array()?.iter().map(member).collect::<Option<_>>()?;
+        let whole = Whole { layout: text(one, "layout")?, members };
+        Some(((text(one, "class")?, text(one, "name")?), whole))
+    };
+    all.get("geoms")?.as_array()?.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(layout: &str, members: &[(&str, &str)]) -> Whole {
+        let member = |(name, ident): &(&str, &str)| Member {
+            name: (*name).to_owned(),
+            ident: (*ident).to_owned(),
+        };
+        Whole { layout: layout.to_owned(), members: members.iter().map(member).collect() }
+    }
+
+    #[test]
+    fn disks_are_known_by_their_serial_numbers_and_others_by_their_names() {
+        let was = whole("strips of 65536 bytes", &[("a", "1"), ("b", ""), ("c", "3")]);
+        for (now, same) in [
+            (whole("strips of 65536 bytes", &[("a", "1"), ("b", ""), ("c", "3")]), true),
+            (whole("strips of 65536 bytes", &[("x", "1"), ("b", "2"), ("c", "")]), true),
+            (whole("strips of 65536 bytes", &[("a", "9"), ("b", ""), ("c", "3")]), false),
+            (whole("strips of 65536 bytes", &[("b", ""), ("a", "1"), ("c", "3")]), false),
+            (whole("strips of 65536 bytes", &[("a", "1"), ("b", "")]), false),
+            (whole("strips of 4096 bytes", &[("a", "1"), ("b", ""), ("c", "3")]), false),
+        ] {
+            assert_eq!(was.differs(&now).is_none(), same, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn w3_a_record_reads_as_it_was_written_or_not_at_all() {
+        let key = ("stripe".to_owned(), "s \"é\"".to_owned());
+        let all = All::from([(key, whole("strips", &[("a", "1"), ("b", "")]))]);
+        assert_eq!(decode(&encode(&all)), Some(all));
+        assert_eq!(decode(&encode(&All::new())), Some(All::new()));
+        assert_eq!(decode(br#"{"layout":2,"geoms":[]}"#), None);
+        assert_eq!(decode(br#"{"layout":1,"geoms":[{"class":"stripe"}]}"#), None);
+        assert_eq!(decode(b"{\"layout\":1"), None);
+    }
+}

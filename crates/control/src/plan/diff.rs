@@ -3,13 +3,14 @@
 //! targets and LUNs are brought from the bottom up.
 
 use super::action::{Action, Step};
+use super::by_hand::members;
 use super::depend::{Ground, bottom_up};
 use super::identity::{Foreseen, Identities};
 use super::rename::{rename, renamed};
 use super::risk::{Scene, risk};
 use crate::api::State;
 use crate::config::{
-    AccessConfig, AluaConfig, Catalog, Config, DiskConfig, TargetConfig, UnitConfig,
+    AccessConfig, AluaConfig, Catalog, Config, DiskConfig, GeomConfig, TargetConfig, UnitConfig,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -104,7 +105,7 @@ fn gone(
     for geom in bottom_up(running, ground) {
         let why = match desired.geom(&geom.name) {
             None => Some(absent.clone()),
-            Some(to) if to != geom => Some(changes(geom, to)),
+            Some(to) if to != geom && !names_members(geom, to, state) => Some(changes(geom, to)),
             Some(_) => {
                 let rests = |o: &&String| geom.below().any(|b| ground.rests(b, o));
                 gone.keys().find(rests).map(|below| format!("{below} below it changes"))
@@ -115,6 +116,12 @@ fn gone(
         }
     }
     gone
+}
+
+/// Whether the one difference is that the configuration names the members that a geom has by now.
+fn names_members(from: &GeomConfig, to: &GeomConfig, state: &State) -> bool {
+    let same = GeomConfig { members: from.members.clone(), ..to.clone() };
+    same == *from && members(from, state).is_some_and(|now| now == to.members)
 }
 
 /// The disks by name: there may be many thousands.

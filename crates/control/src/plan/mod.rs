@@ -10,6 +10,7 @@
 
 mod action;
 mod apply;
+mod by_hand;
 mod depend;
 mod diff;
 mod identity;
@@ -22,6 +23,7 @@ mod tests;
 
 pub use action::{Action, Risk, Step};
 pub use apply::{Applied, LeftOut, Undone, apply};
+pub use by_hand::{by_hand, inserted, members};
 pub(crate) use depend::Ground;
 pub(crate) use depend::keep_lost;
 pub use depend::{rests_on, running};

@@ -3,6 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result};
 use crate::config::{Config, secret, write};
+use crate::plan::{inserted, members};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
@@ -42,7 +43,9 @@ impl Verb for Export {
     const DOC: &'static str = "Print the running configuration as ashlar.toml";
     const DETAIL: &'static str = "The text can be given to plan and apply. References to secrets \
         (file:PATH, credential:NAME) are printed; a secret that is written out in the \
-        configuration is hidden without --secrets, and a document with a hidden one is refused.";
+        configuration is hidden without --secrets, and a document with a hidden one is refused. \
+        Layers that were slipped in by hand are told at its head, and members of mirrors are those \
+        that they have.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar export > ashlar.toml", "ashlar export --secrets > ashlar.toml"];
 
@@ -53,9 +56,20 @@ impl Verb for Export {
 
 impl DaemonVerb for Export {
     fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
-        let (config, generation) = control.config();
+        let (mut config, generation) = control.config();
+        let state = control.state();
+        let mut document = String::new();
+        for layer in inserted(&state) {
+            document.push_str(&format!("# {}: {}.\n", layer.at, layer.why));
+        }
+        for geom in &mut config.geom {
+            if let Some(now) = members(geom, &state) {
+                geom.members = now;
+            }
+        }
         let config = if params.secrets { config } else { hidden(&config)? };
-        Ok(Answer { generation, document: write(&config), config })
+        document.push_str(&write(&config));
+        Ok(Answer { generation, document, config })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
 use crate::config::{CONFIG_BYTES_MAX, exposures, read, secret};
-use crate::plan::{Risk, Step, larger};
+use crate::plan::{Risk, Step, by_hand, larger};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text;
@@ -180,8 +180,11 @@ impl Verb for Plan {
 impl DaemonVerb for Plan {
     fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
         let (config, mut notes) = desired(control, &params.file, &params.document)?;
-        let larger = larger(&config, &control.state()).into_iter();
+        let state = control.state();
+        let larger = larger(&config, &state).into_iter();
         notes.extend(larger.map(|l| format!("disk {}: {}. {}", l.disk, l.why, l.fix)));
+        let by_hand = by_hand(&config, &state).into_iter();
+        notes.extend(by_hand.map(|h| format!("{}: {}. {}", h.at, h.why, h.fix)));
         let plan = control.plan(&config)?;
         let (refused, awaited) = control.refused(&plan);
         notes.extend(awaited.into_iter().map(|why| format!("{why}; it is waited for")));

@@ -6,7 +6,7 @@ use crate::api::{
 };
 use crate::config::units::{short, short_ns};
 use crate::config::{Config, exposures};
-use crate::plan::{LeftOut, larger, running};
+use crate::plan::{LeftOut, by_hand, larger, running};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text::count;
@@ -209,6 +209,9 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         );
         let action = format!("If it should be let in: `ashlar access check {}`.", last.initiator);
         add(Health::Ok, "access".to_owned(), &why, &action, "ashlar sessions --denied");
+    }
+    for by_hand in by_hand(config, state) {
+        add(Health::Ok, by_hand.at, &by_hand.why, &by_hand.fix, "ashlar plan");
     }
     for larger in larger(config, state) {
         let at = format!("disk {}", larger.disk);

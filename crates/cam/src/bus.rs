@@ -2,6 +2,7 @@
 //!
 //! Nothing here is on the way of a CCB: a periph holds its unit.
 
+mod bounds;
 mod identity;
 mod places;
 mod scan;
@@ -26,6 +27,7 @@ use crate::reset::UnitReset;
 use crate::sim::Sim;
 use crate::unit::{Listener, Unit};
 
+pub use bounds::Bounds;
 pub use places::PHYSPATH;
 pub(crate) use scan::all;
 
@@ -67,6 +69,7 @@ pub struct Bus {
     number: u64,
     sim: Arc<dyn Sim>,
     names: Names,
+    bounds: Mutex<Bounds>,
     switchboard: Switchboard,
     inbox: Arc<Inbox>,
     me: Weak<Bus>,
@@ -146,6 +149,12 @@ struct Known {
 }
 
 impl Known {
+    /// Its disk, or what else it is.
+    fn name(&self) -> String {
+        let disk = self.provider.as_ref().map(|(_, name)| name.clone());
+        disk.or_else(|| self.others.last().cloned()).unwrap_or_default()
+    }
+
     /// All of its periphs, in the order in which CAM attaches them.
     fn periphs(&self) -> Vec<String> {
         let disk = self.provider.iter().map(|(_, name)| name.clone());
@@ -183,6 +192,7 @@ impl Bus {
             number,
             sim,
             names,
+            bounds: Mutex::default(),
             switchboard,
             inbox,
             me: me.clone(),
@@ -282,8 +292,9 @@ impl Bus {
         out.extend(self.identity_troubles());
         for (path, known) in &*lock(&self.known) {
             out.extend(beyond(*path, &known.facts, self.sim.luns_max()));
+            let name = known.name();
+            out.extend(self.silence(*path, &name, &known.unit));
             let Some(doubt) = &known.doubt else { continue };
-            let name = known.periphs().pop().unwrap_or_default();
             let why = format!("{name} at {path}: {doubt}; it is kept as it was");
             let action = format!("`ashlar cam rescan {}` asks it again.", self.number);
             out.push(Trouble::degraded(why, action));
@@ -417,8 +428,10 @@ impl Bus {
 
     fn hear(&self, unit: &Unit, event: Event, whole: bool) {
         let path = unit.path();
-        if event == Event::Doubted {
-            return self.check(path);
+        match event {
+            Event::Doubted => return self.check(path),
+            Event::Silence => return self.inbox.nudge(),
+            _ => {}
         }
         self.note(path, event);
         let meant = if whole { Path::target(path.bus, path.target) } else { path };

@@ -169,7 +169,8 @@ pub const STATUS: &[(CamStatus, Verdict)] = &[
     (CamStatus::NoResources, SIM_BUSY),
     (CamStatus::Aborted, AGAIN),
     (CamStatus::CompletedError, AGAIN),
-    (CamStatus::Timeout, AGAIN),
+    // EIO in CAM.
+    (CamStatus::Timeout, row(Step::Retry(Pause::None), Errno::TimedOut)),
     (CamStatus::Parity, AGAIN),
     (CamStatus::Overrun, AGAIN),
     (CamStatus::BusFree, AGAIN),

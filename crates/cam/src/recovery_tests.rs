@@ -40,7 +40,7 @@ fn every_status_of_the_transport() {
         (0x06, "fail EINVAL"),
         (0x08, "lost Lun ENXIO"),
         (0x0a, "selection Ms(1000) ENXIO"),
-        (0x0b, "retry EIO"),
+        (0x0b, "retry ETIMEDOUT"),
         (0x0e, "requeue ENXIO"),
         (0x0f, "retry EIO"),
         (0x10, "fail EIO"),

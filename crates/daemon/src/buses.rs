@@ -36,8 +36,21 @@ fn open(room: &mut Room, bus: &BusConfig) -> Result<Value> {
         let name = own_name(&*room.exports.vault()).map_err(|e| e.at(bus.name.as_str()))?;
         params.insert("initiator".to_owned(), Value::String(name));
     }
-    let asked = json!({ "kind": bus.kind, "params": params, "names": bus.names });
+    let asked = json!({
+        "kind": bus.kind, "params": params, "names": bus.names, "bounds": bounds(bus),
+    });
     room.verb_on("cam", "attach", &bus.name, &asked)
+}
+
+/// How long requests to disks of a bus may take, as far as its section says.
+fn bounds(bus: &BusConfig) -> Value {
+    let numbers = [
+        ("timeout_s", bus.timeout_s),
+        ("retries", bus.retries.map(u32::from)),
+        ("request_deadline_s", bus.request_deadline_s),
+    ];
+    let said = numbers.into_iter().filter_map(|(key, n)| Some((key.to_owned(), n?.into())));
+    Value::Object(said.collect())
 }
 
 /// What comes next may stand on what comes of it: asked for for a moment. None: it goes on, and

@@ -191,11 +191,9 @@ impl Bus {
     fn is_another(&self, unit: &Arc<Unit>, is: &Facts, found: &Found, core: &Core) {
         let path = unit.path();
         let said = match lock(&self.known).get(&path).filter(|k| Arc::ptr_eq(&k.unit, unit)) {
-            Some(known) => Exchanged {
-                name: known.periphs().pop().unwrap_or_default(),
-                was: words(&known.facts),
-                is: words(is),
-            },
+            Some(known) => {
+                Exchanged { name: known.name(), was: words(&known.facts), is: words(is) }
+            }
             None => return,
         };
         self.forget(path, core);
@@ -233,7 +231,7 @@ impl Bus {
         let known = lock(&self.known);
         for (path, why) in &*lock(&self.checks) {
             let (Some(why), Some(known)) = (why, known.get(path)) else { continue };
-            let name = known.periphs().pop().unwrap_or_default();
+            let name = known.name();
             let why = format!(
                 "{name} at {path}: it is not known whether it is the same disk as before ({why}); \
                  its requests wait"

@@ -20,7 +20,7 @@ impl Device {
             let error = slot.raw_error(verdict);
             return self.finish(at, Err(error));
         }
-        if self.hurries(at, verdict) {
+        if self.hurries(at, verdict) || self.ends_late(at, verdict, now) {
             return;
         }
         let slot = &mut self.slots[at as usize];
@@ -111,8 +111,11 @@ impl Device {
         if slot.ccb.priority < Priority::Normal {
             return self.again(at, pause, error, now);
         }
-        let most_ns = u64::from(slot.ccb.timeout_ms) * 1_000_000;
-        if now >= *slot.busy_until_ns.get_or_insert(now.saturating_add(most_ns)) {
+        let most_ns = match slot.ccb.end_ns {
+            u64::MAX => now.saturating_add(u64::from(slot.ccb.timeout_ms) * 1_000_000),
+            end_ns => end_ns,
+        };
+        if now >= *slot.busy_until_ns.get_or_insert(most_ns) {
             return self.finish(at, Err(error));
         }
         self.counts.requeues += 1;

@@ -32,7 +32,7 @@ impl Device {
     }
 
     pub(super) fn try_cure(&mut self, at: u32, curing: Curing, now: u64) {
-        match curing.left.checked_sub(1) {
+        match curing.left.checked_sub(1).filter(|_| !self.is_over(at, now)) {
             None => self.finish(at, Err(curing.error)),
             Some(left) => {
                 self.slots[at as usize].curing = Some(Curing { left, ..curing });

@@ -41,8 +41,13 @@
 //!      for: from a new session, or a unit attention that may tell of another medium, until a check
 //!      has found the same identity. A command that met such an attention waits as well. Only
 //!      questions and cures pass. A command that waits has the deadline that it has with the SIM.
+//!  D12 A CCB with an end ([`Ccb::end_ns`]) is not sent, cured or paused beyond it: it ends with
+//!      the error that it met last, or as timed out. One that the SIM has at its end is aborted
+//!      (D6).
+//!  D13 Whether a command of a user is not answered for long is known, and each change is told.
 
 mod answers;
+mod bound;
 mod cure;
 mod doubt;
 mod hurry;
@@ -58,10 +63,12 @@ use crate::ccb::{CamStatus, Ccb, CcbId, Command, Ended, Flags, Outcome, Owner, P
 use crate::events::Event;
 use crate::freeze::{Freeze, Freezes};
 use crate::recovery::{Policy, Scope, Step, judge};
+use bound::{Silence, as_late, is_watched};
 use cure::Curing;
 use doubt::Doubts;
 use reset::Resets;
 
+pub use bound::SILENCE_NS;
 pub(crate) use doubt::is_doubtful;
 pub use reset::{ResetId, SETTLE_NS};
 
@@ -159,6 +166,12 @@ struct Slot {
     result: Result<u32, Errno>,
     /// When it was sent.
     power_losses: u64,
+    /// D12: what it ends with when its time is over.
+    error: Errno,
+    /// D13: when it counts as not answered; `u64::MAX` where it does not.
+    silence_ns: u64,
+    /// D13: it does.
+    silent: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -211,6 +224,8 @@ pub struct Device {
     resets: Resets,
     /// D11
     doubts: Doubts,
+    /// D13
+    silence: Silence,
     /// D5: an ORDERED one that has begun and not ended.
     barrier: Option<u32>,
     /// D7
@@ -248,6 +263,7 @@ impl Device {
             freezes: Freezes::default(),
             resets: Resets::default(),
             doubts: Doubts::default(),
+            silence: Silence::default(),
             barrier: None,
             curer: None,
             lone: None,
@@ -297,6 +313,9 @@ impl Device {
             outcome: Outcome::of(CamStatus::Requeue),
             result: Err(Errno::NxIo),
             power_losses: self.power_losses,
+            error: Errno::TimedOut,
+            silence_ns: u64::MAX,
+            silent: false,
         };
         let at = match self.free.pop() {
             Some(at) => {
@@ -350,6 +369,12 @@ impl Device {
             self.pump();
             return None;
         }
+        if self.is_over(id.slot, now) {
+            self.depart(id.slot);
+            self.finish_late(id.slot);
+            self.pump();
+            return None;
+        }
         let slot = &mut self.slots[at];
         self.with_sim += 1;
         slot.state = State::Active;
@@ -357,6 +382,8 @@ impl Device {
             Some(curing) => curing.ccb(slot.ccb),
             None => slot.ccb,
         };
+        let left_ms = (ccb.end_ns - now).div_ceil(1_000_000);
+        ccb.timeout_ms = u32::try_from(left_ms).unwrap_or(u32::MAX).min(ccb.timeout_ms);
         let timeout_ns = u64::from(ccb.timeout_ms) * 1_000_000;
         if let (Command::Scsi { tag, .. }, Queueing::Untagged) =
             (&mut ccb.command, self.shape.queueing)
@@ -371,8 +398,12 @@ impl Device {
                 self.ordered_ns = now;
             }
         }
-        slot.due_ns = now.saturating_add(timeout_ns);
-        self.sweep_ns = self.sweep_ns.min(slot.due_ns);
+        slot.due_ns = now.saturating_add(timeout_ns).min(ccb.end_ns);
+        slot.silence_ns = match normal && is_watched(ccb.priority, ccb.flags) {
+            true => Device::silence_ns(&ccb.command, timeout_ns, now),
+            false => u64::MAX,
+        };
+        self.sweep_ns = self.sweep_ns.min(slot.due_ns).min(slot.silence_ns);
         if resets {
             let most_ns = timeout_ns + ABORT_GRACE_NS + RESET_GRACE_NS;
             self.slots[at].reset = Some(self.hush(most_ns, now));
@@ -391,11 +422,12 @@ impl Device {
             return false;
         };
         slot.due_ns = u64::MAX;
-        if std::mem::take(&mut slot.late) && outcome.status != CamStatus::Complete {
-            outcome.status = CamStatus::Timeout;
+        if std::mem::take(&mut slot.late) {
+            as_late(&mut outcome);
         }
         slot.outcome = outcome;
         self.leave_sim(id.slot);
+        self.heed_silence(id.slot);
         self.call_impatient();
         let slot = &self.slots[id.slot as usize];
         // One that found nothing under way has no victim that would tell of it.
@@ -440,6 +472,7 @@ impl Device {
             result: slot.result,
             outcome: slot.outcome,
             command: slot.ccb.command,
+            end_ns: slot.ccb.end_ns,
             power_losses: (slot.power_losses, self.power_losses),
         };
         self.free.push(id.slot);
@@ -477,7 +510,11 @@ impl Device {
         }
         self.sweep_ns = u64::MAX;
         for at in 0..self.slots.len() as u32 {
-            let due = self.slots[at as usize].due_ns;
+            if self.slots[at as usize].silence_ns <= now {
+                self.is_silent(at);
+            }
+            let Slot { due_ns: due, silence_ns, .. } = self.slots[at as usize];
+            self.sweep_ns = self.sweep_ns.min(silence_ns);
             if due > now {
                 self.sweep_ns = self.sweep_ns.min(due);
                 continue;
@@ -502,8 +539,13 @@ impl Device {
                 State::Resetting => {
                     self.slots[at as usize].outcome.status = CamStatus::Timeout;
                     self.leave_sim(at);
+                    self.heed_silence(at);
                     self.finish(at, Err(Errno::NxIo));
                     self.lose_by_itself(Scope::Lun, now);
+                }
+                State::Queued | State::Pausing if self.is_over(at, now) => {
+                    self.drop_from(at);
+                    self.finish_late(at);
                 }
                 State::Pausing => self.resume(at),
                 State::Queued => self.expire_waiting(at),

@@ -8,6 +8,7 @@
 //!      with a cache lost its power fails, and the first that is sent after it did: what was in
 //!      the cache may be gone, and nobody else would ever say so. Nothing may be missing, if all
 //!      had been flushed before: that is not known here.
+//!  P4  All commands of a request together have one deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,6 +17,7 @@ use bio::{Attr, Bio, Errno, Flags, Op};
 use geom::{Core, Flow, Layer};
 
 use super::{Asked, Language};
+use crate::bus::Bounds;
 use crate::ccb::{CcbId, Ended, Owner};
 use crate::unit::Unit;
 
@@ -23,6 +25,7 @@ use crate::unit::Unit;
 pub(crate) struct DiskLayer {
     unit: Arc<Unit>,
     language: Box<dyn Language>,
+    bounds: Bounds,
     /// P3: something was written that may have been in the cache.
     dirty: AtomicBool,
     /// P3: losses of power that somebody was told of.
@@ -30,14 +33,15 @@ pub(crate) struct DiskLayer {
 }
 
 impl DiskLayer {
-    pub(crate) fn new(unit: Arc<Unit>, language: Box<dyn Language>) -> DiskLayer {
-        let told = unit.look(|device| device.power_losses());
-        DiskLayer { unit, language, dirty: AtomicBool::new(false), told: AtomicU64::new(told) }
+    pub(crate) fn new(unit: Arc<Unit>, language: Box<dyn Language>, bounds: Bounds) -> DiskLayer {
+        let told = AtomicU64::new(unit.look(|device| device.power_losses()));
+        DiskLayer { unit, language, bounds, dirty: AtomicBool::new(false), told }
     }
 
-    fn send(&self, bio: &mut Bio, asked: &Asked, core: &Core) -> CcbId {
+    fn send(&self, bio: &mut Bio, asked: &Asked, end_ns: u64, core: &Core) -> CcbId {
         let owner = Owner::Bio { core: core.id() as usize, ticket: bio.ticket() };
-        let ccb = asked.ccb(&*self.language, owner, bio.flags);
+        let (how, bounds) = ((bio.op, bio.flags), (self.bounds, end_ns));
+        let ccb = asked.ccb(&*self.language, owner, how, bounds);
         let id = self.unit.with(core, |device| device.submit(ccb));
         bio.value = Some(Attr::Int(id.to_word()));
         id
@@ -54,7 +58,7 @@ impl DiskLayer {
                     }
                     return Flow::Done(result);
                 }
-                Next::Go(asked) => id = self.send(bio, &asked, core),
+                Next::Go(asked) => id = self.send(bio, &asked, ended.end_ns, core),
             }
         }
     }
@@ -121,7 +125,7 @@ impl Layer for DiskLayer {
         }
         match self.language.command(bio, core.pool()) {
             Ok(asked) => {
-                let id = self.send(bio, &asked, core);
+                let id = self.send(bio, &asked, self.bounds.end_ns(core.now()), core);
                 self.go_on(bio, id, core)
             }
             Err(error) => Flow::Done(Err(error)),

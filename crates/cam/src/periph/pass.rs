@@ -92,6 +92,7 @@ impl Request {
             priority: Priority::Normal,
             timeout_ms: self.timeout_ms,
             retries: if self.recover { RECOVER_RETRIES } else { 0 },
+            end_ns: u64::MAX,
             length,
             owner: Owner::Task(0),
         })

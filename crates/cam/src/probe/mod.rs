@@ -55,6 +55,7 @@ impl Ask {
             priority: Priority::Xpt,
             timeout_ms: QUESTION_TIMEOUT_MS,
             retries: QUESTION_TRIES,
+            end_ns: u64::MAX,
             length: self.length,
             owner,
         }

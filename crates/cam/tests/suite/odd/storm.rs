@@ -17,8 +17,8 @@ use crate::iscsi::peer::{SECTOR, Ways};
 use crate::world::{World, range};
 
 const SEEDS: u64 = 200;
-/// CAM gives a command 60 s, an abort 5 and a reset 10, five times, and a check 60.
-const LONGEST_NS: u64 = 500 * S;
+/// CAM gives a request 60 s, an abort 5 and a reset 10.
+const LONGEST_NS: u64 = 80 * S;
 /// What is on a disk of another identity.
 const FOREIGN: u8 = 0xee;
 

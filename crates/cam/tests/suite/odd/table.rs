@@ -185,7 +185,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "INQUIRY busy for ever",
         reply: Some(reply(0x12, None, u32::MAX, BUSY)),
-        ends: Err(Errno::Io),
+        ends: Err(Errno::TimedOut),
         says: UNSURE,
         within_s: 70,
         ..SAME
@@ -193,7 +193,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "INQUIRY never ready",
         reply: Some(reply(0x12, None, u32::MAX, 2)),
-        ends: Err(Errno::Io),
+        ends: Err(Errno::TimedOut),
         says: UNSURE,
         within_s: 70,
         ..SAME
@@ -201,7 +201,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "page 83h never answered well",
         reply: Some(reply(0x12, Some(0x83), u32::MAX, 2)),
-        ends: Err(Errno::Io),
+        ends: Err(Errno::TimedOut),
         says: UNSURE,
         within_s: 70,
         ..SAME

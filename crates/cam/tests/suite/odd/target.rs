@@ -37,6 +37,9 @@ pub const OWN: Disk = Disk {
 /// A disk of the same make with other names.
 pub const OTHER: Disk = Disk { serial: "OTHER", naa: 0x5000_0000_0000_0002, ..OWN };
 
+/// As a status: it never answers.
+pub const MUTE: u8 = 0xff;
+
 /// What it answers in place of the usual, to commands of an operation code, so many times.
 #[derive(Clone)]
 pub struct Reply {
@@ -129,6 +132,9 @@ impl State {
         };
         if let Some(reply) = self.replies.iter_mut().find(meant) {
             reply.times -= 1;
+            if reply.status == MUTE {
+                return Odd::Mute;
+            }
             let (key, asc, ascq) = reply.sense;
             let sense = if reply.status == 2 { sense_of(key, asc, ascq) } else { Vec::new() };
             return Odd::Status(reply.status, sense);

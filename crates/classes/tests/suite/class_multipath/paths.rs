@@ -186,7 +186,7 @@ fn one_path_alone_is_asked_once_and_stays() {
 #[test]
 fn other_errors_are_the_requests_own() {
     let (mut world, _, ways) = labelled(2, json!({}));
-    for error in [Errno::NoSpc, Errno::Inval, Errno::NotSup, Errno::TimedOut] {
+    for error in [Errno::NoSpc, Errno::Inval, Errno::NotSup, Errno::Conflict] {
         ways[0].fails(Some(error));
         ways[1].seen(Op::Write);
         assert_eq!(write(&mut world, 0, 1), Err(error));

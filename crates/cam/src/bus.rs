@@ -5,6 +5,7 @@
 mod bounds;
 mod identity;
 mod places;
+mod refused;
 mod scan;
 
 use std::cell::Cell;
@@ -85,6 +86,8 @@ pub struct Bus {
     found: Mutex<Vec<Change>>,
     /// Identity checks that run, and why the last try of each said nothing.
     checks: Mutex<BTreeMap<Path, Option<String>>>,
+    /// Devices that are there and cannot be used.
+    refused: Mutex<BTreeMap<Path, Refusal>>,
     /// Disks that were exchanged for others, until the administrator has them asked again.
     exchanged: Mutex<BTreeMap<Path, identity::Exchanged>>,
     /// Why that went wrong the last time, for whoever asked for the scan.
@@ -203,6 +206,7 @@ impl Bus {
             silent: Mutex::default(),
             found: Mutex::default(),
             checks: Mutex::default(),
+            refused: Mutex::default(),
             exchanged: Mutex::default(),
             failure: Mutex::default(),
             gone: AtomicBool::default(),
@@ -290,8 +294,10 @@ impl Bus {
     pub fn troubles(&self) -> Vec<Trouble> {
         let mut out = self.sim.troubles();
         out.extend(self.identity_troubles());
+        out.extend(self.refusals());
         for (path, known) in &*lock(&self.known) {
             out.extend(beyond(*path, &known.facts, self.sim.luns_max()));
+            out.extend(self.is_sizeless(*path, &known.facts));
             let name = known.name();
             out.extend(self.silence(*path, &name, &known.unit));
             let Some(doubt) = &known.doubt else { continue };

@@ -1,8 +1,6 @@
 //! Bounds of a bus: how long a request to one of its disks may take, and how often it is tried;
 //! and disks that answer no request for long.
 
-use std::fmt::Write;
-
 use geom::Trouble;
 use serde::Deserialize;
 
@@ -80,16 +78,11 @@ impl Bus {
     /// A disk that has not answered a request for long.
     pub(super) fn silence(&self, path: Path, name: &str, unit: &Unit) -> Option<Trouble> {
         let command = unit.look(|device| device.unanswered().filter(|_| !device.is_lost()))?;
-        let bus = self.sim.facts().name;
-        let mut why = format!("{name} at {path} on bus {bus}");
-        let place = self.sim.place(path);
-        if place != path.to_string() {
-            let _ = write!(why, " ({place})");
-        }
         let most = self.bounds().request_deadline_s;
-        let _ = write!(
-            why,
-            ": {} is not answered; requests fail after {most} s (`request_deadline_s` of the bus)",
+        let why = format!(
+            "{name} at {}: {} is not answered; requests fail after {most} s (`request_deadline_s` \
+             of the bus)",
+            self.words_of(path),
             words(&command)
         );
         let action = format!(

@@ -251,6 +251,8 @@ impl Bus {
                 self.look_at(path, core, &tell).await;
             }
         }
+        let has = |lun| lun == 0 || luns.iter().any(|own| u64::from(own.number()) == lun);
+        self.refuses_only(target, has);
         for path in known {
             if luns.iter().all(|lun| u64::from(lun.number()) != path.lun) {
                 tell(self.forget(path, core));
@@ -301,6 +303,8 @@ impl Bus {
             (Err(why), Some((_, Facts::Scsi(facts)))) if why.is_nonsense() => facts.luns.clone(),
             _ => luns,
         };
+        let stays = old.is_some() && !lost;
+        self.refuses(path, said.as_ref().err().copied().filter(|_| !stays));
         match (said, old) {
             (Ok(facts), Some((_, before))) if !lost && is_for_check(&unit, &before, &facts) => {}
             (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {

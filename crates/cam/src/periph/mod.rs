@@ -27,6 +27,8 @@ use crate::sim::SimFacts;
 
 pub(crate) use disk::DiskLayer;
 
+/// PERIPHERAL DEVICE TYPE of disks.
+const DISK: u8 = 0x00;
 /// PERIPHERAL DEVICE TYPE of enclosures.
 const ENCLOSURE: u8 = 0x0d;
 
@@ -95,6 +97,15 @@ impl Facts {
             Facts::Ata(f) if f.identify.wwn != 0 => Some(format!("{:016x}", f.identify.wwn)),
             Facts::Ata(f) => serial(&f.identify.serial, &f.identify.model),
             Facts::Multiplier(_) | Facts::Bridge(_) => None,
+        }
+    }
+
+    /// It is a disk, whether or not its size is known.
+    pub(crate) fn is_disk(&self) -> bool {
+        match self {
+            Facts::Scsi(f) => f.inquiry.kind == DISK,
+            Facts::Ata(_) => true,
+            Facts::Multiplier(_) | Facts::Bridge(_) => false,
         }
     }
 

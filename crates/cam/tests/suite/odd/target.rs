@@ -58,6 +58,8 @@ struct State {
     replies: Vec<Reply>,
     /// Logical units that it tells of, where there are more than one.
     luns: u32,
+    /// READ CAPACITY(16) data in place of the usual ones.
+    capacity: Option<Vec<u8>>,
     /// Operation codes that came.
     came: Vec<u8>,
 }
@@ -94,6 +96,11 @@ impl Target {
     /// It has so many logical units, all alike.
     pub fn has_luns(&self, count: u32) {
         self.state.borrow_mut().luns = count;
+    }
+
+    /// READ CAPACITY(16) data from now on.
+    pub fn capacity(&self, data: Option<Vec<u8>>) {
+        self.state.borrow_mut().capacity = data;
     }
 
     pub fn reply(&self, reply: Reply) {
@@ -154,6 +161,9 @@ impl State {
                     ..Identity::default()
                 });
                 Odd::Data([&[disk.kind], &said[1..]].concat())
+            }
+            (0x9e, ..) if self.capacity.is_some() => {
+                Odd::Data(self.capacity.clone().unwrap_or_default())
             }
             (0xa0, ..) if self.luns > 0 => {
                 Odd::Data(report_luns((0..self.luns).filter_map(Lun::new)))

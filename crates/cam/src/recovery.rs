@@ -39,8 +39,9 @@ pub enum Pause {
     None,
     /// So many ms.
     Ms(u32),
-    /// Until another command ends, or so many ms.
-    Completion(u32),
+    /// Until another command ends, or for a while: [`BUSY_PAUSE_MIN_MS`], doubled after each try,
+    /// at most [`BUSY_PAUSE_MAX_MS`].
+    Completion,
 }
 
 /// What makes a device ready.
@@ -141,8 +142,11 @@ const fn noted(step: Step, error: Errno, note: Note) -> Verdict {
 pub const SELECTION_DELAY_MS: u32 = 1000;
 /// How long after a SIM that is busy, or has no resources.
 pub const BUSY_DELAY_MS: u32 = 500;
-/// How long after a device that is busy.
-pub const DEVICE_BUSY_MS: u32 = 1000;
+/// How long after a device that is busy: at first, and at most.
+pub const BUSY_PAUSE_MIN_MS: u32 = 50;
+pub const BUSY_PAUSE_MAX_MS: u32 = 4_000;
+/// How long before a question is asked again that met such a device.
+pub const BUSY_QUESTION_MS: u32 = 1000;
 
 const AGAIN: Verdict = row(Step::Retry(Pause::None), Errno::Io);
 const MALFORMED: Verdict = row(Step::Fail, Errno::Inval);
@@ -191,8 +195,8 @@ pub const SCSI_STATUS: &[(u8, Verdict)] = &[
     (0x00, row(Step::Done, Errno::Io)),
     (0x04, row(Step::Done, Errno::Io)),
     // EIO in CAM, after as many tries as a request has retries.
-    (0x08, row(Step::Busy(Pause::Completion(DEVICE_BUSY_MS)), Errno::Busy)),
-    (0x28, row(Step::Full(Pause::Completion(DEVICE_BUSY_MS)), Errno::Busy)),
+    (0x08, row(Step::Busy(Pause::Completion), Errno::Busy)),
+    (0x28, row(Step::Full(Pause::Completion), Errno::Busy)),
     // EIO in CAM; a host above has to hear that the disk is reserved, not that it is broken.
     (0x18, row(Step::Fail, Errno::Conflict)),
     // TASK ABORTED: another nexus reset the unit, which is as a reset of our own. EIO in CAM.

@@ -76,8 +76,8 @@ fn every_scsi_status() {
         let outcome = Outcome { scsi_status: code, ..Outcome::of(CamStatus::ScsiError) };
         let want = match code {
             0x00 | 0x04 => "done",
-            0x08 => "busy Completion(1000) EBUSY",
-            0x28 => "full Completion(1000) EBUSY",
+            0x08 => "busy Completion EBUSY",
+            0x28 => "full Completion EBUSY",
             0x18 => "fail EBADE",
             // A victim of another nexus's reset.
             0x40 => "requeue ENXIO",

@@ -78,7 +78,7 @@ pub const ABORT_GRACE_NS: u64 = 5_000_000_000;
 pub const RESET_GRACE_NS: u64 = 10_000_000_000;
 /// Time between two looks at a device that is becoming ready.
 pub const READY_POLL_NS: u64 = 500_000_000;
-/// Looks at a device that is becoming ready; then the request fails.
+/// Looks at a device that is becoming ready; then a request without a deadline fails.
 pub const READY_POLLS_MAX: u16 = 120;
 /// START UNITs that may go wrong before the request fails.
 pub const STARTS_MAX: u16 = 4;
@@ -149,6 +149,10 @@ struct Slot {
     requeues: u16,
     /// It met a device that was busy: how long that is waited for.
     busy_until_ns: Option<u64>,
+    /// Its next pause for that, ms.
+    busy_pause_ms: u32,
+    /// It met a device that was becoming ready: how long that is waited for.
+    ready_until_ns: Option<u64>,
     /// D4
     freeze: Option<Freeze>,
     curing: Option<Curing>,
@@ -303,6 +307,8 @@ impl Device {
             generation: self.generation,
             requeues: 0,
             busy_until_ns: None,
+            busy_pause_ms: 0,
+            ready_until_ns: None,
             freeze: None,
             curing: None,
             reset: None,

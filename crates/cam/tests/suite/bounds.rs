@@ -32,12 +32,19 @@ fn a_request_ends_at_its_deadline_with_the_error_that_it_met() {
     assert_eq!(one(None), (Err(Errno::TimedOut), 40, 2), "aborted after 30 s, and at the end");
     let (result, s, sent) = one(Some(busy));
     assert_eq!((result, s), (Err(Errno::Busy), 40));
-    assert!(sent > 5, "{sent}");
+    assert_eq!(sent, 16, "after 6.35 s every 4 s");
     for (ascq, error) in [(0x01, Errno::Busy), (0x0a, Errno::NxIo)] {
         let (result, s, sent) = one(Some(check(Key::NotReady, 0x04, ascq)));
         assert_eq!((result, s), (Err(error), 40), "04/{ascq:02x}");
         assert!(sent > 20, "{sent} looks");
     }
+    let mut b = bench(&[]);
+    let looks_ready = [Some(check(Key::NotReady, 0x04, 0x0a)), Some(Outcome::good(0))];
+    b.script = looks_ready.repeat(500);
+    let (start, ccb) = (b.now, bound(&b, 100));
+    b.device.submit(ccb);
+    b.run();
+    assert_eq!((b.ended[0].1.result, (b.now - start) / S), (Err(Errno::NxIo), 100));
     let (result, s, _) = one(Some(check(Key::MediumError, 0x31, 0)));
     assert_eq!((result, s), (Err(Errno::Io), 0), "what need not wait does not");
 }

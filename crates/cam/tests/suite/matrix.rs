@@ -148,6 +148,18 @@ fn a_device_that_is_becoming_ready_is_looked_at_until_it_is() {
 }
 
 #[test]
+fn a_device_that_only_looks_ready_is_waited_for_as_long() {
+    for (asc, ascq, error) in [(0x04, 0x01, Errno::Busy), (0x04, 0x0a, Errno::NxIo)] {
+        let (in_transition, good) = (sense(2, asc, ascq), Outcome::good(0));
+        let rounds = |n| [in_transition, good].repeat(n).into_iter().map(Some).collect::<Vec<_>>();
+        let (result, sent, took, retries, _) = one(&rounds(40));
+        assert_eq!((result, sent.len(), took, retries), (Ok(512), 81, 20_000, 1));
+        let (result, _, took, ..) = one(&rounds(999));
+        assert_eq!((result, took), (Err(error), 60_000));
+    }
+}
+
+#[test]
 fn a_device_that_must_be_started_is_started() {
     let stopped = sense(2, 0x04, 0x02);
     let (result, sent, took, ..) = one(&[Some(stopped)]);
@@ -218,9 +230,7 @@ fn queue_full_lowers_the_openings_and_time_raises_them() {
     assert_eq!(b.device.openings().0, 8);
     // Alone with it, it is as a device that is busy.
     let (result, _, took, retries, _) = one(&times(full, 2));
-    assert_eq!((result, took, retries), (Ok(512), 2000, 0));
-    let (result, _, took, ..) = one(&times(full, 99));
-    assert_eq!((result, took), (Err(Errno::Busy), 60_000), "as long as it may take");
+    assert_eq!((result, took, retries), (Ok(512), 150, 0));
 }
 
 #[test]
@@ -240,10 +250,16 @@ fn never_fewer_openings_than_the_least() {
 }
 
 #[test]
-fn a_busy_device_is_asked_again_when_another_command_ended_or_after_a_second() {
+fn a_busy_device_is_asked_again_when_another_command_ended_or_after_growing_pauses() {
+    for busy in [Outcome::scsi(Status::Busy), Outcome::scsi(Status::TaskSetFull)] {
+        for (tries, ms) in [(1, 50), (2, 150), (3, 350), (7, 6350), (8, 10_350), (9, 14_350)] {
+            let (result, _, took, retries, _) = one(&times(busy, tries));
+            assert_eq!((result, took, retries), (Ok(512), ms, 0));
+        }
+        let (result, sent, took, ..) = one(&times(busy, 99));
+        assert_eq!((result, sent.len(), took), (Err(Errno::Busy), 22, 62_350), "by its time");
+    }
     let busy = Outcome::scsi(Status::Busy);
-    let (result, _, took, retries, _) = one(&times(busy, 3));
-    assert_eq!((result, took, retries), (Ok(512), 3000, 0));
     let mut b = bench(&[None, Some(busy)]);
     b.device.submit(write());
     b.device.submit(write());

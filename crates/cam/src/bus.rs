@@ -28,7 +28,7 @@ use crate::reset::UnitReset;
 use crate::sim::Sim;
 use crate::unit::{Listener, Unit};
 
-pub use bounds::Bounds;
+pub use bounds::{Bounds, LastError};
 pub use places::PHYSPATH;
 pub(crate) use scan::all;
 
@@ -273,8 +273,9 @@ impl Bus {
         }
     }
 
-    /// As `camcontrol devlist` has it; `verbose` as with -v.
-    pub fn devlist(&self, verbose: bool) -> String {
+    /// As `camcontrol devlist` has it; `verbose` as with -v, and with the last error of each device
+    /// before `now`.
+    pub fn devlist(&self, verbose: bool, now: u64) -> String {
         let n = self.number;
         let mut out = String::new();
         if verbose {
@@ -283,6 +284,9 @@ impl Bus {
         for (path, known) in &*lock(&self.known) {
             let (label, periphs) = (known.facts.label(), known.periphs().join(","));
             out.push_str(&format!("{label:<33}  at {path} ({periphs})\n"));
+            if let Some(error) = LastError::of(&known.unit, now).filter(|_| verbose) {
+                out.push_str(&format!("    {error}\n"));
+            }
         }
         if verbose {
             out.push_str(&format!("{:<33}  at {} ()\n", "<>", Path::bus(n)));

@@ -6,7 +6,9 @@ use serde::Deserialize;
 
 use super::{Bus, lock};
 use crate::address::Path;
-use crate::ccb::Command;
+use crate::ccb::{CamStatus, Command};
+use crate::device::blocks_of;
+use crate::periph::pass::explain_outcome;
 use crate::unit::Unit;
 
 /// How often a command is tried again, unless the bus says otherwise.
@@ -61,6 +63,54 @@ fn words(command: &Command) -> String {
         },
         Command::Smp { .. } => "an SMP request".into(),
         Command::Reset => "a reset".into(),
+    }
+}
+
+/// How long ago something was.
+fn ago(ns: u64) -> String {
+    let s = ns / 1_000_000_000;
+    match s {
+        0..60 => format!("{s} s"),
+        60..3600 => format!("{} min", s / 60),
+        3600..86_400 => format!("{} h", s / 3600),
+        _ => format!("{} days", s / 86_400),
+    }
+}
+
+/// The last request to a disk that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LastError {
+    /// What was asked, and why it failed.
+    pub what: String,
+    /// How long ago that was, ns.
+    pub age_ns: u64,
+    /// How many requests failed so far.
+    pub count: u64,
+}
+
+impl LastError {
+    /// Of a device; `now` is a time of the cores' clock.
+    pub fn of(unit: &Unit, now: u64) -> Option<LastError> {
+        let (failure, count) = unit.look(|device| (device.failure(), device.counts().failed));
+        let failure = failure?;
+        let at = match blocks_of(&failure.command) {
+            Some((lba, 1)) => format!(" of block {lba}"),
+            Some((lba, count)) => format!(" of {count} blocks at {lba}"),
+            None => String::new(),
+        };
+        let why = match failure.outcome.status {
+            // It was never answered, or its victim's.
+            CamStatus::Requeue | CamStatus::BusReset | CamStatus::ResetSent => String::new(),
+            _ => format!("{}, ", explain_outcome(&failure.outcome)),
+        };
+        let what = format!("{}{at}: {why}{}", words(&failure.command), failure.error.text());
+        Some(LastError { what, age_ns: now.saturating_sub(failure.at_ns), count })
+    }
+}
+
+impl std::fmt::Display for LastError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "last error {} ago, {} in all: {}", ago(self.age_ns), self.count, self.what)
     }
 }
 

@@ -128,7 +128,7 @@ impl Device {
     pub(super) fn again_free(&mut self, at: u32, pause: Pause, now: u64) {
         let slot = &mut self.slots[at as usize];
         if slot.requeues >= REQUEUES_MAX {
-            return self.again(at, pause, Errno::Io, now);
+            return self.again(at, pause, Errno::RemoteIo, now);
         }
         slot.requeues += 1;
         self.counts.requeues += 1;

@@ -2,7 +2,7 @@
 
 use bio::Errno;
 
-use super::{Device, Effect, State};
+use super::{Device, Effect, Slot, State};
 use crate::ccb::{CamStatus, Command, Flags, Outcome, Priority};
 use crate::events::Event;
 use crate::recovery::{Step, Verdict};
@@ -20,7 +20,39 @@ pub(super) struct Silence {
     ended: Option<Command>,
 }
 
+/// A command of a user that failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    /// When, ns of the cores' clock.
+    pub at_ns: u64,
+    /// What was asked.
+    pub command: Command,
+    /// What the device said last.
+    pub outcome: Outcome,
+    /// The error of the request.
+    pub error: Errno,
+}
+
 impl Device {
+    /// The last command of a user that failed.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
+    }
+
+    /// A CCB ends. What fails because the device is lost says nothing new.
+    pub(super) fn keep_failure(&mut self, at: u32, result: Result<u32, Errno>) {
+        let Slot { ccb, outcome, .. } = &self.slots[at as usize];
+        let says = !self.lost && is_watched(ccb.priority, ccb.flags);
+        match result {
+            Err(error) if says && !matches!(error, Errno::Again | Errno::Canceled) => {
+                let (command, outcome, at_ns) = (ccb.command, *outcome, self.now_ns);
+                self.failure = Some(Failure { at_ns, command, outcome, error });
+                self.counts.failed += 1;
+            }
+            _ => {}
+        }
+    }
+
     /// A command was sent: when it is looked at again, unless it is answered.
     pub(super) fn silence_ns(command: &Command, timeout_ns: u64, now: u64) -> u64 {
         let most_ns = if moves_blocks(command) { SILENCE_NS } else { u64::MAX };

@@ -157,7 +157,7 @@ impl Device {
 }
 
 /// First block and number of blocks of a READ or WRITE.
-fn blocks_of(command: &Command) -> Option<(u64, u64)> {
+pub(crate) fn blocks_of(command: &Command) -> Option<(u64, u64)> {
     let bytes = |cdb: &[u8], at: std::ops::Range<usize>| {
         let bytes = cdb.get(at).unwrap_or(&[]);
         bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte))

@@ -68,8 +68,8 @@ use cure::Curing;
 use doubt::Doubts;
 use reset::Resets;
 
-pub use bound::SILENCE_NS;
-pub(crate) use doubt::is_doubtful;
+pub use bound::{Failure, SILENCE_NS};
+pub(crate) use doubt::{blocks_of, is_doubtful};
 pub use reset::{ResetId, SETTLE_NS};
 
 /// How long a SIM has to end what it was asked to abort; then the device is reset.
@@ -206,6 +206,8 @@ pub struct Counts {
     pub strays: u64,
     /// Resets that recovery asked for.
     pub resets: u64,
+    /// Commands of users that failed.
+    pub failed: u64,
 }
 
 /// See the module.
@@ -247,6 +249,9 @@ pub struct Device {
     /// It was reset on purpose: an attention that leaves open why is about that.
     was_reset: bool,
     counts: Counts,
+    /// The last time that it was told.
+    now_ns: u64,
+    failure: Option<Failure>,
 }
 
 impl Device {
@@ -279,6 +284,8 @@ impl Device {
             power_losses: 0,
             was_reset: false,
             counts: Counts::default(),
+            now_ns: 0,
+            failure: None,
         }
     }
 
@@ -353,6 +360,7 @@ impl Device {
     /// The CCB goes to the SIM: what the SIM gets. `None` when it is not its turn (any more). The
     /// owner is how it is called from now on.
     pub fn begin(&mut self, id: CcbId, owner: Owner, now: u64) -> Option<Ccb> {
+        self.now_ns = now;
         let at = self.find(id)?;
         let slot = &mut self.slots[at];
         slot.ccb.owner = owner;
@@ -420,6 +428,7 @@ impl Device {
 
     /// The SIM has ended a CCB. False when it did not have it (D2).
     pub fn done(&mut self, id: CcbId, mut outcome: Outcome, now: u64) -> bool {
+        self.now_ns = now;
         let slot = self.find(id).map(|at| &mut self.slots[at]);
         let Some(slot) =
             slot.filter(|s| matches!(s.state, State::Active | State::Aborting | State::Resetting))
@@ -514,7 +523,7 @@ impl Device {
         if now < self.sweep_ns {
             return;
         }
-        self.sweep_ns = u64::MAX;
+        (self.sweep_ns, self.now_ns) = (u64::MAX, now);
         for at in 0..self.slots.len() as u32 {
             if self.slots[at as usize].silence_ns <= now {
                 self.is_silent(at);
@@ -676,6 +685,7 @@ impl Device {
         if self.curer == Some(at) {
             self.curer = None;
         }
+        self.keep_failure(at, result);
         let slot = &mut self.slots[at as usize];
         self.impatient -= u32::from(std::mem::take(&mut slot.impatient));
         slot.curing = None;

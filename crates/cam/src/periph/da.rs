@@ -226,6 +226,10 @@ impl Language for Scsi {
         self.fua
     }
 
+    fn block_bytes(&self) -> Option<u64> {
+        Some(u64::from(self.block_len))
+    }
+
     fn timeout_ms(&self) -> u32 {
         TIMEOUT_MS
     }

@@ -15,10 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bio::{Attr, Bio, Errno, Flags, Op};
 use geom::{Core, Flow, Layer};
+use wire::scsi::{Key, Sense};
 
 use super::{Asked, Language};
 use crate::bus::Bounds;
-use crate::ccb::{CcbId, Ended, Owner};
+use crate::ccb::{CamStatus, CcbId, Ended, Outcome, Owner};
 use crate::unit::Unit;
 
 /// See the module.
@@ -52,7 +53,7 @@ impl DiskLayer {
             let Some(ended) = self.unit.drive(bio, id, core) else { return Flow::Wait };
             match self.ended(bio, &ended, core) {
                 Next::Done(result) => {
-                    bio.value = None;
+                    bio.value = self.bad_byte(bio, result, &ended.outcome).map(Attr::Int);
                     if bio.op == Op::Delete {
                         bio.data.clear();
                     }
@@ -61,6 +62,14 @@ impl DiskLayer {
                 Next::Go(asked) => id = self.send(bio, &asked, ended.end_ns, core),
             }
         }
+    }
+
+    /// Of a READ or WRITE that the medium failed: where, from its first byte, if the disk says it.
+    fn bad_byte(&self, bio: &Bio, result: Result<(), Errno>, outcome: &Outcome) -> Option<u64> {
+        let moves = matches!(bio.op, Op::Read | Op::Write) && result == Err(Errno::Io);
+        let sense = Sense::decode(outcome.sense.bytes()).ok().filter(|_| moves)?;
+        let at = sense.information?.checked_mul(self.language.block_bytes()?)?;
+        at.checked_sub(bio.offset).filter(|at| *at < bio.length)
     }
 
     fn ended(&self, bio: &mut Bio, ended: &Ended, core: &Core) -> Next {
@@ -72,8 +81,13 @@ impl DiskLayer {
             return Next::Done(self.vouch(ended, bio.op));
         }
         match bio.op {
+            Op::Read | Op::Write if !is_carried_out(&ended.outcome) => {
+                Next::Done(Err(Errno::RemoteIo))
+            }
             // A disk that moves less than it was asked for, and calls that good.
-            Op::Read | Op::Write if u64::from(moved) < bio.length => Next::Done(Err(Errno::Io)),
+            Op::Read | Op::Write if u64::from(moved) < bio.length => {
+                Next::Done(Err(Errno::RemoteIo))
+            }
             Op::Write if bio.flags.has(Flags::FUA) && !self.language.has_fua() => {
                 self.dirty.store(true, Ordering::Release);
                 self.language.flush().map_or(Next::Done(Ok(())), Next::Go)
@@ -105,6 +119,15 @@ impl DiskLayer {
         let lost = before != after || told < before;
         if lost && self.dirty.load(Ordering::Acquire) { Err(Errno::Io) } else { Ok(()) }
     }
+}
+
+/// Of an answer that is no failure: the command was carried out. Others, CONDITION MET and
+/// MISCOMPARE, are no answers to a READ or WRITE.
+fn is_carried_out(outcome: &Outcome) -> bool {
+    let key = Sense::decode(outcome.sense.bytes()).map(|sense| sense.code.key);
+    outcome.status != CamStatus::ScsiError
+        || outcome.scsi_status == 0
+        || matches!(key, Ok(Key::NoSense | Key::RecoveredError))
 }
 
 enum Next {

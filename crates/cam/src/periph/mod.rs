@@ -169,6 +169,11 @@ pub(crate) trait Language: Send + Sync {
     /// Writes may ask to be stable; else they are flushed.
     fn has_fua(&self) -> bool;
 
+    /// Bytes of a block, where sense data name blocks.
+    fn block_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// How long a READ or WRITE may take, ms, unless the bus says otherwise.
     fn timeout_ms(&self) -> u32;
 }

@@ -37,12 +37,15 @@ fn a_retry_is_spent_for_what_may_pass_and_there_are_four() {
         let (result, sent, took, retries, _) = one(&times(Outcome::of(status), 4));
         assert_eq!((result, sent.len(), took, retries), (Ok(512), 5, 0, 4), "{status:?}");
         let (result, sent, ..) = one(&times(Outcome::of(status), 99));
-        let error = if status == Timeout { Errno::TimedOut } else { Errno::Io };
+        let error = if status == Timeout { Errno::TimedOut } else { Errno::RemoteIo };
         assert_eq!((result, sent.len()), (Err(error), 5), "{status:?}");
     }
-    for (key, asc) in [(2, 0x04), (3, 0x31), (4, 0x44), (0xb, 0x47)] {
+    let device = Errno::RemoteIo;
+    let keys =
+        [(2, 0x04, Errno::NxIo), (3, 0x31, Errno::Io), (4, 0x44, device), (0xb, 0x47, device)];
+    for (key, asc, error) in keys {
         let (result, sent, ..) = one(&times(sense(key, asc, 0), 99));
-        assert_eq!((result, sent.len()), (Err(Errno::Io), 5), "key {key:x}");
+        assert_eq!((result, sent.len()), (Err(error), 5), "key {key:x}");
     }
 }
 
@@ -56,7 +59,7 @@ fn victims_of_a_reset_lose_no_retry() {
     }
     // Within reason: a SIM that says nothing else is not believed for ever.
     let (result, sent, ..) = one(&times(Outcome::of(CamStatus::Requeue), 9999));
-    assert_eq!((result, sent.len()), (Err(Errno::Io), 1005));
+    assert_eq!((result, sent.len()), (Err(Errno::RemoteIo), 1005));
 }
 
 #[test]
@@ -101,7 +104,7 @@ fn what_is_malformed_or_final_fails_at_once() {
         assert_eq!(one(&times(Outcome::of(status), 1)).0, Err(Errno::Inval));
     }
     let rows = [
-        (Outcome::of(AutosenseFailed), Errno::Io),
+        (Outcome::of(AutosenseFailed), Errno::RemoteIo),
         (Outcome::scsi(Status::ReservationConflict), Errno::Conflict),
         (sense(2, 0x04, 0x03), Errno::NxIo),
         (sense(2, 0x04, 0x04), Errno::Busy),

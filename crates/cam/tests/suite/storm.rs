@@ -236,8 +236,8 @@ impl Storm {
             }
             (What::Flush { .. }, Err(_)) => self.untold = false,
             (_, Err(error)) => {
-                let late = error == Errno::TimedOut;
-                let known = late || matches!(error, Errno::Io | Errno::NxIo | Errno::Busy);
+                let device = matches!(error, Errno::TimedOut | Errno::RemoteIo);
+                let known = device || matches!(error, Errno::Io | Errno::NxIo | Errno::Busy);
                 assert!(known, "seed {seed}: {tag} ended with {error}");
             }
         }

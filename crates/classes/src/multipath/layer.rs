@@ -237,7 +237,7 @@ impl MultipathLayer {
             }
         }
         match bio.status {
-            Err(error @ (Errno::Io | Errno::NxIo | Errno::TimedOut)) => {
+            Err(error @ (Errno::Io | Errno::NxIo | Errno::TimedOut | Errno::RemoteIo)) => {
                 self.failed(bio, word, core, error)
             }
             Err(error @ Errno::Again) if word.has(HASTY) => self.failed(bio, word, core, error),

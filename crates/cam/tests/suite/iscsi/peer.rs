@@ -95,8 +95,8 @@ pub struct Peer {
     streams: RefCell<Vec<Stream>>,
 }
 
-struct Conn {
-    peer: Rc<Peer>,
+pub struct Conn {
+    pub peer: Rc<Peer>,
     stream: Stream,
     out: RefCell<Vec<u8>>,
     open: Cell<bool>,
@@ -369,7 +369,7 @@ impl Conn {
         Some(false)
     }
 
-    fn numbers(&self, counts: bool) -> Numbers {
+    pub fn numbers(&self, counts: bool) -> Numbers {
         let stat_sn = self.stat_sn.get();
         if counts {
             self.stat_sn.set(stat_sn.wrapping_add(1));
@@ -381,7 +381,7 @@ impl Conn {
         Numbers { stat_sn, exp_cmd_sn, max_cmd_sn }
     }
 
-    fn say(&self, pdu: &impl Pdu, data: &[u8]) {
+    pub fn say(&self, pdu: &impl Pdu, data: &[u8]) {
         let params = self.params.get();
         let mut bhs = [0; BHS_LEN];
         pdu.encode(&mut bhs);
@@ -567,9 +567,7 @@ impl Conn {
         match odd {
             Odd::Usual => {}
             _ if !self.open.get() => return,
-            Odd::Data(bytes) => return self.answer(command, Ok(bytes)),
-            Odd::Status(status, sense) => return self.status(command, status, &sense),
-            Odd::Mute => return,
+            odd => return self.answer_oddly(command, odd),
         }
         let lba = match cdb[0] {
             0x28 | 0x2a => u32::from_be_bytes([cdb[2], cdb[3], cdb[4], cdb[5]]) as usize,
@@ -640,14 +638,14 @@ impl Conn {
         self.status(command, 2, &sense_of(5, code, 0));
     }
 
-    fn status(&self, command: &ScsiCommand, status: u8, sense: &[u8]) {
+    pub fn status(&self, command: &ScsiCommand, status: u8, sense: &[u8]) {
         let task_tag = command.task_tag;
         let (sn, data_len) = (self.numbers(true), sense.len() as u32);
         let response = ScsiResponse { status, task_tag, sn, data_len, ..ScsiResponse::default() };
         self.say(&response, sense);
     }
 
-    fn answer(&self, command: &ScsiCommand, answer: Result<Vec<u8>, u8>) {
+    pub fn answer(&self, command: &ScsiCommand, answer: Result<Vec<u8>, u8>) {
         let (task_tag, length) = (command.task_tag, command.transfer_len);
         let mut bytes = match answer {
             Ok(bytes) => bytes,

@@ -2,7 +2,7 @@
 
 use wire::scsi::{Capacity, read_capacity16};
 
-use super::target::{OWN, Target};
+use super::target::{OWN, Reply, Target};
 use super::{MS, S, bus, portal, ways};
 use crate::world::World;
 
@@ -67,7 +67,8 @@ fn a_disk_with_an_unusable_capacity_is_reported_and_taken_in_when_it_has_another
 fn a_disk_that_does_not_tell_its_capacity_is_reported() {
     let mut w = World::with(2, &[]);
     let target = Target::start(&w.core, portal(), OWN, 2, ways(8));
-    target.reply(super::table::reply(0x9e, None, u32::MAX, 2));
+    let sense = (4, 0x44, 0);
+    target.reply(Reply { sense, ..super::table::reply(0x9e, None, u32::MAX, 2) });
     let at = bus(&mut w, 10, 16);
     look(&mut w, |w| !w.buses[at].devices().is_empty());
     let said = whys(&w);

@@ -14,7 +14,7 @@ use crate::world::{World, range};
 const NEVER: u8 = super::target::MUTE;
 
 /// A bus with bounds, as the daemon attaches it, and its disk.
-fn attach(w: &mut World, bounds: &Value) -> Edge {
+pub fn attach(w: &mut World, bounds: &Value) -> Edge {
     let params = json!({
         "portals": [portal()], "target": "iqn.2026-11.test.ashlar:peer",
         "initiator": "iqn.2026-11.test.ashlar:us", "deadline_s": 10,
@@ -31,7 +31,7 @@ fn attach(w: &mut World, bounds: &Value) -> Edge {
     w.open("da0").1
 }
 
-fn whys(w: &World) -> Vec<(String, String)> {
+pub fn whys(w: &World) -> Vec<(String, String)> {
     let said = |bus: &std::sync::Arc<cam::Bus>| bus.troubles();
     w.cam.buses().iter().flat_map(said).map(|t| (t.why, t.action)).collect()
 }

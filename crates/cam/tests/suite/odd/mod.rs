@@ -1,6 +1,7 @@
 //! An iSCSI target that behaves oddly, one thing at a time: what its disk's user gets, what is on
 //! which disk, and what the bus says of it.
 
+mod answers;
 mod capacity;
 mod hang;
 mod storm;

@@ -11,6 +11,7 @@ use geom::Edge;
 use reactor::SeededRandom;
 use reactor::sim::NetShape;
 
+use super::table::reply;
 use super::target::{Disk, OTHER, OWN, Reply, Target};
 use super::{BUSY, MS, S, open, portal, ways};
 use crate::iscsi::peer::{SECTOR, Ways};
@@ -134,7 +135,8 @@ impl Storm {
             3 => {
                 let (times, status) = (1 + self.random.below(30) as u32, BUSY);
                 let page = [None, Some(0x83), Some(0x80)][self.random.below(3) as usize];
-                self.target.reply(Reply { opcode: 0x12, page, times, status, sense: (0, 0, 0) });
+                let usual = reply(0x12, page, times, status);
+                self.target.reply(Reply { sense: (0, 0, 0), ..usual });
             }
             // While the session goes on: between two commands, and the next one meets it.
             4 if self.lone && self.target.peer.is_idle() => {

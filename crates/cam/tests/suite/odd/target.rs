@@ -39,16 +39,20 @@ pub const OTHER: Disk = Disk { serial: "OTHER", naa: 0x5000_0000_0000_0002, ..OW
 
 /// As a status: it never answers.
 pub const MUTE: u8 = 0xff;
+/// As a status: the answer is [`Reply::odd`].
+pub const ODD: u8 = 0xfe;
 
 /// What it answers in place of the usual, to commands of an operation code, so many times.
 #[derive(Clone)]
 pub struct Reply {
     pub opcode: u8,
-    /// Page of an INQUIRY; None: whatever is asked.
+    /// Page of an INQUIRY, first sector of a READ or WRITE; None: whatever is asked.
     pub page: Option<u8>,
     pub times: u32,
     pub status: u8,
     pub sense: (u8, u8, u8),
+    /// Made for each command, with [`ODD`].
+    pub odd: fn() -> Odd,
 }
 
 #[derive(Default)]
@@ -134,13 +138,18 @@ impl State {
         let cdb = &command.cdb;
         self.came.push(cdb[0]);
         let meant = |r: &&mut Reply| {
-            let page = r.page.is_none_or(|page| cdb[1] & 1 == 1 && cdb[2] == page);
+            let page = r.page.is_none_or(|page| match cdb[0] {
+                0x28 | 0x2a => cdb[5] == page,
+                _ => cdb[1] & 1 == 1 && cdb[2] == page,
+            });
             r.times > 0 && r.opcode == cdb[0] && page
         };
         if let Some(reply) = self.replies.iter_mut().find(meant) {
             reply.times -= 1;
-            if reply.status == MUTE {
-                return Odd::Mute;
+            match reply.status {
+                MUTE => return Odd::Mute,
+                ODD => return (reply.odd)(),
+                _ => {}
             }
             let (key, asc, ascq) = reply.sense;
             let sense = if reply.status == 2 { sense_of(key, asc, ascq) } else { Vec::new() };

@@ -153,7 +153,7 @@ impl Storm {
                     }
                 }
                 (_, Err(Errno::NxIo)) => self.sums.lost = 1,
-                (_, Err(Errno::Io)) => self.sums.failed += 1,
+                (_, Err(Errno::Io | Errno::RemoteIo)) => self.sums.failed += 1,
                 (_, Err(e)) => panic!("seed {seed}: {e} without a reason"),
             }
         }

@@ -149,6 +149,8 @@ struct Known {
     others: Vec<String>,
     /// What it said last and cannot be believed.
     doubt: Option<Refusal>,
+    /// [`Sim::mark`], as far as it is known.
+    mark: Option<String>,
 }
 
 impl Known {
@@ -211,8 +213,13 @@ impl Bus {
             failure: Mutex::default(),
             gone: AtomicBool::default(),
         });
-        bus.sim.begin(Rescan(bus.me.clone()));
+        bus.sim.begin(bus.rescan());
         bus
+    }
+
+    /// How it is scanned without anybody waiting for it.
+    pub fn rescan(&self) -> Rescan {
+        Rescan(self.me.clone())
     }
 
     /// Its number.

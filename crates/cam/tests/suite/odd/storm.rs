@@ -230,7 +230,7 @@ impl Storm {
                     }
                 }
                 (_, Err(Errno::NxIo)) => self.lost = true,
-                (_, Err(Errno::Io)) => self.sums.failed += 1,
+                (_, Err(Errno::RemoteIo | Errno::TimedOut)) => self.sums.failed += 1,
                 (_, Err(e)) => panic!("seed {seed}: {e} without a reason"),
             }
         }

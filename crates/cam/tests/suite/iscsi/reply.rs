@@ -1,7 +1,7 @@
 //! Answers of the target in place of the usual ones.
 
-use super::peer::Conn;
-use wire::iscsi::{BHS_LEN, Pdu, Reject, RejectReason, ScsiCommand, ScsiResponse};
+use super::peer::{Conn, Raw};
+use wire::iscsi::{BHS_LEN, Bhs, Pdu, Reject, RejectReason, ScsiCommand, ScsiResponse};
 
 /// An answer in place of the usual one.
 pub enum Odd {
@@ -20,6 +20,29 @@ pub enum Odd {
 }
 
 impl Conn {
+    /// What a digest is wrong by: of a header, or of data.
+    pub(super) fn spoils(&self, which: usize) -> u32 {
+        let left = &self.peer.spoils[which];
+        let spoils = left.get() > 0;
+        left.set(left.get().saturating_sub(1));
+        u32::from(spoils)
+    }
+
+    pub(super) fn say_raw(&self, raw: Raw, request: &Bhs) {
+        let mut bytes = raw.bytes;
+        if raw.frames {
+            bytes.resize(bytes.len().max(BHS_LEN), 0);
+            let len = (bytes.len() - BHS_LEN) as u32;
+            bytes[4..8].copy_from_slice(&len.to_be_bytes());
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+        if raw.fits && bytes.len() >= BHS_LEN {
+            bytes[16..20].copy_from_slice(&request[16..20]);
+            bytes[24..28].copy_from_slice(&self.numbers(true).stat_sn.to_be_bytes());
+        }
+        self.out.borrow_mut().extend(bytes);
+    }
+
     /// Answers a command in place of the usual way.
     pub(super) fn answer_oddly(&self, command: &ScsiCommand, odd: Odd) {
         match odd {

@@ -1,5 +1,7 @@
 //! A logical unit that answers no READ or WRITE while its target answers all else.
 
+use std::net::SocketAddr;
+
 use bio::{Errno, Op};
 use geom::Edge;
 use serde_json::{Value, json};
@@ -15,20 +17,25 @@ const NEVER: u8 = super::target::MUTE;
 
 /// A bus with bounds, as the daemon attaches it, and its disk.
 pub fn attach(w: &mut World, bounds: &Value) -> Edge {
+    attach_at(w, ("iscsi0", portal(), "da0"), bounds);
+    w.open("da0").1
+}
+
+/// The same of a portal, without opening it.
+pub fn attach_at(w: &mut World, (name, at, disk): (&str, SocketAddr, &str), bounds: &Value) {
     let params = json!({
-        "portals": [portal()], "target": "iqn.2026-11.test.ashlar:peer",
+        "portals": [at], "target": "iqn.2026-11.test.ashlar:peer",
         "initiator": "iqn.2026-11.test.ashlar:us", "deadline_s": 10,
     });
     let asked = json!({ "kind": "iscsi", "params": params, "bounds": bounds });
-    w.verb("attach", "iscsi0", &asked).unwrap();
+    w.verb("attach", name, &asked).unwrap();
     let end = w.now() + 20 * S;
-    while w.control.topology.find("da0").is_none() {
+    while w.control.topology.find(disk).is_none() {
         assert!(w.now() < end, "the disk is found");
         w.turn(20 * MS);
         let cam = w.cam.clone();
         cam.look(&mut w.control);
     }
-    w.open("da0").1
 }
 
 pub fn whys(w: &World) -> Vec<(String, String)> {

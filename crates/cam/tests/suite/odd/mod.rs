@@ -4,6 +4,8 @@
 mod answers;
 mod capacity;
 mod hang;
+mod lines;
+mod paths;
 mod storm;
 mod table;
 mod target;

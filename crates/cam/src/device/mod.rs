@@ -36,7 +36,8 @@
 //!      It is given back once, when the last one is over, or past its deadline, or the device lost.
 //!      So victims are all back in the queue, in order (D3), before any of them is sent again.
 //!  D10 While a CCB waits for this way to the device to be open again, none waits beside it that
-//!      can go by another way ([`Flags::FAIL_FAST`]): those end with EAGAIN, and cost nothing.
+//!      can go by another way ([`Flags::FAIL_FAST`]): those end with EAGAIN, and cost nothing. One
+//!      that was not answered in time is not tried here again.
 //!  D11 A command of a user is not sent while another medium may answer than the one it is meant
 //!      for: from a new session, or a unit attention that may tell of another medium, until a check
 //!      has found the same identity. A command that met such an attention waits as well. Only

@@ -87,7 +87,8 @@ fn last_errors(state: &State) -> Vec<Finding> {
                 error.count,
                 error.what
             ),
-            action: "See whether more follow; errors of a medium come before its end.".to_owned(),
+            action: "Watch whether more errors follow; replace a disk whose medium fails."
+                .to_owned(),
             see: "ashlar cam devlist -v".to_owned(),
         })
     };

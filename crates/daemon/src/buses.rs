@@ -206,3 +206,26 @@ pub fn look(room: &mut Room) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_a_section_are_those_of_its_bus() {
+        let of = |keys: &str| {
+            let text = format!("[[bus]]\nname = 'b'\nkind = 'virtual'\n{keys}");
+            let read = config::read_words(&text, "test", &catalog()).expect("a good section");
+            bounds(&read.bus[0])
+        };
+        assert_eq!(of(""), json!({}));
+        let keys = "timeout_s = 7\nretries = 0\nrequest_deadline_s = 20\n";
+        let said = json!({ "timeout_s": 7, "retries": 0, "request_deadline_s": 20 });
+        assert_eq!(of(keys), said);
+        let read: cam::Bounds = serde_json::from_value(said).expect("as the bus reads it");
+        let own = cam::Bounds { timeout_s: Some(7), retries: 0, request_deadline_s: 20 };
+        assert_eq!(read, own);
+        let usual: cam::Bounds = serde_json::from_value(of("")).expect("as the bus reads it");
+        assert_eq!(usual, cam::Bounds::default());
+    }
+}

@@ -76,6 +76,8 @@ vocabulary! {
     NotSup = 95, "EOPNOTSUPP", "operation not supported";
     /// A deadline passed.
     TimedOut = 110, "ETIMEDOUT", "timed out";
+    /// The device, or the way to it, failed, and not its medium (Linux: a target error).
+    RemoteIo = 121, "EREMOTEIO", "the device or the way to it failed";
     /// Taken back by whoever asked.
     Canceled = 125, "ECANCELED", "cancelled";
 }

@@ -222,7 +222,8 @@ pub struct Bio {
     pub data: Segs,
     /// Attribute asked for, for GETATTR.
     pub attr: &'static str,
-    /// Its value, once known.
+    /// Its value, once known. Of a READ or WRITE that ended with [`Errno::Io`], where that is
+    /// known: bytes from its first to the first that the medium failed.
     pub value: Option<Attr>,
     /// How it ended, once it has. Children's first error gathers here.
     pub status: Status,

@@ -2,8 +2,10 @@
 //!
 //! Nothing here is on the way of a CCB: a periph holds its unit.
 
+mod bounds;
 mod identity;
 mod places;
+mod refused;
 mod scan;
 
 use std::cell::Cell;
@@ -26,6 +28,7 @@ use crate::reset::UnitReset;
 use crate::sim::Sim;
 use crate::unit::{Listener, Unit};
 
+pub use bounds::{Bounds, LastError};
 pub use places::PHYSPATH;
 pub(crate) use scan::all;
 
@@ -67,6 +70,7 @@ pub struct Bus {
     number: u64,
     sim: Arc<dyn Sim>,
     names: Names,
+    bounds: Mutex<Bounds>,
     switchboard: Switchboard,
     inbox: Arc<Inbox>,
     me: Weak<Bus>,
@@ -82,6 +86,8 @@ pub struct Bus {
     found: Mutex<Vec<Change>>,
     /// Identity checks that run, and why the last try of each said nothing.
     checks: Mutex<BTreeMap<Path, Option<String>>>,
+    /// Devices that are there and cannot be used.
+    refused: Mutex<BTreeMap<Path, Refusal>>,
     /// Disks that were exchanged for others, until the administrator has them asked again.
     exchanged: Mutex<BTreeMap<Path, identity::Exchanged>>,
     /// Why that went wrong the last time, for whoever asked for the scan.
@@ -143,9 +149,17 @@ struct Known {
     others: Vec<String>,
     /// What it said last and cannot be believed.
     doubt: Option<Refusal>,
+    /// [`Sim::mark`], as far as it is known.
+    mark: Option<String>,
 }
 
 impl Known {
+    /// Its disk, or what else it is.
+    fn name(&self) -> String {
+        let disk = self.provider.as_ref().map(|(_, name)| name.clone());
+        disk.or_else(|| self.others.last().cloned()).unwrap_or_default()
+    }
+
     /// All of its periphs, in the order in which CAM attaches them.
     fn periphs(&self) -> Vec<String> {
         let disk = self.provider.iter().map(|(_, name)| name.clone());
@@ -183,6 +197,7 @@ impl Bus {
             number,
             sim,
             names,
+            bounds: Mutex::default(),
             switchboard,
             inbox,
             me: me.clone(),
@@ -193,12 +208,18 @@ impl Bus {
             silent: Mutex::default(),
             found: Mutex::default(),
             checks: Mutex::default(),
+            refused: Mutex::default(),
             exchanged: Mutex::default(),
             failure: Mutex::default(),
             gone: AtomicBool::default(),
         });
-        bus.sim.begin(Rescan(bus.me.clone()));
+        bus.sim.begin(bus.rescan());
         bus
+    }
+
+    /// How it is scanned without anybody waiting for it.
+    pub fn rescan(&self) -> Rescan {
+        Rescan(self.me.clone())
     }
 
     /// Its number.
@@ -259,8 +280,9 @@ impl Bus {
         }
     }
 
-    /// As `camcontrol devlist` has it; `verbose` as with -v.
-    pub fn devlist(&self, verbose: bool) -> String {
+    /// As `camcontrol devlist` has it; `verbose` as with -v, and with the last error of each device
+    /// before `now`.
+    pub fn devlist(&self, verbose: bool, now: u64) -> String {
         let n = self.number;
         let mut out = String::new();
         if verbose {
@@ -269,6 +291,9 @@ impl Bus {
         for (path, known) in &*lock(&self.known) {
             let (label, periphs) = (known.facts.label(), known.periphs().join(","));
             out.push_str(&format!("{label:<33}  at {path} ({periphs})\n"));
+            if let Some(error) = LastError::of(&known.unit, now).filter(|_| verbose) {
+                out.push_str(&format!("    {error}\n"));
+            }
         }
         if verbose {
             out.push_str(&format!("{:<33}  at {} ()\n", "<>", Path::bus(n)));
@@ -280,10 +305,13 @@ impl Bus {
     pub fn troubles(&self) -> Vec<Trouble> {
         let mut out = self.sim.troubles();
         out.extend(self.identity_troubles());
+        out.extend(self.refusals());
         for (path, known) in &*lock(&self.known) {
             out.extend(beyond(*path, &known.facts, self.sim.luns_max()));
+            out.extend(self.is_sizeless(*path, &known.facts));
+            let name = known.name();
+            out.extend(self.silence(*path, &name, &known.unit));
             let Some(doubt) = &known.doubt else { continue };
-            let name = known.periphs().pop().unwrap_or_default();
             let why = format!("{name} at {path}: {doubt}; it is kept as it was");
             let action = format!("`ashlar cam rescan {}` asks it again.", self.number);
             out.push(Trouble::degraded(why, action));
@@ -417,8 +445,10 @@ impl Bus {
 
     fn hear(&self, unit: &Unit, event: Event, whole: bool) {
         let path = unit.path();
-        if event == Event::Doubted {
-            return self.check(path);
+        match event {
+            Event::Doubted => return self.check(path),
+            Event::Silence => return self.inbox.nudge(),
+            _ => {}
         }
         self.note(path, event);
         let meant = if whole { Path::target(path.bus, path.target) } else { path };

@@ -181,6 +181,8 @@ pub struct Ccb {
     pub timeout_ms: u32,
     /// How often it may still be tried again.
     pub retries: u8,
+    /// When it ends with an error, whatever it is waiting for; `u64::MAX`: never.
+    pub end_ns: u64,
     /// Bytes of data.
     pub length: u32,
     /// Who waits.
@@ -356,6 +358,8 @@ pub struct Ended {
     pub outcome: Outcome,
     /// What was asked.
     pub command: Command,
+    /// [`Ccb::end_ns`].
+    pub end_ns: u64,
     /// How often the device had lost its power, as far as it said, when this was sent, and when it
     /// ended: what was in its cache may be gone.
     pub power_losses: (u64, u64),

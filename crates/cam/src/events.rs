@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum Event {
+    /// Commands are not answered for long, or answered again. No event of CAM.
+    Silence = 0x002,
     /// The bus was reset.
     BusReset = 0x001,
     /// A reset was sent to the device.

@@ -33,15 +33,16 @@ mod unit;
 mod verbs;
 
 pub use address::{ANY, Path};
-pub use bus::{Bus, Change, Names, PHYSPATH, Rescan};
+pub use bus::{Bounds, Bus, Change, LastError, Names, PHYSPATH, Rescan};
 pub use ccb::{
     CDB_LEN_MAX, CamStatus, Ccb, CcbId, Command, Ended, Flags, Function, Outcome, Owner, Priority,
     Registers, SenseData, Tag,
 };
 pub use class::{CAM_CLASS, CAM_DOC, CamClass, News};
 pub use device::{
-    ABORT_GRACE_NS, Counts, Device, Effect, Queueing, RAISE_AFTER, READY_POLL_NS, READY_POLLS_MAX,
-    REQUEUES_MAX, RESET_GRACE_NS, ResetId, SETTLE_NS, STARTS_MAX, Shape,
+    ABORT_GRACE_NS, Counts, Device, Effect, Failure, Queueing, RAISE_AFTER, READY_POLL_NS,
+    READY_POLLS_MAX, REQUEUES_MAX, RESET_GRACE_NS, ResetId, SETTLE_NS, SILENCE_NS, STARTS_MAX,
+    Shape,
 };
 pub use events::Event;
 pub use freeze::{Freeze, Freezes};

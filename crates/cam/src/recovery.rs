@@ -39,8 +39,9 @@ pub enum Pause {
     None,
     /// So many ms.
     Ms(u32),
-    /// Until another command ends, or so many ms.
-    Completion(u32),
+    /// Until another command ends, or for a while: [`BUSY_PAUSE_MIN_MS`], doubled after each try,
+    /// at most [`BUSY_PAUSE_MAX_MS`].
+    Completion,
 }
 
 /// What makes a device ready.
@@ -141,18 +142,26 @@ const fn noted(step: Step, error: Errno, note: Note) -> Verdict {
 pub const SELECTION_DELAY_MS: u32 = 1000;
 /// How long after a SIM that is busy, or has no resources.
 pub const BUSY_DELAY_MS: u32 = 500;
-/// How long after a device that is busy.
-pub const DEVICE_BUSY_MS: u32 = 1000;
+/// How long after a device that is busy: at first, and at most.
+pub const BUSY_PAUSE_MIN_MS: u32 = 50;
+pub const BUSY_PAUSE_MAX_MS: u32 = 4_000;
+/// How long before a question is asked again that met such a device.
+pub const BUSY_QUESTION_MS: u32 = 1000;
 
 const AGAIN: Verdict = row(Step::Retry(Pause::None), Errno::Io);
+/// Not the medium failed, but the device or the way to it. EIO in CAM.
+const FAULT: Verdict = row(Step::Retry(Pause::None), Errno::RemoteIo);
+const ENDS: Verdict = row(Step::Fail, Errno::RemoteIo);
+/// Why is not said. EIO in CAM.
+const NOT_READY: Verdict = row(Step::Retry(Pause::None), Errno::NxIo);
 const MALFORMED: Verdict = row(Step::Fail, Errno::Inval);
 const BYSTANDER: Verdict = row(Step::Requeue, Errno::NxIo);
-const SIM_BUSY: Verdict = row(Step::Retry(Pause::Ms(BUSY_DELAY_MS)), Errno::Io);
+const SIM_BUSY: Verdict = row(Step::Retry(Pause::Ms(BUSY_DELAY_MS)), Errno::RemoteIo);
 
 /// By status; [`CamStatus::ScsiError`] goes on in the next table.
 pub const STATUS: &[(CamStatus, Verdict)] = &[
     (CamStatus::Complete, row(Step::Done, Errno::Io)),
-    (CamStatus::AutosenseFailed, row(Step::Fail, Errno::Io)),
+    (CamStatus::AutosenseFailed, ENDS),
     (CamStatus::SelectionTimeout, row(Step::Selection(Pause::Ms(SELECTION_DELAY_MS)), Errno::NxIo)),
     (CamStatus::NotThere, row(Step::Lost(Scope::Lun), Errno::NxIo)),
     (CamStatus::NoHba, row(Step::Lost(Scope::Target), Errno::NxIo)),
@@ -167,17 +176,18 @@ pub const STATUS: &[(CamStatus, Verdict)] = &[
     (CamStatus::Requeue, BYSTANDER),
     (CamStatus::Busy, SIM_BUSY),
     (CamStatus::NoResources, SIM_BUSY),
-    (CamStatus::Aborted, AGAIN),
-    (CamStatus::CompletedError, AGAIN),
-    (CamStatus::Timeout, AGAIN),
-    (CamStatus::Parity, AGAIN),
-    (CamStatus::Overrun, AGAIN),
-    (CamStatus::BusFree, AGAIN),
-    (CamStatus::Terminated, AGAIN),
-    (CamStatus::HbaError, AGAIN),
+    (CamStatus::Aborted, FAULT),
+    (CamStatus::CompletedError, FAULT),
+    // EIO in CAM.
+    (CamStatus::Timeout, row(Step::Retry(Pause::None), Errno::TimedOut)),
+    (CamStatus::Parity, FAULT),
+    (CamStatus::Overrun, FAULT),
+    (CamStatus::BusFree, FAULT),
+    (CamStatus::Terminated, FAULT),
+    (CamStatus::HbaError, FAULT),
     (CamStatus::AtaError, AGAIN),
-    (CamStatus::NexusLost, AGAIN),
-    (CamStatus::SmpError, AGAIN),
+    (CamStatus::NexusLost, FAULT),
+    (CamStatus::SmpError, FAULT),
 ];
 
 /// COMMAND TERMINATED of SCSI-2: sense data say more, as with CHECK CONDITION.
@@ -185,13 +195,13 @@ const TERMINATED: u8 = 0x22;
 const CHECK_CONDITION: u8 = 0x02;
 
 /// By SCSI status; CHECK CONDITION and COMMAND TERMINATED go on with the sense data. What is not
-/// here fails with EIO.
+/// here fails with EREMOTEIO.
 pub const SCSI_STATUS: &[(u8, Verdict)] = &[
     (0x00, row(Step::Done, Errno::Io)),
     (0x04, row(Step::Done, Errno::Io)),
     // EIO in CAM, after as many tries as a request has retries.
-    (0x08, row(Step::Busy(Pause::Completion(DEVICE_BUSY_MS)), Errno::Busy)),
-    (0x28, row(Step::Full(Pause::Completion(DEVICE_BUSY_MS)), Errno::Busy)),
+    (0x08, row(Step::Busy(Pause::Completion), Errno::Busy)),
+    (0x28, row(Step::Full(Pause::Completion), Errno::Busy)),
     // EIO in CAM; a host above has to hear that the disk is reserved, not that it is broken.
     (0x18, row(Step::Fail, Errno::Conflict)),
     // TASK ABORTED: another nexus reset the unit, which is as a reset of our own. EIO in CAM.
@@ -200,7 +210,7 @@ pub const SCSI_STATUS: &[(u8, Verdict)] = &[
 
 /// By additional sense code; `None` as qualifier: every one that has no row of its own.
 pub const CODES: &[(u8, Option<u8>, Verdict)] = &[
-    (0x04, Some(0x00), AGAIN),
+    (0x04, Some(0x00), NOT_READY),
     (0x04, Some(0x01), row(Step::Cure(Cure::Wait), Errno::Busy)),
     (0x04, Some(0x02), row(Step::Cure(Cure::Start), Errno::NxIo)),
     (0x04, Some(0x03), row(Step::Fail, Errno::NxIo)),
@@ -215,13 +225,13 @@ pub const CODES: &[(u8, Option<u8>, Verdict)] = &[
     (0x27, Some(0x07), row(Step::Fail, Errno::NoSpc)),
     (0x28, Some(0x00), noted(Step::Fail, Errno::NxIo, Note::MediumChanged)),
     (0x29, None, row(Step::Fail, Errno::NxIo)),
-    (0x2a, Some(0x06), noted(Step::Retry(Pause::None), Errno::Io, Note::Access)),
-    (0x2a, Some(0x07), noted(Step::Retry(Pause::None), Errno::Io, Note::Access)),
-    (0x2a, Some(0x09), noted(Step::Retry(Pause::None), Errno::Io, Note::Capacity)),
-    (0x38, Some(0x07), AGAIN),
+    (0x2a, Some(0x06), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Access)),
+    (0x2a, Some(0x07), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Access)),
+    (0x2a, Some(0x09), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Capacity)),
+    (0x38, Some(0x07), FAULT),
     (0x3a, None, noted(Step::Fail, Errno::NxIo, Note::MediumGone)),
-    (0x3f, Some(0x03), noted(Step::Retry(Pause::None), Errno::Io, Note::Inquiry)),
-    (0x3f, Some(0x0e), noted(Step::Retry(Pause::None), Errno::Io, Note::Rescan)),
+    (0x3f, Some(0x03), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Inquiry)),
+    (0x3f, Some(0x0e), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Rescan)),
 ];
 
 /// By sense key, for codes without a row and for 00/00. DATA PROTECT is EACCES in CAM; the
@@ -229,24 +239,24 @@ pub const CODES: &[(u8, Option<u8>, Verdict)] = &[
 pub const KEYS: &[(Key, Verdict)] = &[
     (Key::NoSense, row(Step::Done, Errno::Io)),
     (Key::RecoveredError, row(Step::Done, Errno::Io)),
-    (Key::NotReady, AGAIN),
+    (Key::NotReady, NOT_READY),
     (Key::MediumError, AGAIN),
-    (Key::HardwareError, AGAIN),
+    (Key::HardwareError, FAULT),
     (Key::IllegalRequest, row(Step::Fail, Errno::Inval)),
     (Key::UnitAttention, row(Step::Fail, Errno::NxIo)),
     (Key::DataProtect, row(Step::Fail, Errno::RoFs)),
     (Key::BlankCheck, row(Step::Fail, Errno::NoSpc)),
-    (Key::Vendor, row(Step::Fail, Errno::Io)),
-    (Key::CopyAborted, row(Step::Fail, Errno::Io)),
-    (Key::AbortedCommand, AGAIN),
-    (Key::VolumeOverflow, row(Step::Fail, Errno::Io)),
+    (Key::Vendor, ENDS),
+    (Key::CopyAborted, ENDS),
+    (Key::AbortedCommand, FAULT),
+    (Key::VolumeOverflow, ENDS),
     // Answers, not failures.
     (Key::Miscompare, row(Step::Done, Errno::Io)),
     (Key::Completed, row(Step::Done, Errno::Io)),
 ];
 
 /// A row that is in no table: the rest of each.
-const UNKNOWN: Verdict = row(Step::Fail, Errno::Io);
+const UNKNOWN: Verdict = ENDS;
 
 fn find<K: PartialEq>(table: &[(K, Verdict)], key: K) -> Verdict {
     table.iter().find(|(k, _)| *k == key).map_or(UNKNOWN, |(_, verdict)| *verdict)

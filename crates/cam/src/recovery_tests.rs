@@ -34,29 +34,29 @@ fn said(outcome: &Outcome, policy: Policy) -> String {
 fn every_status_of_the_transport() {
     let rows = [
         (0x01, "done"),
-        (0x02, "retry EIO"),
-        (0x04, "retry EIO"),
-        (0x05, "retry Ms(500) EIO"),
+        (0x02, "retry EREMOTEIO"),
+        (0x04, "retry EREMOTEIO"),
+        (0x05, "retry Ms(500) EREMOTEIO"),
         (0x06, "fail EINVAL"),
         (0x08, "lost Lun ENXIO"),
         (0x0a, "selection Ms(1000) ENXIO"),
-        (0x0b, "retry EIO"),
+        (0x0b, "retry ETIMEDOUT"),
         (0x0e, "requeue ENXIO"),
-        (0x0f, "retry EIO"),
-        (0x10, "fail EIO"),
+        (0x0f, "retry EREMOTEIO"),
+        (0x10, "fail EREMOTEIO"),
         (0x11, "lost Target ENXIO"),
-        (0x12, "retry EIO"),
-        (0x13, "retry EIO"),
+        (0x12, "retry EREMOTEIO"),
+        (0x13, "retry EREMOTEIO"),
         (0x16, "fail EINVAL"),
         (0x17, "requeue ENXIO"),
-        (0x18, "retry EIO"),
-        (0x19, "retry EIO"),
+        (0x18, "retry EREMOTEIO"),
+        (0x19, "retry EREMOTEIO"),
         (0x1a, "fail EINVAL"),
         (0x1b, "requeue ENXIO"),
         (0x1c, "retry EIO"),
-        (0x1d, "retry EIO"),
-        (0x1e, "retry EIO"),
-        (0x34, "retry Ms(500) EIO"),
+        (0x1d, "retry EREMOTEIO"),
+        (0x1e, "retry EREMOTEIO"),
+        (0x34, "retry Ms(500) EREMOTEIO"),
         (0x38, "fail EINVAL"),
         (0x39, "fail EINVAL"),
     ];
@@ -76,13 +76,13 @@ fn every_scsi_status() {
         let outcome = Outcome { scsi_status: code, ..Outcome::of(CamStatus::ScsiError) };
         let want = match code {
             0x00 | 0x04 => "done",
-            0x08 => "busy Completion(1000) EBUSY",
-            0x28 => "full Completion(1000) EBUSY",
+            0x08 => "busy Completion EBUSY",
+            0x28 => "full Completion EBUSY",
             0x18 => "fail EBADE",
             // A victim of another nexus's reset.
             0x40 => "requeue ENXIO",
             // CHECK CONDITION without sense data among them.
-            _ => "fail EIO",
+            _ => "fail EREMOTEIO",
         };
         assert_eq!(said(&outcome, CALM), want, "{code:#x}");
     }
@@ -96,17 +96,17 @@ fn every_key_by_itself() {
     let rows = [
         (0x0, "done"),
         (0x1, "done"),
-        (0x2, "retry EIO"),
+        (0x2, "retry ENXIO"),
         (0x3, "retry EIO"),
-        (0x4, "retry EIO"),
+        (0x4, "retry EREMOTEIO"),
         (0x5, "fail EINVAL"),
         (0x6, "fail ENXIO !"),
         (0x7, "fail EROFS"),
         (0x8, "fail ENOSPC"),
-        (0x9, "fail EIO"),
-        (0xa, "fail EIO"),
-        (0xb, "retry EIO"),
-        (0xd, "fail EIO"),
+        (0x9, "fail EREMOTEIO"),
+        (0xa, "fail EREMOTEIO"),
+        (0xb, "retry EREMOTEIO"),
+        (0xd, "fail EREMOTEIO"),
         (0xe, "done"),
         (0xf, "done"),
     ];
@@ -119,7 +119,7 @@ fn every_key_by_itself() {
 #[test]
 fn every_additional_code() {
     let rows = [
-        (0x2, 0x04, 0x00, "retry EIO"),
+        (0x2, 0x04, 0x00, "retry ENXIO"),
         (0x2, 0x04, 0x01, "cure Wait EBUSY"),
         (0x2, 0x04, 0x02, "cure Start ENXIO"),
         (0x2, 0x04, 0x03, "fail ENXIO"),
@@ -135,14 +135,14 @@ fn every_additional_code() {
         (0x6, 0x28, 0x00, "fail ENXIO +MediumChanged !"),
         (0x6, 0x29, 0x00, "fail ENXIO !"),
         (0x6, 0x29, 0x07, "fail ENXIO !"),
-        (0x6, 0x2a, 0x06, "retry EIO +Access !"),
-        (0x6, 0x2a, 0x07, "retry EIO +Access !"),
-        (0x6, 0x2a, 0x09, "retry EIO +Capacity !"),
-        (0x6, 0x38, 0x07, "retry EIO !"),
+        (0x6, 0x2a, 0x06, "retry EREMOTEIO +Access !"),
+        (0x6, 0x2a, 0x07, "retry EREMOTEIO +Access !"),
+        (0x6, 0x2a, 0x09, "retry EREMOTEIO +Capacity !"),
+        (0x6, 0x38, 0x07, "retry EREMOTEIO !"),
         (0x2, 0x3a, 0x00, "fail ENXIO +MediumGone"),
         (0x2, 0x3a, 0x02, "fail ENXIO +MediumGone"),
-        (0x6, 0x3f, 0x03, "retry EIO +Inquiry !"),
-        (0x6, 0x3f, 0x0e, "retry EIO +Rescan !"),
+        (0x6, 0x3f, 0x03, "retry EREMOTEIO +Inquiry !"),
+        (0x6, 0x3f, 0x0e, "retry EREMOTEIO +Rescan !"),
     ];
     for (key, asc, ascq, want) in rows {
         assert_eq!(said(&sense(key, asc, ascq), CALM), want, "{key:x}/{asc:02x}/{ascq:02x}");
@@ -201,6 +201,6 @@ fn garbage_for_sense_is_no_sense() {
     for bytes in [&[][..], &[0x7f, 1, 2], &[0x70], &[0x00; 18], &[0xff; 40]] {
         let mut outcome = sense(5, 0x20, 0);
         outcome.sense = crate::ccb::SenseData::new(bytes);
-        assert_eq!(said(&outcome, CALM), "fail EIO", "{bytes:x?}");
+        assert_eq!(said(&outcome, CALM), "fail EREMOTEIO", "{bytes:x?}");
     }
 }

@@ -68,6 +68,13 @@ pub trait Sim: Send + Sync {
         path.to_string()
     }
 
+    /// What others have written on the way to a device to tell it from others, asked for now: an
+    /// AoE target's config string. None: there is no such thing, or no answer.
+    fn mark<'a>(&'a self, path: Path, core: &'a Rc<Core>) -> Local<'a, Option<String>> {
+        let _ = (path, core);
+        Box::pin(async { None })
+    }
+
     /// The AoE initiator that it is: for what only that protocol has.
     fn aoe(&self) -> Option<&crate::sims::aoe::Aoe> {
         None

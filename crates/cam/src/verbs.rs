@@ -20,7 +20,7 @@ use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
 use serde_json::{Value, json};
 
 use crate::address::{ANY, Path};
-use crate::bus::Bus;
+use crate::bus::{Bus, LastError};
 use crate::class::CamClass;
 use crate::device::Shape;
 use crate::periph::Facts;
@@ -51,7 +51,7 @@ pub(crate) const VERBS: &[VerbSpec] = &[
         "devlist",
         "List the devices of all buses",
         &[
-            option("verbose", 'v', ArgKind::Flag, "The buses too"),
+            option("verbose", 'v', ArgKind::Flag, "The buses and last errors too"),
             option("buses", 'b', ArgKind::Flag, "The buses alone"),
         ],
         "devlist -v",
@@ -108,7 +108,7 @@ impl CamClass {
         match verb {
             "devlist" => {
                 let is = |key| params[key].as_bool().unwrap_or(false);
-                Ok(self.devlist(is("verbose"), is("buses")))
+                Ok(self.devlist(is("verbose"), is("buses"), control.now_ns()))
             }
             "rescan" => self.rescan(control, params),
             "inquiry" => self.disk(on).map(|d| d.inquiry(params)),
@@ -146,7 +146,7 @@ impl CamClass {
         }
     }
 
-    fn devlist(&self, verbose: bool, buses_alone: bool) -> Value {
+    fn devlist(&self, verbose: bool, buses_alone: bool, now: u64) -> Value {
         let buses = self.buses();
         let text: String = buses
             .iter()
@@ -156,7 +156,7 @@ impl CamClass {
                 let lines: String = troubles.map(|why| format!("{name}: {why}\n")).collect();
                 match buses_alone {
                     true => format!("scbus{} on {name} bus 0\n{lines}", bus.number()),
-                    false => bus.devlist(verbose) + &lines,
+                    false => bus.devlist(verbose, now) + &lines,
                 }
             })
             .collect();
@@ -173,6 +173,9 @@ impl CamClass {
                             "periphs": bus.periphs(path),
                             "device": facts.label(), "lost": unit.look(|d| d.is_lost()),
                             "physpath": unit.physpath(),
+                            "last_error": LastError::of(&unit, now).map(|e| json!({
+                                "what": e.what, "age_ns": e.age_ns, "count": e.count,
+                            })),
                         })
                     })
                     .collect();

@@ -36,8 +36,21 @@ fn open(room: &mut Room, bus: &BusConfig) -> Result<Value> {
         let name = own_name(&*room.exports.vault()).map_err(|e| e.at(bus.name.as_str()))?;
         params.insert("initiator".to_owned(), Value::String(name));
     }
-    let asked = json!({ "kind": bus.kind, "params": params, "names": bus.names });
+    let asked = json!({
+        "kind": bus.kind, "params": params, "names": bus.names, "bounds": bounds(bus),
+    });
     room.verb_on("cam", "attach", &bus.name, &asked)
+}
+
+/// How long requests to disks of a bus may take, as far as its section says.
+fn bounds(bus: &BusConfig) -> Value {
+    let numbers = [
+        ("timeout_s", bus.timeout_s),
+        ("retries", bus.retries.map(u32::from)),
+        ("request_deadline_s", bus.request_deadline_s),
+    ];
+    let said = numbers.into_iter().filter_map(|(key, n)| Some((key.to_owned(), n?.into())));
+    Value::Object(said.collect())
 }
 
 /// What comes next may stand on what comes of it: asked for for a moment. None: it goes on, and
@@ -191,5 +204,28 @@ pub fn look(room: &mut Room) {
             Ok(names) => room.note(Level::Info, &bus, format!("found {}", names.join(", "))),
             Err(e) => room.note(Level::Error, &bus, e.what),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_a_section_are_those_of_its_bus() {
+        let of = |keys: &str| {
+            let text = format!("[[bus]]\nname = 'b'\nkind = 'virtual'\n{keys}");
+            let read = config::read_words(&text, "test", &catalog()).expect("a good section");
+            bounds(&read.bus[0])
+        };
+        assert_eq!(of(""), json!({}));
+        let keys = "timeout_s = 7\nretries = 0\nrequest_deadline_s = 20\n";
+        let said = json!({ "timeout_s": 7, "retries": 0, "request_deadline_s": 20 });
+        assert_eq!(of(keys), said);
+        let read: cam::Bounds = serde_json::from_value(said).expect("as the bus reads it");
+        let own = cam::Bounds { timeout_s: Some(7), retries: 0, request_deadline_s: 20 };
+        assert_eq!(read, own);
+        let usual: cam::Bounds = serde_json::from_value(of("")).expect("as the bus reads it");
+        assert_eq!(usual, cam::Bounds::default());
     }
 }

@@ -14,7 +14,7 @@ pub fn kind_of(errno: Errno) -> Kind {
         Errno::Inval | Errno::Fault | Errno::Loop => Kind::Usage,
         Errno::NoSpc | Errno::DeadLk | Errno::NoMem => Kind::Limit,
         Errno::TimedOut | Errno::Again | Errno::Canceled => Kind::Timeout,
-        Errno::Io | Errno::NxIo => Kind::Device,
+        Errno::Io | Errno::NxIo | Errno::RemoteIo => Kind::Device,
     }
 }
 

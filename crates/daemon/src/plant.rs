@@ -155,12 +155,12 @@ fn control_thread(
         })
     });
     let by_hand = ByHand::load(registry.vault(), teller(&journal, Level::Warn));
-    let wholes = Wholes::load(registry.vault(), teller(&journal, Level::Warn));
     let names = Names::load(registry.vault(), teller(&journal, Level::Warn), cam.clone());
     let loops = Loops::new(cam.clone(), local);
     let mut room = Room {
         control,
         cam,
+        wholes: Wholes::load(registry.vault(), teller(&journal, Level::Warn)),
         exports: Exports::new(
             (registry, drivers),
             attachments,
@@ -174,7 +174,6 @@ fn control_thread(
         started_ns,
         returns: Returns::default(),
         names,
-        wholes,
         said: crate::buses::Said::new(),
         look_ns: 0,
         places: Places::default(),

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bio::{Attr, Op};
 use control::api::{
-    AwaitedState, Bucket, BusState, ConsumerState, Daemon, Denied, DeviceState, Digests, DiskMode,
-    DiskState, GeomState, GroupState, Health, Histogram, LunState, Memory, OpStats, PortGroupState,
-    ProviderState, RegistrantState, ReservationState, RivalsState, SCHEMA_VERSION, SessionState,
-    State, Stats, TargetHealth, TargetState, TroubleState, WhyNot,
+    AwaitedState, Bucket, BusState, ConsumerState, Daemon, Denied, DeviceErrorState, DeviceState,
+    Digests, DiskMode, DiskState, GeomState, GroupState, Health, Histogram, LunState, Memory,
+    OpStats, PortGroupState, ProviderState, RegistrantState, ReservationState, RivalsState,
+    SCHEMA_VERSION, SessionState, State, Stats, TargetHealth, TargetState, TroubleState, WhyNot,
 };
 use control::config::units::short;
 use control::config::{AccessConfig, Config};
@@ -214,6 +214,11 @@ fn bus(from: &Sources<'_>, bus: &cam::Bus) -> BusState {
             device: facts.label(),
             lost: unit.look(|device| device.is_lost()),
             kept: from.cam.kept().has(&name),
+            last_error: cam::LastError::of(&unit, from.now_ns).map(|e| DeviceErrorState {
+                what: e.what,
+                age_ns: e.age_ns,
+                count: e.count,
+            }),
             name,
         };
     let troubles: Vec<TroubleState> = bus.troubles().iter().map(trouble).collect();

@@ -1,7 +1,7 @@
 //! The end of commands: answers, aborts, and who may go next. States and invariants are drawn in
 //! `command.rs`.
 
-use bio::{Bio, Op, Segs};
+use bio::{Attr, Bio, Op, Segs};
 use geom::{Core, Sink};
 use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
@@ -277,7 +277,13 @@ fn ending_of_blocks(slot: &Slot, bio: &Bio) -> Ending {
         Ok(()) if bio.completed < slot.asked => Ending::check(asc::LBA_OUT_OF_RANGE),
         Ok(()) => Ending::Good,
         Err(e) => match (&slot.path, slot.plan.run) {
-            (Some(path), Run::Blocks(b)) => ending_at(e, bio.op, b.lba, slot.asked, path.device()),
+            (Some(path), Run::Blocks(b)) => {
+                let bad = match bio.value {
+                    Some(Attr::Int(at)) => Some(at),
+                    _ => None,
+                };
+                ending_at(e, bio.op, (b.lba, slot.asked), bad, path.device())
+            }
             _ => ending_of(e, bio.op),
         },
     }

@@ -69,6 +69,7 @@ const TABLE: &[(Errno, Fate, Fate)] = &[
     (Errno::NoAttr, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
     (Errno::NotSup, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
     (Errno::TimedOut, S(asc::TIMEOUT), S(asc::TIMEOUT)),
+    (Errno::RemoteIo, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
     (Errno::Canceled, T(Status::Busy), T(Status::Busy)),
 ];
 
@@ -87,9 +88,16 @@ pub fn ending_of(error: Errno, op: Op) -> Ending {
     }
 }
 
-/// The same for a range of `len` bytes from block `lba`: with the LBA when only one block can be
-/// meant, and as a range error when the medium has shrunk since the command was accepted.
-pub(crate) fn ending_at(error: Errno, op: Op, lba: u64, len: u64, device: &Device) -> Ending {
+/// The same for a range of `len` bytes from block `lba`: with the LBA when it is known (the medium
+/// failed at byte `bad` of the range) or only one block can be meant, and as a range error when the
+/// medium has shrunk since the command was accepted.
+pub(crate) fn ending_at(
+    error: Errno,
+    op: Op,
+    (lba, len): (u64, u64),
+    bad: Option<u64>,
+    device: &Device,
+) -> Ending {
     let ending = ending_of(error, op);
     if error != Errno::Io || !op.has_range() {
         return ending;
@@ -98,9 +106,12 @@ pub(crate) fn ending_at(error: Errno, op: Op, lba: u64, len: u64, device: &Devic
     if lba.saturating_add(len / unit) > device.blocks() {
         return Ending::check(asc::LBA_OUT_OF_RANGE);
     }
-    match ending {
-        Ending::Check(sense) if len == unit => Ending::Check(sense.with_information(lba)),
-        _ => ending,
+    match (ending, bad.filter(|bad| *bad < len)) {
+        (Ending::Check(sense), Some(bad)) => {
+            Ending::Check(sense.with_information(lba.saturating_add(bad / unit)))
+        }
+        (Ending::Check(sense), None) if len == unit => Ending::Check(sense.with_information(lba)),
+        (ending, _) => ending,
     }
 }
 

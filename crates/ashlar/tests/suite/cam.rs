@@ -127,6 +127,9 @@ fn what_is_typed_at_a_bus_is_checked_as_the_configuration_is() {
     refuses("cam attach mps0 disk=2", &["unknown key `disk`", "did you mean `disks`?"]);
     refuses("cam attach mps0 kind=virtul", &["did you mean `virtual`?"]);
     refuses("cam attach mps0 disks=65", &["65 is too much: at most 64"]);
+    refuses("cam attach mps0 request_deadline_s=0", &["0 is too little: at least 1"]);
+    refuses("cam attach mps0 timeout_s=601", &["601 is too much: at most 600"]);
+    refuses("cam attach mps0 retries=101", &["101 is too much: at most 100"]);
     refuses("cam attach mps0 size=1000", &["whole sectors of 512 bytes"]);
     refuses("cam attach mps0 disks", &["is not KEY=VALUE"]);
     refuses("cam detach mps0", &["no bus mps0", "devlist -v"]);

@@ -33,6 +33,8 @@ const GONE_PAUSE_NS: u64 = 1_000_000_000;
 pub(super) struct Exchanged {
     /// The name of its disk.
     name: String,
+    facts: Facts,
+    mark: Option<String>,
     was: String,
     is: String,
 }
@@ -112,7 +114,65 @@ fn words(facts: &Facts) -> String {
     words
 }
 
+/// What a disk says it is, and what is written on the way to it.
+fn words_with(facts: &Facts, mark: Option<&str>) -> String {
+    let words = words(facts);
+    mark.filter(|mark| !mark.is_empty())
+        .map_or(words.clone(), |mark| format!("{words} config string {mark:?}"))
+}
+
+/// Others have marked it otherwise meanwhile; one without a mark may have lost it.
+fn is_marked_otherwise(was: Option<&str>, is: Option<&str>) -> bool {
+    was.zip(is).is_some_and(|(was, is)| !was.is_empty() && !is.is_empty() && was != is)
+}
+
 impl Bus {
+    /// A scan that the bus started found a device at a place: true when it is not taken in, as it
+    /// is not the one that was there (C6 of [`super::scan`]).
+    pub(super) fn is_held_back(
+        &self,
+        unit: &Arc<Unit>,
+        known: Option<&(Arc<Unit>, Facts)>,
+        (is, mark): (&Facts, Option<&str>),
+        core: &Core,
+    ) -> bool {
+        let path = unit.path();
+        let Some((_, was)) = known else {
+            let mut exchanged = lock(&self.exchanged);
+            let is_back = |old: &Exchanged| {
+                let same = compare(&old.facts, is) == Found::Same;
+                same && !is_marked_otherwise(old.mark.as_deref(), mark)
+            };
+            let back = exchanged.get(&path).is_some_and(is_back);
+            if back {
+                exchanged.remove(&path);
+            }
+            return exchanged.contains_key(&path);
+        };
+        if !was.is_disk() {
+            return false;
+        }
+        match compare(was, is) {
+            Found::Same | Found::Formatted => false,
+            // It is the same by name: a check finds out.
+            _ if is.is_same(was) => {
+                unit.doubt(core);
+                true
+            }
+            found => {
+                self.is_another(unit, (is, None), &found, core);
+                true
+            }
+        }
+    }
+
+    /// The mark of a device was changed by us.
+    pub(crate) fn has_mark(&self, path: Path, mark: &str) {
+        if let Some(known) = lock(&self.known).get_mut(&path) {
+            known.mark = Some(mark.to_owned());
+        }
+    }
+
     /// Has a device in doubt asked which one it is, until that is known.
     pub(super) fn check(&self, path: Path) {
         if lock(&self.checks).contains_key(&path) {
@@ -188,13 +248,21 @@ impl Bus {
     }
 
     /// A device is another one than it was: it is lost, with all that was meant for it.
-    fn is_another(&self, unit: &Arc<Unit>, is: &Facts, found: &Found, core: &Core) {
+    fn is_another(
+        &self,
+        unit: &Arc<Unit>,
+        (is, mark): (&Facts, Option<&str>),
+        found: &Found,
+        core: &Core,
+    ) {
         let path = unit.path();
         let said = match lock(&self.known).get(&path).filter(|k| Arc::ptr_eq(&k.unit, unit)) {
             Some(known) => Exchanged {
-                name: known.periphs().pop().unwrap_or_default(),
-                was: words(&known.facts),
-                is: words(is),
+                name: known.name(),
+                facts: known.facts.clone(),
+                mark: known.mark.clone(),
+                was: words_with(&known.facts, known.mark.as_deref()),
+                is: words_with(is, mark),
             },
             None => return,
         };
@@ -218,7 +286,7 @@ impl Bus {
     pub(super) fn identity_troubles(&self) -> Vec<Trouble> {
         let mut out = Vec::new();
         let number = self.number;
-        for (path, Exchanged { name, was, is }) in &*lock(&self.exchanged) {
+        for (path, Exchanged { name, was, is, .. }) in &*lock(&self.exchanged) {
             let place = self.sim.place(*path);
             let why = format!(
                 "{name} at {path} ({place}): another disk is there than before; it was {was}, and \
@@ -233,7 +301,7 @@ impl Bus {
         let known = lock(&self.known);
         for (path, why) in &*lock(&self.checks) {
             let (Some(why), Some(known)) = (why, known.get(path)) else { continue };
-            let name = known.periphs().pop().unwrap_or_default();
+            let name = known.name();
             let why = format!(
                 "{name} at {path}: it is not known whether it is the same disk as before ({why}); \
                  its requests wait"
@@ -267,10 +335,13 @@ async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
             return;
         }
         let Some(was) = bus.upgrade().and_then(|bus| bus.facts_of(unit)) else { return };
+        let Some(sim) = bus.upgrade().map(|bus| bus.sim.clone()) else { return };
         let (said, round) = scan::identity(unit, was.clone(), core).await;
+        let mark = sim.mark(path, core).await;
         let Some(bus) = bus.upgrade() else { return };
+        let marked = is_marked_otherwise(bus.mark_of(path).as_deref(), mark.as_deref());
         let why = match said {
-            Ok(is) => match compare(&was, &is) {
+            Ok(is) => match if marked { Found::Other } else { compare(&was, &is) } {
                 Found::Same if bus.is_the_same(unit, &was, &is, round, core) => return,
                 // Another round: what was said is about the medium before.
                 Found::Same => continue,
@@ -278,7 +349,7 @@ async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
                     if unit.look(|device| device.doubt_round()) != round {
                         continue;
                     }
-                    return bus.is_another(unit, &is, &found, core);
+                    return bus.is_another(unit, (&is, mark.as_deref()), &found, core);
                 }
                 Found::Unsure => "it does not tell its capacity".to_owned(),
             },
@@ -303,6 +374,10 @@ async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
 }
 
 impl Bus {
+    fn mark_of(&self, path: Path) -> Option<String> {
+        lock(&self.known).get(&path).and_then(|known| known.mark.clone())
+    }
+
     /// What a unit said of itself, while it is the one at its place.
     fn facts_of(&self, unit: &Arc<Unit>) -> Option<Facts> {
         let known = lock(&self.known);

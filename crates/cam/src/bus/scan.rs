@@ -10,6 +10,8 @@
 //!      them have other devices than before. These are asked in the same scan.
 //!  C5  A device that answers with nonsense is there: one that is known stays as it was, with what
 //!      is behind it, and the bus says what is wrong with it.
+//!  C6  A scan that the bus starts itself takes in no disk in place of another: that one is lost,
+//!      as by an identity check, until the administrator has the bus asked, or it is back.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -80,6 +82,8 @@ impl Drop for Asked<'_> {
 
 /// What a scan has to do, and what it did.
 struct Round {
+    /// C6: the administrator has asked for it.
+    by_hand: bool,
     wanted: RefCell<BTreeSet<u64>>,
     left: RefCell<VecDeque<u64>>,
     changes: RefCell<BTreeMap<u64, Vec<Change>>>,
@@ -121,7 +125,7 @@ impl Bus {
         let wished = std::mem::take(&mut *lock(&self.wished));
         self.sim.ready(core).await;
         let targets = self.all();
-        let (changes, silent) = self.ask(targets, SCAN_DEADLINE_NS, core).await;
+        let (changes, silent) = self.ask(targets, (SCAN_DEADLINE_NS, true), core).await;
         self.look_at_places(core).await;
         drop(wished);
         lock(&self.silent).clone_from(&silent);
@@ -137,7 +141,8 @@ impl Bus {
         };
         self.acknowledge(Some(target));
         self.sim.ready(core).await;
-        let (changes, silent) = self.ask(BTreeSet::from([target]), SCAN_DEADLINE_NS, core).await;
+        let only = BTreeSet::from([target]);
+        let (changes, silent) = self.ask(only, (SCAN_DEADLINE_NS, true), core).await;
         self.look_at_places(core).await;
         lock(&self.silent).retain(|other| *other != target);
         lock(&self.silent).extend(&silent);
@@ -160,7 +165,7 @@ impl Bus {
             false => wished,
         };
         lock(&self.silent).extend(&targets);
-        let (changes, silent) = self.ask(targets.clone(), SCAN_PATIENCE_NS, core).await;
+        let (changes, silent) = self.ask(targets.clone(), (SCAN_PATIENCE_NS, false), core).await;
         self.look_at_places(core).await;
         let mut known = lock(&self.silent);
         known.retain(|target| !targets.contains(target));
@@ -185,11 +190,12 @@ impl Bus {
     async fn ask(
         self: &Arc<Bus>,
         targets: BTreeSet<u64>,
-        most_ns: u64,
+        (most_ns, by_hand): (u64, bool),
         core: &Rc<Core>,
     ) -> (Vec<Change>, BTreeSet<u64>) {
         let is_multiplier = |target: &u64| self.sim.signature(*target) == Signature::Multiplier;
         let round = Round {
+            by_hand,
             left: RefCell::new(targets.iter().copied().filter(is_multiplier).collect()),
             wanted: RefCell::new(targets),
             changes: RefCell::default(),
@@ -228,7 +234,7 @@ impl Bus {
         };
         let first = Path::new(self.number, target, 0);
         let before = self.multiplier(first);
-        let luns = self.look_at(first, core, &tell).await;
+        let luns = self.look_at(first, round.by_hand, core, &tell).await;
         // C4: behind one that is gone nobody may be reached any more.
         let now = self.multiplier(first);
         let gone = || before.as_ref().map_or(Vec::new(), |f| (0..f.ports.len() as u64).collect());
@@ -241,16 +247,18 @@ impl Bus {
         let Some(luns) = luns else {
             // Who was known before is asked himself.
             for path in known {
-                self.look_at(path, core, &tell).await;
+                self.look_at(path, round.by_hand, core, &tell).await;
             }
             return;
         };
         for lun in &luns {
             let path = Path::new(self.number, target, u64::from(lun.number()));
             if path != first {
-                self.look_at(path, core, &tell).await;
+                self.look_at(path, round.by_hand, core, &tell).await;
             }
         }
+        let has = |lun| lun == 0 || luns.iter().any(|own| u64::from(own.number()) == lun);
+        self.refuses_only(target, has);
         for path in known {
             if luns.iter().all(|lun| u64::from(lun.number()) != path.lun) {
                 tell(self.forget(path, core));
@@ -279,6 +287,7 @@ impl Bus {
     async fn look_at(
         self: &Arc<Bus>,
         path: Path,
+        by_hand: bool,
         core: &Rc<Core>,
         tell: &dyn Fn(Vec<Change>),
     ) -> Option<Vec<Lun>> {
@@ -301,6 +310,19 @@ impl Bus {
             (Err(why), Some((_, Facts::Scsi(facts)))) if why.is_nonsense() => facts.luns.clone(),
             _ => luns,
         };
+        let known = old.as_ref().filter(|_| !lost);
+        let mark = match (&said, known) {
+            (Ok(facts), Some((_, before))) if facts.is_same(before) => None,
+            (Ok(_), _) => self.sim.mark(path, core).await,
+            (Err(_), _) => None,
+        };
+        if let Ok(facts) = &said
+            && !by_hand
+            && self.is_held_back(&unit, known, (facts, mark.as_deref()), core)
+        {
+            return luns;
+        }
+        self.refuses(path, said.as_ref().err().copied().filter(|_| known.is_none()));
         match (said, old) {
             (Ok(facts), Some((_, before))) if !lost && is_for_check(&unit, &before, &facts) => {}
             (Ok(facts), Some((_, before))) if !lost && facts.is_same(&before) => {
@@ -319,33 +341,14 @@ impl Bus {
                 }
             }
             (Ok(facts), before) => {
-                let unit = if before.is_some() && !lost {
-                    // Another device in its place: nothing of the old one may reach it.
-                    tell(self.forget(path, core));
-                    self.make(path, core)
-                } else {
-                    tell(self.forget(path, core));
-                    unit.clone()
+                tell(self.forget(path, core));
+                // Another device in its place: nothing of the old one may reach it, and a unit that
+                // is made for it was not asked itself.
+                let (unit, round) = match before.is_some() && !lost {
+                    true => (self.make(path, core), 0),
+                    false => (unit, round),
                 };
-                if let Facts::Scsi(facts) = &facts {
-                    unit.set_access(facts.access);
-                }
-                let known = Known {
-                    unit: unit.clone(),
-                    facts: facts.clone(),
-                    provider: None,
-                    others: Vec::new(),
-                    doubt: None,
-                };
-                if self.add(path, known) {
-                    // A unit that was made in place of another was not asked itself.
-                    let round = if Arc::ptr_eq(&unit, &asked.unit) { round } else { 0 };
-                    unit.with(core, |device| device.identify(round));
-                    self.note(path, Event::FoundDevice);
-                    tell(vec![Change::Found(unit, facts)]);
-                } else {
-                    unit.close();
-                }
+                tell(self.take_in(&unit, facts, mark, round, core));
             }
             // C5
             (Err(why), Some(_)) if !lost && why.is_nonsense() => self.doubt(path, Some(why)),
@@ -354,6 +357,36 @@ impl Bus {
         }
         drop(asked);
         luns
+    }
+
+    /// A device that is new at its place, as it said it is in a round of doubt.
+    fn take_in(
+        &self,
+        unit: &Arc<Unit>,
+        facts: Facts,
+        mark: Option<String>,
+        round: u64,
+        core: &Rc<Core>,
+    ) -> Vec<Change> {
+        let path = unit.path();
+        if let Facts::Scsi(facts) = &facts {
+            unit.set_access(facts.access);
+        }
+        let known = Known {
+            unit: unit.clone(),
+            facts: facts.clone(),
+            provider: None,
+            others: Vec::new(),
+            doubt: None,
+            mark,
+        };
+        if !self.add(path, known) {
+            unit.close();
+            return Vec::new();
+        }
+        unit.with(core, |device| device.identify(round));
+        self.note(path, Event::FoundDevice);
+        vec![Change::Found(unit.clone(), facts)]
     }
 }
 

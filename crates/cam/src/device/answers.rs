@@ -6,7 +6,9 @@ use wire::scsi::{Key, Sense};
 use super::{Device, Effect, RAISE_AFTER, REQUEUES_MAX, Slot};
 use crate::ccb::{CamStatus, Flags, Outcome, Priority};
 use crate::events::Event;
-use crate::recovery::{Note, Pause, Scope, Step, Verdict};
+use crate::recovery::{
+    BUSY_PAUSE_MAX_MS, BUSY_PAUSE_MIN_MS, BUSY_QUESTION_MS, Note, Pause, Scope, Step, Verdict,
+};
 
 impl Device {
     pub(super) fn act(&mut self, at: u32, verdict: Verdict, now: u64) {
@@ -20,7 +22,7 @@ impl Device {
             let error = slot.raw_error(verdict);
             return self.finish(at, Err(error));
         }
-        if self.hurries(at, verdict) {
+        if self.hurries(at, verdict) || self.ends_late(at, verdict, now) {
             return;
         }
         let slot = &mut self.slots[at as usize];
@@ -109,10 +111,13 @@ impl Device {
     fn busy(&mut self, at: u32, pause: Pause, error: Errno, now: u64) {
         let slot = &mut self.slots[at as usize];
         if slot.ccb.priority < Priority::Normal {
-            return self.again(at, pause, error, now);
+            return self.again(at, Pause::Ms(BUSY_QUESTION_MS), error, now);
         }
-        let most_ns = u64::from(slot.ccb.timeout_ms) * 1_000_000;
-        if now >= *slot.busy_until_ns.get_or_insert(now.saturating_add(most_ns)) {
+        let most_ns = match slot.ccb.end_ns {
+            u64::MAX => now.saturating_add(u64::from(slot.ccb.timeout_ms) * 1_000_000),
+            end_ns => end_ns,
+        };
+        if now >= *slot.busy_until_ns.get_or_insert(most_ns) {
             return self.finish(at, Err(error));
         }
         self.counts.requeues += 1;
@@ -123,7 +128,7 @@ impl Device {
     pub(super) fn again_free(&mut self, at: u32, pause: Pause, now: u64) {
         let slot = &mut self.slots[at as usize];
         if slot.requeues >= REQUEUES_MAX {
-            return self.again(at, pause, Errno::Io, now);
+            return self.again(at, pause, Errno::RemoteIo, now);
         }
         slot.requeues += 1;
         self.counts.requeues += 1;
@@ -160,7 +165,12 @@ impl Device {
                 return self.thaw(at);
             }
             Pause::Ms(ms) => (ms, false),
-            Pause::Completion(ms) => (ms, true),
+            Pause::Completion => {
+                let slot = &mut self.slots[at as usize];
+                let ms = slot.busy_pause_ms.clamp(BUSY_PAUSE_MIN_MS, BUSY_PAUSE_MAX_MS);
+                slot.busy_pause_ms = ms.saturating_mul(2);
+                (ms, true)
+            }
         };
         self.slots[at as usize].impatient = impatient;
         self.impatient += u32::from(impatient);

@@ -10,14 +10,21 @@ use crate::recovery::{Cure, Note, Pause, Step, Verdict};
 #[derive(Clone, Copy)]
 pub(super) struct Curing {
     cure: Cure,
+    /// START UNITs that are left.
     left: u16,
     error: Errno,
 }
 
+/// How long a device without a deadline of its request may take to become ready.
+const READY_NS: u64 = READY_POLLS_MAX as u64 * READY_POLL_NS;
+
 impl Device {
+    /// The first cure costs a retry. A device that looks ready, and is not when the command comes
+    /// again, is waited for without further cost as long as one that does not look ready.
     pub(super) fn cure(&mut self, at: u32, cure: Cure, error: Errno, now: u64) {
         let slot = &mut self.slots[at as usize];
-        let Some(left) = slot.retries.checked_sub(1) else {
+        let waits = cure == Cure::Wait && slot.ready_until_ns.is_some();
+        let Some(left) = slot.retries.checked_sub(u8::from(!waits)) else {
             return self.finish(at, Err(error));
         };
         if self.curer.is_some() {
@@ -25,14 +32,27 @@ impl Device {
             return self.again_free(at, Pause::None, now);
         }
         slot.retries = left;
-        self.counts.retries += 1;
+        self.counts.retries += u64::from(!waits);
         self.curer = Some(at);
-        let tries = if cure == Cure::Wait { READY_POLLS_MAX } else { STARTS_MAX };
-        self.try_cure(at, Curing { cure, left: tries, error }, now);
+        self.try_cure(at, Curing { cure, left: STARTS_MAX, error }, now);
+    }
+
+    /// A device that is becoming ready is waited for until then.
+    fn is_waited_for(&mut self, at: u32, now: u64) -> bool {
+        let slot = &mut self.slots[at as usize];
+        let until_ns = match slot.ccb.end_ns {
+            u64::MAX => now.saturating_add(READY_NS),
+            end_ns => end_ns,
+        };
+        now < *slot.ready_until_ns.get_or_insert(until_ns)
     }
 
     pub(super) fn try_cure(&mut self, at: u32, curing: Curing, now: u64) {
-        match curing.left.checked_sub(1) {
+        let left = match curing.cure {
+            Cure::Wait => Some(curing.left).filter(|_| self.is_waited_for(at, now)),
+            Cure::Start => curing.left.checked_sub(1).filter(|_| !self.is_over(at, now)),
+        };
+        match left {
             None => self.finish(at, Err(curing.error)),
             Some(left) => {
                 self.slots[at as usize].curing = Some(Curing { left, ..curing });
@@ -67,8 +87,7 @@ impl Device {
                 self.thaw(at);
             }
             Step::Cure(Cure::Wait) if curing.cure == Cure::Start => {
-                let wait = Curing { cure: Cure::Wait, left: READY_POLLS_MAX, ..curing };
-                self.try_cure(at, wait, now);
+                self.try_cure(at, Curing { cure: Cure::Wait, ..curing }, now);
             }
             Step::Cure(Cure::Start) if curing.cure == Cure::Wait => {
                 // It will not become ready by itself after all. Costs a retry, or a device that

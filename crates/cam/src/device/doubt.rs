@@ -16,7 +16,7 @@ use bio::Errno;
 use wire::scsi::{Key, Sense};
 
 use super::{Device, Effect, State};
-use crate::ccb::{Ccb, Command, Flags, Outcome, Priority};
+use crate::ccb::{Ccb, Command, Outcome, Priority};
 use crate::events::Event;
 use crate::freeze::Freeze;
 
@@ -118,11 +118,13 @@ impl Device {
         let Some(freeze) = self.doubts.freeze.take() else { return };
         self.freezes.release(freeze);
         for slot in self.slots.iter_mut().filter(|slot| slot.state == State::Queued) {
-            slot.due_ns = u64::MAX;
+            slot.due_ns = slot.ccb.end_ns;
+            self.sweep_ns = self.sweep_ns.min(slot.due_ns);
         }
     }
 
-    /// Gives each command that waits for a check the deadline that it would have with the device.
+    /// Gives each command that waits for a check, and has no end of its own, the deadline that it
+    /// would have with the device.
     pub(super) fn expire_doubt(&mut self, now: u64) {
         if !self.is_in_doubt() {
             return;
@@ -143,9 +145,8 @@ impl Device {
             return;
         }
         self.counts.timeouts += 1;
-        let raw = self.slots[at as usize].ccb.flags.has(Flags::RAW);
         self.drop_from(at);
-        self.finish(at, Err(if raw { Errno::TimedOut } else { Errno::Io }));
+        self.finish(at, Err(Errno::TimedOut));
     }
 
     /// The medium has become smaller, and has no such blocks any more.
@@ -156,7 +157,7 @@ impl Device {
 }
 
 /// First block and number of blocks of a READ or WRITE.
-fn blocks_of(command: &Command) -> Option<(u64, u64)> {
+pub(crate) fn blocks_of(command: &Command) -> Option<(u64, u64)> {
     let bytes = |cdb: &[u8], at: std::ops::Range<usize>| {
         let bytes = cdb.get(at).unwrap_or(&[]);
         bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte))

@@ -3,12 +3,19 @@
 use bio::Errno;
 
 use super::{Device, State};
-use crate::ccb::Flags;
+use crate::ccb::{CamStatus, Flags};
 use crate::recovery::{Step, Verdict};
 
 impl Device {
     /// A verdict that has the way to blame. True: the CCB can go by another one, and has ended.
     pub(super) fn hurries(&mut self, at: u32, verdict: Verdict) -> bool {
+        let slot = &self.slots[at as usize];
+        if slot.outcome.status == CamStatus::Timeout && slot.ccb.flags.has(Flags::FAIL_FAST) {
+            // The next try would wait here as long.
+            self.tell(verdict);
+            self.finish(at, Err(verdict.error));
+            return true;
+        }
         if !verdict.is_of_the_way() || !self.waits_long(at, verdict.step) {
             return false;
         }

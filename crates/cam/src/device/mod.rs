@@ -36,13 +36,19 @@
 //!      It is given back once, when the last one is over, or past its deadline, or the device lost.
 //!      So victims are all back in the queue, in order (D3), before any of them is sent again.
 //!  D10 While a CCB waits for this way to the device to be open again, none waits beside it that
-//!      can go by another way ([`Flags::FAIL_FAST`]): those end with EAGAIN, and cost nothing.
+//!      can go by another way ([`Flags::FAIL_FAST`]): those end with EAGAIN, and cost nothing. One
+//!      that was not answered in time is not tried here again.
 //!  D11 A command of a user is not sent while another medium may answer than the one it is meant
 //!      for: from a new session, or a unit attention that may tell of another medium, until a check
 //!      has found the same identity. A command that met such an attention waits as well. Only
 //!      questions and cures pass. A command that waits has the deadline that it has with the SIM.
+//!  D12 A CCB with an end ([`Ccb::end_ns`]) is not sent, cured or paused beyond it: it ends with
+//!      the error that it met last, or as timed out. One that the SIM has at its end is aborted
+//!      (D6).
+//!  D13 Whether a command of a user is not answered for long is known, and each change is told.
 
 mod answers;
+mod bound;
 mod cure;
 mod doubt;
 mod hurry;
@@ -58,11 +64,13 @@ use crate::ccb::{CamStatus, Ccb, CcbId, Command, Ended, Flags, Outcome, Owner, P
 use crate::events::Event;
 use crate::freeze::{Freeze, Freezes};
 use crate::recovery::{Policy, Scope, Step, judge};
+use bound::{Silence, as_late, is_watched};
 use cure::Curing;
 use doubt::Doubts;
 use reset::Resets;
 
-pub(crate) use doubt::is_doubtful;
+pub use bound::{Failure, SILENCE_NS};
+pub(crate) use doubt::{blocks_of, is_doubtful};
 pub use reset::{ResetId, SETTLE_NS};
 
 /// How long a SIM has to end what it was asked to abort; then the device is reset.
@@ -71,7 +79,7 @@ pub const ABORT_GRACE_NS: u64 = 5_000_000_000;
 pub const RESET_GRACE_NS: u64 = 10_000_000_000;
 /// Time between two looks at a device that is becoming ready.
 pub const READY_POLL_NS: u64 = 500_000_000;
-/// Looks at a device that is becoming ready; then the request fails.
+/// Looks at a device that is becoming ready; then a request without a deadline fails.
 pub const READY_POLLS_MAX: u16 = 120;
 /// START UNITs that may go wrong before the request fails.
 pub const STARTS_MAX: u16 = 4;
@@ -142,6 +150,10 @@ struct Slot {
     requeues: u16,
     /// It met a device that was busy: how long that is waited for.
     busy_until_ns: Option<u64>,
+    /// Its next pause for that, ms.
+    busy_pause_ms: u32,
+    /// It met a device that was becoming ready: how long that is waited for.
+    ready_until_ns: Option<u64>,
     /// D4
     freeze: Option<Freeze>,
     curing: Option<Curing>,
@@ -159,6 +171,12 @@ struct Slot {
     result: Result<u32, Errno>,
     /// When it was sent.
     power_losses: u64,
+    /// D12: what it ends with when its time is over.
+    error: Errno,
+    /// D13: when it counts as not answered; `u64::MAX` where it does not.
+    silence_ns: u64,
+    /// D13: it does.
+    silent: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,6 +207,8 @@ pub struct Counts {
     pub strays: u64,
     /// Resets that recovery asked for.
     pub resets: u64,
+    /// Commands of users that failed.
+    pub failed: u64,
 }
 
 /// See the module.
@@ -211,6 +231,8 @@ pub struct Device {
     resets: Resets,
     /// D11
     doubts: Doubts,
+    /// D13
+    silence: Silence,
     /// D5: an ORDERED one that has begun and not ended.
     barrier: Option<u32>,
     /// D7
@@ -228,6 +250,9 @@ pub struct Device {
     /// It was reset on purpose: an attention that leaves open why is about that.
     was_reset: bool,
     counts: Counts,
+    /// The last time that it was told.
+    now_ns: u64,
+    failure: Option<Failure>,
 }
 
 impl Device {
@@ -248,6 +273,7 @@ impl Device {
             freezes: Freezes::default(),
             resets: Resets::default(),
             doubts: Doubts::default(),
+            silence: Silence::default(),
             barrier: None,
             curer: None,
             lone: None,
@@ -259,6 +285,8 @@ impl Device {
             power_losses: 0,
             was_reset: false,
             counts: Counts::default(),
+            now_ns: 0,
+            failure: None,
         }
     }
 
@@ -287,6 +315,8 @@ impl Device {
             generation: self.generation,
             requeues: 0,
             busy_until_ns: None,
+            busy_pause_ms: 0,
+            ready_until_ns: None,
             freeze: None,
             curing: None,
             reset: None,
@@ -297,6 +327,9 @@ impl Device {
             outcome: Outcome::of(CamStatus::Requeue),
             result: Err(Errno::NxIo),
             power_losses: self.power_losses,
+            error: Errno::TimedOut,
+            silence_ns: u64::MAX,
+            silent: false,
         };
         let at = match self.free.pop() {
             Some(at) => {
@@ -328,6 +361,7 @@ impl Device {
     /// The CCB goes to the SIM: what the SIM gets. `None` when it is not its turn (any more). The
     /// owner is how it is called from now on.
     pub fn begin(&mut self, id: CcbId, owner: Owner, now: u64) -> Option<Ccb> {
+        self.now_ns = now;
         let at = self.find(id)?;
         let slot = &mut self.slots[at];
         slot.ccb.owner = owner;
@@ -350,6 +384,12 @@ impl Device {
             self.pump();
             return None;
         }
+        if self.is_over(id.slot, now) {
+            self.depart(id.slot);
+            self.finish_late(id.slot);
+            self.pump();
+            return None;
+        }
         let slot = &mut self.slots[at];
         self.with_sim += 1;
         slot.state = State::Active;
@@ -357,6 +397,8 @@ impl Device {
             Some(curing) => curing.ccb(slot.ccb),
             None => slot.ccb,
         };
+        let left_ms = (ccb.end_ns - now).div_ceil(1_000_000);
+        ccb.timeout_ms = u32::try_from(left_ms).unwrap_or(u32::MAX).min(ccb.timeout_ms);
         let timeout_ns = u64::from(ccb.timeout_ms) * 1_000_000;
         if let (Command::Scsi { tag, .. }, Queueing::Untagged) =
             (&mut ccb.command, self.shape.queueing)
@@ -371,8 +413,12 @@ impl Device {
                 self.ordered_ns = now;
             }
         }
-        slot.due_ns = now.saturating_add(timeout_ns);
-        self.sweep_ns = self.sweep_ns.min(slot.due_ns);
+        slot.due_ns = now.saturating_add(timeout_ns).min(ccb.end_ns);
+        slot.silence_ns = match normal && is_watched(ccb.priority, ccb.flags) {
+            true => Device::silence_ns(&ccb.command, timeout_ns, now),
+            false => u64::MAX,
+        };
+        self.sweep_ns = self.sweep_ns.min(slot.due_ns).min(slot.silence_ns);
         if resets {
             let most_ns = timeout_ns + ABORT_GRACE_NS + RESET_GRACE_NS;
             self.slots[at].reset = Some(self.hush(most_ns, now));
@@ -383,6 +429,7 @@ impl Device {
 
     /// The SIM has ended a CCB. False when it did not have it (D2).
     pub fn done(&mut self, id: CcbId, mut outcome: Outcome, now: u64) -> bool {
+        self.now_ns = now;
         let slot = self.find(id).map(|at| &mut self.slots[at]);
         let Some(slot) =
             slot.filter(|s| matches!(s.state, State::Active | State::Aborting | State::Resetting))
@@ -391,11 +438,12 @@ impl Device {
             return false;
         };
         slot.due_ns = u64::MAX;
-        if std::mem::take(&mut slot.late) && outcome.status != CamStatus::Complete {
-            outcome.status = CamStatus::Timeout;
+        if std::mem::take(&mut slot.late) {
+            as_late(&mut outcome);
         }
         slot.outcome = outcome;
         self.leave_sim(id.slot);
+        self.heed_silence(id.slot);
         self.call_impatient();
         let slot = &self.slots[id.slot as usize];
         // One that found nothing under way has no victim that would tell of it.
@@ -440,6 +488,7 @@ impl Device {
             result: slot.result,
             outcome: slot.outcome,
             command: slot.ccb.command,
+            end_ns: slot.ccb.end_ns,
             power_losses: (slot.power_losses, self.power_losses),
         };
         self.free.push(id.slot);
@@ -475,9 +524,13 @@ impl Device {
         if now < self.sweep_ns {
             return;
         }
-        self.sweep_ns = u64::MAX;
+        (self.sweep_ns, self.now_ns) = (u64::MAX, now);
         for at in 0..self.slots.len() as u32 {
-            let due = self.slots[at as usize].due_ns;
+            if self.slots[at as usize].silence_ns <= now {
+                self.is_silent(at);
+            }
+            let Slot { due_ns: due, silence_ns, .. } = self.slots[at as usize];
+            self.sweep_ns = self.sweep_ns.min(silence_ns);
             if due > now {
                 self.sweep_ns = self.sweep_ns.min(due);
                 continue;
@@ -502,8 +555,13 @@ impl Device {
                 State::Resetting => {
                     self.slots[at as usize].outcome.status = CamStatus::Timeout;
                     self.leave_sim(at);
+                    self.heed_silence(at);
                     self.finish(at, Err(Errno::NxIo));
                     self.lose_by_itself(Scope::Lun, now);
+                }
+                State::Queued | State::Pausing if self.is_over(at, now) => {
+                    self.drop_from(at);
+                    self.finish_late(at);
                 }
                 State::Pausing => self.resume(at),
                 State::Queued => self.expire_waiting(at),
@@ -628,6 +686,7 @@ impl Device {
         if self.curer == Some(at) {
             self.curer = None;
         }
+        self.keep_failure(at, result);
         let slot = &mut self.slots[at as usize];
         self.impatient -= u32::from(std::mem::take(&mut slot.impatient));
         slot.curing = None;

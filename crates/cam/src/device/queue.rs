@@ -11,6 +11,7 @@ impl Device {
             // D11: its deadline is set with the next look at the clock.
             self.sweep_ns = 0;
         }
+        self.wait_in_line(at);
         let slot = &mut self.slots[at as usize];
         slot.state = State::Queued;
         // D3: the generation stays. A cure goes before everything of its level; a reset before
@@ -118,8 +119,8 @@ impl Device {
     pub(super) fn wait(&mut self, at: u32, state: State, due_ns: u64) {
         let slot = &mut self.slots[at as usize];
         slot.state = state;
-        slot.due_ns = due_ns;
-        self.sweep_ns = self.sweep_ns.min(due_ns);
+        slot.due_ns = if state == State::Pausing { due_ns.min(slot.ccb.end_ns) } else { due_ns };
+        self.sweep_ns = self.sweep_ns.min(slot.due_ns);
     }
 
     /// A pause is over.

@@ -17,7 +17,7 @@ const UNMAP: u8 = 0x08;
 const OPENINGS_MAX: u32 = 64;
 /// Most descriptors of one UNMAP, where the disk takes more.
 const DESCRIPTORS_MAX: u32 = 256;
-const TIMEOUT_MS: u32 = 60_000;
+const TIMEOUT_MS: u32 = 30_000;
 /// PERIPHERAL DEVICE TYPE of disks.
 const DISK: u8 = 0;
 /// And of CD and DVD drives: `cd`.
@@ -224,6 +224,10 @@ impl Language for Scsi {
 
     fn has_fua(&self) -> bool {
         self.fua
+    }
+
+    fn block_bytes(&self) -> Option<u64> {
+        Some(u64::from(self.block_len))
     }
 
     fn timeout_ms(&self) -> u32 {

@@ -8,21 +8,25 @@
 //!      with a cache lost its power fails, and the first that is sent after it did: what was in
 //!      the cache may be gone, and nobody else would ever say so. Nothing may be missing, if all
 //!      had been flushed before: that is not known here.
+//!  P4  All commands of a request together have one deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bio::{Attr, Bio, Errno, Flags, Op};
 use geom::{Core, Flow, Layer};
+use wire::scsi::{Key, Sense};
 
 use super::{Asked, Language};
-use crate::ccb::{CcbId, Ended, Owner};
+use crate::bus::Bounds;
+use crate::ccb::{CamStatus, CcbId, Ended, Outcome, Owner};
 use crate::unit::Unit;
 
 /// See the module.
 pub(crate) struct DiskLayer {
     unit: Arc<Unit>,
     language: Box<dyn Language>,
+    bounds: Bounds,
     /// P3: something was written that may have been in the cache.
     dirty: AtomicBool,
     /// P3: losses of power that somebody was told of.
@@ -30,14 +34,15 @@ pub(crate) struct DiskLayer {
 }
 
 impl DiskLayer {
-    pub(crate) fn new(unit: Arc<Unit>, language: Box<dyn Language>) -> DiskLayer {
-        let told = unit.look(|device| device.power_losses());
-        DiskLayer { unit, language, dirty: AtomicBool::new(false), told: AtomicU64::new(told) }
+    pub(crate) fn new(unit: Arc<Unit>, language: Box<dyn Language>, bounds: Bounds) -> DiskLayer {
+        let told = AtomicU64::new(unit.look(|device| device.power_losses()));
+        DiskLayer { unit, language, bounds, dirty: AtomicBool::new(false), told }
     }
 
-    fn send(&self, bio: &mut Bio, asked: &Asked, core: &Core) -> CcbId {
+    fn send(&self, bio: &mut Bio, asked: &Asked, end_ns: u64, core: &Core) -> CcbId {
         let owner = Owner::Bio { core: core.id() as usize, ticket: bio.ticket() };
-        let ccb = asked.ccb(&*self.language, owner, bio.flags);
+        let (how, bounds) = ((bio.op, bio.flags), (self.bounds, end_ns));
+        let ccb = asked.ccb(&*self.language, owner, how, bounds);
         let id = self.unit.with(core, |device| device.submit(ccb));
         bio.value = Some(Attr::Int(id.to_word()));
         id
@@ -48,15 +53,23 @@ impl DiskLayer {
             let Some(ended) = self.unit.drive(bio, id, core) else { return Flow::Wait };
             match self.ended(bio, &ended, core) {
                 Next::Done(result) => {
-                    bio.value = None;
+                    bio.value = self.bad_byte(bio, result, &ended.outcome).map(Attr::Int);
                     if bio.op == Op::Delete {
                         bio.data.clear();
                     }
                     return Flow::Done(result);
                 }
-                Next::Go(asked) => id = self.send(bio, &asked, core),
+                Next::Go(asked) => id = self.send(bio, &asked, ended.end_ns, core),
             }
         }
+    }
+
+    /// Of a READ or WRITE that the medium failed: where, from its first byte, if the disk says it.
+    fn bad_byte(&self, bio: &Bio, result: Result<(), Errno>, outcome: &Outcome) -> Option<u64> {
+        let moves = matches!(bio.op, Op::Read | Op::Write) && result == Err(Errno::Io);
+        let sense = Sense::decode(outcome.sense.bytes()).ok().filter(|_| moves)?;
+        let at = sense.information?.checked_mul(self.language.block_bytes()?)?;
+        at.checked_sub(bio.offset).filter(|at| *at < bio.length)
     }
 
     fn ended(&self, bio: &mut Bio, ended: &Ended, core: &Core) -> Next {
@@ -68,8 +81,13 @@ impl DiskLayer {
             return Next::Done(self.vouch(ended, bio.op));
         }
         match bio.op {
+            Op::Read | Op::Write if !is_carried_out(&ended.outcome) => {
+                Next::Done(Err(Errno::RemoteIo))
+            }
             // A disk that moves less than it was asked for, and calls that good.
-            Op::Read | Op::Write if u64::from(moved) < bio.length => Next::Done(Err(Errno::Io)),
+            Op::Read | Op::Write if u64::from(moved) < bio.length => {
+                Next::Done(Err(Errno::RemoteIo))
+            }
             Op::Write if bio.flags.has(Flags::FUA) && !self.language.has_fua() => {
                 self.dirty.store(true, Ordering::Release);
                 self.language.flush().map_or(Next::Done(Ok(())), Next::Go)
@@ -103,6 +121,15 @@ impl DiskLayer {
     }
 }
 
+/// Of an answer that is no failure: the command was carried out. Others, CONDITION MET and
+/// MISCOMPARE, are no answers to a READ or WRITE.
+fn is_carried_out(outcome: &Outcome) -> bool {
+    let key = Sense::decode(outcome.sense.bytes()).map(|sense| sense.code.key);
+    outcome.status != CamStatus::ScsiError
+        || outcome.scsi_status == 0
+        || matches!(key, Ok(Key::NoSense | Key::RecoveredError))
+}
+
 enum Next {
     Done(Result<(), Errno>),
     /// Another command of the same request.
@@ -121,7 +148,7 @@ impl Layer for DiskLayer {
         }
         match self.language.command(bio, core.pool()) {
             Ok(asked) => {
-                let id = self.send(bio, &asked, core);
+                let id = self.send(bio, &asked, self.bounds.end_ns(core.now()), core);
                 self.go_on(bio, id, core)
             }
             Err(error) => Flow::Done(Err(error)),

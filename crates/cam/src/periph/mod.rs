@@ -14,10 +14,11 @@ mod disk;
 pub(crate) mod pass;
 pub(crate) mod ses;
 
-use bio::{Attr, Bio, Errno, Pool};
+use bio::{Attr, Bio, Errno, Op, Pool};
 use geom::Limits;
 use wire::ata::SepIdentify;
 
+use crate::bus::Bounds;
 use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
 use crate::device::{Queueing, Shape};
 use crate::probe::{AtaFacts, MultiplierFacts, ScsiFacts};
@@ -26,11 +27,10 @@ use crate::sim::SimFacts;
 
 pub(crate) use disk::DiskLayer;
 
+/// PERIPHERAL DEVICE TYPE of disks.
+const DISK: u8 = 0x00;
 /// PERIPHERAL DEVICE TYPE of enclosures.
 const ENCLOSURE: u8 = 0x0d;
-
-/// How often a disk's command is tried again.
-const DISK_RETRIES: u8 = 4;
 
 /// Openings that QUEUE FULL leaves a disk.
 const OPENINGS_MIN: u32 = 2;
@@ -100,6 +100,15 @@ impl Facts {
         }
     }
 
+    /// It is a disk, whether or not its size is known.
+    pub(crate) fn is_disk(&self) -> bool {
+        match self {
+            Facts::Scsi(f) => f.inquiry.kind == DISK,
+            Facts::Ata(_) => true,
+            Facts::Multiplier(_) | Facts::Bridge(_) => false,
+        }
+    }
+
     /// Its medium can be taken out.
     pub(crate) fn is_removable(&self) -> bool {
         matches!(self, Facts::Scsi(f) if f.inquiry.removable)
@@ -160,7 +169,12 @@ pub(crate) trait Language: Send + Sync {
     /// Writes may ask to be stable; else they are flushed.
     fn has_fua(&self) -> bool;
 
-    /// How long a command may take, ms.
+    /// Bytes of a block, where sense data name blocks.
+    fn block_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// How long a READ or WRITE may take, ms, unless the bus says otherwise.
     fn timeout_ms(&self) -> u32;
 }
 
@@ -187,7 +201,17 @@ fn shape(queueing: Queueing, openings_max: u32) -> Shape {
 }
 
 impl Asked {
-    fn ccb(&self, language: &dyn Language, owner: Owner, how: bio::Flags) -> Ccb {
+    /// The command of a request that has to be over at `end_ns`.
+    fn ccb(
+        &self,
+        language: &dyn Language,
+        owner: Owner,
+        (op, how): (Op, bio::Flags),
+        (bounds, end_ns): (Bounds, u64),
+    ) -> Ccb {
+        // What is more than to move blocks may take longer.
+        let moves = matches!(op, Op::Read | Op::Write) && self.length > 0;
+        let timeout_ms = bounds.timeout_s.map_or(language.timeout_ms(), |s| s.saturating_mul(1000));
         let also = |asked, flag| if how.has(asked) { flag } else { Flags::NONE };
         Ccb {
             command: self.command,
@@ -195,8 +219,9 @@ impl Asked {
                 | also(bio::Flags::ORDERED, Flags::ORDERED)
                 | also(bio::Flags::FAIL_FAST, Flags::FAIL_FAST),
             priority: Priority::Normal,
-            timeout_ms: language.timeout_ms(),
-            retries: DISK_RETRIES,
+            timeout_ms: if moves { timeout_ms } else { timeout_ms.saturating_mul(2) },
+            retries: bounds.retries,
+            end_ns,
             length: self.length,
             owner,
         }

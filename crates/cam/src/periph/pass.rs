@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bio::{Errno, Segs};
 use geom::{Core, Error};
 
-use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Owner, Priority};
+use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Outcome, Owner, Priority};
 use crate::unit::Unit;
 
 /// How long a command may take unless its sender says otherwise, ms.
@@ -92,6 +92,7 @@ impl Request {
             priority: Priority::Normal,
             timeout_ms: self.timeout_ms,
             retries: if self.recover { RECOVER_RETRIES } else { 0 },
+            end_ns: u64::MAX,
             length,
             owner: Owner::Task(0),
         })
@@ -119,7 +120,11 @@ impl Answer {
 
 /// Why a command did not end well, as camcontrol says it.
 pub fn explain(ended: &Ended) -> String {
-    let outcome = &ended.outcome;
+    explain_outcome(&ended.outcome)
+}
+
+/// The same of what a device said.
+pub(crate) fn explain_outcome(outcome: &Outcome) -> String {
     match outcome.status {
         CamStatus::ScsiError if !outcome.sense.bytes().is_empty() => {
             match wire::scsi::Sense::decode(outcome.sense.bytes()) {

@@ -55,6 +55,7 @@ impl Ask {
             priority: Priority::Xpt,
             timeout_ms: QUESTION_TIMEOUT_MS,
             retries: QUESTION_TRIES,
+            end_ns: u64::MAX,
             length: self.length,
             owner,
         }
@@ -122,6 +123,9 @@ impl fmt::Display for Refusal {
 /// Smallest and largest block that a disk may have here, bytes.
 const BLOCK_LENS: std::ops::RangeInclusive<u32> = 512..=65_536;
 
+/// What is wrong with a medium that is larger than any.
+const ENDLESS: &str = "no file offset reaches its end";
+
 /// Whether a medium can be used.
 fn usable(blocks: u64, block_len: u32) -> Result<(), Refusal> {
     let bad = |why| Err(Refusal::Medium { blocks, block_len, why });
@@ -133,7 +137,7 @@ fn usable(blocks: u64, block_len: u32) -> Result<(), Refusal> {
     }
     let bytes = blocks.checked_mul(u64::from(block_len)).and_then(|n| i64::try_from(n).ok());
     if bytes.is_none() {
-        return bad("no file offset reaches its end");
+        return bad(ENDLESS);
     }
     Ok(())
 }

@@ -240,7 +240,13 @@ mod tests {
                 CamStatus::Complete => Ok(0),
                 _ => Err(bio::Errno::Io),
             };
-            let ended = Ended { result, outcome, command: ask.command, power_losses: (0, 0) };
+            let ended = Ended {
+                result,
+                outcome,
+                command: ask.command,
+                end_ns: u64::MAX,
+                power_losses: (0, 0),
+            };
             lost.extend(probe.hear(&ended));
             assert!(said.len() < 1000, "it ends");
         }

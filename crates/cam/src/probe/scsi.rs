@@ -21,7 +21,7 @@ use wire::scsi::{
     parse_vpd_rotation, parse_vpd_serial, vpd_body,
 };
 
-use super::{Ask, QUESTION_TRIES, Refusal, asks_again, came, is_nobody, usable};
+use super::{Ask, ENDLESS, QUESTION_TRIES, Refusal, asks_again, came, is_nobody, usable};
 use crate::ccb::{Command, Ended, Flags};
 
 /// PERIPHERAL DEVICE TYPE of disks.
@@ -328,6 +328,12 @@ impl ScsiProbe {
             (Err(bio::Errno::Inval), _) if long && newer => self.state = State::Capacity10,
             // No medium, or never ready: a disk without a size.
             (Err(_), _) => self.facts.capacity = self.capacity_before(),
+            // No number is left for how many that are.
+            (Ok(_), Err(_)) if long && data.get(..8) == Some(&[0xff; 8]) => {
+                let len = data.get(8..12).and_then(|len| len.try_into().ok());
+                let block_len = len.map_or(0, u32::from_be_bytes);
+                self.spoilt(Refusal::Medium { blocks: u64::MAX, block_len, why: ENDLESS });
+            }
             (Ok(_), Err(error)) => self.spoilt(Refusal::Malformed { question, error }),
             (Ok(_), Ok(c)) if !long && !newer && c.blocks == 1 << 32 => {
                 self.state = State::Capacity16;

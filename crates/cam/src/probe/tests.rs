@@ -13,7 +13,7 @@ use crate::ccb::Outcome;
 type Says<'a> = dyn FnMut(&Ask) -> Result<Vec<u8>, Outcome> + 'a;
 
 fn of(result: Result<u32, bio::Errno>, outcome: Outcome, ask: &Ask) -> Ended {
-    Ended { result, outcome, command: ask.command, power_losses: (0, 0) }
+    Ended { result, outcome, command: ask.command, end_ns: u64::MAX, power_losses: (0, 0) }
 }
 
 fn ended(answer: &Result<Vec<u8>, Outcome>, ask: &Ask) -> (Ended, Vec<u8>) {

@@ -229,6 +229,9 @@ impl Talk<'_> {
             },
         };
         let text = String::from_utf8_lossy(&string).into_owned();
+        if wanted.is_some() {
+            self.found.bus.has_mark(self.found.unit.path(), &text);
+        }
         let hex: String = string.iter().map(|byte| format!("{byte:02x}")).collect();
         let line = match string.is_empty() {
             true => format!("{on}: no string\n"),

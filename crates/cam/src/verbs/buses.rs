@@ -201,7 +201,8 @@ impl CamClass {
         }))
     }
 
-    /// `kind`, its `params` and `names`, checked against the kind's schema by whoever asks.
+    /// `kind`, its `params`, `names` and `bounds`, checked against the kind's schema by whoever
+    /// asks.
     pub(super) fn attach(
         &self,
         control: &mut Control,
@@ -215,10 +216,13 @@ impl CamClass {
         let names = p.get("names").cloned().map(serde_json::from_value).transpose();
         let names = names.map_err(|e| Error::new(Errno::Inval, format!("names: {e}")))?;
         let names = Names { by_name: names.unwrap_or_default() };
+        let bounds = p.get("bounds").cloned().map(serde_json::from_value).transpose();
+        let bounds = bounds.map_err(|e| Error::new(Errno::Inval, format!("bounds: {e}")))?;
         let (kind, switchboard) = (p["kind"].as_str(), control.topology.switchboard());
         let sim = self.driver(name, kind.unwrap_or(""), &p["params"], switchboard.clone())?;
         self.orders.make_room()?;
         let bus = self.add_bus(sim, names, switchboard);
+        bus.bound(bounds.unwrap_or_default());
         self.scan(control, ("attach", name), vec![whole(bus)], CamClass::attached)
     }
 

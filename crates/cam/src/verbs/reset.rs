@@ -67,6 +67,7 @@ async fn reset_unit(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<(), Error> {
         priority: Priority::Dev,
         timeout_ms: RESET_TIMEOUT_MS,
         retries: 0,
+        end_ns: u64::MAX,
         length: 0,
         owner: Owner::Task(0),
     };

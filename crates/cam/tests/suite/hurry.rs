@@ -117,3 +117,15 @@ fn one_that_waits_for_something_else_leaves_when_the_way_is_shut() {
         assert_eq!(results(&b), [Err(Errno::Again), patient], "{ascq:x}");
     }
 }
+
+#[test]
+fn one_that_is_not_answered_in_time_is_not_tried_here_again() {
+    for (ccb, sent, s) in [(hasty(), 1, 60), (write(), 5, 300)] {
+        let mut b = bench(&[None; 9]);
+        let start = b.now;
+        b.device.submit(ccb);
+        b.run();
+        assert_eq!((results(&b), b.sent.len()), (vec![Err(Errno::TimedOut)], sent));
+        assert_eq!((b.now - start) / 1_000_000_000, s);
+    }
+}

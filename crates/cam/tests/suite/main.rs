@@ -5,6 +5,7 @@
 
 mod aoe;
 mod bench;
+mod bounds;
 mod cores;
 mod deletes;
 mod disks;

@@ -37,11 +37,15 @@ fn a_retry_is_spent_for_what_may_pass_and_there_are_four() {
         let (result, sent, took, retries, _) = one(&times(Outcome::of(status), 4));
         assert_eq!((result, sent.len(), took, retries), (Ok(512), 5, 0, 4), "{status:?}");
         let (result, sent, ..) = one(&times(Outcome::of(status), 99));
-        assert_eq!((result, sent.len()), (Err(Errno::Io), 5), "{status:?}");
+        let error = if status == Timeout { Errno::TimedOut } else { Errno::RemoteIo };
+        assert_eq!((result, sent.len()), (Err(error), 5), "{status:?}");
     }
-    for (key, asc) in [(2, 0x04), (3, 0x31), (4, 0x44), (0xb, 0x47)] {
+    let device = Errno::RemoteIo;
+    let keys =
+        [(2, 0x04, Errno::NxIo), (3, 0x31, Errno::Io), (4, 0x44, device), (0xb, 0x47, device)];
+    for (key, asc, error) in keys {
         let (result, sent, ..) = one(&times(sense(key, asc, 0), 99));
-        assert_eq!((result, sent.len()), (Err(Errno::Io), 5), "key {key:x}");
+        assert_eq!((result, sent.len()), (Err(error), 5), "key {key:x}");
     }
 }
 
@@ -55,7 +59,7 @@ fn victims_of_a_reset_lose_no_retry() {
     }
     // Within reason: a SIM that says nothing else is not believed for ever.
     let (result, sent, ..) = one(&times(Outcome::of(CamStatus::Requeue), 9999));
-    assert_eq!((result, sent.len()), (Err(Errno::Io), 1005));
+    assert_eq!((result, sent.len()), (Err(Errno::RemoteIo), 1005));
 }
 
 #[test]
@@ -100,7 +104,7 @@ fn what_is_malformed_or_final_fails_at_once() {
         assert_eq!(one(&times(Outcome::of(status), 1)).0, Err(Errno::Inval));
     }
     let rows = [
-        (Outcome::of(AutosenseFailed), Errno::Io),
+        (Outcome::of(AutosenseFailed), Errno::RemoteIo),
         (Outcome::scsi(Status::ReservationConflict), Errno::Conflict),
         (sense(2, 0x04, 0x03), Errno::NxIo),
         (sense(2, 0x04, 0x04), Errno::Busy),
@@ -144,6 +148,18 @@ fn a_device_that_is_becoming_ready_is_looked_at_until_it_is() {
     assert_eq!((result, took, retries), (Ok(512), 2000, 1));
     let (result, sent, took, ..) = one(&times(becoming, 999));
     assert_eq!((result, sent.len(), took), (Err(Errno::Busy), 121, 60_000));
+}
+
+#[test]
+fn a_device_that_only_looks_ready_is_waited_for_as_long() {
+    for (asc, ascq, error) in [(0x04, 0x01, Errno::Busy), (0x04, 0x0a, Errno::NxIo)] {
+        let (in_transition, good) = (sense(2, asc, ascq), Outcome::good(0));
+        let rounds = |n| [in_transition, good].repeat(n).into_iter().map(Some).collect::<Vec<_>>();
+        let (result, sent, took, retries, _) = one(&rounds(40));
+        assert_eq!((result, sent.len(), took, retries), (Ok(512), 81, 20_000, 1));
+        let (result, _, took, ..) = one(&rounds(999));
+        assert_eq!((result, took), (Err(error), 60_000));
+    }
 }
 
 #[test]
@@ -217,9 +233,7 @@ fn queue_full_lowers_the_openings_and_time_raises_them() {
     assert_eq!(b.device.openings().0, 8);
     // Alone with it, it is as a device that is busy.
     let (result, _, took, retries, _) = one(&times(full, 2));
-    assert_eq!((result, took, retries), (Ok(512), 2000, 0));
-    let (result, _, took, ..) = one(&times(full, 99));
-    assert_eq!((result, took), (Err(Errno::Busy), 60_000), "as long as it may take");
+    assert_eq!((result, took, retries), (Ok(512), 150, 0));
 }
 
 #[test]
@@ -239,10 +253,16 @@ fn never_fewer_openings_than_the_least() {
 }
 
 #[test]
-fn a_busy_device_is_asked_again_when_another_command_ended_or_after_a_second() {
+fn a_busy_device_is_asked_again_when_another_command_ended_or_after_growing_pauses() {
+    for busy in [Outcome::scsi(Status::Busy), Outcome::scsi(Status::TaskSetFull)] {
+        for (tries, ms) in [(1, 50), (2, 150), (3, 350), (7, 6350), (8, 10_350), (9, 14_350)] {
+            let (result, _, took, retries, _) = one(&times(busy, tries));
+            assert_eq!((result, took, retries), (Ok(512), ms, 0));
+        }
+        let (result, sent, took, ..) = one(&times(busy, 99));
+        assert_eq!((result, sent.len(), took), (Err(Errno::Busy), 22, 62_350), "by its time");
+    }
     let busy = Outcome::scsi(Status::Busy);
-    let (result, _, took, retries, _) = one(&times(busy, 3));
-    assert_eq!((result, took, retries), (Ok(512), 3000, 0));
     let mut b = bench(&[None, Some(busy)]);
     b.device.submit(write());
     b.device.submit(write());

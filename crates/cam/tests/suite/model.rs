@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use bio::Errno;
 use cam::recovery::Policy;
 use cam::{
-    CamStatus, Ccb, CcbId, Command, Device, Effect, Flags, Outcome, Owner, Priority, Queueing,
-    ResetId, Shape,
+    ABORT_GRACE_NS, CamStatus, Ccb, CcbId, Command, Device, Effect, Flags, Outcome, Owner,
+    Priority, Queueing, RESET_GRACE_NS, ResetId, Shape,
 };
 use reactor::SeededRandom;
 use wire::scsi::{Asc, Key, Sense, Status};
@@ -37,6 +37,8 @@ struct Asked {
     /// wrote that had ended before it was sent.
     values: Vec<u64>,
     began: bool,
+    /// D12
+    end_ns: u64,
 }
 
 /// With the SIM: when it answers, and which request it is.
@@ -120,12 +122,17 @@ impl World {
         if hasty {
             flags = flags | Flags::FAIL_FAST;
         }
+        let end_ns = match self.chance(20) {
+            true => self.now + self.random.below(3_000) * 1_000_000,
+            false => u64::MAX,
+        };
         let ccb = Ccb {
             command: Command::scsi(&[op, 0, 0, 0, 0, block as u8, 0, 0, 1, 0]),
             flags,
             priority: Priority::Normal,
             timeout_ms: 1 + self.random.below(2000) as u32,
             retries: self.random.below(6) as u8,
+            end_ns,
             length: 512,
             owner: Owner::Task(serial as u32),
         };
@@ -146,7 +153,7 @@ impl World {
                 over
             }
         };
-        let asked = Asked { what, hasty, ordered, sent: serial, values, began: false };
+        let asked = Asked { what, hasty, ordered, sent: serial, values, began: false, end_ns };
         self.asked.insert(serial, asked);
         let id = self.device.submit(ccb);
         assert!(self.serials.insert(id, serial).is_none(), "an id is in use once");
@@ -236,6 +243,7 @@ impl World {
                 let fenced = (own.ordered || other.ordered) && other.sent < serial;
                 assert!(!fenced, "seed {seed}: {serial} began before {} ended", other.sent);
             }
+            assert!(self.now < own.end_ns, "seed {seed}: D12, {serial} began after its end");
             self.asked.get_mut(&serial).unwrap().began = true;
         }
         if self.device.shape().queueing == Queueing::Untagged {
@@ -253,6 +261,8 @@ impl World {
         let asked = self.asked.remove(&serial).expect("D1: it ends once");
         self.ended += 1;
         self.last.push(id);
+        let most_ns = asked.end_ns.saturating_add(ABORT_GRACE_NS + RESET_GRACE_NS);
+        assert!(self.now <= most_ns, "seed {seed}: D12, {serial} ended late");
         match (asked.what, ended.result) {
             (What::Write(block, _), Ok(n)) => {
                 assert_eq!(n, 512);

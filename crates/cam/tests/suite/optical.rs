@@ -65,7 +65,7 @@ fn a_disc_is_read_and_not_written() {
     let limits = w.control.topology.limits(p).unwrap();
     assert_eq!((limits.media_bytes, limits.sector_bytes), (1 << 20, 2048));
     assert_eq!(w.control.topology.attr(p, "GEOM::candelete"), Some(Attr::Int(0)));
-    assert_eq!(w.buses[0].devlist(false).matches("(pass0,cd0)").count(), 1);
+    assert_eq!(w.buses[0].devlist(false, 0).matches("(pass0,cd0)").count(), 1);
     let cam::Facts::Scsi(facts) = w.buses[0].devices()[0].1.clone() else { panic!("SCSI") };
     assert_eq!(facts.tracks, 1, "READ TOC");
     let edge = w.open_as("cd0", Access::READ).unwrap();
@@ -78,7 +78,7 @@ fn discs_come_and_go() {
     let (mut w, hba) = drive();
     hba.change_medium(0, None);
     assert_eq!(w.scan(0), [""; 0], "a drive without a disc has no provider");
-    assert!(w.buses[0].devlist(false).contains("(pass0)"));
+    assert!(w.buses[0].devlist(false, 0).contains("(pass0)"));
     hba.change_medium(0, Some(1 << 21));
     assert_eq!(w.scan(0), ["cd0"]);
     let edge = w.open_as("cd0", Access::READ).unwrap();

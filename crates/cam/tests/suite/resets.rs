@@ -329,7 +329,7 @@ fn what_recovery_resets_is_left_alone_as_well() {
     b.pass(SETTLE_NS);
     assert!(!b.device.is_reset());
     // They had been late, which costs a retry; those that waited did not lose any.
-    let late = b.ended.iter().filter(|(_, e)| e.result == Err(Errno::Io)).count();
+    let late = b.ended.iter().filter(|(_, e)| e.result == Err(Errno::TimedOut)).count();
     assert_eq!(late, 4);
     b.all_well(4);
 }

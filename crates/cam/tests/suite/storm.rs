@@ -236,7 +236,8 @@ impl Storm {
             }
             (What::Flush { .. }, Err(_)) => self.untold = false,
             (_, Err(error)) => {
-                let known = matches!(error, Errno::Io | Errno::NxIo | Errno::Busy);
+                let device = matches!(error, Errno::TimedOut | Errno::RemoteIo);
+                let known = device || matches!(error, Errno::Io | Errno::NxIo | Errno::Busy);
                 assert!(known, "seed {seed}: {tag} ended with {error}");
             }
         }
@@ -262,6 +263,11 @@ impl Storm {
             self.go_on(1_000_000_000);
         }
         if let Some(unit) = self.w.buses[0].unit(Path::new(0, 0, 0)) {
+            // Requests that ended at their deadline do not wait for resets and checks.
+            while unit.look(|device| device.is_reset() || device.is_in_doubt()) {
+                assert!(self.w.now() < end, "seed {}: a reset does not end", self.seed);
+                self.go_on(1_000_000_000);
+            }
             unit.look(|device| {
                 let (made, released) = device.freezes();
                 assert_eq!(made, released, "seed {}: freezes", self.seed);

@@ -42,7 +42,7 @@ pub(super) const UNABLE: u64 = 1 << 62;
 const SLOT_SHIFT: u32 = 32;
 
 fn is_members_fault(e: Errno) -> bool {
-    matches!(e, Errno::Io | Errno::NxIo | Errno::TimedOut)
+    matches!(e, Errno::Io | Errno::NxIo | Errno::TimedOut | Errno::RemoteIo)
 }
 
 impl MirrorLayer {

@@ -237,7 +237,9 @@ impl MultipathLayer {
             }
         }
         match bio.status {
-            Err(error @ (Errno::Io | Errno::NxIo)) => self.failed(bio, word, core, error),
+            Err(error @ (Errno::Io | Errno::NxIo | Errno::TimedOut | Errno::RemoteIo)) => {
+                self.failed(bio, word, core, error)
+            }
             Err(error @ Errno::Again) if word.has(HASTY) => self.failed(bio, word, core, error),
             _ => {
                 if word.has(LAST_HOPE) {

@@ -14,8 +14,8 @@ pub use error::{Error, Exit, Kind, Result};
 pub use event::{Event, Level, ProgressLine, ProgressUnit};
 pub use part::{Amount, PartAnswer, PartEntry, PartOrder, PartRequest, PartTable};
 pub use state::{
-    BusState, ConsumerState, CoreState, Daemon, DeviceState, DiskMode, DiskState, GeomState,
-    Health, Memory, ProviderState, SCHEMA_VERSION, State, TroubleState, WhyNot,
+    BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
+    GeomState, Health, Memory, ProviderState, SCHEMA_VERSION, State, TroubleState, WhyNot,
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};
 pub use target::{

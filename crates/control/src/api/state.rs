@@ -132,6 +132,21 @@ pub struct DeviceState {
     pub lost: bool,
     /// Its name is kept for it over restarts, as the configuration calls it so.
     pub kept: bool,
+    /// The last request to it that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<DeviceErrorState>,
+}
+
+/// A request to a device that failed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DeviceErrorState {
+    /// What was asked, and why it failed.
+    pub what: String,
+    /// How long ago that was, in nanoseconds.
+    pub age_ns: u64,
+    /// How many requests have failed so far.
+    pub count: u64,
 }
 
 /// The process itself.

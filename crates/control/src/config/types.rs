@@ -109,6 +109,20 @@ pub struct BusConfig {
     /// `TARGET:LUN`, or what the disk says it is: its serial number or its NAA name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, String>,
+    /// Seconds that a READ or WRITE may take once it was sent; then it is aborted and tried again.
+    /// Commands that flush, or give back blocks, may take twice as long. [default: 30]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 600))]
+    pub timeout_s: Option<u32>,
+    /// How often a command is tried again that failed or was not answered in time. [default: 4]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 100))]
+    pub retries: Option<u8>,
+    /// Seconds after which a request to a disk fails, all waiting and all tries included; what the
+    /// disk still has then is aborted. [default: 60]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub request_deadline_s: Option<u32>,
     /// What that kind wants to know.
     #[serde(flatten)]
     pub params: Map<String, Value>,

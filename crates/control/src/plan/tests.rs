@@ -38,7 +38,9 @@ pub fn random(dice: &mut Dice) -> Config {
             let kind = "virtual".to_owned();
             let params = [("size_bytes".to_owned(), dice.below(2).into())].into_iter().collect();
             let names = Default::default();
-            config.bus.push(BusConfig { name: name.into(), kind, names, params });
+            let bounds =
+                BusConfig { retries: [None, Some(1)][dice.below(2)], ..Default::default() };
+            config.bus.push(BusConfig { name: name.into(), kind, names, params, ..bounds });
         }
     }
     for name in ["d0", "d1", "d2"] {

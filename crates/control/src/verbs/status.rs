@@ -94,6 +94,30 @@ fn rivals(state: &State) -> Vec<Finding> {
     state.rivals.iter().map(finding).collect()
 }
 
+/// How long the last error of a disk is shown, ns.
+const ERROR_SHOWN_NS: u64 = 24 * 3600 * 1_000_000_000;
+
+/// Last errors of disks that buses found.
+fn last_errors(state: &State) -> Vec<Finding> {
+    let finding = |(_, device): (&crate::api::BusState, &crate::api::DeviceState)| {
+        let error = device.last_error.as_ref().filter(|error| error.age_ns < ERROR_SHOWN_NS)?;
+        Some(Finding {
+            health: Health::Ok,
+            at: format!("disk {}", device.name),
+            why: format!(
+                "last error {} ago, {} in all: {}",
+                short_ns(error.age_ns),
+                error.count,
+                error.what
+            ),
+            action: "Watch whether more errors follow; replace a disk whose medium fails."
+                .to_owned(),
+            see: "ashlar cam devlist -v".to_owned(),
+        })
+    };
+    state.bus_disks().filter_map(finding).collect()
+}
+
 /// Certificates of targets that have expired or expire soon.
 fn certificates(state: &State) -> Vec<Finding> {
     let all = state.targets.iter().flat_map(|t| t.certificates.iter().map(move |c| (t, c)));
@@ -225,6 +249,7 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
     out.extend(stuck(state));
     out.extend(rivals(state));
     out.extend(certificates(state));
+    out.extend(last_errors(state));
     out.sort_by_key(|f| std::cmp::Reverse(f.health));
     out
 }

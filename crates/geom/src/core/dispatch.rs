@@ -30,7 +30,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use bio::{Bio, BioId, End, Errno, Frame, Op, Status, Ticket};
+use bio::{Attr, Bio, BioId, End, Errno, Frame, Op, Status, Ticket};
 
 use super::accounts::passed;
 use super::table::{EdgeSlot, NodeSlot, Table};
@@ -407,7 +407,7 @@ impl Core {
             Some(n) => n.layer.child_done(&mut parent, &mut child, self),
             None => match child.status {
                 Ok(()) => parent.completed += child.completed,
-                Err(e) => parent.fail(e),
+                Err(e) => fail_at(&mut parent, &child, e),
             },
         }
         parent.waits = parent.waits.saturating_sub(1);
@@ -454,6 +454,20 @@ impl Core {
         self.slab.borrow_mut().park(bio);
         self.delay(NOMEM_RETRY_NS, Delay { ticket, flow: Flow::Wait, again: true });
     }
+}
+
+/// A piece of a request failed: where, as the request counts.
+#[cold]
+fn fail_at(parent: &mut Bio, piece: &Bio, error: Errno) {
+    if parent.status.is_ok() && !parent.is_scattered() {
+        parent.value = match piece.value {
+            Some(Attr::Int(at)) => {
+                Some(Attr::Int(piece.offset.saturating_sub(parent.offset).saturating_add(at)))
+            }
+            _ => None,
+        };
+    }
+    parent.fail(error);
 }
 
 /// Notes how a layer ended a Bio; all of it is done when it ended well.

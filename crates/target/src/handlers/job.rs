@@ -258,7 +258,7 @@ impl Medium {
                 Ok(if run == 0 { (false, 1) } else { (hole, run) })
             }
             Err(Errno::NotSup | Errno::NoAttr) => Ok((false, blocks)),
-            Err(e) => Err(ending_at(e, Op::Map, lba, len, &self.device)),
+            Err(e) => Err(ending_at(e, Op::Map, (lba, len), None, &self.device)),
         }
     }
 
@@ -303,7 +303,7 @@ impl Medium {
                 Err(Ending::check(asc::LBA_OUT_OF_RANGE))
             }
             Ok(()) => Ok(done.data),
-            Err(e) => Err(ending_at(e, op, lba, len, &self.device)),
+            Err(e) => Err(ending_at(e, op, (lba, len), None, &self.device)),
         }
     }
 
@@ -327,7 +327,7 @@ impl Medium {
             _ if !named => Err(Ending::check(asc::INTERNAL_FAILURE)),
             Ok(()) if done.completed < total => Err(Ending::check(asc::LBA_OUT_OF_RANGE)),
             Ok(()) => Ok(()),
-            Err(e) => Err(ending_at(e, Op::Delete, first.start, len, &self.device)),
+            Err(e) => Err(ending_at(e, Op::Delete, (first.start, len), None, &self.device)),
         }
     }
 

@@ -419,6 +419,7 @@ fn an_error_below_ends_one_command_and_no_other() {
         (Errno::NoSpc, (7, 0x27, 7)),
         (Errno::RoFs, (7, 0x27, 0)),
         (Errno::TimedOut, (0xB, 0x3E, 2)),
+        (Errno::RemoteIo, (4, 0x44, 0)),
     ] {
         disk.state().fail = Some((0, error));
         assert_eq!(w.run(&h, 0, &write16(0, 2), 0, &[1; 1024]).asc(), want, "{error:?}");
@@ -427,6 +428,27 @@ fn an_error_below_ends_one_command_and_no_other() {
     disk.state().fail = Some((0, Errno::Busy));
     assert_eq!(w.run(&h, 0, &read16(0, 1), 512, &[]).status, 8, "BUSY");
     assert!(disk.state().log.iter().all(|d| d.op == Op::Write));
+}
+
+#[test]
+fn a_medium_error_names_the_block_if_the_disk_does_or_there_is_but_one() {
+    let w = World::simple(1, 64);
+    let h = w.calm(0, "i1", &[0]);
+    let disk = w.disks[0].1.clone();
+    for (tells, lba, blocks, want) in
+        [(true, 4, 8, Some(7)), (true, 7, 1, Some(7)), (false, 7, 1, Some(7)), (false, 4, 8, None)]
+    {
+        disk.state().fail = Some((7 * 512 + 5, Errno::Io));
+        disk.state().tells = tells;
+        let data = vec![1; blocks * 512];
+        let write = w.run(&h, 0, &write16(lba, blocks as u32), 0, &data);
+        assert_eq!((write.asc(), write.sense().information), ((3, 0x0c, 0), want));
+        let read = w.run(&h, 0, &read16(lba, blocks as u32), blocks as u32 * 512, &[]);
+        assert_eq!((read.asc(), read.sense().information), ((3, 0x11, 0), want));
+    }
+    disk.state().fail = Some((7 * 512, Errno::RemoteIo));
+    let read = w.run(&h, 0, &read16(4, 8), 8 * 512, &[]);
+    assert_eq!((read.asc(), read.sense().information), ((4, 0x44, 0), None));
 }
 
 #[test]

@@ -163,6 +163,10 @@ impl Sim for Aoe {
         }
     }
 
+    fn mark<'a>(&'a self, path: Path, core: &'a Rc<Core>) -> Local<'a, Option<String>> {
+        Box::pin(self.ask_mark(path.target, core))
+    }
+
     fn ready<'a>(&'a self, core: &'a Rc<Core>) -> Local<'a, ()> {
         Box::pin(self.discover(core))
     }

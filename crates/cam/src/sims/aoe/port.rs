@@ -27,6 +27,11 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// How soon it is asked a second time who is there, ns: a question may be lost, as is all that is
 /// sent while a link comes up or a switch learns.
 const SOON_NS: u64 = 1_000_000_000;
+/// How often a target is asked for its config string, how often an answer is looked for each time,
+/// and how long after each look, ns.
+const MARK_TRIES: u32 = 3;
+const MARK_LOOKS: u32 = 40;
+const MARK_LOOK_NS: u64 = 5_000_000;
 /// How soon what an interface did not take is tried again, ns.
 const FULL_NS: u64 = 50_000;
 
@@ -329,6 +334,22 @@ impl Aoe {
             port.with(|engine, wire| engine.ask_all(wire));
             core.reactor().sleep(self.inner.wait_ns).await;
         }
+    }
+
+    /// Asks a target for its config string; None: it did not answer.
+    pub(super) async fn ask_mark(&self, target: u64, core: &Rc<Core>) -> Option<String> {
+        let (port, address) = (port(self.inner.number, core)?, address_of(target));
+        for _ in 0..MARK_TRIES {
+            let asked = core.reactor().fresh_now();
+            port.with(|engine, wire| engine.ask_all(wire));
+            for _ in 0..MARK_LOOKS {
+                core.reactor().sleep(MARK_LOOK_NS).await;
+                if let Some(string) = self.inner.shared.mark(address, asked) {
+                    return Some(String::from_utf8_lossy(&string).into_owned());
+                }
+            }
+        }
+        None
     }
 
     /// Gives a target an order, and waits until no frame of it may exist any more.

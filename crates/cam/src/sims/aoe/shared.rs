@@ -1,6 +1,7 @@
 //! What the cores of one bus know together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wire::aoe::{Address, Mac};
@@ -19,6 +20,10 @@ pub(super) struct Known {
     pub paths: Vec<(usize, Mac)>,
     pub ranges: Arc<Ranges>,
     pub pool: Arc<Pool>,
+    /// When it answered last, ns.
+    pub heard: Arc<AtomicU64>,
+    /// Its config string as it was told last, and when, ns.
+    pub mark: Option<(Vec<u8>, u64)>,
 }
 
 /// See the module.
@@ -62,6 +67,20 @@ impl Shared {
             target.paths.push(path);
         }
         Some(target.clone())
+    }
+
+    /// A target has told its config string.
+    pub(super) fn is_marked(&self, address: Address, string: &[u8], now: u64) {
+        if let Some(target) = lock(&self.known).get_mut(&address) {
+            target.mark = Some((string.to_vec(), now));
+        }
+    }
+
+    /// The config string of a target, if it was told since `from`.
+    pub(super) fn mark(&self, address: Address, from: u64) -> Option<Vec<u8>> {
+        let known = lock(&self.known);
+        let (string, at) = known.get(&address)?.mark.as_ref()?;
+        (*at >= from).then(|| string.clone())
     }
 
     /// What a core has counted by now.

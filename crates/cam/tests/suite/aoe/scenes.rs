@@ -35,9 +35,19 @@ impl Scene {
     }
 
     fn on(shape: SegmentShape, sectors: u64, ways: Ways) -> Scene {
+        Scene::saying(shape, ("SHELF1", sectors, ""), ways)
+    }
+
+    fn saying(
+        shape: SegmentShape,
+        (serial, sectors, mark): (&str, u64, &str),
+        ways: Ways,
+    ) -> Scene {
         let mut w = World::with(1, &[]);
         let net = network(&w, &[(shape, 9000)]);
         let shelf = Shelf::start(&w.core, &["shelf0"], sectors as usize, 1, ways);
+        shelf.serial.replace(serial.into());
+        shelf.mark.replace(mark.into());
         let begun = w.now();
         let life = LIFE_NS / MS;
         let params = json!({ "interfaces": ["eth0"], "frame_life_ms": life, "deadline_s": 20 });
@@ -375,5 +385,113 @@ fn a_write_does_not_reach_another_disk_that_answers_after_an_outage() {
             assert_eq!(found.len(), usize::from(is_other), "{serial}: {found:?}");
             assert!(!says(&s));
         }
+    }
+}
+
+/// A write to the disk of a scene, after what `meanwhile` does to its shelf: how it ends, and
+/// whether it is there.
+fn write_after(s: &mut Scene, at: u64, meanwhile: impl FnOnce(&mut Scene)) -> (bool, bool) {
+    (0..100).for_each(|_| s.w.turn(200 * MS));
+    s.w.write(s.edge, 0, &[1; 512], bio::Flags::NONE).unwrap();
+    meanwhile(s);
+    let data = s.w.buffer(SECTOR as usize);
+    data.fill(0, SECTOR as usize, 9);
+    s.w.start(s.edge, 1, |bio| range(bio, Op::Write, at * SECTOR, data));
+    let (mut ended, end) = (Vec::new(), s.w.now() + 30 * S);
+    while ended.is_empty() {
+        assert!(s.w.now() < end, "the write ends");
+        s.w.turn(10 * MS);
+        ended = s.w.ended();
+    }
+    (0..50).for_each(|_| s.w.turn(100 * MS));
+    let there = s.shelf.bytes.borrow().chunks(512).any(|c| c[0] == 9);
+    assert_eq!(ended[0].status.is_ok(), there);
+    let says = s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("another disk"));
+    assert_eq!(says, ended[0].status == Err(Errno::NxIo));
+    (says, there)
+}
+
+fn calm() -> Scene {
+    Scene::new(Ways { buffers: 16, ..Ways::default() })
+}
+
+/// E6: nothing tells of it but the next answer.
+#[test]
+fn a_write_does_not_reach_a_disk_that_came_while_nothing_was_asked() {
+    for (serial, wait, is_other) in
+        [("SHELF1", 3 * S, false), ("OTHER", 3 * S, true), ("OTHER", 40 * S, true)]
+    {
+        let mut s = calm();
+        let outcome = write_after(&mut s, 5, |s| {
+            (0..wait / MS / 100).for_each(|_| s.w.turn(100 * MS));
+            s.shelf.serial.replace(serial.into());
+        });
+        assert_eq!(outcome, (is_other, !is_other), "{serial}, {wait} ns");
+    }
+}
+
+/// A target is silent for a while, and another when it answers: what it says, and the sector that
+/// is written.
+#[test]
+fn what_a_target_is_after_an_outage_decides_where_a_write_goes() {
+    struct Row {
+        name: &'static str,
+        before: (&'static str, u64, &'static str),
+        after: (&'static str, u64, &'static str),
+        sector: u64,
+        /// Another disk, and the write is there.
+        is: (bool, bool),
+    }
+    let row = |name, before, after, sector, is| Row { name, before, after, sector, is };
+    let own = ("SHELF1", SECTORS, "");
+    let rows = [
+        row("the same", own, own, 5, (false, true)),
+        row("another serial number", own, ("OTHER", SECTORS, ""), 5, (true, false)),
+        row("larger", own, ("SHELF1", 2 * SECTORS, ""), 5, (false, true)),
+        row("smaller, within", own, ("SHELF1", SECTORS / 2, ""), 5, (false, true)),
+        row("smaller, beyond", own, ("SHELF1", SECTORS / 2, ""), SECTORS - 1, (false, false)),
+        row("another size, no serial", ("", SECTORS, ""), ("", 2 * SECTORS, ""), 5, (true, false)),
+        row("the same size, no serial", ("", SECTORS, ""), ("", SECTORS, ""), 5, (false, true)),
+        row("the same string", ("S", SECTORS, "a"), ("S", SECTORS, "a"), 5, (false, true)),
+        row("another string", ("S", SECTORS, "a"), ("S", SECTORS, "b"), 5, (true, false)),
+        row("no string any more", ("S", SECTORS, "a"), ("S", SECTORS, ""), 5, (false, true)),
+        row("a string that it had not", ("S", SECTORS, ""), ("S", SECTORS, "a"), 5, (false, true)),
+    ];
+    for Row { name, before, after, sector, is } in rows {
+        let mut s = Scene::of(before);
+        let outcome = write_after(&mut s, sector, |s| {
+            s.shelf.ways.borrow_mut().deaf = true;
+            let data = s.w.buffer(SECTOR as usize);
+            s.w.start_quietly(s.edge, |bio| range(bio, Op::Read, 0, data));
+            (0..30).for_each(|_| s.w.turn(100 * MS));
+            s.is((after.0, after.1, after.2));
+            s.shelf.ways.borrow_mut().deaf = false;
+        });
+        assert_eq!(outcome, is, "{name}");
+    }
+}
+
+#[test]
+fn a_config_string_that_we_set_ourselves_makes_no_other_disk() {
+    let mut s = Scene::of(("S", SECTORS, "a"));
+    let params = json!({ "set": "b", "force": true });
+    s.w.verb("aoeconfig", "ada0", &params).unwrap();
+    assert_eq!(*s.shelf.mark.borrow(), "b");
+    let outcome = write_after(&mut s, 5, |s| (0..40).for_each(|_| s.w.turn(100 * MS)));
+    assert_eq!(outcome, (false, true));
+}
+
+impl Scene {
+    /// A shelf that says this: serial number, sectors, config string.
+    fn of(says: (&str, u64, &str)) -> Scene {
+        let shape =
+            SegmentShape { delay_ns_min: 5_000, delay_ns_max: 20_000, ..SegmentShape::default() };
+        Scene::saying(shape, says, Ways { buffers: 16, ..Ways::default() })
+    }
+
+    fn is(&mut self, (serial, sectors, mark): (&str, u64, &str)) {
+        self.shelf.serial.replace(serial.into());
+        self.shelf.mark.replace(mark.into());
+        self.shelf.bytes.borrow_mut().resize((sectors * SECTOR) as usize, 0);
     }
 }

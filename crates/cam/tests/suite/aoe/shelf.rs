@@ -11,7 +11,7 @@ use geom::Core;
 use reactor::{Link, SeededRandom};
 use wire::aoe::{
     Address, Ata, BROADCAST, CONFIG_LEN, Config, ETHERTYPE, HEADER_LEN, Header, Mac, Reserve,
-    SECTOR, command, reserve, sectors_of_mtu,
+    SECTOR, command, directive, reserve, sectors_of_mtu,
 };
 use wire::ata::{self, Identify, Trim, status};
 
@@ -35,6 +35,8 @@ pub struct Shelf {
     pub address: Address,
     pub bytes: RefCell<Vec<u8>>,
     pub serial: RefCell<String>,
+    /// Its config string.
+    pub mark: RefCell<String>,
     pub ways: RefCell<Ways>,
     /// Frames that are with it now, and the most that ever were.
     pub held: RefCell<(usize, usize)>,
@@ -72,6 +74,7 @@ impl Shelf {
             address: Address { shelf: 565, slot },
             bytes: RefCell::new(vec![0; sectors * SECTOR]),
             serial: RefCell::new(format!("SHELF{slot}")),
+            mark: RefCell::default(),
             ways: RefCell::new(ways),
             held: RefCell::default(),
             reserved: RefCell::default(),
@@ -175,9 +178,15 @@ async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
     match header.command {
         command::CONFIG => {
             let sectors = sectors_of_mtu(facts.mtu as usize);
-            let config = Config::tell(shelf.ways.borrow().buffers, 1, sectors, &[]);
+            let asked = Config::decode(body).unwrap();
+            if asked.directive == directive::FORCE {
+                shelf.mark.replace(String::from_utf8_lossy(asked.string).into_owned());
+            }
+            let mark = shelf.mark.borrow().clone();
+            let config = Config::tell(shelf.ways.borrow().buffers, 1, sectors, mark.as_bytes());
             let bytes: [u8; CONFIG_LEN] = config.encode();
             head.extend(bytes);
+            head.extend(mark.as_bytes());
         }
         command::ATA => {
             let (ata, sent) = Ata::decode(body).unwrap();

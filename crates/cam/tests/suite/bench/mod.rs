@@ -18,6 +18,7 @@ pub fn write() -> Ccb {
         priority: Priority::Normal,
         timeout_ms: 60_000,
         retries: 4,
+        end_ns: u64::MAX,
         length: 512,
         owner: Owner::Task(0),
     }

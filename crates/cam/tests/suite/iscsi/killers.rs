@@ -49,7 +49,7 @@ fn a_command_that_ends_its_session_each_time_fails_alone() {
         }
         let failed: Vec<_> = ended.iter().filter(|(_, status)| status.is_err()).collect();
         assert_eq!(ended.len(), 48, "seed {seed}: the others go on");
-        assert_eq!(failed, [(&u64::from(killer), &Err(Errno::Io))], "seed {seed}");
+        assert_eq!(failed, [(&u64::from(killer), &Err(Errno::RemoteIo))], "seed {seed}");
         assert_eq!(peer.fell_over.get(), SESSIONS_MOST, "seed {seed}");
         for tag in (0..48).filter(|tag| *tag != u64::from(killer)) {
             let there = (tag * SECTOR) as usize..((tag + 1) * SECTOR) as usize;

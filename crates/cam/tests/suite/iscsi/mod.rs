@@ -232,7 +232,7 @@ impl Storm {
                 }
                 (_, Err(Errno::NxIo)) => self.lost = true,
                 // Five tries of one command may have ended with five connections.
-                (_, Err(Errno::Io)) => {}
+                (_, Err(Errno::RemoteIo)) => {}
                 (_, Err(e)) => panic!("seed {seed}: {e} without a reason"),
             }
         }

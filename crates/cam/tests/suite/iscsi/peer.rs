@@ -72,6 +72,10 @@ pub struct Peer {
     pub says: Cell<Option<u64>>,
     /// Who logs in there is sent to the other place.
     pub moved: Cell<Option<(SocketAddr, SocketAddr)>>,
+    /// Logins are answered with SERVICE UNAVAILABLE.
+    pub busy: Cell<bool>,
+    /// How many PDUs from now on have a wrong header digest, and a wrong data digest.
+    pub spoils: [Cell<u32>; 2],
     /// Logins that were sent elsewhere.
     pub sent_on: Cell<u64>,
     /// What is said before the next requests are looked at.
@@ -95,10 +99,10 @@ pub struct Peer {
     streams: RefCell<Vec<Stream>>,
 }
 
-struct Conn {
-    peer: Rc<Peer>,
+pub struct Conn {
+    pub peer: Rc<Peer>,
     stream: Stream,
-    out: RefCell<Vec<u8>>,
+    pub out: RefCell<Vec<u8>>,
     open: Cell<bool>,
     life: u64,
     stat_sn: Cell<u32>,
@@ -135,6 +139,8 @@ impl Peer {
             shut: Cell::default(),
             says: Cell::default(),
             moved: Cell::default(),
+            busy: Cell::default(),
+            spoils: Default::default(),
             sent_on: Cell::default(),
             raw: RefCell::default(),
             odd: RefCell::default(),
@@ -333,6 +339,9 @@ impl Conn {
             let address = format!("{to},1");
             step = login.decide(Access::Redirect { address, permanent: false });
         }
+        if let (Step::NeedTarget(_), true) = (&step, self.peer.busy.get()) {
+            step = login.decide(Access::Deny(LoginStatus::ServiceUnavailable));
+        }
         if let Step::NeedTarget(_) = step {
             step = login.decide(Access::Allow(Grant {
                 auth: self.peer.auth.clone(),
@@ -369,19 +378,22 @@ impl Conn {
         Some(false)
     }
 
-    fn numbers(&self, counts: bool) -> Numbers {
+    pub fn numbers(&self, counts: bool) -> Numbers {
         let stat_sn = self.stat_sn.get();
         if counts {
             self.stat_sn.set(stat_sn.wrapping_add(1));
         }
         let exp_cmd_sn = self.exp_cmd_sn.get();
         let window = self.peer.ways.borrow().window;
-        let max_cmd_sn = exp_cmd_sn.wrapping_add(window).wrapping_sub(1);
+        // A window that becomes smaller is used up first.
+        let told = self.told_cmd_sn.get();
+        let most = exp_cmd_sn.wrapping_add(window).wrapping_sub(1);
+        let max_cmd_sn = if most.wrapping_sub(told).cast_signed() > 0 { most } else { told };
         self.told_cmd_sn.set(max_cmd_sn);
         Numbers { stat_sn, exp_cmd_sn, max_cmd_sn }
     }
 
-    fn say(&self, pdu: &impl Pdu, data: &[u8]) {
+    pub fn say(&self, pdu: &impl Pdu, data: &[u8]) {
         let params = self.params.get();
         let mut bhs = [0; BHS_LEN];
         pdu.encode(&mut bhs);
@@ -392,12 +404,12 @@ impl Conn {
         for _ in 0..times {
             out.extend_from_slice(&bhs);
             if params.header_digest {
-                out.extend(crc32c(&bhs).to_le_bytes());
+                out.extend((crc32c(&bhs) ^ self.spoils(0)).to_le_bytes());
             }
             let padded = [data, &vec![0; data.len().next_multiple_of(4) - data.len()]].concat();
             out.extend_from_slice(&padded);
             if params.data_digest && !data.is_empty() {
-                out.extend(crc32c(&padded).to_le_bytes());
+                out.extend((crc32c(&padded) ^ self.spoils(1)).to_le_bytes());
             }
         }
     }
@@ -443,21 +455,6 @@ impl Conn {
             other => panic!("opcode {other:02x}"),
         }
         Some(())
-    }
-
-    fn say_raw(&self, raw: Raw, request: &Bhs) {
-        let mut bytes = raw.bytes;
-        if raw.frames {
-            bytes.resize(bytes.len().max(BHS_LEN), 0);
-            let len = (bytes.len() - BHS_LEN) as u32;
-            bytes[4..8].copy_from_slice(&len.to_be_bytes());
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-        }
-        if raw.fits && bytes.len() >= BHS_LEN {
-            bytes[16..20].copy_from_slice(&request[16..20]);
-            bytes[24..28].copy_from_slice(&self.numbers(true).stat_sn.to_be_bytes());
-        }
-        self.out.borrow_mut().extend(bytes);
     }
 
     fn task(&self, request: &TaskRequest) {
@@ -567,9 +564,7 @@ impl Conn {
         match odd {
             Odd::Usual => {}
             _ if !self.open.get() => return,
-            Odd::Data(bytes) => return self.answer(command, Ok(bytes)),
-            Odd::Status(status, sense) => return self.status(command, status, &sense),
-            Odd::Mute => return,
+            odd => return self.answer_oddly(command, odd),
         }
         let lba = match cdb[0] {
             0x28 | 0x2a => u32::from_be_bytes([cdb[2], cdb[3], cdb[4], cdb[5]]) as usize,
@@ -640,14 +635,14 @@ impl Conn {
         self.status(command, 2, &sense_of(5, code, 0));
     }
 
-    fn status(&self, command: &ScsiCommand, status: u8, sense: &[u8]) {
+    pub fn status(&self, command: &ScsiCommand, status: u8, sense: &[u8]) {
         let task_tag = command.task_tag;
         let (sn, data_len) = (self.numbers(true), sense.len() as u32);
         let response = ScsiResponse { status, task_tag, sn, data_len, ..ScsiResponse::default() };
         self.say(&response, sense);
     }
 
-    fn answer(&self, command: &ScsiCommand, answer: Result<Vec<u8>, u8>) {
+    pub fn answer(&self, command: &ScsiCommand, answer: Result<Vec<u8>, u8>) {
         let (task_tag, length) = (command.task_tag, command.transfer_len);
         let mut bytes = match answer {
             Ok(bytes) => bytes,

@@ -1,6 +1,11 @@
 //! An iSCSI target that behaves oddly, one thing at a time: what its disk's user gets, what is on
 //! which disk, and what the bus says of it.
 
+mod answers;
+mod capacity;
+mod hang;
+mod lines;
+mod paths;
 mod storm;
 mod table;
 mod target;
@@ -15,7 +20,7 @@ use cam::{Open, SimKind, Site};
 use geom::Edge;
 use serde_json::json;
 use table::{ROWS, Row, When, reply};
-use target::{OTHER, OWN, Target};
+use target::{Disk, OTHER, OWN, Target};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -214,3 +219,44 @@ fn all_units_that_a_target_announces_are_found_up_to_the_limit() {
         assert_eq!(says, found < 600, "luns_max = {luns_max}");
     }
 }
+
+/// C6: LUNs have changed, and a disk is exchanged that meets no command.
+#[test]
+fn a_scan_that_the_bus_starts_takes_in_no_disk_in_place_of_another() {
+    for (before, after) in
+        [(OWN, OTHER), (OWN, Disk { serial: "X", ..OWN }), (NAMELESS, LARGER_NAMELESS)]
+    {
+        let mut w = World::with(4, &[]);
+        let target = Target::start(&w.core, portal(), before.clone(), 4, ways(8));
+        let edge = open(&mut w, 10);
+        w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE).unwrap();
+        let look = |w: &mut World| {
+            for _ in 0..100 {
+                w.turn(20 * MS);
+                let cam = w.cam.clone();
+                cam.look(&mut w.control).into_iter().for_each(|(_, names)| drop(names.unwrap()));
+            }
+        };
+        target.exchange(after.clone(), vec![3; after.sectors * SECTOR]);
+        w.buses[0].rescan().wish();
+        look(&mut w);
+        assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
+        assert!(target.peer.bytes.borrow().iter().all(|b| *b == 3));
+        let said = |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<Vec<_>>();
+        assert!(said(&w).iter().any(|why| why.contains("another disk")), "{:?}", said(&w));
+        assert!(w.control.topology.find("da1").is_none(), "it is not taken in");
+        assert!(w.buses[0].devices().is_empty());
+        w.buses[0].rescan().wish();
+        look(&mut w);
+        assert!(w.buses[0].devices().is_empty(), "nor later");
+        // The right one is back.
+        target.exchange(before.clone(), vec![0; before.sectors * SECTOR]);
+        w.buses[0].rescan().wish();
+        look(&mut w);
+        assert_eq!(w.buses[0].devices().len(), 1);
+        assert!(said(&w).iter().all(|why| !why.contains("another disk")), "{:?}", said(&w));
+    }
+}
+
+const NAMELESS: Disk = Disk { serial: "", naa: 0, ..OWN };
+const LARGER_NAMELESS: Disk = Disk { sectors: 128, ..NAMELESS };

@@ -11,14 +11,15 @@ use geom::Edge;
 use reactor::SeededRandom;
 use reactor::sim::NetShape;
 
+use super::table::reply;
 use super::target::{Disk, OTHER, OWN, Reply, Target};
 use super::{BUSY, MS, S, open, portal, ways};
 use crate::iscsi::peer::{SECTOR, Ways};
 use crate::world::{World, range};
 
 const SEEDS: u64 = 200;
-/// CAM gives a command 60 s, an abort 5 and a reset 10, five times, and a check 60.
-const LONGEST_NS: u64 = 500 * S;
+/// CAM gives a request 60 s, an abort 5 and a reset 10.
+const LONGEST_NS: u64 = 80 * S;
 /// What is on a disk of another identity.
 const FOREIGN: u8 = 0xee;
 
@@ -134,7 +135,8 @@ impl Storm {
             3 => {
                 let (times, status) = (1 + self.random.below(30) as u32, BUSY);
                 let page = [None, Some(0x83), Some(0x80)][self.random.below(3) as usize];
-                self.target.reply(Reply { opcode: 0x12, page, times, status, sense: (0, 0, 0) });
+                let usual = reply(0x12, page, times, status);
+                self.target.reply(Reply { sense: (0, 0, 0), ..usual });
             }
             // While the session goes on: between two commands, and the next one meets it.
             4 if self.lone && self.target.peer.is_idle() => {
@@ -228,7 +230,7 @@ impl Storm {
                     }
                 }
                 (_, Err(Errno::NxIo)) => self.lost = true,
-                (_, Err(Errno::Io)) => self.sums.failed += 1,
+                (_, Err(Errno::RemoteIo | Errno::TimedOut)) => self.sums.failed += 1,
                 (_, Err(e)) => panic!("seed {seed}: {e} without a reason"),
             }
         }

@@ -4,6 +4,7 @@ use bio::Errno;
 
 use super::BUSY;
 use super::target::{Disk, OTHER, OWN, Reply};
+use crate::iscsi::peer::Odd;
 
 /// When the disk is exchanged, and how.
 #[derive(Clone, Copy, PartialEq)]
@@ -53,8 +54,12 @@ const ANOTHER: Row =
 const LIVE: Row = Row { when: When::Live, ..ANOTHER };
 const NAMELESS: Disk = Disk { serial: "", naa: 0, ..OWN };
 
+fn usual() -> Odd {
+    Odd::Usual
+}
+
 pub const fn reply(opcode: u8, page: Option<u8>, times: u32, status: u8) -> Reply {
-    Reply { opcode, page, times, status, sense: (2, 4, 1) }
+    Reply { opcode, page, times, status, sense: (2, 4, 1), odd: usual }
 }
 
 const UNSURE: &str = "it is not known whether it is the same disk as before";
@@ -185,7 +190,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "INQUIRY busy for ever",
         reply: Some(reply(0x12, None, u32::MAX, BUSY)),
-        ends: Err(Errno::Io),
+        ends: Err(Errno::TimedOut),
         says: UNSURE,
         within_s: 70,
         ..SAME
@@ -193,7 +198,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "INQUIRY never ready",
         reply: Some(reply(0x12, None, u32::MAX, 2)),
-        ends: Err(Errno::Io),
+        ends: Err(Errno::TimedOut),
         says: UNSURE,
         within_s: 70,
         ..SAME
@@ -201,7 +206,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "page 83h never answered well",
         reply: Some(reply(0x12, Some(0x83), u32::MAX, 2)),
-        ends: Err(Errno::Io),
+        ends: Err(Errno::TimedOut),
         says: UNSURE,
         within_s: 70,
         ..SAME

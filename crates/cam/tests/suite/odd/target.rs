@@ -37,15 +37,22 @@ pub const OWN: Disk = Disk {
 /// A disk of the same make with other names.
 pub const OTHER: Disk = Disk { serial: "OTHER", naa: 0x5000_0000_0000_0002, ..OWN };
 
+/// As a status: it never answers.
+pub const MUTE: u8 = 0xff;
+/// As a status: the answer is [`Reply::odd`].
+pub const ODD: u8 = 0xfe;
+
 /// What it answers in place of the usual, to commands of an operation code, so many times.
 #[derive(Clone)]
 pub struct Reply {
     pub opcode: u8,
-    /// Page of an INQUIRY; None: whatever is asked.
+    /// Page of an INQUIRY, first sector of a READ or WRITE; None: whatever is asked.
     pub page: Option<u8>,
     pub times: u32,
     pub status: u8,
     pub sense: (u8, u8, u8),
+    /// Made for each command, with [`ODD`].
+    pub odd: fn() -> Odd,
 }
 
 #[derive(Default)]
@@ -55,6 +62,8 @@ struct State {
     replies: Vec<Reply>,
     /// Logical units that it tells of, where there are more than one.
     luns: u32,
+    /// READ CAPACITY(16) data in place of the usual ones.
+    capacity: Option<Vec<u8>>,
     /// Operation codes that came.
     came: Vec<u8>,
 }
@@ -93,6 +102,11 @@ impl Target {
         self.state.borrow_mut().luns = count;
     }
 
+    /// READ CAPACITY(16) data from now on.
+    pub fn capacity(&self, data: Option<Vec<u8>>) {
+        self.state.borrow_mut().capacity = data;
+    }
+
     pub fn reply(&self, reply: Reply) {
         self.state.borrow_mut().replies.push(reply);
     }
@@ -124,11 +138,19 @@ impl State {
         let cdb = &command.cdb;
         self.came.push(cdb[0]);
         let meant = |r: &&mut Reply| {
-            let page = r.page.is_none_or(|page| cdb[1] & 1 == 1 && cdb[2] == page);
+            let page = r.page.is_none_or(|page| match cdb[0] {
+                0x28 | 0x2a => cdb[5] == page,
+                _ => cdb[1] & 1 == 1 && cdb[2] == page,
+            });
             r.times > 0 && r.opcode == cdb[0] && page
         };
         if let Some(reply) = self.replies.iter_mut().find(meant) {
             reply.times -= 1;
+            match reply.status {
+                MUTE => return Odd::Mute,
+                ODD => return (reply.odd)(),
+                _ => {}
+            }
             let (key, asc, ascq) = reply.sense;
             let sense = if reply.status == 2 { sense_of(key, asc, ascq) } else { Vec::new() };
             return Odd::Status(reply.status, sense);
@@ -148,6 +170,9 @@ impl State {
                     ..Identity::default()
                 });
                 Odd::Data([&[disk.kind], &said[1..]].concat())
+            }
+            (0x9e, ..) if self.capacity.is_some() => {
+                Odd::Data(self.capacity.clone().unwrap_or_default())
             }
             (0xa0, ..) if self.luns > 0 => {
                 Odd::Data(report_luns((0..self.luns).filter_map(Lun::new)))

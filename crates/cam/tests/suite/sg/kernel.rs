@@ -54,6 +54,7 @@ pub struct State {
     pub ways: Ways,
     pub bytes: Vec<u8>,
     pub there: bool,
+    pub serial: &'static str,
     pub counts: Counts,
     random: SeededRandom,
     generation: u64,
@@ -71,6 +72,7 @@ impl Kernel {
             ways,
             bytes: vec![0; sectors * SECTOR],
             there: true,
+            serial: "NODE1",
             counts: Counts::default(),
             random: SeededRandom::new(seed),
             generation: 1,
@@ -313,7 +315,9 @@ impl State {
             0x00 | 0x35 | 0x91 => Vec::new(),
             0x12 if cdb[1] & 1 == 0 => inquiry_data(&identity()),
             0x12 if cdb[2] == 0 => vec![0, 0, 0, 2, 0, 0x80],
-            0x12 if cdb[2] == 0x80 => b"\0\x80\0\x05NODE1".to_vec(),
+            0x12 if cdb[2] == 0x80 => {
+                [&[0, 0x80, 0, self.serial.len() as u8], self.serial.as_bytes()].concat()
+            }
             // It has a further unit, which has a node of its own.
             0xa0 => [&[0, 0, 0, 16][..], &[0; 13], &[1], &[0; 6]].concat(),
             0x9e => {

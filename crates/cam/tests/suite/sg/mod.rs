@@ -153,7 +153,7 @@ impl Storm {
                     }
                 }
                 (_, Err(Errno::NxIo)) => self.sums.lost = 1,
-                (_, Err(Errno::Io)) => self.sums.failed += 1,
+                (_, Err(Errno::Io | Errno::RemoteIo)) => self.sums.failed += 1,
                 (_, Err(e)) => panic!("seed {seed}: {e} without a reason"),
             }
         }
@@ -263,6 +263,31 @@ fn pull(seed: u64) {
     assert_eq!(back, ["da0"], "under its old name");
     let (_, edge) = w.open("da0");
     assert!(w.read(edge, 0, 4096).unwrap() == [7; 4096]);
+}
+
+/// S4
+#[test]
+fn a_device_that_returns_is_asked_who_it_is_before_a_command_goes_to_it() {
+    for (serial, ends) in [("NODE1", Ok(())), ("NODE2", Err(Errno::NxIo))] {
+        let mut w = World::with(1, &[]);
+        let kernel = Kernel::new(1, 64, Ways { slow_ns: MS, ..Ways::default() });
+        assert_eq!(bus(&mut w, &kernel), ["da0"]);
+        let (_, edge) = w.open("da0");
+        w.write(edge, 0, &[7; 4096], Flags::default()).unwrap();
+        // Out and in again before anything is sent.
+        kernel.plug(false);
+        kernel.state().serial = serial;
+        if ends.is_err() {
+            kernel.state().bytes.fill(0);
+        }
+        kernel.plug(true);
+        assert_eq!(w.write(edge, 8192, &[9; 512], Flags::default()), ends, "{serial}");
+        (0..50).for_each(|_| w.turn(100 * MS));
+        let written = kernel.state().bytes[8192..8192 + 512] == [9; 512];
+        assert_eq!(written, ends.is_ok(), "{serial}");
+        let says = w.buses[0].troubles().iter().any(|t| t.why.contains("another disk"));
+        assert_eq!(says, ends.is_err(), "{serial}");
+    }
 }
 
 /// S3

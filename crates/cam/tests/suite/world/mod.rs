@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bio::{Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
+use bio::{Attr, Bio, End, Errno, Flags, Op, Pool, PoolConfig, Segs};
 use cam::sims::hba::VirtualHba;
 use cam::{Bus, CamClass, Change, Names, Sim};
 use geom::{
@@ -64,6 +64,8 @@ pub struct End1 {
     pub tag: u64,
     pub status: Result<(), Errno>,
     pub bytes: Vec<u8>,
+    /// Where the medium failed.
+    pub bad: Option<u64>,
 }
 
 #[derive(Default)]
@@ -73,7 +75,11 @@ impl Sink for Endings {
     fn done(&self, tag: u64, bio: &mut Bio, _: &Core) {
         let bytes = if bio.op == Op::Read { bio.data.to_vec() } else { Vec::new() };
         assert!(bio.op != Op::Delete || bio.data.is_empty(), "a DELETE's list is taken away");
-        self.0.borrow_mut().push(End1 { tag, status: bio.status, bytes });
+        let bad = match bio.value {
+            Some(Attr::Int(at)) if bio.status.is_err() => Some(at),
+            _ => None,
+        };
+        self.0.borrow_mut().push(End1 { tag, status: bio.status, bytes, bad });
     }
 }
 

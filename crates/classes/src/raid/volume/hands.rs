@@ -286,7 +286,7 @@ pub(crate) fn same(one: &Segs, other: &Segs) -> bool {
 
 /// A member's fault, rather than the request's.
 pub(crate) fn is_members_fault(e: Errno) -> bool {
-    matches!(e, Errno::Io | Errno::NxIo | Errno::TimedOut)
+    matches!(e, Errno::Io | Errno::NxIo | Errno::TimedOut | Errno::RemoteIo)
 }
 
 /// A slot's bit.

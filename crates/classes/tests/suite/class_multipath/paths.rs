@@ -184,9 +184,21 @@ fn one_path_alone_is_asked_once_and_stays() {
 }
 
 #[test]
+fn a_path_that_is_too_slow_or_fails_by_itself_is_left_for_another() {
+    for error in [Errno::TimedOut, Errno::RemoteIo] {
+        let (mut world, _, ways) = labelled(2, json!({}));
+        ways[0].fails(Some(error));
+        ways[1].seen(Op::Write);
+        assert_eq!(write(&mut world, 0, 1), Ok(()), "{error:?}");
+        assert_eq!(ways[1].seen(Op::Write), 1, "{error:?}");
+        assert_eq!(states(&world), ["d0 FAIL", "d1 ACTIVE"], "{error:?}");
+    }
+}
+
+#[test]
 fn other_errors_are_the_requests_own() {
     let (mut world, _, ways) = labelled(2, json!({}));
-    for error in [Errno::NoSpc, Errno::Inval, Errno::NotSup, Errno::TimedOut] {
+    for error in [Errno::NoSpc, Errno::Inval, Errno::NotSup, Errno::Conflict] {
         ways[0].fails(Some(error));
         ways[1].seen(Op::Write);
         assert_eq!(write(&mut world, 0, 1), Err(error));

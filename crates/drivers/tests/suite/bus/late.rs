@@ -47,7 +47,8 @@ impl Scene {
 
 fn ccb(flags: Flags, length: u32, timeout_ms: u32, retries: u8) -> Ccb {
     let (command, priority, owner) = (Cam::Reset, Priority::Normal, Owner::Task(0));
-    Ccb { command, flags, priority, timeout_ms, retries, length, owner }
+    let end_ns = u64::MAX;
+    Ccb { command, flags, priority, timeout_ms, retries, end_ns, length, owner }
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub struct DiskState {
     pub whose: Vec<Origin>,
     /// Every request that touches this byte ends with this error.
     pub fail: Option<(u64, Errno)>,
+    /// And says which byte that is.
+    pub tells: bool,
     /// Requests are served by so many at once, each for so long: when each of them is free, ns.
     pub servers: Vec<u64>,
     pub service_ns: u64,
@@ -85,6 +87,7 @@ impl TestDisk {
         if let Some((bad, error)) = s.fail
             && (bio.op == Op::Flush || (bio.offset..bio.offset + bio.length).contains(&bad))
         {
+            bio.value = s.tells.then(|| bio::Attr::Int(bad - bio.offset));
             return Flow::Done(Err(error));
         }
         let mut data = Vec::new();

@@ -1,5 +1,7 @@
 //! What comes in.
 
+use std::sync::atomic::Ordering;
+
 use wire::aoe::{Ata, BROADCAST, Config, Header, SECTOR, command};
 use wire::ata::{self, Identify};
 
@@ -50,6 +52,7 @@ impl Engine {
         }
         let said = (config.buffers, config.sectors);
         let Some(known) = self.shared.note(address, (link, mac), said) else { return };
+        self.shared.is_marked(address, config.string, now);
         let Some(at) = self.target(address) else { return };
         let good = |t: &Target| t.paths.iter().any(Path::is_good);
         let was_good = self.targets.get(at).is_some_and(good);
@@ -95,6 +98,7 @@ impl Engine {
             return;
         }
         t.silent = 0;
+        t.heard.fetch_max(now, Ordering::Relaxed);
         if let Some(path) = t.paths.get_mut(frame.path) {
             path.answered(frame.sectors, now.saturating_sub(frame.sent_ns), self.rules.life_ns);
         }

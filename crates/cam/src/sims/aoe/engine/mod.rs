@@ -18,7 +18,8 @@
 //!  E5  No more frames wait for answers of a target, those of all cores together, than it says it
 //!      can hold; and each core's no more than its window, which follows losses.
 //!  E6  A target that was silent may be another disk when it answers: no frame of a user's command
-//!      is sent, or sent again, until CAM has found the disk to be the same (D11).
+//!      is sent, or sent again, until CAM has found the disk to be the same (D11). So may one that
+//!      was not asked anything for [`QUIET_NS`]: there is no connection whose end would tell.
 
 mod counts;
 mod due;
@@ -32,6 +33,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bio::Segs;
 use wire::aoe::{Address, Mac};
@@ -105,6 +107,8 @@ struct Target {
     /// E6: frames in a row that were not answered, and that CAM has not asked yet who it is.
     silent: u32,
     doubtful: bool,
+    /// When it answered last, to whatever core, ns.
+    heard: Arc<AtomicU64>,
     /// This core is owed a place there.
     is_owed: bool,
     /// A command was not answered by its deadline: CAM has given the disk up, whatever is thought
@@ -125,6 +129,8 @@ struct Target {
 const ONE: u32 = 16;
 /// Frames in a row without an answer after which a target may be another disk.
 const SILENT_MAX: u32 = 2;
+/// How long after its last answer a target is taken to be the same disk still, ns.
+const QUIET_NS: u64 = 2_000_000_000;
 
 impl Target {
     /// Whether its window lets this core send one more frame.
@@ -283,6 +289,10 @@ impl Engine {
         op.busy = true;
         let deadline = op.deadline_ns;
         op.span = span(op);
+        if !asks {
+            self.doubt_the_quiet(target, now);
+        }
+        let Some(op) = self.ops.get_mut(at) else { return None };
         if op.span.is_some() {
             self.blocked.push(at);
         } else {
@@ -290,6 +300,15 @@ impl Engine {
         }
         self.soon(deadline);
         None
+    }
+
+    /// E6
+    fn doubt_the_quiet(&mut self, target: usize, now: u64) {
+        let Some(t) = self.targets.get_mut(target) else { return };
+        let quiet_ns = now.saturating_sub(t.heard.load(Ordering::Relaxed));
+        if quiet_ns >= QUIET_NS && !std::mem::replace(&mut t.doubtful, true) {
+            self.doubted.push(t.address);
+        }
     }
 
     /// The index of a target; another core may have found it.
@@ -432,6 +451,7 @@ fn target_at(address: Address, known: &Known) -> Target {
         part: 1,
         silent: 0,
         doubtful: false,
+        heard: known.heard.clone(),
         is_owed: false,
         lost: false,
         shrunk_ns: 0,

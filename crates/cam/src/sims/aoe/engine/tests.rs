@@ -283,7 +283,7 @@ fn a_target_that_grows_or_shrinks_is_noticed() {
     assert_eq!(b.waiting(), 0, "it was asked just now");
     // A sector that is not there any more is asked about at once, and not each time.
     b.sectors = 500;
-    b.now += 2_000 * MS;
+    b.now += 1_500 * MS;
     for id in [900, 901, 902] {
         b.read(0, id);
     }
@@ -300,4 +300,30 @@ fn a_target_that_grows_or_shrinks_is_noticed() {
     // Another disk that answers there says nothing of this one.
     (b.serial, b.sectors) = ("other", 9000);
     assert_eq!(look(&mut b), None);
+}
+
+/// E6
+#[test]
+fn a_target_that_was_quiet_for_long_is_asked_before_a_frame_goes_to_it() {
+    let mut b = Bench::new(2);
+    b.read(0, 900);
+    b.pump(0);
+    b.answer_all(0);
+    b.now += 1_900 * MS;
+    b.read(0, 901);
+    b.pump(0);
+    assert_eq!((b.waiting(), b.engines[0].take_doubted()), (1, None));
+    b.answer_all(0);
+    b.now += 1_900 * MS;
+    b.read(1, 902);
+    b.pump(1);
+    assert_eq!(b.engines[1].take_doubted(), None, "another core heard it");
+    b.answer_all(1);
+    b.now += 2_000 * MS;
+    b.read(0, 903);
+    b.pump(0);
+    assert_eq!((b.waiting(), b.engines[0].take_doubted()), (0, Some(SHELF)));
+    b.engines[0].trust(SHELF, b.now);
+    b.pump(0);
+    assert_eq!(b.waiting(), 1);
 }

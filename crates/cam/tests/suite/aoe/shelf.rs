@@ -178,7 +178,7 @@ async fn answer(shelf: Rc<Shelf>, core: Rc<Core>, link: Link, frame: Vec<u8>) {
     match header.command {
         command::CONFIG => {
             let sectors = sectors_of_mtu(facts.mtu as usize);
-            let asked = Config::decode(body).unwrap();
+            let Ok(asked) = Config::decode(body) else { return };
             if asked.directive == directive::FORCE {
                 shelf.mark.replace(String::from_utf8_lossy(asked.string).into_owned());
             }

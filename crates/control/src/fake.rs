@@ -51,6 +51,7 @@ pub fn catalog() -> Catalog {
             Entry::of::<NopParams>("nop", "Faults and delays."),
             Entry::of::<NoParams>("part", "Partition tables.").tasted_only(),
         ],
+        judge: None,
         drivers: vec![
             Entry::of::<NoParams>("iscsi", "iSCSI."),
             Entry::of::<NoParams>("other", "Another."),

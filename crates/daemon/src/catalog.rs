@@ -83,6 +83,7 @@ pub fn catalog() -> Catalog {
         disks: disks.collect(),
         classes: classes.collect(),
         drivers: drivers.collect(),
+        judge: Some(crate::exports::judge),
     }
 }
 

@@ -49,7 +49,7 @@ use files::Files;
 pub use files::InUse;
 use portals::Portal;
 use specs::{access_state, port_group, target_spec};
-pub use specs::{lent, units_of};
+pub use specs::{judge_group, lent, units_of};
 
 /// Longest wait for a LUN to be attached or detached: its tools wait for its disk.
 const ATTACH_DEADLINE: Duration = Duration::from_secs(30);
@@ -70,6 +70,20 @@ pub fn install(core: &Rc<geom::Core>, registry: &Arc<Registry>, drivers: &[Arc<d
     }
     drivers::bus::install(&engine);
     ENGINE.with(|e| *e.borrow_mut() = Some(engine));
+}
+
+/// Whether the driver of a target would take it: its name, its parameters, the files that it names.
+///
+/// # Errors
+/// What [`Exports::create_target`] would refuse it for.
+pub fn judge(config: &TargetConfig) -> Result<()> {
+    let op = "create target";
+    let drivers = drivers::all(&Registry::new());
+    let Some(driver) = drivers.iter().find(|d| d.name() == config.driver) else {
+        return Err(Error::new(Kind::NotFound, op, "no such driver").at(&config.driver));
+    };
+    let checked = driver.check_target(target_spec(config)?);
+    checked.map_err(|e| from_geom(op, &config.name, e))
 }
 
 /// Everything that initiators can reach.

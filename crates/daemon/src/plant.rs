@@ -362,6 +362,12 @@ impl Plant for Daemon {
     }
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
+        // On this thread: files are read, which may block.
+        match &step.action {
+            Action::CreateTarget { target } => exports::judge(target)?,
+            Action::ModifyTarget { to, .. } => exports::judge(to)?,
+            action => action.groups().try_for_each(exports::judge_group)?,
+        }
         let brings = |s: &Step| {
             matches!(
                 s.action,

@@ -59,6 +59,10 @@ pub trait Driver: Send + Sync {
     /// JSON Schema of [`TargetSpec::params`]: an object.
     fn schema(&self) -> serde_json::Value;
 
+    /// Whether [`Driver::set_target`] would take it, as far as it and the files that it names tell.
+    /// Any thread; files are read.
+    fn check_target(&self, spec: TargetSpec) -> Result<(), Error>;
+
     /// Makes or replaces a target; holds for logins from now on, sessions keep what they agreed.
     /// Nothing is changed when the name, a secret or a parameter is refused. Any thread.
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error>;

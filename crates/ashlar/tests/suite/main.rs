@@ -52,6 +52,7 @@ mod real_nvme;
 mod real_sg;
 mod real_tap;
 mod real_tools;
+mod refusals;
 mod renewed_files;
 mod reservations;
 mod restart;

@@ -1,6 +1,8 @@
 //! What may stand in a configuration besides the keys of this room: every disk kind, class and
 //! driver with the schema of its parameters. The binary fills it from the registries.
 
+use super::types::TargetConfig;
+use crate::api::Result;
 use schemars::JsonSchema;
 use serde_json::Value;
 
@@ -64,7 +66,12 @@ pub struct Catalog {
     pub classes: Vec<Entry>,
     /// Drivers of `[[target]]`.
     pub drivers: Vec<Entry>,
+    /// Whether the driver of a target would take it, with the files that it names.
+    pub judge: Option<Judge>,
 }
+
+/// See [`Catalog::judge`].
+pub type Judge = fn(&TargetConfig) -> Result<()>;
 
 impl Catalog {
     /// Whether removing a disk of that kind loses what is on it.

@@ -199,6 +199,19 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
                 out.push(Problem { element: Some(k), ..p });
             }
         }
+        let others = config.target.get(..i).unwrap_or_default().iter();
+        let other = others.filter(|other| other.driver != target.driver).find_map(|other| {
+            // Each gets a port of its own where the system chooses.
+            let both = |at: &String| !at.ends_with(":0") && other.listen.contains(at);
+            let at = target.listen.iter().position(both)?;
+            Some((other, at))
+        });
+        if let Some((other, k)) = other {
+            let text =
+                format!("target `{}` listens there: an address has no two drivers", other.name);
+            let p = problem("target", i, "listen", Kind::ConfigValue, text);
+            out.push(Problem { element: Some(k), ..p });
+        }
         if let Some(text) = other_tls(config.target.get(..i).unwrap_or_default(), target) {
             out.push(problem("target", i, "listen", Kind::ConfigValue, text));
         }

@@ -57,13 +57,16 @@ fn read_and(text: &str, file: &str, catalog: &Catalog, report: Report) -> Result
         report(text, file, vec![fault])
     })?;
     let (document, mut faults) = sections(&root, catalog);
-    if !faults.is_empty() {
+    let refused = |faults: Vec<Fault>| {
         let next = what_may_be_there(&root, &faults);
         let error = report(text, file, faults);
-        return Err(match next {
+        match next {
             Some(next) => error.next(next),
             None => error,
-        });
+        }
+    };
+    if !faults.is_empty() {
+        return Err(refused(faults));
     }
     let mut config: Config = serde_json::from_value(document).map_err(|e| {
         Error::new(Kind::Internal, op, format!("accepted by its schema, but {e}")).at(file)
@@ -71,7 +74,7 @@ fn read_and(text: &str, file: &str, catalog: &Catalog, report: Report) -> Result
     one_case(&mut config);
     let problems = check(&config).into_iter().chain(idle(&config));
     faults.extend(problems.map(|p| locate(&root, p)));
-    if faults.is_empty() { Ok(config) } else { Err(report(text, file, faults)) }
+    if faults.is_empty() { Ok(config) } else { Err(refused(faults)) }
 }
 
 /// Names of iSCSI targets in the one form in which they travel, whatever is typed (RFC 3722, RFC

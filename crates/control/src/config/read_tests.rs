@@ -65,6 +65,7 @@ pub fn catalog() -> Catalog {
             Entry::of::<NoParams>("part", "Partitions.").tasted_only(),
         ],
         drivers: vec![Entry::of::<NoParams>("iscsi", "iSCSI.")],
+        judge: None,
     }
 }
 

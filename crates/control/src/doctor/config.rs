@@ -1,14 +1,29 @@
 //! Whether the configuration can be read.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
+use crate::api::Error;
+use crate::config::TargetConfig;
 
 /// See the module.
 pub const CHECK: Check = Check { id: "config", doc: "whether the configuration can be read", look };
 
+/// A target that its driver would refuse.
+fn told(e: Error) -> Finding {
+    let next = e.next.unwrap_or_else(|| "Correct it, then run `ashlar plan`.".to_owned());
+    bad(Grade::Fail, format!("{}: {}", e.at, e.source), "apply refuses it", next)
+}
+
 fn look(facts: &Facts) -> Vec<Finding> {
     let file = facts.file.display();
     match &facts.config {
-        Some(Ok(_)) => ok(format!("{file} is good")),
+        Some(Ok(config)) => {
+            let judged = |t: &TargetConfig| facts.judge.and_then(|judge| judge(t).err());
+            let refused: Vec<Finding> = config.target.iter().filter_map(judged).map(told).collect();
+            match refused.is_empty() {
+                true => ok(format!("{file} is good")),
+                false => refused,
+            }
+        }
         Some(Err(e)) => vec![bad(
             Grade::Fail,
             format!("{}: {}", e.at, e.source.lines().next().unwrap_or("")),

@@ -14,7 +14,7 @@ mod socket;
 mod version;
 
 use crate::api::{Error, State};
-use crate::config::Config;
+use crate::config::{Config, Judge};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -66,6 +66,8 @@ pub struct Facts {
     pub file: PathBuf,
     /// What is in it; `None` when there is no such file.
     pub config: Option<Result<Config, Error>>,
+    /// What drivers say of targets.
+    pub judge: Option<Judge>,
     /// The daemon's socket.
     pub socket: PathBuf,
     /// What the daemon says of itself.

@@ -33,6 +33,7 @@ impl Machine {
             proc: self.0.clone(),
             file,
             config: document.map(|text| read(text, "ashlar.toml", &catalog())),
+            judge: None,
             socket: self.0.join("ashlar.sock"),
             daemon: Err(Error::new(Kind::Unreachable, "connect", "nobody")),
             version: "1.2.3".to_owned(),

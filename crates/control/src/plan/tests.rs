@@ -90,10 +90,12 @@ pub fn random(dice: &mut Dice) -> Config {
             0 => None,
             n => Some(config.alua[n - 1].name.clone()),
         };
+        let other = usize::from(dice.below(5) == 0);
         config.target.push(TargetConfig {
-            driver: ["iscsi", "other"][usize::from(dice.below(5) == 0)].into(),
+            driver: ["iscsi", "other"][other].into(),
             name: name.into(),
-            listen: vec![format!("127.0.0.1:{}", 3260 + dice.below(2))],
+            // Drivers have no address in common.
+            listen: vec![format!("127.0.0.1:{}", 3260 + dice.below(2) + 10 * other)],
             chap: None,
             mutual_chap: None,
             discovery_chap: None,

@@ -69,13 +69,15 @@ impl LocalVerb for Doctor {
         }
         let file = params.file.unwrap_or_else(default_file);
         let text = std::fs::read_to_string(&file);
+        let catalog = (local.app.catalog)();
         let config = match text {
-            Ok(text) => Some(read(&text, &file, &(local.app.catalog)())),
+            Ok(text) => Some(read(&text, &file, &catalog)),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => Some(Err(Error::new(Kind::System, "read configuration", e).at(&file))),
         };
         let facts = Facts {
             proc: "/proc".into(),
+            judge: catalog.judge,
             file: file.into(),
             config,
             socket: local.client.socket().to_owned(),

@@ -127,6 +127,14 @@ pub(super) fn addressing(config: LunAddressing) -> Addressing {
     }
 }
 
+/// Whether the secrets of a group can be read.
+///
+/// # Errors
+/// Those of [`secret::resolve`].
+pub fn judge_group(access: &AccessConfig) -> Result<()> {
+    proofs(access).map(drop)
+}
+
 pub(super) fn group_spec(access: &AccessConfig) -> Result<GroupSpec> {
     Ok(GroupSpec {
         name: access.group.clone(),

@@ -81,6 +81,10 @@ impl Driver for Aoe {
         params::schema()
     }
 
+    fn check_target(&self, spec: TargetSpec) -> Result<(), Error> {
+        Checked::new(spec).map(drop)
+    }
+
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
         self.shared.set_target(Checked::new(spec)?)
     }

@@ -95,6 +95,10 @@ impl Driver for Iscsi {
         params::schema()
     }
 
+    fn check_target(&self, spec: TargetSpec) -> Result<(), Error> {
+        Checked::new(spec).map(drop)
+    }
+
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
         self.shared.targets.set(Checked::new(spec)?)
     }

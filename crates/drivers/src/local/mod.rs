@@ -214,6 +214,10 @@ impl Driver for Local {
         params::schema()
     }
 
+    fn check_target(&self, spec: TargetSpec) -> Result<(), Error> {
+        params::check(&spec).map(drop)
+    }
+
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
         let (name, params) = params::check(&spec)?;
         self.state().targets.insert(name, params);

@@ -93,6 +93,10 @@ impl Driver for Nbd {
         params::schema()
     }
 
+    fn check_target(&self, spec: TargetSpec) -> Result<(), Error> {
+        Checked::new(spec).map(drop)
+    }
+
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
         let checked = Checked::new(spec)?;
         let (name, listen) = (checked.spec.name.clone(), checked.spec.listen.clone());

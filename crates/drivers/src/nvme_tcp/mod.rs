@@ -97,6 +97,10 @@ impl Driver for NvmeTcp {
         params::schema()
     }
 
+    fn check_target(&self, spec: TargetSpec) -> Result<(), Error> {
+        Checked::new(spec).map(drop)
+    }
+
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
         self.shared.targets.set(Checked::new(spec)?)
     }

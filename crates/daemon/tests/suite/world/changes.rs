@@ -7,7 +7,7 @@ use geom::{Class, Create};
 use reactor::model::{DiskOp, Fault};
 use serde_json::json;
 use target::lun::{OpenSpec, close_device, open_device};
-use target::{GroupSpec, LunSpec};
+use target::{GroupSpec, Label, LunSpec};
 
 use crate::world::agent::Agent;
 use crate::world::model::{OPEN, Place, UNIT};
@@ -29,6 +29,10 @@ impl Sim {
         match self.below(100) {
             0..48 => {
                 let ns = self.below(300 * MS);
+                // No number is drawn for it: the seeds that found something stay what they were.
+                if ns % 8 == 0 {
+                    self.rename_and_back(DISKS[usize::from(ns % 16 == 0)]);
+                }
                 self.stack().pass(ns);
             }
             48..58 => self.change_groups(),
@@ -448,6 +452,27 @@ impl Sim {
             }
             Err(e) => assert_eq!(e.kind, Errno::TimedOut, "remove {name}: {e}"),
         }
+    }
+
+    /// A disk, what is named after it and their units have other names for a while. No host may
+    /// notice: what the model expects stays as it was.
+    fn rename_and_back(&mut self, disk: &str) {
+        self.say(|| format!("{disk} is called otherwise"));
+        for (from, to) in [(disk, "other"), ("other", disk)] {
+            let stack = self.stack();
+            let names = stack.control.call(|t| t.rename("disk", from, to));
+            // Requests that the disk does not answer keep the graph from coming to rest.
+            let names = names.unwrap_or_else(|e| panic!("{from} to {to}: {e}"));
+            assert!(names.iter().any(|(was, is)| was == from && is == to), "{names:?}");
+            for (from, to) in &names {
+                if let Some(device) = stack.registry.device(from) {
+                    let label = Label { name: to.clone(), ..(*device.label()).clone() };
+                    assert!(stack.registry.relabel(from, label), "{from} to {to}");
+                }
+            }
+            stack.pass(MS);
+        }
+        self.shared.mark("disks renamed");
     }
 
     fn break_disk(&mut self) {

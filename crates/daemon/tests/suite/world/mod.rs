@@ -108,6 +108,7 @@ const MUST_HAPPEN: &[&str] = &[
     "counts lost",
     "crashes",
     "cuts",
+    "disks renamed",
     "exports",
     "faults",
     "flushes",

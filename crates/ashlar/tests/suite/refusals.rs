@@ -1,0 +1,69 @@
+//! What `apply` would refuse, `plan` and `doctor` say before, and a start leaves out.
+
+use crate::house::{House, file_disk};
+
+/// A target that cannot be, and why.
+const REFUSED: [(&str, &str); 5] = [
+    ("driver = \"iscsi\"\nname = \"disk1\"\nlisten = [\"127.0.0.1:0\"]\n", "begins with iqn."),
+    (
+        "driver = \"iscsi\"\nname = \"iqn.2026-11.test:s\"\nlisten = [\"127.0.0.1:0\"]\n\
+         chap = { user = \"u\", secret = \"file:open\" }\n",
+        "its mode is 0644",
+    ),
+    (
+        "driver = \"iscsi\"\nname = \"iqn.2026-11.test:s\"\nlisten = [\"127.0.0.1:0\"]\n\
+         chap = { user = \"u\", secret = \"file:nowhere\" }\n",
+        "nowhere: No such file",
+    ),
+    (
+        "driver = \"nbd\"\nname = \"n\"\nlisten = [\"127.0.0.1:0\"]\ntls = \"require\"\n\
+         tls_certificate = \"nowhere.pem\"\ntls_key = \"nowhere.key\"\n",
+        "nowhere.pem: I/O error",
+    ),
+    (
+        "driver = \"nvme_tcp\"\nname = \"disk1\"\nlisten = [\"127.0.0.1:0\"]\n",
+        "a name is an NQN of its own",
+    ),
+];
+
+#[test]
+fn what_apply_refuses_is_said_by_plan_and_doctor_and_left_out_by_a_start() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut house = House::new("refusals");
+    house.image("d0.img", 1 << 20);
+    std::fs::write(house.path("open"), "a secret that is long enough\n").unwrap();
+    let readable = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(house.path("open"), readable).unwrap();
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    let good = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    house.start();
+    let file = house.path("ashlar.toml");
+    let file = file.to_str().unwrap();
+    for (target, why) in REFUSED {
+        house.write("ashlar.toml", &format!("{good}\n[[target]]\n{target}"));
+        house.ashlar(&["plan"]).ends(1).says(&["`apply` refuses", why]);
+        house.ashlar(&["apply"]).ends(1).complains(&[why]);
+        house.ashlar(&["doctor", "config", "--file", file]).ends(3).says(&[why, "apply refuses"]);
+    }
+    // A group whose secret cannot be read is refused in the same way; so is an address of two
+    // drivers, with its line.
+    let secret = "chap = { user = \"u\", secret = \"file:nowhere\" }\n";
+    house.write("ashlar.toml", &format!("{good}{secret}"));
+    house.ashlar(&["plan"]).ends(1).says(&["`apply` refuses", "nowhere: No such file"]);
+    house.ashlar(&["apply"]).ends(1).complains(&["nowhere: No such file"]);
+    let portal = house.portal();
+    let two = format!("[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"{portal}\"]\n");
+    house.write("ashlar.toml", &format!("{good}\n{two}"));
+    for verb in ["plan", "apply"] {
+        let said = house.ashlar(&[verb]).ends(2);
+        said.complains(&["listen =", "two drivers", "`ashlar schema target nbd`"]);
+    }
+    house.stop();
+    for (target, why) in REFUSED {
+        house.write("ashlar.toml", &format!("{good}\n[[target]]\n{target}"));
+        house.start();
+        house.ashlar(&["status"]).ends(3).says(&["create target", why]);
+        assert!(house.provider("d0").is_some());
+        house.stop();
+    }
+}

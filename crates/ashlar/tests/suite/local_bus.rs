@@ -234,6 +234,13 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     assert_eq!(raw.must(&READ_CDB, 512), [0xa5; 512]);
     // Another disk under the same number, and nothing at all.
     apply(&house, &mine("0 = \"d2\""));
+    // It is not taken in under the name of the first before that is asked for.
+    house.until("the exchange is told", SOON, || {
+        let said = house.ashlar(&["status"]).out;
+        said.contains("another disk is there than before") && said.contains("ashlar cam rescan 0")
+    });
+    assert_ne!(local(&house, READ, &[]).code, 0, "requests for the first fail");
+    house.ok(&["cam", "rescan", "0"]);
     house.until("another disk has the number", SOON, || {
         local(&house, READ, &[]).code == 0
             && house.ok(&["cam", "devlist"]).contains("lun 0")

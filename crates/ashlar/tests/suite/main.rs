@@ -49,6 +49,7 @@ mod real_local;
 mod real_multipath;
 mod real_nbd;
 mod real_nvme;
+mod real_queues;
 mod real_sg;
 mod real_tap;
 mod real_tools;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use control::Outcome;
 use control::api::{Error, Kind, PartAnswer, PartOrder, Result, State};
 use control::config::{Config, GeomConfig};
-use control::plan::{Action, Foreseen, Step};
+use control::plan::{Action, Foreseen, Step, rests_on};
 use geom::Inbox;
 use serde_json::Value;
 
@@ -31,11 +31,58 @@ pub enum Question {
 }
 
 /// What the steps ahead of one do.
+#[derive(Default)]
 pub struct Ahead {
-    /// They make disks or geoms: tasting may bring providers of any name.
-    pub comes: bool,
+    /// Disks and geoms that they make and that the step names, or something on them.
+    pub comes: Vec<String>,
+    /// They make disks or geoms at all.
+    pub makes: bool,
+    /// They make a bus, whose disks have any name.
+    pub asks: bool,
     /// Class and name of the geoms that they remove.
     pub going: Vec<(String, String)>,
+}
+
+impl Ahead {
+    /// What the steps before one do, as far as it concerns that one.
+    pub fn of(step: &Step, before: &[Step]) -> Ahead {
+        let luns = step.action.groups().flat_map(|group| group.luns.values());
+        let mut named: Vec<&str> = luns.map(|lun| lun.provider.as_str()).collect();
+        let removes = match &step.action {
+            Action::CreateGeom { geom } => {
+                named.extend(geom.below());
+                false
+            }
+            action => matches!(action, Action::RemoveDisk { .. } | Action::RemoveGeom { .. }),
+        };
+        let mut ahead = Ahead::default();
+        for step in before {
+            let made = match &step.action {
+                Action::CreateDisk { disk } | Action::RenameDisk { to: disk, .. } => &disk.name,
+                Action::CreateGeom { geom } => &geom.name,
+                Action::RemoveGeom { geom } if removes => {
+                    ahead.going.push((geom.class.clone(), geom.name.clone()));
+                    continue;
+                }
+                action => {
+                    ahead.asks |= matches!(action, Action::CreateBus { .. });
+                    continue;
+                }
+            };
+            ahead.makes = true;
+            if named.iter().any(|name| rests_on(name, made)) {
+                ahead.comes.push(made.clone());
+            }
+        }
+        ahead
+    }
+
+    /// Whether a provider of that name may be there then: one that they make, a partition of it,
+    /// or what is found by its record (`CLASS/NAME`).
+    pub fn brings(&self, name: &str) -> bool {
+        let found = name.contains('/') && self.makes;
+        self.asks || found || self.comes.iter().any(|owner| rests_on(name, owner))
+    }
 }
 
 /// A change.

@@ -346,7 +346,7 @@ fn answer(
                     || runs(name)
                     || exports::may_come(&shown.config.bus, name)
             };
-            let _ = to.send(check(topology, &step, before.comes, &before.going, &may_wait));
+            let _ = to.send(check(topology, &step, &before, &may_wait));
         }
         Question::Clash(steps, foreseen, to) => {
             let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -368,26 +368,7 @@ impl Plant for Daemon {
             Action::ModifyTarget { to, .. } => exports::judge(to)?,
             action => action.groups().try_for_each(exports::judge_group)?,
         }
-        let brings = |s: &Step| {
-            matches!(
-                s.action,
-                Action::CreateBus { .. }
-                    | Action::CreateDisk { .. }
-                    | Action::RenameDisk { .. }
-                    | Action::CreateGeom { .. }
-            )
-        };
-        let goes = |s: &Step| match &s.action {
-            Action::RemoveGeom { geom } => Some((geom.class.clone(), geom.name.clone())),
-            _ => None,
-        };
-        let going = match &step.action {
-            Action::RemoveDisk { .. } | Action::RemoveGeom { .. } => {
-                before.iter().filter_map(goes).collect()
-            }
-            _ => Vec::new(),
-        };
-        let ahead = Ahead { comes: before.iter().any(brings), going };
+        let ahead = Ahead::of(step, before);
         let step = Box::new(step.clone());
         self.desk.ask(|to| Question::Check(step, ahead, to))?
     }

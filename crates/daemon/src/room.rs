@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::arrival;
 use crate::buses;
-use crate::desk::{Change, Desk};
+use crate::desk::{Ahead, Change, Desk};
 use crate::errors::{from_geom, named};
 use crate::exports::{Exports, units_of};
 use crate::journal::Journal;
@@ -365,6 +365,8 @@ impl Room {
             // It has gone by itself: a disk that was lost. There is nothing left to remove.
             return Ok(());
         };
+        // A class that is looking at it has it open for a moment. What hangs is found by `destroy`.
+        let _ = self.control.settle();
         if !self.control.topology.geom_is_open(geom) {
             self.rest(|_, asked| asked == geom);
         }
@@ -679,18 +681,16 @@ fn is_free(
 }
 
 /// Would `step` succeed? Looks at names only: what a disk or a socket says shows when it is carried
-/// out, and is taken back then. `comes`: steps ahead of it make disks or geoms, and what tasting
-/// will find on them (a partition, a label) has any name. `going`: class and name of geoms that
-/// steps ahead of it remove. `may_wait`: units that may do without their provider.
+/// out, and is taken back then. `ahead`: what the steps before it do. `may_wait`: units that may do
+/// without their provider.
 pub fn check(
     topology: &geom::Topology,
     step: &Step,
-    comes: bool,
-    going: &[(String, String)],
+    ahead: &Ahead,
     may_wait: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
     let need = |name: &str, op: &str| match topology.find(name) {
-        None if comes => Ok(()),
+        None if ahead.brings(name) => Ok(()),
         _ => named(topology, op, name).map(drop),
     };
     match &step.action {
@@ -707,8 +707,8 @@ pub fn check(
             let next = "Create it, or give `size` to have it made.";
             Err(Error::new(Kind::NotFound, "create disk", why).at(&disk.name).next(next))
         }
-        Action::RemoveDisk { disk } => is_free(topology, "disk", &disk.name, going),
-        Action::RemoveGeom { geom } => is_free(topology, &geom.class, &geom.name, going),
+        Action::RemoveDisk { disk } => is_free(topology, "disk", &disk.name, &ahead.going),
+        Action::RemoveGeom { geom } => is_free(topology, &geom.class, &geom.name, &ahead.going),
         Action::CreateGeom { geom } => geom.below().try_for_each(|name| need(name, "create geom")),
         Action::CreateAccess { .. } | Action::ModifyAccess { .. } | Action::Regroup { .. } => {
             // Nearly all are there; who is not is looked for among all that runs.

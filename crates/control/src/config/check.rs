@@ -201,9 +201,7 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
         }
         let others = config.target.get(..i).unwrap_or_default().iter();
         let other = others.filter(|other| other.driver != target.driver).find_map(|other| {
-            // Each gets a port of its own where the system chooses.
-            let both = |at: &String| !at.ends_with(":0") && other.listen.contains(at);
-            let at = target.listen.iter().position(both)?;
+            let at = target.listen.iter().position(|at| other.listen.contains(at))?;
             Some((other, at))
         });
         if let Some((other, k)) = other {

@@ -155,6 +155,14 @@ impl Planner<'_> {
         other: &BTreeSet<&str>,
         ground: &Ground,
     ) {
+        // What a geom that comes stands on it may want for itself; what is exported then, too, is
+        // left to those who use it.
+        let comes = |g: &&GeomConfig| running.geom(&g.name).is_none() || gone.contains_key(&g.name);
+        let mut taken: HashSet<&str> =
+            desired.geom.iter().filter(comes).flat_map(GeomConfig::below).collect();
+        for lun in desired.access.iter().flat_map(|a| a.luns.values()) {
+            taken.remove(lun.provider.as_str());
+        }
         for access in &running.access {
             let target = running.target(&access.target);
             let kept = desired.target(&access.target);
@@ -169,7 +177,8 @@ impl Planner<'_> {
             }
             let mut less = access.clone();
             less.luns.retain(|_, lun| {
-                let changes = other.contains(lun.provider.as_str());
+                let changes =
+                    other.contains(lun.provider.as_str()) || taken.contains(lun.provider.as_str());
                 !changes && !gone.keys().any(|o| ground.rests(&lun.provider, o))
             });
             if less != *access {

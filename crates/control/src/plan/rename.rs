@@ -3,15 +3,16 @@
 //! Invariants
 //!  R1  A disk that is in both configurations under its name is that disk, whatever else is called
 //!      alike: names that are exchanged are an exchange of disks.
-//!  R2  Two disks are one when kind and parameters are equal and no other disk of either side has
-//!      the same: of two that nothing tells apart neither is taken for the other.
+//!  R2  Two disks are one when they are at one path, kind and parameters are equal, and no other
+//!      disk of either side has the same. One without a path is known by its name alone.
 
 use crate::config::{Config, DiskConfig};
 
 /// The disks that only have another name: as they are, and as they shall be.
 pub(super) fn renamed(running: &Config, desired: &Config) -> Vec<(DiskConfig, DiskConfig)> {
     let same = |a: &DiskConfig, b: &DiskConfig| a.kind == b.kind && a.params == b.params;
-    let gone = running.disk.iter().filter(|d| desired.disk(&d.name).is_none());
+    let gone = running.disk.iter().filter(|d| d.params.contains_key("path"));
+    let gone = gone.filter(|d| desired.disk(&d.name).is_none());
     let new: Vec<&DiskConfig> =
         desired.disk.iter().filter(|d| running.disk(&d.name).is_none()).collect();
     let lone = |config: &Config, disk: &DiskConfig| {
@@ -68,8 +69,8 @@ mod tests {
         assert_eq!(names(&[("a", "1"), ("b", "2")], &[("c", "1"), ("b", "2")]), one("a", "c"));
         assert_eq!(names(&[("a", "1")], &[("a", "2"), ("c", "1")]), [], "R1");
         assert_eq!(names(&[("a", "1"), ("b", "2")], &[("b", "1"), ("a", "2")]), [], "R1");
-        assert_eq!(names(&[("a", ""), ("b", "")], &[("c", "")]), [], "R2");
-        assert_eq!(names(&[("a", "")], &[("c", ""), ("d", "")]), [], "R2");
+        assert_eq!(names(&[("a", "1"), ("b", "1")], &[("c", "1")]), [], "R2");
+        assert_eq!(names(&[("a", "1")], &[("c", "1"), ("d", "1")]), [], "R2");
     }
 
     #[test]

@@ -3,4 +3,5 @@
 //! One module of them: `cargo test -p ashlar-daemon --test suite world::`.
 
 mod first_user;
+mod foretold;
 mod world;

@@ -1,0 +1,209 @@
+//! What a plan says is what `apply` does: over random configurations on a daemon in this process, a
+//! plan that refuses nothing is carried out wholly and leaves nothing to do, and one that refuses
+//! is refused and changes nothing.
+//!
+//! `ASHLAR_SEEDS=N` runs so many walks from `ASHLAR_SEED`; a failing one names its seed.
+
+use std::path::{Path, PathBuf};
+
+use control::api::Kind;
+use control::config::{Config, DaemonConfig, Port, read};
+use control::{Archive, Consent, Control};
+use daemon::{Daemon, catalog};
+use reactor::SeededRandom;
+
+/// Walks with every run.
+const SEEDS: u64 = 4;
+/// Configurations of a walk.
+const STEPS: u32 = 40;
+
+/// A folder with what configurations name; gone when it is dropped.
+struct Site(PathBuf);
+
+impl Site {
+    fn new(seed: u64) -> Site {
+        use std::os::unix::fs::PermissionsExt;
+        let name = format!("ashlar-foretold-{}-{seed}", std::process::id());
+        let site = Site(std::env::temp_dir().join(name));
+        std::fs::create_dir_all(&site.0).expect("a folder");
+        for (name, mode) in [("good", 0o600), ("open", 0o644)] {
+            let path = site.0.join(name);
+            std::fs::write(&path, "a secret that is long enough").expect("a secret");
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("its mode");
+        }
+        site
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Dice(SeededRandom);
+
+impl Dice {
+    fn chance(&mut self, percent: u64) -> bool {
+        self.0.below(100) < percent
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.0.below(of.len() as u64) as usize]
+    }
+}
+
+/// A document; most can be carried out.
+fn document(dice: &mut Dice) -> String {
+    let mut text = String::new();
+    let mut add = |section: &str, lines: &[String]| {
+        text.push_str(&format!("[[{section}]]\n{}\n", lines.join("\n")));
+    };
+    let mut here = Vec::new();
+    for name in ["m0", "m1", "m2"] {
+        if dice.chance(70) {
+            let size = dice.one(&["1MiB", "2MiB"]);
+            let lines =
+                [format!("name = '{name}'"), "kind = 'memory'".into(), format!("size = '{size}'")];
+            add("disk", &lines);
+            here.push(name);
+        }
+    }
+    // One image under one of two names, and one that may not be there.
+    if dice.chance(70) {
+        let name = dice.one(&["f0", "g0"]);
+        let size = dice.one(&["1MiB", "1MiB", "2MiB"]);
+        let more = "create = true\npath = 'image'";
+        let lines = [format!("name = '{name}'"), format!("kind = 'file'\n{more}\nsize = '{size}'")];
+        add("disk", &lines);
+        here.push(name);
+    }
+    if dice.chance(10) {
+        add("disk", &["name = 'away'\nkind = 'file'\npath = 'nowhere'".to_owned()]);
+        here.push("away");
+    }
+    // Each layer stands on disks of its own.
+    let mut units: Vec<String> = Vec::new();
+    if here.contains(&"m2") && dice.chance(50) {
+        let offset = dice.one(&["0", "4096"]);
+        add("geom", &[format!("class = 'nop'\nname = 'n'\nprovider = 'm2'\noffset = {offset}")]);
+        here.retain(|name| *name != "m2");
+        units.push("n".into());
+    }
+    if here.contains(&"m0") && here.contains(&"m1") && dice.chance(40) {
+        let order = dice.one(&["'m0', 'm1'", "'m1', 'm0'"]);
+        let class = dice.one(&["stripe", "concat"]);
+        add("geom", &[format!("class = '{class}'\nname = 'w'\nmembers = [{order}]")]);
+        here.retain(|name| !["m0", "m1"].contains(name));
+        units.push(format!("{class}/w"));
+    }
+    units.extend(here.iter().filter(|name| **name != "away").map(|name| (*name).to_owned()));
+    // Drivers have no address in common.
+    let drivers = [("iscsi", "iqn.2026-11.test:t", 1), ("nbd", "n", 2)];
+    for (driver, name, host) in drivers {
+        if !dice.chance(70) {
+            continue;
+        }
+        let name = if dice.chance(5) { "iqn." } else { name };
+        let secret = match dice.0.below(20) {
+            0 => "open",
+            1 => "none",
+            _ => "good",
+        };
+        let chap = format!("chap = {{ user = 'u', secret = 'file:{secret}' }}");
+        let chap = if driver == "iscsi" && dice.chance(40) { chap } else { String::new() };
+        let head = format!("driver = '{driver}'\nname = '{name}'\nlisten = ['127.0.0.{host}:0']");
+        add("target", &[head, chap]);
+        let mut luns = Vec::new();
+        for lun in 0..3 {
+            if dice.chance(60) && !units.is_empty() {
+                let unit = &units[dice.0.below(units.len() as u64) as usize];
+                let unit = if dice.chance(5) { "nothing" } else { unit };
+                if !luns.iter().any(|l: &String| l.ends_with(&format!("'{unit}'"))) {
+                    luns.push(format!("{lun} = '{unit}'"));
+                }
+            }
+        }
+        let group = dice.one(&["g", "h"]);
+        let luns = luns.join(", ");
+        add(
+            "access",
+            &[format!(
+                "target = '{name}'\ngroup = '{group}'\ninitiators = ['*']\nluns = {{ {luns} }}"
+            )],
+        );
+    }
+    text
+}
+
+fn config(dice: &mut Dice, folder: &Path) -> (String, Option<Config>) {
+    let text = document(dice);
+    let file = folder.join("ashlar.toml");
+    let config = read(&text, file.to_str().expect("a path"), &catalog()).ok();
+    (text, config)
+}
+
+fn walk(seed: u64) -> [u32; 3] {
+    let site = Site::new(seed);
+    let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
+    let launched = Config { daemon: settings.clone(), ..Config::default() };
+    let plant = Daemon::start(&settings).expect("a daemon");
+    let control = Control::new(
+        Box::new(plant),
+        catalog(),
+        &launched,
+        Archive::new(&site.0.join("history"), 2),
+    );
+    control.plant().open();
+    let mut dice = Dice(SeededRandom::new(seed));
+    let mut seen = [0; 3];
+    for step in 0..STEPS {
+        let (text, desired) = config(&mut dice, &site.0);
+        let Some(mut desired) = desired else {
+            seen[2] += 1;
+            continue;
+        };
+        desired.daemon = settings.clone();
+        let at = |what: &str| format!("seed {seed}, step {step}: {what}\n{text}");
+        let plan = control.plan(&desired).unwrap_or_else(|e| panic!("{}: {e}", at("no plan")));
+        let (refused, _) = control.refused(&plan);
+        let destroy: Vec<String> = plan.steps.iter().flat_map(|s| s.action.destroyed()).collect();
+        let consent = Consent { destroy, ..Consent::default() };
+        let before = control.config().0;
+        let done = control.apply(&desired, &consent, &mut |_| {});
+        match (done, refused.is_empty()) {
+            (Ok(_), true) => {
+                let left = control.plan(&desired).expect("a plan").steps;
+                let left: Vec<&str> = left.iter().map(|s| s.what.as_str()).collect();
+                assert!(left.is_empty(), "{}: {left:?}", at("it is done, and to be done"));
+                seen[0] += 1;
+            }
+            (Err(e), false) => {
+                assert_eq!(e.kind, Kind::CannotCarryOut, "{}: {e}", at("refused otherwise"));
+                assert_eq!(control.config().0, before, "{}", at("refused, and changed"));
+                seen[1] += 1;
+            }
+            (Ok(_), false) => panic!("{}: {refused:?}", at("done though the plan refused it")),
+            (Err(e), true) => {
+                let steps: Vec<&str> = plan.steps.iter().map(|s| s.what.as_str()).collect();
+                panic!("{}: {e}\n{steps:#?}\n{before:#?}", at("the plan refused nothing"))
+            }
+        }
+    }
+    control.plant().stop();
+    seen
+}
+
+#[test]
+fn what_a_plan_says_is_what_apply_does() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let (first, count) = (number("ASHLAR_SEED").unwrap_or(1), number("ASHLAR_SEEDS"));
+    let mut all = [0; 3];
+    for seed in first..first + count.unwrap_or(SEEDS) {
+        let seen = walk(seed);
+        all.iter_mut().zip(seen).for_each(|(all, seen)| *all += seen);
+    }
+    println!("{} carried out, {} refused, {} not read", all[0], all[1], all[2]);
+    assert!(all[0] > 0 && all[1] > 0, "{all:?}");
+}

@@ -221,7 +221,8 @@ fn after_a_crash_only_dirty_regions_are_copied() {
         bench.pull("d1");
         bench.holds(1);
     }
-    assert!(copied[0] + 10 < copied[1], "{copied:?}");
+    // Zeroes that the member has are not written, so the whole is less than all slabs.
+    assert!(2 * copied[0] < copied[1], "{copied:?}");
 }
 
 /// A member that was away while others wrote is copied whole: bits are not kept for it.

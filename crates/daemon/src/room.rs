@@ -1,5 +1,6 @@
 //! The control thread: changes come here one at a time.
 
+mod checking;
 mod comings;
 mod guarding;
 mod stopping;
@@ -15,13 +16,13 @@ use control::api::{Error, Kind, Level, PartAnswer, PartOrder, PartRequest, Resul
 use control::config::{
     AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
 };
-use control::plan::{Action, LeftOut, Step};
+use control::plan::{Action, LeftOut};
 use geom::{Class, Control, Create, GeomId, ProviderId, REST_DEADLINE, Topology};
 use serde_json::Value;
 
 use crate::arrival;
 use crate::buses;
-use crate::desk::{Ahead, Change, Desk};
+use crate::desk::{Change, Desk};
 use crate::errors::{from_geom, named};
 use crate::exports::{Exports, units_of};
 use crate::journal::Journal;
@@ -31,6 +32,8 @@ use crate::places::{self, Places};
 use crate::returns::Returns;
 use crate::shim;
 use crate::wholes::Wholes;
+
+pub use checking::check;
 
 /// Longest sleep of the control thread; everything that needs it wakes it before.
 const NAP: Duration = Duration::from_secs(3600);
@@ -661,63 +664,4 @@ fn part_place(request: &PartRequest) -> String {
 
 fn part_verb(params: &Value) -> &str {
     params.get("op").and_then(Value::as_str).unwrap_or("")
-}
-
-/// Nobody above keeps what is to be removed: who does is not told to let go by a plan, because what
-/// becomes of a mirror's member, say, is for its own verbs to say.
-fn is_free(
-    topology: &geom::Topology,
-    class: &str,
-    name: &str,
-    going: &[(String, String)],
-) -> Result<()> {
-    let Some(geom) = topology.find_geom(class, name) else { return Ok(()) };
-    let goes = |g: geom::GeomId| {
-        going.iter().any(|(class, name)| topology.find_geom(class, name) == Some(g))
-    };
-    let Some((keeper, command)) = topology.kept(geom, &goes) else { return Ok(()) };
-    let why = format!("{keeper} stands on it; type `{command}` first");
-    Err(Error::new(Kind::Busy, "remove", why).at(name))
-}
-
-/// Would `step` succeed? Looks at names only: what a disk or a socket says shows when it is carried
-/// out, and is taken back then. `ahead`: what the steps before it do. `may_wait`: units that may do
-/// without their provider.
-pub fn check(
-    topology: &geom::Topology,
-    step: &Step,
-    ahead: &Ahead,
-    may_wait: &dyn Fn(&str) -> bool,
-) -> Result<()> {
-    let need = |name: &str, op: &str| match topology.find(name) {
-        None if ahead.brings(name) => Ok(()),
-        _ => named(topology, op, name).map(drop),
-    };
-    match &step.action {
-        Action::CreateDisk { disk } => {
-            if disk.kind != "file" && disk.kind != "blockdev" {
-                return Ok(());
-            }
-            let path = disk.params.get("path").and_then(Value::as_str).unwrap_or("");
-            let made = disk.params.contains_key("size") || disk.params.contains_key("create");
-            if made || std::path::Path::new(path).exists() {
-                return Ok(());
-            }
-            let why = format!("{path}: no such file");
-            let next = "Create it, or give `size` to have it made.";
-            Err(Error::new(Kind::NotFound, "create disk", why).at(&disk.name).next(next))
-        }
-        Action::RemoveDisk { disk } => is_free(topology, "disk", &disk.name, &ahead.going),
-        Action::RemoveGeom { geom } => is_free(topology, &geom.class, &geom.name, &ahead.going),
-        Action::CreateGeom { geom } => geom.below().try_for_each(|name| need(name, "create geom")),
-        Action::CreateAccess { .. } | Action::ModifyAccess { .. } | Action::Regroup { .. } => {
-            // Nearly all are there; who is not is looked for among all that runs.
-            let luns = step.action.groups().flat_map(|access| access.luns.values());
-            luns.map(|lun| lun.provider.as_str()).try_for_each(|name| match need(name, "export") {
-                Err(_) if may_wait(name) => Ok(()),
-                done => done,
-            })
-        }
-        _ => Ok(()),
-    }
 }

@@ -1,8 +1,8 @@
 //! The line of a unit over random arrivals, ends and losses, beside the bare promises.
 
 use super::*;
-use crate::device::DeviceSpec;
 use crate::handlers::DISK;
+use crate::spec::DeviceSpec;
 use geom::Edge;
 use reactor::SeededRandom;
 use std::collections::{BTreeSet, VecDeque};

@@ -48,6 +48,7 @@ pub mod reserve;
 mod seat;
 mod session;
 pub mod space;
+mod spec;
 mod status;
 mod strict;
 mod tally;
@@ -59,7 +60,7 @@ pub mod vault;
 pub use attention::{ATTENTIONS_MAX, Nexus, Port, flags};
 pub use command::{Command, CommandState, Next, TaskAttribute};
 pub use condition::{Condition, MediumState, TrayError};
-pub use device::{Device, DeviceSpec, Label, ModeBits, SERIAL_MAX};
+pub use device::{Device, ModeBits};
 pub use engine::{Engine, Message};
 pub use handlers::disk::{naa, unmap_limits};
 pub use load::FlowView;
@@ -70,6 +71,7 @@ pub use registry::{
     Account, GroupSpec, LunChange, LunSpec, Proof, Proofs, Registry, TargetPort, Teller,
 };
 pub use session::{Path, Session};
+pub use spec::{DeviceSpec, Label, SERIAL_MAX};
 pub use status::{Ending, ending_of};
 pub use strict::Guard;
 pub use tm::AbortOrder;

@@ -20,13 +20,14 @@ use geom::{
 use wire::scsi::CD_BLOCK;
 
 use crate::condition::{MediumState, TrayError};
-use crate::device::{Device, DeviceSpec, Label, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
+use crate::device::Device;
 use crate::freeing::Freeing;
 use crate::handlers::disk::upkeep;
 use crate::ids::Given;
 use crate::protection::{self, Layout, Protection, ProtectionSpec};
 use crate::registry::Registry;
 use crate::space::{FULL_PERCENTS, Room};
+use crate::spec::{DeviceSpec, Label, PRODUCT, PRODUCT_CD, REVISION, SERIAL_MAX, VENDOR};
 use crate::vault::{Kind, ticket};
 
 /// Name of the class.

@@ -27,9 +27,10 @@ use geom::Error;
 
 use super::layout::{Header, Layout};
 use super::{Protection, get, memory};
-use crate::device::{Device, DeviceSpec};
+use crate::device::Device;
 use crate::handlers::Medium;
 use crate::registry::Registry;
+use crate::spec::DeviceSpec;
 use crate::status::Ending;
 use crate::vault::{Kind, ticket};
 

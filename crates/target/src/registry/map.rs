@@ -328,8 +328,8 @@ mod tests {
     use wire::fuzzing::Prng;
 
     use super::*;
-    use crate::device::DeviceSpec;
     use crate::registry::Registry;
+    use crate::spec::DeviceSpec;
 
     fn devices(n: usize) -> Vec<Arc<Device>> {
         let r = Registry::new();

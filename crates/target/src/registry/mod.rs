@@ -15,6 +15,7 @@ mod doors;
 mod facts;
 mod groups;
 mod known;
+mod label;
 mod map;
 mod numbers;
 mod ports;
@@ -34,10 +35,11 @@ use crate::access::{Decision, decide};
 use crate::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
 use crate::commands;
 use crate::copy::Tokens;
-use crate::device::{Device, DeviceSpec, Label, SERIAL_MAX};
+use crate::device::Device;
 use crate::engine::Message;
 use crate::handlers;
 use crate::ids::Id;
+use crate::spec::{DeviceSpec, SERIAL_MAX};
 use crate::transport::CloseReason;
 use crate::vault::{NoVault, Vault};
 use known::Known;
@@ -305,22 +307,6 @@ impl Registry {
     /// Whether the disk of some device reports its room.
     pub fn has_thin(&self) -> bool {
         self.state().devices.values().any(|d| d.space().is_some())
-    }
-
-    /// A device is called as `label` says from now on; false: there is none called `name`, or
-    /// another has the new name. No command ends; hosts hear of what they can see.
-    pub fn relabel(&self, name: &str, label: Label) -> bool {
-        let mut state = self.state();
-        if label.name != name && state.devices.contains_key(&label.name) {
-            return false;
-        }
-        let Some(device) = state.devices.remove(name) else { return false };
-        let ids = device.spec().ids().all();
-        state.ids.extend(ids.into_iter().map(|id| (id, label.name.clone())));
-        state.devices.insert(label.name.clone(), device.clone());
-        drop(state);
-        device.set_label(label);
-        true
     }
 
     /// Forgets a device; refused while a group maps it.

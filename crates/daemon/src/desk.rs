@@ -70,6 +70,13 @@ impl Ahead {
                 }
             };
             ahead.makes = true;
+            // Disks of a file server have names of their own.
+            if let Action::CreateGeom { geom } = &step.action {
+                let disks = geom.params.get("disks").and_then(Value::as_object);
+                let disks = disks.into_iter().flat_map(|disks| disks.keys());
+                let named = |disk: &&String| named.iter().any(|name| rests_on(name, disk));
+                ahead.comes.extend(disks.filter(named).cloned());
+            }
             if named.iter().any(|name| rests_on(name, made)) {
                 ahead.comes.push(made.clone());
             }

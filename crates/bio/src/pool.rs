@@ -288,7 +288,7 @@ fn layout(class: usize) -> Layout {
 /// # Safety
 /// `header` came from `grow` and nothing else refers to it.
 unsafe fn give_back(header: NonNull<Header>) {
-    // SAFETY: by contract it is alive, and nobody else has it.
+    // SAFETY: by contract it is alive, and no other reference to it exists.
     let header = unsafe { header.as_ref() };
     let (bytes, len) = (header.bytes().as_ptr(), CLASSES[header.class() as usize]);
     // SAFETY: whole pages of one allocation (P1's sizes are multiples of a page, and so is where it

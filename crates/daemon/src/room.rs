@@ -287,6 +287,7 @@ impl Room {
         let names = self.control.call(|t| t.rename("disk", from, to));
         let names = names.map_err(|e| from_geom(op, from, e))?;
         self.exports.rename(&names);
+        self.wholes.rename(&names);
         self.returns.forget(from);
         self.returns.learn(&self.control.topology, to);
         Ok(())

@@ -44,7 +44,7 @@ impl Member {
     /// As the graph has it now.
     pub fn of(topology: &Topology, name: &str) -> Member {
         let found = topology.find(name);
-        // What stands on a disk passes its serial number up.
+        // A partition answers with the serial number of its disk.
         let is_disk = |p| topology.geom_of(p).is_some_and(|g| topology.consumers_of(g).is_empty());
         let ident = found.filter(|p| is_disk(*p)).and_then(|p| topology.attr(p, "GEOM::ident"));
         let ident = match ident {
@@ -107,7 +107,7 @@ pub struct Wholes {
 }
 
 impl Wholes {
-    /// What was kept (W3). `tell` hears what people should know.
+    /// The records that were kept (W3). `tell` is told what people should know.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> Wholes {
         let kept = read(&*vault, SERIAL, vault::Kind::Wholes, |bytes| decode(bytes).map(Some));
         let kept = kept.unwrap_or_else(|why| {
@@ -153,6 +153,20 @@ impl Wholes {
         }
         self.all.insert(key, whole);
         self.store(&format!("{class} {name}"));
+    }
+
+    /// Providers have other names: members follow. A partition has no serial number of its own, and
+    /// would be taken for another member.
+    pub fn rename(&mut self, names: &[(String, String)]) {
+        let before = self.all.clone();
+        for member in self.all.values_mut().flat_map(|whole| &mut whole.members) {
+            if let Some((_, to)) = names.iter().find(|(from, _)| *from == member.name) {
+                member.name.clone_from(to);
+            }
+        }
+        if self.all != before {
+            self.store("a geom on a renamed disk");
+        }
     }
 
     fn store(&self, what: &str) {
@@ -221,6 +235,18 @@ mod tests {
         ] {
             assert_eq!(was.differs(&now).is_none(), same, "{now:?}");
         }
+    }
+
+    #[test]
+    fn members_follow_when_their_disk_has_another_name() {
+        let tell: Arc<Tell> = Arc::new(|_: &str, text: String| panic!("{text}"));
+        let mut wholes = Wholes::load(target::Registry::new().vault(), tell);
+        wholes.keep("stripe", "s", whole("strips", &[("d0p1", ""), ("d1", "1")]));
+        wholes.rename(&[("d0".into(), "x".into()), ("d0p1".into(), "xp1".into())]);
+        let now = whole("strips", &[("xp1", ""), ("d1", "1")]);
+        assert_eq!(wholes.differs("stripe", "s", &now), None);
+        let was = whole("strips", &[("d0p1", ""), ("d1", "1")]);
+        assert!(wholes.differs("stripe", "s", &was).is_some());
     }
 
     #[test]

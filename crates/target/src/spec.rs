@@ -86,7 +86,7 @@ pub struct DeviceSpec {
     pub delete_request_bytes: u64,
     /// A volatile cache lies below: the initial state of WCE.
     pub write_cache: bool,
-    /// Nobody may write, whatever the access group says.
+    /// No initiator may write, whatever the access group says.
     pub read_only: bool,
     /// Best size of a transfer, bytes; zero when there is none.
     pub stripe_bytes: u64,

@@ -95,7 +95,7 @@ pub struct Finding {
     pub standing: Standing,
     /// The partition in whose range it lies.
     pub inside: Option<u32>,
-    /// The layer that shows it, of which this is a member: it is for whoever looks at that one.
+    /// The layer that shows it, of which this is a member: its own tools look after it.
     pub shown_on: Option<String>,
     pub(super) depth: Depth,
 }

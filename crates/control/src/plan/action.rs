@@ -68,7 +68,7 @@ pub enum Action {
         /// As it shall be: `size` differs and is greater.
         to: DiskConfig,
     },
-    /// A disk has another name, under everybody who uses it; what is named after it follows.
+    /// A disk has another name, under all who use it; providers named after it follow.
     RenameDisk {
         /// As it is.
         from: DiskConfig,

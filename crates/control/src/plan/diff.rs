@@ -155,8 +155,8 @@ impl Planner<'_> {
         other: &BTreeSet<&str>,
         ground: &Ground,
     ) {
-        // What a geom that comes stands on it may want for itself; what is exported then, too, is
-        // left to those who use it.
+        // A geom that is made may open its members exclusively: LUNs on them go first. A member
+        // that the new configuration exports as well keeps its LUNs.
         let comes = |g: &&GeomConfig| running.geom(&g.name).is_none() || gone.contains_key(&g.name);
         let mut taken: HashSet<&str> =
             desired.geom.iter().filter(comes).flat_map(GeomConfig::below).collect();

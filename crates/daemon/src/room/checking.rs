@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::desk::Ahead;
 use crate::errors::named;
 
-/// Nobody above keeps what is to be removed: who does is not told to let go by a plan, because what
-/// becomes of a mirror's member, say, is for its own verbs to say.
+/// No geom above keeps what is to be removed. A plan does not make one let go: whether a member
+/// leaves a mirror, say, is for the mirror's own verbs.
 fn is_free(topology: &Topology, class: &str, name: &str, going: &[(String, String)]) -> Result<()> {
     let Some(geom) = topology.find_geom(class, name) else { return Ok(()) };
     let goes =

@@ -83,7 +83,7 @@ fn document(dice: &mut Dice) -> String {
         add("disk", &["name = 'away'\nkind = 'file'\npath = 'nowhere'".to_owned()]);
         here.push("away");
     }
-    // Each layer stands on disks of its own.
+    // Each layer has disks of its own.
     let mut units: Vec<String> = Vec::new();
     if here.contains(&"m2") && dice.chance(50) {
         let offset = dice.one(&["0", "4096"]);

@@ -1,4 +1,4 @@
-//! A geom gets another name under everybody who uses it.
+//! A geom gets another name under all who use it.
 //!
 //! ```text
 //!   d0 --part--> d0p1 --part--> d0p1s1        rename d0 to data

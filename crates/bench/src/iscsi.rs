@@ -141,6 +141,9 @@ pub(crate) fn measure(
     let (server_core, load_core) = two_cores(report);
     let stores = [Backing::Null, Backing::Memory];
     let mut servers = vec![Server::ashlar(&options.binary()?, server_core, &stores)?];
+    if let Some(binary) = &options.before {
+        servers.push(Server::before(binary, server_core, &stores)?);
+    }
     for &peer in options.peers() {
         servers.extend(or_note(Server::peer(peer, options, server_core, &stores), report)?);
     }

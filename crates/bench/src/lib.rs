@@ -20,6 +20,7 @@ mod initiator;
 mod inproc;
 mod iscsi;
 mod iscsi_initiator;
+mod kernel;
 mod layers;
 pub mod load;
 mod luns;

@@ -25,6 +25,8 @@ pub enum What {
     Classes,
     /// Load over iSCSI.
     Iscsi,
+    /// Load over iSCSI from a Linux kernel in a guest.
+    Kernel,
     /// Load over NBD, beside nbdkit and QEMU's storage daemon.
     Nbd,
     /// Load over AoE, beside vblade, over cables into network namespaces.
@@ -78,14 +80,19 @@ impl Peer {
             Peer::Bare => "bare",
         }
     }
+
+    /// Whether it keeps what is written in a file.
+    pub(crate) fn serves_files(self) -> bool {
+        self == Peer::Tgt
+    }
 }
 
 /// What to measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Options {
-    /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `nbd`, `aoe`, `files`, `cores`,
-    /// `luns`, `idle`; or `seeds`; or `bare`, the bare responder alone.
+    /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `kernel`, `nbd`, `aoe`, `files`,
+    /// `cores`, `luns`, `idle`; or `seeds`; or `bare`, the bare responder alone.
     pub what: What,
     /// Which seed, for `seeds`: `scst`, `sched`, `trim`, `aoe`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +122,10 @@ pub struct Options {
     /// Path of the `ashlar` binary to measure; absent: the one that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ashlar: Option<String>,
+    /// Path of another `ashlar` binary, such as one of an earlier version, that is measured as one
+    /// more server by `iscsi`, `nbd` and `kernel`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
     /// Leave out what perf and the allocation counter measure: system calls, allocations.
     pub no_counters: bool,
     /// The command that repeats this program with other options: the words before them. Empty: the
@@ -138,6 +149,7 @@ impl Default for Options {
             peers: vec![Peer::Tgt, Peer::Bare],
             no_peers: false,
             ashlar: None,
+            before: None,
             no_counters: false,
             worker: Vec::new(),
         }
@@ -209,15 +221,23 @@ impl Options {
             "idle" => format!(" idle --case {case} --idle-seconds {}", self.idle_seconds),
             _ => format!(" {what} --case {case} --rounds {}", self.rounds),
         });
-        let servers = matches!(what, "iscsi" | "nbd" | "files" | "idle");
+        let servers = matches!(what, "iscsi" | "kernel" | "nbd" | "files" | "idle");
         if self.no_peers && servers {
             words.push_str(" --no-peers");
         }
         if let Some(path) = self.ashlar.as_ref().filter(|_| servers) {
             words.push_str(&format!(" --ashlar {path}"));
         }
+        if let Some(path) = self.before.as_ref().filter(|_| compared_before(what)) {
+            words.push_str(&format!(" --before {path}"));
+        }
         words
     }
+}
+
+/// Whether that measurement starts the binary of [`Options::before`].
+fn compared_before(what: &str) -> bool {
+    matches!(what, "iscsi" | "kernel" | "nbd")
 }
 
 fn own_path() -> Result<String, Error> {

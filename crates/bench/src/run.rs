@@ -9,7 +9,9 @@ use crate::options::{Options, Peer, What};
 use crate::progress::Progress;
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::free_address;
-use crate::{aoe, bare, classes, cores, files, idle, iscsi, iscsi_initiator, luns, nbd, seeds};
+use crate::{
+    aoe, bare, classes, cores, files, idle, iscsi, iscsi_initiator, kernel, luns, nbd, seeds,
+};
 
 /// Depths of the stacks measured.
 const DEPTHS: [u32; 4] = [1, 3, 5, 10];
@@ -46,6 +48,9 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Repor
     if wants(What::Iscsi) {
         iscsi::measure(&options, &mut report, progress)?;
         iscsi_initiator::measure(&options, &mut report, progress)?;
+    }
+    if wants(What::Kernel) {
+        kernel::measure(&options, &mut report, progress)?;
     }
     if wants(What::Nbd) {
         nbd::measure(&options, &mut report, progress)?;
@@ -88,6 +93,7 @@ fn case_names() -> impl Iterator<Item = String> {
         .chain(classes::CASES.iter().map(|c| (*c).to_owned()))
         .chain(iscsi)
         .chain([iscsi_initiator::CASE.to_owned()])
+        .chain(kernel::CASES.iter().map(|c| c.name.to_owned()))
         .chain(nbd)
         .chain(aoe::CASES.iter().map(|c| c.name.to_owned()))
         .chain(aoe::initiator::CASES.iter().map(|c| c.name.to_owned()))

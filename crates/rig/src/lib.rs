@@ -13,7 +13,7 @@
 //! - [`proc`] guards child processes and reads what they cost;
 //! - [`packages`] makes sure that all of this is there, from Debian's packages.
 //!
-//! Rooms' tests use it as a dev-dependency; no room depends on it.
+//! Tests use it as a dev-dependency; the benchmarks boot a guest with it.
 #![forbid(unsafe_code)]
 
 pub mod cpio;

@@ -34,14 +34,23 @@ pub fn names(list: &str) -> Vec<&str> {
     lines.filter(|name| !name.is_empty()).collect()
 }
 
-/// The rig's cache folder: `$ASHLAR_RIG_CACHE`, or `target/rig` of the workspace. Made if missing.
+/// The rig's cache folder: `$ASHLAR_RIG_CACHE`, or `target/rig` of the workspace that this was built
+/// in, or, where that is gone, `ashlar-rig` of the user's cache. Made if missing.
 pub fn cache() -> Result<PathBuf> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = match std::env::var_os("ASHLAR_RIG_CACHE") {
         Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/rig"),
+        None if sources.is_dir() => sources.join("../../target/rig"),
+        None => user_cache().context("neither XDG_CACHE_HOME nor HOME is set")?.join("ashlar-rig"),
     };
     fs::create_dir_all(&path).with_context(|| format!("make cache {}", path.display()))?;
     path.canonicalize().context("resolve the cache's path")
+}
+
+/// The user's cache folder (XDG Base Directory Specification).
+fn user_cache() -> Option<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+    std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)
 }
 
 /// Makes sure that every package of `list` is installed; installs those that are not.

@@ -82,6 +82,9 @@ pub(crate) fn measure(
     }
     let (server_core, load_core) = two_cores(report);
     let mut servers = vec![servers::ashlar(&options.binary()?, server_core)?];
+    if let Some(binary) = &options.before {
+        servers.push(servers::before(binary, server_core)?);
+    }
     if !options.no_peers {
         for start in [servers::nbdkit, servers::qemu] {
             servers.extend(or_note(start(server_core), report)?);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::error::Error;
-use crate::servers::{Child, MEMORY_BYTES, Scratch, free_address, pinned, tool};
+use crate::servers::{BEFORE, Child, MEMORY_BYTES, Scratch, free_address, pinned, tool};
 
 /// Bytes of the disk that has none.
 const NULL_BYTES: u64 = 1 << 40;
@@ -86,6 +86,11 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>) -> Result<Server, Error>
         child,
         _scratch: vec![scratch],
     })
+}
+
+/// Another binary of Ashlar to compare with.
+pub(super) fn before(binary: &str, core: Option<usize>) -> Result<Server, Error> {
+    Ok(Server { name: BEFORE, ..ashlar(binary, core)? })
 }
 
 /// nbdkit, from Debian's package, with its plugin `memory` for both exports, for one process is

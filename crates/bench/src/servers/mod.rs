@@ -19,6 +19,9 @@ pub const MEMORY_BYTES: u64 = 256 << 20;
 /// Bytes of each file behind an idle server.
 pub const FILE_BYTES: u64 = 64 << 20;
 
+/// The name in tables of another binary of Ashlar.
+pub const BEFORE: &str = "before";
+
 /// What is behind a logical unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
@@ -51,6 +54,11 @@ impl Server {
     /// Starts `ashlar serve` of the binary given, on one core only when `core` is given.
     pub fn ashlar(binary: &str, core: Option<usize>, backings: &[Backing]) -> Result<Self, Error> {
         ashlar::start(binary, core, backings)
+    }
+
+    /// Starts another binary of Ashlar to compare with.
+    pub fn before(binary: &str, core: Option<usize>, backings: &[Backing]) -> Result<Self, Error> {
+        Ok(Server { name: BEFORE, ..ashlar::start(binary, core, backings)? })
     }
 
     /// Starts a peer, on one core only when `core` is given.

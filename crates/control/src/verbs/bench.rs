@@ -19,6 +19,8 @@ impl Verb for Bench {
         "ashlar bench",
         "ashlar bench layers --rounds 9",
         "ashlar bench iscsi --no-peers --json",
+        "ashlar bench nbd --no-peers --before /usr/bin/ashlar",
+        "ashlar bench kernel",
         "ashlar bench aoe --no-counters",
         "ashlar bench seeds aoe",
         "ashlar bench seeds sched",

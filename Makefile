@@ -3,26 +3,31 @@
 CARGO   ?= cargo
 DATA    ?= run
 ASHLAR   = target/release/ashlar
+BENCH    = target/release/ashlar-bench
 TEST_PACKAGES  = $(sort $(shell cat ci/packages/rig.txt ci/packages/classes.txt | sed 's/\#.*//'))
 DEMO_PACKAGES  = fdisk e2fsprogs libiscsi-bin qemu-utils qemu-block-extra
 BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 
-.PHONY: run demo test bench build deps-test deps-demo deps-bench fuzz clean
+.PHONY: run demo test bench build build-bench deps-test deps-demo deps-bench fuzz clean
 
 build:
 	$(CARGO) build --release -p ashlar
 
-run: deps-demo build
-	$(ASHLAR) demo --data $(DATA) --serve
+build-bench: build
+	$(CARGO) build --release -p ashlar-bench
 
-demo: deps-demo build
-	$(ASHLAR) demo --data $(DATA)
+run: deps-demo build-bench
+	$(BENCH) demo --data $(DATA) --serve
+
+demo: deps-demo build-bench
+	$(BENCH) demo --data $(DATA)
 
 test: deps-test
 	$(CARGO) test --workspace --no-fail-fast
 
-bench: deps-bench build
-	$(ASHLAR) bench
+# `make bench QUICK=--quick`: less than two minutes.
+bench: deps-bench build-bench
+	$(BENCH) $(QUICK)
 
 # Longer than CI: see fuzz/README.md.
 fuzz:

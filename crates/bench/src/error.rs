@@ -24,6 +24,8 @@ pub enum Kind {
     Timeout,
     /// The system refused something of ours.
     System,
+    /// The user ended the run.
+    Stopped,
 }
 
 /// A measurement that failed.

@@ -72,7 +72,7 @@ fn one(
     let peers = peers.iter().filter(|p| **p != Peer::Bare);
     for (n, &peer) in (1..).zip(peers) {
         progress(Progress { done: n, of: steps, what: format!("idle: {}", peer.name()) });
-        let start = |backings: &[Backing]| Server::peer(peer, options, cores.0, backings);
+        let start = |backings: &[Backing]| Server::peer(peer, cores.0, backings);
         match weigh_one(options, case, cores.1, counters, &start) {
             Ok(theirs) => sides.push((Some(peer.name()), theirs)),
             Err(error) if error.kind == Kind::Missing => report.notes.push(error.what),

@@ -145,7 +145,7 @@ pub(crate) fn measure(
         servers.push(Server::before(binary, server_core, &stores)?);
     }
     for &peer in options.peers() {
-        servers.extend(or_note(Server::peer(peer, options, server_core, &stores), report)?);
+        servers.extend(or_note(Server::peer(peer, server_core, &stores), report)?);
     }
     let counters = counters(options, report);
     for server in &servers {

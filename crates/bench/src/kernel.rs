@@ -12,7 +12,7 @@ use rig::scenarios::{self, From, GO};
 use crate::error::{Error, Kind};
 use crate::options::Options;
 use crate::place::two_cores;
-use crate::progress::Progress;
+use crate::progress::{Progress, go_on};
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::{Backing, Scratch, Server};
 use crate::turns::or_note;
@@ -92,7 +92,7 @@ pub(crate) fn measure(
         servers.push(Server::before(binary, server_core, &backing("before")?)?);
     }
     for &peer in options.peers().iter().filter(|peer| peer.serves_files()) {
-        let server = Server::peer(peer, options, server_core, &backing(peer.name())?);
+        let server = Server::peer(peer, server_core, &backing(peer.name())?);
         servers.extend(or_note(server, report)?);
     }
     let script = script(options, &cases, &servers);
@@ -105,6 +105,7 @@ pub(crate) fn measure(
             let done = u32::try_from(scale.turns.len()).unwrap_or(turns);
             progress(Progress { done, of: turns, what: format!("kernel: {words}") });
         }
+        go_on().map_err(|e| anyhow::anyhow!(e.what))?;
         scale.hear(asked)?;
         Ok(GO.to_owned())
     });

@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Measurements that anyone can repeat: `ashlar bench` and `make bench`.
+//! Measurements that anyone can repeat, and the demo: `ashlar-bench` and `make bench`.
 //!
 //! * [`run`] measures what [`Options`] ask for and answers a [`Report`]: rows with our figure, the
 //!   peer's, the ratio of both, the goal, and the command that repeats the row alone.
@@ -13,6 +13,7 @@ mod bare;
 mod bed;
 mod classes;
 mod cores;
+pub mod demo;
 mod error;
 mod files;
 mod idle;
@@ -39,6 +40,6 @@ pub use error::{Error, Kind};
 pub use iscsi::{CASES, Case, Goals, Store};
 pub use layers::{LayerRow, layers};
 pub use options::{Options, Peer, Seed, What};
-pub use progress::Progress;
+pub use progress::{Progress, stop, stopped};
 pub use report::{Goal, Of, Report, Row};
 pub use run::run;

@@ -2,19 +2,18 @@
 
 use std::net::SocketAddr;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use clap::builder::RangedI64ValueParser;
+use clap::{Args, ValueEnum};
 
-use crate::error::{Error, Kind};
+use crate::error::Error;
 
 /// Most rounds; more are refused, for the run would take hours.
-const ROUNDS_MAX: u32 = 1000;
+const ROUNDS_MAX: i64 = 1000;
 /// Longest measurement of one round, seconds; more is refused for the same reason.
-const SECONDS_MAX: u32 = 3600;
+const SECONDS_MAX: i64 = 3600;
 
 /// Which measurements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum What {
     /// Everything.
     #[default]
@@ -46,8 +45,7 @@ pub enum What {
 }
 
 /// A seed document of the project.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Seed {
     /// The posting that introduced SCST: threads, and one system call a command.
     #[default]
@@ -63,8 +61,7 @@ pub enum Seed {
 }
 
 /// A target to compare with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Peer {
     /// tgt, from Debian's package `tgt`.
     Tgt,
@@ -87,52 +84,56 @@ impl Peer {
     }
 }
 
+fn seconds() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=SECONDS_MAX)
+}
+
 /// What to measure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Options {
-    /// Which measurements: `all`, `layers`, `classes`, `iscsi`, `kernel`, `nbd`, `aoe`, `files`,
-    /// `cores`, `luns`, `idle`; or `seeds`; or `bare`, the bare responder alone.
+    /// Which measurements.
+    #[arg(value_enum, default_value_t)]
     pub what: What,
-    /// Which seed, for `seeds`: `scst`, `sched`, `trim`, `aoe`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Which seed, for `seeds`.
+    #[arg(value_enum)]
     pub seed: Option<Seed>,
     /// Only the cases whose name contains this; absent: all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long)]
     pub case: Option<String>,
     /// Rounds; every figure is the median over them. Servers take turns within a round.
-    #[schemars(range(min = 1, max = 1000))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=ROUNDS_MAX))]
     pub rounds: u32,
     /// Seconds measured in each round of load.
-    #[schemars(range(min = 1, max = 3600))]
+    #[arg(long, default_value_t = 1, value_parser = seconds())]
     pub seconds: u32,
     /// Seconds an idle server is watched.
-    #[schemars(range(min = 1, max = 3600))]
+    #[arg(long, default_value_t = 10, value_parser = seconds())]
     pub idle_seconds: u32,
+    /// One round of the first case of each measurement: less than two minutes for everything.
+    #[arg(long, conflicts_with_all = ["case", "rounds"])]
+    pub quick: bool,
     /// Address of the bare responder, for `bare`; absent: a free port of 127.0.0.1.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long)]
     pub listen: Option<SocketAddr>,
     /// Network interface of the bare responder of AoE, for `bare`, instead of `listen`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long)]
     pub interface: Option<String>,
     /// Targets to compare with.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Peer::Tgt, Peer::Bare])]
     pub peers: Vec<Peer>,
     /// Measure Ashlar alone.
+    #[arg(long)]
     pub no_peers: bool,
-    /// Path of the `ashlar` binary to measure; absent: the one that runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Path of the `ashlar` binary to measure; absent: the one beside this program, else of PATH.
+    #[arg(long)]
     pub ashlar: Option<String>,
     /// Path of another `ashlar` binary, such as one of an earlier version, that is measured as one
-    /// more server by `iscsi`, `nbd` and `kernel`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// more server by `iscsi`, `kernel` and `nbd`.
+    #[arg(long)]
     pub before: Option<String>,
     /// Leave out what perf and the allocation counter measure: system calls, allocations.
+    #[arg(long)]
     pub no_counters: bool,
-    /// The command that repeats this program with other options: the words before them. Empty: the
-    /// program that runs, with the word `bench`.
-    #[serde(skip)]
-    #[schemars(skip)]
-    pub worker: Vec<String>,
 }
 
 impl Default for Options {
@@ -144,6 +145,7 @@ impl Default for Options {
             rounds: 5,
             seconds: 1,
             idle_seconds: 10,
+            quick: false,
             listen: None,
             interface: None,
             peers: vec![Peer::Tgt, Peer::Bare],
@@ -151,24 +153,17 @@ impl Default for Options {
             ashlar: None,
             before: None,
             no_counters: false,
-            worker: Vec::new(),
         }
     }
 }
 
 impl Options {
-    /// Refuses numbers that cannot be meant.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let refuse = |what: String| Err(Error::new(Kind::Options, what));
-        if !(1..=ROUNDS_MAX).contains(&self.rounds) {
-            return refuse(format!("rounds: 1 to {ROUNDS_MAX}, not {}", self.rounds));
+    /// The same with what `quick` stands for.
+    pub(crate) fn settled(self) -> Options {
+        if !self.quick {
+            return self;
         }
-        for (name, value) in [("seconds", self.seconds), ("idle_seconds", self.idle_seconds)] {
-            if !(1..=SECONDS_MAX).contains(&value) {
-                return refuse(format!("{name}: 1 to {SECONDS_MAX}, not {value}"));
-            }
-        }
-        Ok(())
+        Options { rounds: 1, idle_seconds: 2, no_counters: true, ..self }
     }
 
     /// Whether a case of that name was asked for.
@@ -179,6 +174,9 @@ impl Options {
     /// Of these cases those that were asked for: a whole name means that case alone, although
     /// others may begin like it.
     pub(crate) fn choose<'a, C>(&self, cases: &'a [C], name: fn(&C) -> &str) -> Vec<&'a C> {
+        if self.quick {
+            return cases.first().into_iter().collect();
+        }
         let asked = |case: &&C| self.case.as_deref() == Some(name(case));
         match cases.iter().find(asked) {
             Some(one) => vec![one],
@@ -195,24 +193,13 @@ impl Options {
     pub(crate) fn binary(&self) -> Result<String, Error> {
         match &self.ashlar {
             Some(path) => Ok(path.clone()),
-            None => own_path(),
-        }
-    }
-
-    /// The words that start this program for one case.
-    pub(crate) fn worker(&self) -> Result<Vec<String>, Error> {
-        match self.worker.as_slice() {
-            [] => Ok(vec![own_path()?, "bench".into()]),
-            words => Ok(words.to_vec()),
+            None => crate::servers::ashlar_beside(),
         }
     }
 
     /// The command that repeats one case alone, for people.
     pub(crate) fn command(&self, what: &str, case: &str) -> String {
-        let mut words = match self.worker.as_slice() {
-            [] => "ashlar bench".to_owned(),
-            words => words.join(" "),
-        };
+        let mut words = "ashlar-bench".to_owned();
         words.push_str(&match what {
             "iscsi" | "nbd" | "files" | "cores" | "luns" | "seeds scst" => {
                 format!(" {what} --case {case} --rounds {} --seconds {}", self.rounds, self.seconds)
@@ -238,11 +225,4 @@ impl Options {
 /// Whether that measurement starts the binary of [`Options::before`].
 fn compared_before(what: &str) -> bool {
     matches!(what, "iscsi" | "kernel" | "nbd")
-}
-
-fn own_path() -> Result<String, Error> {
-    let path = std::env::current_exe().map_err(|e| Error::system("own path", e))?;
-    path.into_os_string()
-        .into_string()
-        .map_err(|p| Error::new(Kind::System, format!("own path {p:?} is not text")))
 }

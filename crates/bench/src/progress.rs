@@ -1,4 +1,8 @@
-//! Where a run is.
+//! Where a run is, and whether it shall go on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Kind};
 
 /// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,4 +13,22 @@ pub struct Progress {
     pub of: u32,
     /// What is measured now.
     pub what: String,
+}
+
+/// Set by a signal: the process has one run.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Ends the run of this process at its next step.
+pub fn stop() {
+    STOPPED.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`stop`] was called.
+pub fn stopped() -> bool {
+    STOPPED.load(Ordering::Relaxed)
+}
+
+/// An error when the run is to end.
+pub(crate) fn go_on() -> Result<(), Error> {
+    if stopped() { Err(Error::new(Kind::Stopped, "stopped")) } else { Ok(()) }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::error::{Error, Kind};
 use crate::layers::{count, layers};
 use crate::options::{Options, Peer, What};
-use crate::progress::Progress;
+use crate::progress::{Progress, go_on};
 use crate::report::{Goal, Of, Report, Series};
 use crate::servers::free_address;
 use crate::{
@@ -22,56 +22,69 @@ const LAYER_NS: f64 = 15.0;
 /// Goal for "none" a Bio: what a warm pool, a growing vector or the measurement itself may leave.
 const NONE: f64 = 0.001;
 
-/// Measures what `options` ask for. Children are started and ended on the way; they are gone when
-/// this returns, with an error too.
-pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
-    options.check()?;
+/// Measures what `options` ask for into `report`, which has what was measured until then when this
+/// fails or is stopped. Children are started and ended on the way; they are gone when this returns.
+pub fn run(
+    options: Options,
+    report: &mut Report,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), Error> {
+    let options = options.settled();
     if let (What::Bare, Some(interface)) = (options.what, &options.interface) {
         progress(Progress { done: 0, of: 1, what: format!("bare: AoE at {interface}") });
-        aoe::bare::serve(interface)?;
-        return Ok(Report::default());
+        return aoe::bare::serve(interface);
     }
     if options.what == What::Bare {
         let portal = options.listen.map_or_else(free_address, Ok)?;
         progress(Progress { done: 0, of: 1, what: format!("bare: listening on {portal}") });
-        bare::serve(portal)?;
-        return Ok(Report::default());
+        return bare::serve(portal);
     }
     let wants = |what| options.what == What::All || options.what == what;
-    let mut report = Report { machine: machine(&options), ..Report::default() };
+    report.machine = machine(&options);
     if wants(What::Layers) {
-        measure_layers(&options, &mut report, progress)?;
+        go_on()?;
+        measure_layers(&options, report, progress)?;
     }
     if wants(What::Classes) {
-        classes::measure(&options, &mut report, progress)?;
+        go_on()?;
+        classes::measure(&options, report, progress)?;
     }
     if wants(What::Iscsi) {
-        iscsi::measure(&options, &mut report, progress)?;
-        iscsi_initiator::measure(&options, &mut report, progress)?;
+        go_on()?;
+        iscsi::measure(&options, report, progress)?;
+        iscsi_initiator::measure(&options, report, progress)?;
     }
     if wants(What::Kernel) {
-        kernel::measure(&options, &mut report, progress)?;
+        go_on()?;
+        kernel::measure(&options, report, progress)?;
     }
     if wants(What::Nbd) {
-        nbd::measure(&options, &mut report, progress)?;
+        go_on()?;
+        nbd::measure(&options, report, progress)?;
     }
     if wants(What::Aoe) {
-        aoe::measure(&options, &mut report, progress)?;
+        go_on()?;
+        aoe::measure(&options, report, progress)?;
     }
     if wants(What::Files) {
-        files::measure(&options, &mut report, progress)?;
+        go_on()?;
+        files::measure(&options, report, progress)?;
     }
     if wants(What::Cores) {
-        cores::measure(&options, &mut report, progress)?;
+        go_on()?;
+        cores::measure(&options, report, progress)?;
     }
     if wants(What::Luns) && options.wants(luns::CASE) {
-        luns::measure(&options, &mut report, progress)?;
+        go_on()?;
+        luns::measure(&options, report, progress)?;
     }
     if options.what == What::Seeds {
-        seeds::measure(&options, &mut report, progress)?;
+        go_on()?;
+        seeds::measure(&options, report, progress)?;
     }
     if wants(What::Idle) {
-        idle::measure(&options, &mut report, progress)?;
+        go_on()?;
+        idle::measure(&options, report, progress)?;
     }
     if report.rows.is_empty() && report.notes.is_empty() {
         let what = format!(
@@ -80,7 +93,7 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Repor
         );
         return Err(Error::new(Kind::Options, what));
     }
-    Ok(report)
+    Ok(())
 }
 
 fn case_names() -> impl Iterator<Item = String> {
@@ -140,7 +153,7 @@ fn measure_layers(
     }
     let case = format!("layers-{COUNTED}");
     progress(Progress { done: 1, of: 2, what: "layers: allocations and system calls".into() });
-    let counts = count(options, &case)?;
+    let counts = count(&case)?;
     let counted =
         [("allocations a Bio", counts.allocations), ("system calls a Bio", counts.syscalls)];
     for (figure, counted) in counted {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Kind};
 use crate::load::{Histogram, Running};
 use crate::options::Options;
-use crate::progress::Progress;
+use crate::progress::{Progress, go_on};
 use crate::report::Report;
 use crate::weigh;
 
@@ -69,6 +69,7 @@ impl Turns<'_> {
         for round in 0..self.options.rounds {
             self.step(case, round);
             for turn in 0..sides {
+                go_on()?;
                 let n = (turn + round as usize) % sides;
                 rounds[n].push(one(n).map_err(|e| e.within(case))?);
             }

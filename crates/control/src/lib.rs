@@ -15,7 +15,6 @@ pub mod api;
 mod cli;
 mod client;
 pub mod config;
-mod demo;
 mod doctor;
 #[cfg(test)]
 mod fake;

@@ -77,7 +77,7 @@ fn measure_initiator(
     cases: &[&initiator::Case],
     (server_core, load_core): Cores,
 ) -> Result<(), Error> {
-    let server = servers::bare(&options.worker()?, server_core).map_err(|e| e.within("aoe"));
+    let server = servers::bare(server_core).map_err(|e| e.within("aoe"));
     let Some(server) = or_note(server, report)? else { return Ok(()) };
     let mut turns = Turns { what: "aoe", options, progress, cases: cases.len(), done: 0 };
     for &case in cases {
@@ -112,7 +112,7 @@ fn measure_target(
     let mut servers = vec![ours];
     if !options.no_peers {
         servers.extend(or_note(servers::vblade(server_core), report)?);
-        servers.push(servers::bare(&options.worker()?, server_core)?);
+        servers.push(servers::bare(server_core)?);
     }
     let counters = counters(options, report);
     for server in &servers {

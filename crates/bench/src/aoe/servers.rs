@@ -4,8 +4,8 @@ use std::fs;
 
 use super::cable::{Cable, FAR};
 use super::{bare, client};
-use crate::error::{Error, Kind};
-use crate::servers::{Child, MEMORY_BYTES, Scratch, tool};
+use crate::error::Error;
+use crate::servers::{Child, MEMORY_BYTES, Scratch, own_path, tool};
 
 /// Frames that a target says it can hold.
 const BUFFERS: &str = "64";
@@ -85,14 +85,11 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>) -> Result<Server, Error>
 }
 
 /// The bare responder: 256 MiB of its own memory.
-pub(super) fn bare(worker: &[String], core: Option<usize>) -> Result<Server, Error> {
-    let Some((program, words)) = worker.split_first() else {
-        return Err(Error::new(Kind::Options, "no program to start"));
-    };
+pub(super) fn bare(core: Option<usize>) -> Result<Server, Error> {
     let cable = Cable::lay()?;
     let scratch = Scratch::new("bare-aoe")?;
-    let mut command = cable.inside(core, program)?;
-    command.args(words).args(["bare", "--interface", FAR]);
+    let mut command = cable.inside(core, &own_path()?)?;
+    command.args(["bare", "--interface", FAR]);
     let child = Child::start("bare", &mut command, &scratch.path().join("log"))?;
     let here = (bare::ADDRESS.shelf, bare::ADDRESS.slot);
     let (name, shelves) = ("bare", [here, here]);

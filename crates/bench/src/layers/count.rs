@@ -6,7 +6,7 @@
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, Kind};
-use crate::options::Options;
+use crate::servers::own_path;
 use crate::weigh;
 
 /// Rounds of the short and of the long run.
@@ -27,10 +27,10 @@ pub(crate) struct Counts {
 }
 
 /// Counts for the stack of the case `case`.
-pub(crate) fn count(options: &Options, case: &str) -> Result<Counts, Error> {
-    let worker = options.worker()?;
+pub(crate) fn count(case: &str) -> Result<Counts, Error> {
+    let own = own_path()?;
     let words = |rounds: u32| {
-        let mut words = worker.clone();
+        let mut words = vec![own.clone()];
         let more = ["layers", "--case", case, "--no-counters", "--rounds", &rounds.to_string()];
         words.extend(more.map(str::to_owned));
         words

@@ -2,13 +2,12 @@
 
 mod table;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
 
 /// What a goal is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
     /// Our figure.
@@ -20,7 +19,7 @@ pub enum Of {
 }
 
 /// A goal: the number must not be above `at_most`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
     /// Which number.
     pub of: Of,
@@ -29,7 +28,7 @@ pub struct Goal {
 }
 
 /// One figure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The case, as `--case` wants it.
     pub case: String,
@@ -60,6 +59,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// One line for people.
+    pub fn line(&self) -> String {
+        table::line(self)
+    }
+
     /// Whether the goal is met; None without a goal, or without the number it is about.
     pub fn met(&self) -> Option<bool> {
         let goal = self.goal?;
@@ -73,7 +77,7 @@ impl Row {
 }
 
 /// Everything measured in one run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Where it was measured: processor, cores, kernel, versions of the peers.
     pub machine: Vec<String>,
@@ -81,6 +85,9 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What could not be measured, and why.
     pub notes: Vec<String>,
+    /// Is told of each row when it is measured.
+    #[serde(skip)]
+    pub on_row: Option<fn(&Row)>,
 }
 
 impl Report {
@@ -94,8 +101,17 @@ impl Report {
     ) {
         self.rows.extend(row.map(|row| {
             let command = options.command(what, &row.case);
-            Row { goal, command, ..row }
+            let row = Row { goal, command, ..row };
+            if let Some(tell) = self.on_row {
+                tell(&row);
+            }
+            row
         }));
+    }
+
+    /// Whether a goal was missed.
+    pub fn missed(&self) -> bool {
+        self.rows.iter().any(|row| row.met() == Some(false))
     }
 
     /// The table for people, with a line end.
@@ -161,7 +177,7 @@ mod tests {
         let series = Series { ours: vec![3.0, 1.0, 2.0], theirs: vec![6.0, 8.0, 10.0] };
         let mut row = series.row("null-read", ("server CPU per I/O", "us"), Some("tgt")).unwrap();
         row.goal = Some(Goal { of: Of::Ratio, at_most: 0.34 });
-        row.command = "ashlar bench iscsi --case null-read --rounds 3 --seconds 1".into();
+        row.command = "ashlar-bench iscsi --case null-read --rounds 3 --seconds 1".into();
         let alone = Series { ours: vec![20.0, 10.0], theirs: vec![] };
         let mut other = alone.row("layers-1", ("a layer", "ns"), Some("tgt")).unwrap();
         other.goal = Some(Goal { of: Of::Ours, at_most: 14.0 });
@@ -169,6 +185,7 @@ mod tests {
             machine: vec!["2 cores".into()],
             rows: vec![row, other],
             notes: vec!["perf is missing".into()],
+            on_row: None,
         }
     }
 
@@ -196,7 +213,11 @@ mod tests {
         }
         assert_eq!(row["goal"], serde_json::json!({ "of": "ratio", "at_most": 0.34 }));
         assert!(value["rows"][1].get("peer").is_none());
-        assert_eq!(serde_json::from_value::<Report>(value).unwrap(), report);
+        let read = serde_json::from_value::<Report>(value).unwrap();
+        assert_eq!(
+            (read.machine, read.rows, read.notes),
+            (report.machine, report.rows, report.notes)
+        );
     }
 
     #[test]
@@ -208,7 +229,7 @@ mod tests {
             assert!(ours.contains(part), "{part}: {ours}");
         }
         assert!(line("a layer").contains("MISSED"), "{text}");
-        assert!(text.contains("ashlar bench iscsi --case null-read --rounds 3 --seconds 1"));
+        assert!(text.contains("ashlar-bench iscsi --case null-read --rounds 3 --seconds 1"));
         assert!(text.contains("perf is missing"));
         assert!(text.ends_with('\n'));
     }

@@ -59,6 +59,16 @@ fn tail(report: &Report, out: &mut String) {
     }
 }
 
+/// One row as a line of its own, while the table is not there yet.
+pub(super) fn line(row: &Row) -> String {
+    let [case, figure, unit, ours, range, peer, ratio, goal, met] = cells(row, false);
+    let range = if range.is_empty() { range } else { format!(" ({range})") };
+    let peer = if peer.is_empty() { peer } else { format!("; {peer}, ratio {ratio}") };
+    let goal = if goal.is_empty() { goal } else { format!("; {goal} {met}") };
+    let figure = if unit.is_empty() { figure } else { format!("{figure}, {unit}") };
+    format!("{case}: {figure}: {ours}{range}{peer}{goal}")
+}
+
 fn cells(row: &Row, same_case: bool) -> [String; COLUMNS] {
     let goal = row.goal.map_or(String::new(), |goal| match goal.of {
         Of::Ours => format!("<= {}", number(goal.at_most)),

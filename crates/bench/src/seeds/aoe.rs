@@ -86,7 +86,7 @@ pub(super) fn measure(
         }
     }
     let note = "virtual time; what real frames cost on this machine, ours beside vblade's, \
-                says `ashlar bench aoe`";
+                says `ashlar-bench aoe`";
     report.notes.push(note.to_owned());
     Ok(())
 }

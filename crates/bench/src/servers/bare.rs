@@ -8,22 +8,14 @@ use crate::error::{Error, Kind};
 
 const TARGET: &str = "iqn.2026-11.bench.ashlar:bare";
 
-/// `worker`: the words that start this program's benchmarks.
-pub(super) fn start(
-    worker: &[String],
-    core: Option<usize>,
-    backings: &[Backing],
-) -> Result<Server, Error> {
+pub(super) fn start(core: Option<usize>, backings: &[Backing]) -> Result<Server, Error> {
     if !matches!(backings, [Backing::Null] | [Backing::Null, Backing::Memory]) {
         return Err(Error::new(Kind::Missing, "the bare responder has no files and no idle state"));
     }
-    let Some((program, words)) = worker.split_first() else {
-        return Err(Error::new(Kind::Options, "no program to start"));
-    };
     let scratch = Scratch::new("bare")?;
     let portal = child::free_address()?;
-    let mut command = child::pinned(Path::new(program), core)?;
-    command.args(words).args(["bare", "--listen", &portal.to_string()]);
+    let mut command = child::pinned(Path::new(&child::own_path()?), core)?;
+    command.args(["bare", "--listen", &portal.to_string()]);
     let mut child = Child::start("bare", &mut command, &scratch.path().join("log"))?;
     child.wait_port(portal)?;
     Ok(Server {

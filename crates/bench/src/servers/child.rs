@@ -71,17 +71,38 @@ pub fn tool(name: &str) -> Result<PathBuf, Error> {
     })
 }
 
+/// The path of this program.
+pub(crate) fn own_path() -> Result<String, Error> {
+    let path = std::env::current_exe().map_err(|e| Error::system("own path", e))?;
+    let text = path.into_os_string().into_string();
+    text.map_err(|p| Error::new(Kind::System, format!("own path {p:?} is not text")))
+}
+
+/// The path of `ashlar`: beside this program, else of PATH.
+pub fn ashlar_beside() -> Result<String, Error> {
+    let beside = Path::new(&own_path()?).with_file_name("ashlar");
+    let found = if beside.is_file() { Some(beside) } else { tool("ashlar").ok() };
+    found.map(|path| path.to_string_lossy().into_owned()).ok_or_else(|| {
+        let what = "there is no `ashlar` beside this program nor in PATH: name it with --ashlar";
+        Error::new(Kind::Missing, what)
+    })
+}
+
 /// A TCP address of 127.0.0.1 on which nobody listened a moment ago.
 pub(crate) fn free_address() -> Result<SocketAddr, Error> {
     let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     socket.map_err(|e| Error::system("find a free port", e))
 }
 
-/// A command that may run on `core` only.
+/// A command that may run on `core` only, and that the kernel kills when this process ends in
+/// whatever way.
 pub(crate) fn pinned(program: &Path, core: Option<usize>) -> Result<Command, Error> {
-    let Some(core) = core else { return Ok(Command::new(program)) };
-    let mut command = Command::new(tool("taskset")?);
-    command.arg("-c").arg(core.to_string()).arg(program);
+    let mut command = Command::new(tool("setpriv")?);
+    command.args(["--pdeathsig", "KILL"]);
+    if let Some(core) = core {
+        command.arg(tool("taskset")?).arg("-c").arg(core.to_string());
+    }
+    command.arg(program);
     Ok(command)
 }
 

@@ -5,14 +5,15 @@ mod bare;
 mod child;
 mod tgt;
 
+pub use child::ashlar_beside;
 pub use child::{Child, Scratch, tool};
-pub(crate) use child::{free_address, pinned};
+pub(crate) use child::{free_address, own_path, pinned};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::error::Error;
-use crate::options::{Options, Peer};
+use crate::options::Peer;
 
 /// Bytes of a memory disk, and of the peer's file that stands against it.
 pub const MEMORY_BYTES: u64 = 256 << 20;
@@ -62,15 +63,10 @@ impl Server {
     }
 
     /// Starts a peer, on one core only when `core` is given.
-    pub fn peer(
-        peer: Peer,
-        options: &Options,
-        core: Option<usize>,
-        backings: &[Backing],
-    ) -> Result<Self, Error> {
+    pub fn peer(peer: Peer, core: Option<usize>, backings: &[Backing]) -> Result<Self, Error> {
         match peer {
             Peer::Tgt => tgt::start(core, backings),
-            Peer::Bare => bare::start(&options.worker()?, core, backings),
+            Peer::Bare => bare::start(core, backings),
         }
     }
 

@@ -5,9 +5,7 @@ mod access;
 mod alua;
 mod apply;
 mod attach;
-mod bench;
 pub(crate) mod completions;
-mod demo;
 mod doctor;
 mod entry;
 mod explain;
@@ -83,8 +81,6 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<attach::Detach>(),
     Entry::daemon::<geom::Geom>(),
     Entry::local::<doctor::Doctor>(),
-    Entry::local::<demo::Demo>(),
-    Entry::local::<bench::Bench>(),
     Entry::local::<explain::Explain>(),
     Entry::local::<schema::Schema>(),
     Entry::local::<completions::Completions>(),

@@ -127,21 +127,6 @@ fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
     }
 }
 
-/// Waits for a signal that ends a program, and names it.
-pub(super) async fn stopped() -> &'static str {
-    use tokio::signal::unix::{SignalKind, signal};
-    let term = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut s) => drop(s.recv().await),
-            Err(_) => std::future::pending::<()>().await,
-        }
-    };
-    tokio::select! {
-        () = term => "SIGTERM",
-        _ = tokio::signal::ctrl_c() => "SIGINT",
-    }
-}
-
 /// A folder for what outlives the daemon, and the machine's next boot, when the configuration does
 /// not name one.
 fn lasting(socket: &Path, name: &str) -> PathBuf {

@@ -92,7 +92,7 @@ pub(super) fn measure(
         }
     }
     let note = "virtual time: what processors take is not in it. What a dump costs clients on this \
-                machine says `ashlar bench files`";
+                machine says `ashlar-bench files`";
     report.notes.push(note.to_owned());
     Ok(())
 }

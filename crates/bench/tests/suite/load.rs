@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bench::load::{self, Order, Spec, Work};
 use bench::servers::{Backing, Scratch, Server};
-use bench::{Kind, Options, Peer};
+use bench::{Kind, Peer};
 
 /// Bytes of the unit.
 const BYTES: u64 = 16 << 20;
@@ -14,8 +14,7 @@ fn target() -> (Server, PathBuf, Scratch) {
     rig::packages::ensure_host().expect("packages");
     let scratch = Scratch::new("test").expect("scratch");
     let file = scratch.file("disk", BYTES).expect("file");
-    let server = Server::peer(Peer::Tgt, &Options::default(), None, &[Backing::File(file.clone())])
-        .expect("tgt");
+    let server = Server::peer(Peer::Tgt, None, &[Backing::File(file.clone())]).expect("tgt");
     (server, file, scratch)
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::api::{Error, Kind, Result};
+use crate::error::{Error, Kind};
 
 /// Shows a step and runs it; its output goes where ours goes.
 pub struct Tools<'a> {
@@ -25,7 +25,7 @@ impl Tools<'_> {
     }
 
     /// Shows and runs `program`; its output is returned and shown.
-    pub fn run(&mut self, program: &str, args: &[&str]) -> Result<String> {
+    pub fn run(&mut self, program: &str, args: &[&str]) -> Result<String, Error> {
         let shown = std::iter::once(program).chain(args.iter().copied()).collect::<Vec<_>>();
         let _ = writeln!(self.out, "$ {}", shown.join(" "));
         let _ = self.out.flush();
@@ -45,7 +45,7 @@ impl Tools<'_> {
     }
 
     /// Runs a verb of ours against the demo's daemon.
-    pub fn ashlar(&mut self, args: &[&str]) -> Result<String> {
+    pub fn ashlar(&mut self, args: &[&str]) -> Result<String, Error> {
         let (program, socket) = (self.ashlar.display().to_string(), self.socket.display());
         let socket = format!("--socket={socket}");
         let mut all = args.to_vec();
@@ -54,17 +54,16 @@ impl Tools<'_> {
     }
 
     /// Runs without showing anything.
-    pub fn quietly(&mut self, program: &str, args: &[&str]) -> Result<String> {
-        let op = format!("demo: {program}");
+    pub fn quietly(&mut self, program: &str, args: &[&str]) -> Result<String, Error> {
         let done = Command::new(program).args(args).output().map_err(|e| {
-            let error = Error::new(Kind::System, op.as_str(), e.to_string());
-            error.next("`make demo` installs what the demo needs.")
+            let what = format!("{program}: {e}; `make demo` installs what the demo needs");
+            Error::new(Kind::Missing, what)
         })?;
         let text = String::from_utf8_lossy(&done.stdout).into_owned();
         if done.status.success() {
             return Ok(text);
         }
         let why = String::from_utf8_lossy(&done.stderr);
-        Err(Error::new(Kind::Device, op, format!("{} ({})", why.trim(), done.status)))
+        Err(Error::new(Kind::Server, format!("{program}: {} ({})", why.trim(), done.status)))
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::tools::Tools;
-use crate::api::{Error, Kind, Result};
+use crate::error::{Error, Kind};
 
 /// Longest wait for the daemon to answer.
 const START_DEADLINE: Duration = Duration::from_secs(20);
@@ -102,10 +102,8 @@ luns = {{ 0 = "d0p1", 1 = "d1.nop", 2 = "scratch", 3 = {{ provider = "d0p2", mod
 }
 
 /// Writes the configuration of the disks and the whole one, unless somebody has made it his own.
-pub fn lay_out(site: &Site) -> Result<()> {
-    let failed = |path: &Path, e: std::io::Error| {
-        Error::new(Kind::System, "demo", e.to_string()).at(path.display().to_string())
-    };
+pub fn lay_out(site: &Site) -> Result<(), Error> {
+    let failed = |path: &Path, e: std::io::Error| Error::system(path.display(), e);
     fs::create_dir_all(&site.folder).map_err(|e| failed(&site.folder, e))?;
     let whole = site.file("ashlar.toml");
     let first = site.file("disks.toml");
@@ -117,14 +115,14 @@ pub fn lay_out(site: &Site) -> Result<()> {
 }
 
 /// Starts the daemon, partitions the first disk when it is empty, exports everything.
-pub fn start(site: &Site, tools: &mut Tools<'_>) -> Result<Child> {
+pub fn start(site: &Site, tools: &mut Tools<'_>) -> Result<Child, Error> {
     if TcpStream::connect(site.portal()).is_ok() {
-        let why = format!("somebody listens on {} already", site.portal());
-        let error = Error::new(Kind::Busy, "demo", why);
-        return Err(error.next("Stop it, or choose another address with --listen."));
+        let portal = site.portal();
+        let why = format!("{portal} is in use; stop what listens there, or name another --listen");
+        return Err(Error::new(Kind::System, why));
     }
     let log = site.file("daemon.log");
-    let failed = |e: std::io::Error| Error::new(Kind::System, "demo: start the daemon", e);
+    let failed = |e: std::io::Error| Error::system("start the daemon", e);
     let output = fs::File::create(&log).map_err(failed)?;
     let errors = output.try_clone().map_err(failed)?;
     tools.say(&format!("starting the daemon; its log is {}", log.display()));
@@ -148,7 +146,7 @@ pub fn start(site: &Site, tools: &mut Tools<'_>) -> Result<Child> {
     }
 }
 
-fn export(site: &Site, tools: &mut Tools<'_>, child: &mut Child) -> Result<()> {
+fn export(site: &Site, tools: &mut Tools<'_>, child: &mut Child) -> Result<(), Error> {
     wait(site, tools, child)?;
     let shown = tools.ashlar(&["part", "show"])?;
     if !shown.contains("d0") {
@@ -168,7 +166,7 @@ fn export(site: &Site, tools: &mut Tools<'_>, child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-fn wait(site: &Site, tools: &mut Tools<'_>, child: &mut Child) -> Result<()> {
+fn wait(site: &Site, tools: &mut Tools<'_>, child: &mut Child) -> Result<(), Error> {
     let program = tools.ashlar.display().to_string();
     let socket = format!("--socket={}", site.socket().display());
     let until = Instant::now() + START_DEADLINE;
@@ -179,11 +177,11 @@ fn wait(site: &Site, tools: &mut Tools<'_>, child: &mut Child) -> Result<()> {
         if let Ok(Some(status)) = child.try_wait() {
             let log = fs::read_to_string(site.file("daemon.log")).unwrap_or_default();
             let why = format!("the daemon ended ({status}):\n{}", log.trim());
-            return Err(Error::new(Kind::System, "demo", why));
+            return Err(Error::new(Kind::Server, why));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    Err(Error::new(Kind::Timeout, "demo", "the daemon does not answer"))
+    Err(Error::new(Kind::Timeout, "the daemon does not answer"))
 }
 
 /// What to type to connect.

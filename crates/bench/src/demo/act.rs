@@ -4,10 +4,10 @@ use std::fs;
 
 use super::setup::{IQN, Site};
 use super::tools::Tools;
-use crate::api::{Error, Kind, Result};
+use crate::error::{Error, Kind};
 
 /// Acts as an initiator: finds the target, copies a file system in and out, compares.
-pub fn act(site: &Site, tools: &mut Tools<'_>) -> Result<()> {
+pub fn act(site: &Site, tools: &mut Tools<'_>) -> Result<(), Error> {
     let portal = site.portal();
     tools.say("what an initiator sees");
     tools.run("iscsi-ls", &["-s", &format!("iscsi://{portal}")])?;
@@ -30,7 +30,7 @@ pub fn act(site: &Site, tools: &mut Tools<'_>) -> Result<()> {
     tools.run("e2fsck", &["-fn", &back])?;
     let (a, b) = (read(site, "tree.img")?, read(site, "back.img")?);
     if a != b {
-        return Err(Error::new(Kind::Device, "demo", "what came back is not what was sent"));
+        return Err(Error::new(Kind::Data, "what came back is not what was sent"));
     }
     tools.say(&format!("{} bytes, equal", a.len()));
 
@@ -38,10 +38,10 @@ pub fn act(site: &Site, tools: &mut Tools<'_>) -> Result<()> {
     let ro = format!("iscsi://{portal}/{IQN}/3");
     match tools.run("qemu-io", &["-f", "raw", "-c", "write -P 1 0 4k", &ro]) {
         Ok(text) if text.contains("wrote") => {
-            return Err(Error::new(Kind::Device, "demo", "the read-only LUN was written"));
+            return Err(Error::new(Kind::Data, "the read-only LUN was written"));
         }
         Ok(_) => {}
-        Err(e) => tools.say(&format!("refused, as it should be: {}", first_line(&e.source))),
+        Err(e) => tools.say(&format!("refused, as it should be: {}", first_line(&e.what))),
     }
 
     tools.say("the whole picture");
@@ -59,6 +59,6 @@ fn text(site: &Site, name: &str) -> String {
     site.file(name).display().to_string()
 }
 
-fn read(site: &Site, name: &str) -> Result<Vec<u8>> {
-    fs::read(site.file(name)).map_err(|e| Error::new(Kind::System, "demo", e).at(name))
+fn read(site: &Site, name: &str) -> Result<Vec<u8>, Error> {
+    fs::read(site.file(name)).map_err(|e| Error::system(name, e))
 }

@@ -1,0 +1,67 @@
+//! The program `ashlar-bench` as a user types it.
+
+use std::net::TcpListener;
+use std::process::{Command, Output};
+
+use bench::servers::Scratch;
+
+fn ashlar_bench(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ashlar-bench")).args(words).output().expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn wrong_words_are_refused_with_exit_code_2() {
+    for (words, says) in [
+        (&["--rounds", "0"][..], "0"),
+        (&["nothing"], "nothing"),
+        (&["layers", "--case", "nothing"], "layers-1"),
+        (&["demo", "--port", "1"], "--port"),
+        (&["--quick", "--rounds", "3"], "--rounds"),
+    ] {
+        let output = ashlar_bench(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(text(&output.stderr).contains(says), "{words:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn rows_are_told_when_they_are_measured_and_again_in_the_report() {
+    let words = ["layers", "--case", "layers-1", "--rounds", "1", "--no-counters"];
+    let output = ashlar_bench(&words);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("layers-1: CPU of a Bio"), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(table.contains("ashlar-bench layers --case layers-1 --rounds 1"), "{table}");
+    let json = ashlar_bench(&[&words[..], &["--json"]].concat());
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(report["rows"][0]["case"], "layers-1");
+}
+
+#[test]
+fn completions_and_the_manual_page_know_every_measurement() {
+    let page = text(&ashlar_bench(&["man"]).stdout);
+    let completions = text(&ashlar_bench(&["completions", "bash"]).stdout);
+    for what in ["kernel", "iscsi", "demo", "before"] {
+        assert!(page.contains(what) && completions.contains(what), "{what}");
+    }
+}
+
+/// The demo ends well with the tools of Debian that `make demo` installs: what was copied in over
+/// iSCSI comes out as it was.
+#[test]
+fn the_demo_copies_a_file_system_in_and_out() {
+    rig::packages::ensure_host().expect("packages");
+    let scratch = Scratch::new("demo").expect("scratch");
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
+    let (data, listen) = (scratch.path().display().to_string(), port.to_string());
+    let output = ashlar_bench(&["demo", "--data", &data, "--listen", &listen]);
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for words in ["bytes, equal", "refused, as it should be", "done; the images are in"] {
+        assert!(said.contains(words), "no `{words}` in {said}");
+    }
+}

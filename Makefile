@@ -8,7 +8,7 @@ TEST_PACKAGES  = $(sort $(shell cat ci/packages/rig.txt ci/packages/classes.txt 
 DEMO_PACKAGES  = fdisk e2fsprogs libiscsi-bin qemu-utils qemu-block-extra
 BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 
-.PHONY: run demo test bench build build-bench deps-test deps-demo deps-bench fuzz clean
+.PHONY: run demo test check hooks soak bench build build-bench deps-test deps-check deps-demo deps-bench clean
 
 build:
 	$(CARGO) build --release -p ashlar
@@ -22,19 +22,31 @@ run: deps-demo build-bench
 demo: deps-demo build-bench
 	$(BENCH) demo --data $(DATA)
 
-test: deps-test
-	$(CARGO) test --workspace --no-fail-fast
+test:
+	.ci/test
+
+# Before a commit: needs `make deps-check` once.
+check:
+	.ci/check
+
+# `make check` before every commit of this clone.
+hooks:
+	git config core.hooksPath ci/hooks
+
+# Hours: see CONTRIBUTING.md. The report is target/soak/REPORT.md.
+soak: deps-test
+	.ci/soak
 
 # `make bench QUICK=--quick`: less than two minutes.
 bench: deps-bench build-bench
 	$(BENCH) $(QUICK)
 
-# Longer than CI: see fuzz/README.md.
-fuzz:
-	ASHLAR_SEEDS=1000000 $(CARGO) test --workspace --release
-
 deps-test:
 	@ci/install $(TEST_PACKAGES)
+
+deps-check:
+	@ci/install codespell
+	$(CARGO) deny --version || $(CARGO) install cargo-deny --locked
 
 deps-demo:
 	@ci/install $(DEMO_PACKAGES)

@@ -16,6 +16,7 @@ const APP: App = App {
 };
 
 fn main() -> ExitCode {
+    daemon::fail_stop::install();
     let args = std::env::args_os().skip(1);
     // Not locked: the verb `serve` logs while it runs.
     let exit = control::run(&APP, args, &mut std::io::stdout(), &mut std::io::stderr());

@@ -4,8 +4,11 @@
 //!  B1  A buffer's bytes are reached only through `with*` and `copy_*`: never two writers, never
 //!      a writer beside a reader, checked at run time by a counter in the buffer's header.
 //!  B2  Memory lent to the kernel stays allocated until the loan is dropped.
-//!  B3  While the kernel may write bytes of a buffer nobody looks at those bytes. Others of the
-//!      same buffer are free: a request's pieces may come from a file and from memory at once.
+//!  B3  While the kernel may write bytes of a buffer, those bytes are neither looked at, changed,
+//!      nor lent a second time; while it may read some, they are not changed. Others of the same
+//!      buffer are free: a request's pieces may come from a file and from memory at once.
+//!  B4  Nothing is lent for writing while a closure looks at the buffer, and nothing at all while
+//!      one changes it.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
@@ -15,15 +18,29 @@ use crate::pool::Inner;
 use crate::segs::Seg;
 
 /// Loans of one buffer that are usual at once.
-const KERNEL_WRITES: usize = 4;
+const LOANS: usize = 4;
+
+/// Bytes of a buffer in the kernel's hands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Lent {
+    start: u32,
+    len: u32,
+    direction: Direction,
+}
+
+impl Lent {
+    #[inline]
+    fn meets(&self, start: u32, len: u32) -> bool {
+        self.start < start + len && start < self.start + self.len
+    }
+}
 
 pub(crate) struct Header {
     bytes: NonNull<u8>,
     size: u32,
     class: u8,
     refs: Cell<u32>,
-    /// First byte and length of each loan into which the kernel may write.
-    kernel_writes: RefCell<Vec<(u32, u32)>>,
+    lent: RefCell<Vec<Lent>>,
     /// Closures now looking: positive readers, -1 a writer.
     looking: Cell<i32>,
     home: Cell<Option<Rc<Inner>>>,
@@ -37,7 +54,7 @@ impl Header {
             class,
             refs: Cell::new(0),
             // A request's pieces, mostly: with more at once it grows, once for this buffer.
-            kernel_writes: RefCell::new(Vec::with_capacity(KERNEL_WRITES)),
+            lent: RefCell::new(Vec::with_capacity(LOANS)),
             looking: Cell::new(0),
             home: Cell::new(None),
         }
@@ -47,12 +64,39 @@ impl Header {
         self.bytes
     }
 
-    /// B3
+    /// B3: the kernel does not write these bytes.
     #[inline]
-    fn check_lent(&self, start: u32, len: u32) {
-        let lent = self.kernel_writes.borrow();
-        let meets = |(from, n): &(u32, u32)| *from < start + len && start < from + n;
-        assert!(!lent.iter().any(meets), "B3: the kernel is writing this buffer");
+    fn check_look(&self, start: u32, len: u32) {
+        let lent = self.lent.borrow();
+        let written = |l: &Lent| l.direction == Direction::In && l.meets(start, len);
+        assert!(!lent.iter().any(written), "B3: the kernel is writing this buffer");
+    }
+
+    /// B3: the kernel neither reads nor writes these bytes.
+    #[inline]
+    fn check_edit(&self, start: u32, len: u32) {
+        let lent = self.lent.borrow();
+        let taken = lent.iter().find(|l| l.meets(start, len));
+        if let Some(taken) = taken {
+            let does = if taken.direction == Direction::In { "writing" } else { "reading" };
+            panic!("B3: the kernel is {does} this buffer");
+        }
+    }
+
+    /// B3, B4
+    #[inline]
+    fn lend(&self, loan: Lent) {
+        match loan.direction {
+            Direction::In => {
+                self.check_edit(loan.start, loan.len);
+                assert!(self.looking.get() == 0, "B4: this buffer is being looked at or changed");
+            }
+            Direction::Out => {
+                self.check_look(loan.start, loan.len);
+                assert!(self.looking.get() >= 0, "B4: this buffer is being changed");
+            }
+        }
+        self.lent.borrow_mut().push(loan);
     }
 
     pub(crate) fn class(&self) -> u8 {
@@ -103,7 +147,7 @@ impl Buf {
     #[inline]
     pub(crate) fn look<R>(&self, start: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
         let h = self.header();
-        h.check_lent(start, len);
+        h.check_look(start, len);
         assert!(h.looking.get() >= 0, "B1: somebody is writing this buffer");
         let _guard = Looking::enter(&h.looking, 1);
         // SAFETY: `Seg` keeps start + len <= size; the bytes are initialised (zeroed at first);
@@ -114,7 +158,7 @@ impl Buf {
     #[inline]
     pub(crate) fn edit<R>(&self, start: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let h = self.header();
-        h.check_lent(start, len);
+        h.check_edit(start, len);
         assert!(h.looking.get() == 0, "B1: somebody is looking at this buffer");
         let _guard = Looking::enter(&h.looking, -1);
         // SAFETY: as in `look`; nobody else looks until the guard is dropped (B1, B3).
@@ -181,11 +225,9 @@ pub struct Loan {
 }
 
 impl Loan {
+    /// Panics when the bytes are in use otherwise (B3, B4): a bug of ours.
     pub(crate) fn new(seg: Seg, direction: Direction) -> Loan {
-        if direction == Direction::In {
-            let h = seg.buf().header();
-            h.kernel_writes.borrow_mut().push((seg.start(), seg.len() as u32));
-        }
+        seg.buf().header().lend(lent(&seg, direction));
         Loan { seg, direction }
     }
 
@@ -195,6 +237,11 @@ impl Loan {
         let h = self.seg.buf().header();
         // SAFETY: `Seg` keeps its range inside the buffer.
         unsafe { h.bytes.as_ptr().add(self.seg.start() as usize) }
+    }
+
+    /// Which way its bytes go.
+    pub fn direction(&self) -> Direction {
+        self.direction
     }
 
     /// Bytes lent.
@@ -214,15 +261,16 @@ impl Loan {
     }
 }
 
+fn lent(seg: &Seg, direction: Direction) -> Lent {
+    Lent { start: seg.start(), len: seg.len() as u32, direction }
+}
+
 impl Drop for Loan {
     fn drop(&mut self) {
-        if self.direction == Direction::In {
-            let h = self.seg.buf().header();
-            let mine = (self.seg.start(), self.seg.len() as u32);
-            let mut lent = h.kernel_writes.borrow_mut();
-            if let Some(at) = lent.iter().position(|l| *l == mine) {
-                lent.swap_remove(at);
-            }
+        let mine = lent(&self.seg, self.direction);
+        let mut lent = self.seg.buf().header().lent.borrow_mut();
+        if let Some(at) = lent.iter().position(|l| *l == mine) {
+            lent.swap_remove(at);
         }
     }
 }

@@ -18,6 +18,7 @@
 mod arena;
 mod buf;
 mod count;
+mod doing;
 mod errno;
 mod extent;
 mod frame;
@@ -33,6 +34,7 @@ mod slab;
 pub use arena::{Arena, BLOCK_BYTES, Block};
 pub use buf::{Buf, Direction, Loan};
 pub use count::{CountingAlloc, allocations};
+pub use doing::Doing;
 pub use errno::{Errno, Status};
 pub use extent::Extent;
 pub use frame::{DEPTH_MAX, Frame, Frames};

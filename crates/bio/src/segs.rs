@@ -344,14 +344,59 @@ mod tests {
         let buf = pool().get(4096).unwrap();
         let [low, high] = [0, 2048].map(|at| buf.seg(at, 2048).unwrap());
         let loan = low.lend(Direction::In);
-        let again = low.lend(Direction::In);
         high.with_mut(|bytes| bytes.fill(7));
         assert!(high.slice(0, 8).unwrap().with(|bytes| bytes == [7; 8]));
-        drop(loan);
-        let meets = std::panic::AssertUnwindSafe(|| buf.seg(2047, 2).unwrap().with(|_| ()));
-        assert!(std::panic::catch_unwind(meets).is_err(), "one loan is still out");
-        drop(again);
+        let other = high.lend(Direction::In);
+        assert!(refuses(|| buf.seg(2047, 2).unwrap().with(|_| ())));
+        drop((loan, other));
         low.with(|_| ());
+        high.with_mut(|_| ());
+    }
+
+    /// Whether it panics.
+    fn refuses(what: impl FnOnce()) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(what)).is_err()
+    }
+
+    #[test]
+    fn b3_what_the_kernel_writes_is_lent_once() {
+        let seg = pool().get(1).unwrap().seg(0, 8).unwrap();
+        for (first, second) in [
+            (Direction::In, Direction::In),
+            (Direction::In, Direction::Out),
+            (Direction::Out, Direction::In),
+        ] {
+            let loan = seg.lend(first);
+            assert!(refuses(|| drop(seg.lend(second))), "{first:?}, then {second:?}");
+            drop(loan);
+            drop(seg.lend(second));
+        }
+        // Two disks may be written from the same bytes.
+        let loans = [seg.lend(Direction::Out), seg.lend(Direction::Out)];
+        seg.with(|_| ());
+        drop(loans);
+    }
+
+    #[test]
+    fn b3_what_the_kernel_reads_is_not_changed() {
+        let seg = pool().get(1).unwrap().seg(0, 8).unwrap();
+        let loans = [seg.lend(Direction::Out), seg.lend(Direction::Out)];
+        let [first, last] = loans;
+        drop(first);
+        assert!(refuses(|| seg.with_mut(|_| ())));
+        drop(last);
+        assert_eq!(seg.copy_from(0, b"x"), 1);
+    }
+
+    #[test]
+    fn b4_what_is_being_looked_at_is_not_lent_for_writing() {
+        let seg = pool().get(1).unwrap().seg(0, 8).unwrap();
+        assert!(refuses(|| seg.with(|_| drop(seg.lend(Direction::In)))));
+        seg.with(|_| drop(seg.lend(Direction::Out)));
+        for direction in [Direction::In, Direction::Out] {
+            assert!(refuses(|| seg.with_mut(|_| drop(seg.lend(direction)))));
+        }
+        drop(seg.lend(Direction::In));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::Value;
 use std::cell::Cell;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,11 +29,38 @@ pub fn default_socket() -> PathBuf {
     }
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(folder) => Path::new(&folder).join("ashlar/ashlar.sock"),
-        None => {
-            let uid = rustix::process::geteuid().as_raw();
-            PathBuf::from(format!("/tmp/ashlar-{uid}/ashlar.sock"))
-        }
+        None => shared_folder().join("ashlar.sock"),
     }
+}
+
+/// The folder of a user's socket where the system gives them none of their own: in a place in which
+/// every user can make it.
+fn shared_folder() -> PathBuf {
+    PathBuf::from(format!("/tmp/ashlar-{}", rustix::process::geteuid().as_raw()))
+}
+
+/// Refuses a socket in the folder of [`default_socket`] below /tmp that another user made, or can
+/// change: behind it is whoever they like.
+pub(crate) fn check_folder(socket: &Path) -> Result<()> {
+    match socket.parent().filter(|folder| **folder == shared_folder()) {
+        Some(folder) => check_owned(folder),
+        None => Ok(()),
+    }
+}
+
+/// That a folder is this user's alone.
+fn check_owned(folder: &Path) -> Result<()> {
+    let Ok(about) = std::fs::symlink_metadata(folder) else { return Ok(()) };
+    let own = rustix::process::geteuid().as_raw();
+    let why = match (about.is_dir(), about.uid(), about.mode() & 0o077) {
+        (true, uid, 0) if uid == own => return Ok(()),
+        (false, ..) => "is not a folder".to_owned(),
+        (true, uid, _) if uid != own => format!("belongs to uid {uid}, not to {own}"),
+        (true, _, _) => format!("has mode {:04o}, not 0700", about.mode() & 0o7777),
+    };
+    let error = Error::new(Kind::Forbidden, "find the socket", format!("its folder {why}"));
+    let next = "Remove it, or name another socket with --socket or $ASHLAR_SOCKET.";
+    Err(error.at(folder.display().to_string()).next(next))
 }
 
 /// One line of an answer that comes in parts.
@@ -176,6 +204,7 @@ impl Client {
             };
             Error::new(kind, "connect", e).at(self.socket.display().to_string())
         };
+        check_folder(&self.socket)?;
         let stream = tokio::net::UnixStream::connect(&self.socket).await.map_err(lost)?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -215,5 +244,28 @@ fn interrupted(verb: &str, goes_on: Option<(String, String)>) -> Error {
             error(&format!("{what} goes on without you")).next(format!("`{end}` ends it."))
         }
         None => error("nobody waits for the answer any more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_folder_that_others_can_change_is_refused() {
+        let place = std::env::temp_dir().join(format!("ashlar-owned-{}", std::process::id()));
+        let (folder, link) = (place.join("folder"), place.join("link"));
+        fs::create_dir_all(&folder).expect("a folder");
+        for (mode, good) in [(0o700, true), (0o770, false), (0o707, false), (0o755, false)] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).expect("its mode");
+            assert_eq!(check_owned(&folder).is_ok(), good, "{mode:o}");
+        }
+        symlink("/", &link).expect("a link");
+        let refused = check_owned(&link).expect_err("a link may lead anywhere");
+        assert_eq!(refused.kind, Kind::Forbidden);
+        assert!(check_owned(&place.join("none")).is_ok(), "nothing is there to be wrong");
+        fs::remove_dir_all(&place).expect("scratch");
     }
 }

@@ -8,10 +8,25 @@
 //!  L3  A line is one line, and a terminal obeys nothing in it.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+/// The log of this process, from when it serves.
+static SERVES: OnceLock<Lines> = OnceLock::new();
+
+/// Whether this process is a daemon: it has begun to serve.
+pub fn serving() -> bool {
+    SERVES.get().is_some()
+}
+
+/// Has the daemon's log written as far as it is, not waiting for long.
+pub fn flush_log() {
+    if let Some(lines) = SERVES.get() {
+        lines.flush();
+    }
+}
 
 /// Lines that wait for the reader; further ones are dropped.
 const LINES_MAX: usize = 4096;
@@ -47,6 +62,12 @@ impl Lines {
         let thread = std::thread::Builder::new().name("ashlar-log".into());
         thread.spawn(move || write_all(&from, &counted, sink))?;
         Ok(Lines { to, dropped })
+    }
+
+    /// This process serves from now on, and logs here.
+    pub fn serves(&self) {
+        // A second daemon in one process (tests) logs to the first one's.
+        let _ = SERVES.set(self.clone());
     }
 
     /// Waits until what was logged is written, not for long.

@@ -20,6 +20,7 @@ mod desk;
 mod ends;
 mod errors;
 mod exports;
+pub mod fail_stop;
 mod identities;
 mod identity;
 mod initiator;

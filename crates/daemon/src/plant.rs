@@ -109,7 +109,11 @@ fn control_thread(
     let drivers = drivers::all(&registry);
     let on_core = {
         let (registry, drivers) = (registry.clone(), drivers.clone());
-        move |core: &std::rc::Rc<geom::Core>| exports::install(core, &registry, &drivers)
+        move |core: &std::rc::Rc<geom::Core>| {
+            #[cfg(debug_assertions)]
+            crate::fail_stop::force(core);
+            exports::install(core, &registry, &drivers)
+        }
     };
     let runtime = Runtime::start(runtime_config(config), on_core);
     let runtime = runtime.map_err(|e| system("start the cores", &e));
@@ -185,7 +189,9 @@ fn control_thread(
     room.serve(&desk);
     drop(attended);
     drop(room);
-    runtime.stop();
+    for left in runtime.stop() {
+        tracing::error!(target: "ashlar", "left behind, for it does not answer: {left}");
+    }
 }
 
 fn core_state(report: &PortReport) -> CoreState {

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bio::{Attr, Bio, Errno, Flags, HOLE, MAPPED, Op, Segs};
 use geom::{Core, Flow, Layer};
-use reactor::File;
+use reactor::{File, Run};
 
 use crate::deletes::DeleteBy;
 use crate::watch::Watch;
@@ -218,25 +218,27 @@ impl Backing {
         }
     }
 
-    /// What the file system knows; it is asked in line, without data being read.
-    fn map(&self, bio: &mut Bio, core: &Core) -> Flow {
-        if self.file(core).is_block_device() {
-            return Flow::Done(Err(Errno::NotSup));
+    /// What the file system knows; no data is read.
+    fn map(&self, bio: &Bio, core: &Core) -> Flow {
+        match self.file(core).is_block_device() {
+            true => Flow::Done(Err(Errno::NotSup)),
+            false => core.file_map(bio, self.file(core)),
         }
-        match self.file(core).run_at(bio.offset) {
-            Ok((is_data, len)) => {
-                // The range a file system tells of need not end with a block of ours: one that
-                // holds data in part is mapped.
-                let unit = self.length_align as u64;
-                let whole = if is_data { len.next_multiple_of(unit) } else { len / unit * unit };
-                let (state, run) =
-                    if whole == 0 { (MAPPED, unit) } else { (state_of(is_data), whole) };
-                bio.completed = run.min(bio.length);
-                bio.value = Some(Attr::Int(state));
-                Flow::Done(Ok(()))
-            }
-            Err(e) => Flow::Done(Err(e.raw_os_error().map_or(Errno::Io, Errno::from_posix))),
-        }
+    }
+
+    fn map_ready(&self, bio: &mut Bio, result: Result<u64, Errno>) -> Flow {
+        let Run { is_data, len } = match result {
+            Ok(found) => Run::of_result(found),
+            Err(e) => return Flow::Done(Err(e)),
+        };
+        // The range a file system tells of need not end with a block of ours: one that holds data
+        // in part is mapped.
+        let unit = self.length_align as u64;
+        let whole = if is_data { len.next_multiple_of(unit) } else { len / unit * unit };
+        let (state, run) = if whole == 0 { (MAPPED, unit) } else { (state_of(is_data), whole) };
+        bio.completed = run.min(bio.length);
+        bio.value = Some(Attr::Int(state));
+        Flow::Done(Ok(()))
     }
 
     fn data_ready(&self, bio: &mut Bio, result: Result<u64, Errno>) -> Flow {
@@ -327,6 +329,7 @@ impl Layer for Backing {
         match bio.op {
             Op::Read | Op::Write => self.data_ready(bio, result),
             Op::WriteZeroes => self.zero_ready(bio, result, core),
+            Op::Map => self.map_ready(bio, result),
             _ => match result {
                 Ok(_) => Flow::Done(Ok(())),
                 Err(e) => self.failed(e),

@@ -38,7 +38,7 @@ pub struct Runtime {
     control: Option<Control>,
     cores: Vec<Mailer<Message>>,
     reports: Vec<PortReport>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<Vec<String>>>,
     stopping: Arc<AtomicBool>,
 }
 
@@ -98,17 +98,16 @@ impl Runtime {
         &self.reports
     }
 
-    /// Ends every core after its current turn and waits for the threads.
-    pub fn stop(&mut self) {
+    /// Ends every core after its current turn and waits for the threads. Answers what the kernel
+    /// did not give back, in words for a log: see [`Reactor::shutdown`].
+    pub fn stop(&mut self) -> Vec<String> {
         self.stopping.store(true, Ordering::Release);
         for core in &self.cores {
             // A core that is gone needs no waking.
             let _ = core.send(Message::Call(Box::new(|_| ())));
         }
-        for thread in self.threads.drain(..) {
-            // A core that panicked has said so on standard error.
-            let _ = thread.join();
-        }
+        // A core that panicked has said so.
+        self.threads.drain(..).flat_map(|thread| thread.join().unwrap_or_default()).collect()
     }
 }
 
@@ -139,7 +138,7 @@ fn run_core(
     stopping: &AtomicBool,
     on_core: &OnCore,
     ready: &SyncSender<io::Result<Ready>>,
-) {
+) -> Vec<String> {
     let reactor = Reactor::start(Config {
         name: format!("core{id}"),
         port: config.port,
@@ -148,7 +147,11 @@ fn run_core(
     });
     let reactor = match reactor {
         Ok(r) => r,
-        Err(e) => return drop(ready.send(Err(e))),
+        Err(e) => {
+            // Who started it waits for this.
+            let _ = ready.send(Err(e));
+            return Vec::new();
+        }
     };
     let pool = Pool::new(PoolConfig { limit_bytes: config.pool_bytes });
     let report = reactor.port();
@@ -156,10 +159,10 @@ fn run_core(
     core.reactor().clone().spawn("pool", cool(core.clone()));
     on_core(&core);
     if ready.send(Ok(Ready { mailer, report })).is_err() {
-        return;
+        return Vec::new();
     }
     while !stopping.load(Ordering::Acquire) {
         core.turn(Patience::Forever);
     }
-    core.reactor().shutdown();
+    core.reactor().shutdown()
 }

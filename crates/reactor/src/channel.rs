@@ -108,7 +108,7 @@ impl Channel {
         let fd = socket.fd().ok_or(io::ErrorKind::Unsupported)?;
         let mut loans = self.loans.borrow_mut();
         loans.extend(rest.iter().map(|s| s.lend(Direction::In)));
-        let got = channel::read(fd, head, &loans);
+        let got = channel::read(fd, head, &mut loans);
         loans.clear();
         Ok(got?)
     }

@@ -99,6 +99,14 @@ impl File {
         Ok(File::wrap(Body::Kernel(fd), path.to_path_buf(), facts))
     }
 
+    /// A descriptor of any kind, for tests of calls that do not return.
+    #[cfg(test)]
+    pub(crate) fn of(fd: OwnedFd, path: &str) -> File {
+        let model = fs::memfd_create(path, fs::MemfdFlags::CLOEXEC).unwrap();
+        let facts = facts(&model, OpenHow::default()).unwrap();
+        File::wrap(Body::Kernel(fd), path.into(), FileFacts { is_in_memory: false, ..facts })
+    }
+
     fn wrap(body: Body, path: PathBuf, facts: FileFacts) -> File {
         let inline = if facts.is_direct { 0 } else { INLINE_READS };
         File(Arc::new(Arc::new(Shared { body, path, facts, inline: AtomicU8::new(inline) })))
@@ -129,16 +137,6 @@ impl File {
             }
             Body::Simulated(disk) => Ok(disk.with(|d| d.size())),
         }
-    }
-
-    /// Whether the byte at `offset` is stored or in a hole, and how many bytes from there on that
-    /// holds for. Reads the file system's map, no data. A simulated disk is stored as a whole, and
-    /// so is a file whose file system has no map or cannot read it.
-    pub fn run_at(&self, offset: u64) -> io::Result<(bool, u64)> {
-        let Body::Kernel(fd) = &self.0.body else {
-            return Ok((true, self.size()?.saturating_sub(offset)));
-        };
-        run(offset, |from| fs::seek(fd, from))
     }
 
     /// Takes a shared lock on one byte (F_OFD_SETLK), held until the file is closed. It belongs to
@@ -234,24 +232,52 @@ impl File {
     }
 }
 
-/// See [`File::run_at`]. `seek` is the file's lseek(2).
+/// Whether a byte of a file is stored, and for how many bytes from there on that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// It is; else it is in a hole.
+    pub is_data: bool,
+    /// Bytes, at least one up to the end of the file.
+    pub len: u64,
+}
+
+impl Run {
+    /// As one number that is the result of an operation.
+    pub(crate) fn to_result(self) -> u64 {
+        (self.len.min(u64::MAX >> 2) << 1) | u64::from(self.is_data)
+    }
+
+    /// What [`crate::Reactor::map`] has told.
+    pub fn of_result(result: u64) -> Run {
+        Run { is_data: result & 1 != 0, len: result >> 1 }
+    }
+}
+
+/// What the file system's map says of the byte at `offset`; no data is read. A file whose file
+/// system has no map, or cannot read it, is stored as a whole. Blocks where the map has to be read.
+pub(crate) fn map(fd: BorrowedFd<'_>, offset: u64) -> rustix::io::Result<Run> {
+    run(offset, |from| fs::seek(fd, from))
+}
+
+/// `seek` is the file's lseek(2). Its position is used by no other call.
 fn run(
     offset: u64,
     seek: impl Fn(SeekFrom) -> Result<u64, rustix::io::Errno>,
-) -> io::Result<(bool, u64)> {
-    let rest = || Ok::<u64, io::Error>(seek(SeekFrom::End(0))?.saturating_sub(offset));
-    match seek(SeekFrom::Data(offset)) {
-        Ok(data) if data > offset => Ok((false, data - offset)),
+) -> rustix::io::Result<Run> {
+    let rest = || Ok::<u64, rustix::io::Errno>(seek(SeekFrom::End(0))?.saturating_sub(offset));
+    let (is_data, len) = match seek(SeekFrom::Data(offset)) {
+        Ok(data) if data > offset => (false, data - offset),
         Ok(_) => match seek(SeekFrom::Hole(offset)) {
-            Ok(hole) if hole > offset => Ok((true, hole - offset)),
+            Ok(hole) if hole > offset => (true, hole - offset),
             // No map of holes, or the file was cut between the two calls.
-            _ => Ok((true, rest()?)),
+            _ => (true, rest()?),
         },
         // No data up to the end, or the end itself.
-        Err(rustix::io::Errno::NXIO) => Ok((false, rest()?)),
+        Err(rustix::io::Errno::NXIO) => (false, rest()?),
         // EINVAL, EOPNOTSUPP and others: the file system has no map, but data can be read.
-        Err(_) => Ok((true, rest()?)),
-    }
+        Err(_) => (true, rest()?),
+    };
+    Ok(Run { is_data, len })
 }
 
 /// Unit of direct I/O assumed for a file whose file system does not say: right for every disk.
@@ -318,7 +344,7 @@ mod tests {
                 SeekFrom::Hole(_) => hole,
                 _ => Ok(8192),
             };
-            run(4096, seek).map_err(|e| e.raw_os_error())
+            run(4096, seek).map(|run| (run.is_data, run.len))
         };
         assert_eq!(answers(Ok(6144), Ok(8192)), Ok((false, 2048)));
         assert_eq!(answers(Ok(4096), Ok(6144)), Ok((true, 2048)));

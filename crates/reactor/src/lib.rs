@@ -36,7 +36,7 @@ mod turn;
 
 pub use address::{Address, INTERFACE_MAX, NoAddress, UNIX_PATH_MAX};
 pub use channel::{Channel, ChannelEnd};
-pub use file::{File, FileFacts, Inline, OpenHow};
+pub use file::{File, FileFacts, Inline, OpenHow, Run};
 pub use link::{ETHERNET_LEN, FRAME_MIN, FRAMES_QUEUED_MAX, Link, LinkCounts, LinkFacts, LinkWay};
 pub use mailbox::{MAILBOX_MESSAGES_MAX, Mailbox, Mailer, SendError};
 pub use net::{Listener, Stream, UnixListener};
@@ -50,7 +50,7 @@ pub use scsi::{
 pub use signal::Signal;
 pub use slots::{IOVECS_MAX, OPS_MAX};
 pub use socket::Parcel;
-pub use tasks::{TASK_POLLS_PER_TURN, TaskHandle};
+pub use tasks::{TASK_POLLS_PER_TURN, TaskHandle, running_task};
 pub use timers::TimerId;
 pub use token::Token;
 pub use turn::{LIGHT_TURN_NS, Patience, TIMERS_PER_TURN, Turned};

@@ -12,7 +12,7 @@ use bio::{Direction, Errno, Loan, Segs};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::file::File;
+use crate::file::{File, Run};
 use crate::port::{Port, PortChoice, PortKind, PortReport, Reaped, SimPort};
 use crate::random::Random;
 use crate::remote::Remote;
@@ -184,6 +184,18 @@ impl Reactor {
             self.submit(token, op, file, |loans| {
                 loans.extend(into.iter().map(|s| s.lend(Direction::In)));
             });
+        }
+    }
+
+    /// Asks the file system whether the byte at `offset` is stored: see [`Run`]. It may have to
+    /// read its map, so a thread of the port asks it. The result is [`Run::of_result`]'s.
+    pub fn map(&self, token: Token, file: &File, offset: u64) {
+        match file.sim_disk() {
+            Some(disk) => {
+                let len = disk.with(|d| d.size()).saturating_sub(offset);
+                self.tell_later(token, Ok(Run { is_data: true, len }.to_result()));
+            }
+            None => self.submit(token, Op::Map { offset }, file, |_| ()),
         }
     }
 
@@ -393,11 +405,14 @@ impl Reactor {
 
     /// Drops all tasks, cancels everything in the kernel's hands and waits until it let go.
     /// Tasks hold handles on the reactor they run on: without this they keep each other alive.
-    pub fn shutdown(&self) {
+    ///
+    /// Answers, in words for a log, what the kernel did not give back within seconds (a file system
+    /// that hangs): its memory and its descriptors are never freed.
+    pub fn shutdown(&self) -> Vec<String> {
         self.inner.tasks.abort_all();
         let alarms = self.inner.timers.borrow_mut().clear();
         drop(alarms);
-        self.inner.close();
+        self.inner.close()
     }
 }
 
@@ -429,13 +444,17 @@ impl Drop for Sleep<'_> {
 }
 
 impl Inner {
-    fn close(&self) {
+    fn close(&self) -> Vec<String> {
         let mut kernel = self.kernel.borrow_mut();
         let Kernel { slots, port, .. } = &mut *kernel;
-        if !port.close(slots) {
-            // Something never came back: its memory is lost, not freed under the kernel.
-            std::mem::forget(std::mem::take(slots));
+        if port.close(slots) {
+            return Vec::new();
         }
+        // Something never came back: its memory is lost, not freed under the kernel.
+        let left = slots.started().into_iter().filter_map(|id| Some(slots.get(id)?.told()));
+        let left = left.collect();
+        std::mem::forget(std::mem::take(slots));
+        left
     }
 }
 
@@ -465,6 +484,33 @@ fn pin(cpu: usize) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::turn::Patience;
+
+    #[test]
+    fn a_call_that_never_returns_is_left_behind_and_named() {
+        let (reading, writing) = io::pipe().unwrap();
+        let r = Reactor::start(Config { port: PortChoice::Poll, ..Config::default() }).unwrap();
+        let file = File::of(reading.into(), "a pipe");
+        let pool = bio::Pool::new(bio::PoolConfig::default());
+        let into = Segs::alloc(&pool, 512).unwrap();
+        // From wherever the pipe is: a position of its own it does not have.
+        r.submit(Token::default(), Op::Read { offset: u64::MAX }, &file, |loans| {
+            loans.extend(into.iter().map(|s| s.lend(Direction::In)));
+        });
+        drop(into);
+        let has_begun = || match &r.inner.kernel.borrow().port {
+            Port::Poll(port) => port.calls_have_begun(),
+            _ => unreachable!("it is the poll port"),
+        };
+        while !has_begun() {
+            r.turn(Patience::Peek, &mut |_, _| panic!("nothing was written"));
+        }
+        let left = r.shutdown();
+        assert!(matches!(left.as_slice(), [one] if one.contains("a pipe")), "{left:?}");
+        assert_eq!(r.shutdown(), Vec::<String>::new(), "it is not waited for twice");
+        drop(r);
+        assert!(pool.usage().used_bytes > 0, "its memory may still be written");
+        drop(writing);
+    }
 
     #[test]
     fn auto_falls_back_when_io_uring_is_forbidden_and_says_why() {

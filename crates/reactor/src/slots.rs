@@ -88,6 +88,10 @@ pub(crate) enum Op {
         offset: u64,
         len: u64,
     },
+    /// Whether the byte at `offset` is stored, and how far that holds: see [`crate::Run`].
+    Map {
+        offset: u64,
+    },
     /// `all`: until the list is full; else whatever comes first.
     Recv {
         all: bool,
@@ -206,6 +210,24 @@ impl Slot {
             On::File(file) => file.raw_fd(),
             On::Socket(socket) => socket.raw_fd(),
             On::Nothing => -1,
+        }
+    }
+
+    /// What it does and to what, for a log.
+    pub(crate) fn told(&self) -> String {
+        let what = match self.op {
+            Op::Read { offset } => format!("read at {offset}"),
+            Op::Write { offset, .. } => format!("write at {offset}"),
+            Op::Sync => "flush".to_owned(),
+            Op::Map { offset } => format!("map at {offset}"),
+            Op::Allocate { offset, len, .. } => format!("allocation of {len} bytes at {offset}"),
+            Op::Discard { offset, len } => format!("discard of {len} bytes at {offset}"),
+            _ => "operation".to_owned(),
+        };
+        match &self.on {
+            On::File(file) => format!("{what} of {}", file.path().display()),
+            On::Socket(socket) => format!("{what} of socket {}", socket.raw_fd()),
+            On::Nothing => what,
         }
     }
 

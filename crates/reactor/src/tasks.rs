@@ -29,6 +29,16 @@ struct Place {
     waker: Option<(Arc<TaskWaker>, Waker)>,
 }
 
+thread_local! {
+    /// The name of the task that this thread polls.
+    static RUNNING: Cell<&'static str> = const { Cell::new("") };
+}
+
+/// The name of the task that this thread polls; empty when it polls none. For the words of a panic.
+pub fn running_task() -> &'static str {
+    RUNNING.try_with(Cell::get).unwrap_or("")
+}
+
 pub(crate) struct Tasks {
     remote: Arc<Remote>,
     places: RefCell<Vec<Place>>,
@@ -92,6 +102,7 @@ impl Tasks {
         arm.rearm();
         let ended = work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         self.now.set(("", 0));
+        RUNNING.set("");
         let mut places = self.places.borrow_mut();
         match places.get_mut(key.0 as usize) {
             Some(place) if place.generation == key.1 && !ended => {
@@ -114,6 +125,7 @@ impl Tasks {
         }
         let (arm, waker) = place.waker.clone()?;
         self.now.set((place.name, place.mark));
+        RUNNING.set(place.name);
         self.at.set(key.0);
         Some((place.work.take()?, arm, waker))
     }

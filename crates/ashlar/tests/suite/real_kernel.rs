@@ -1,6 +1,9 @@
 //! A real Linux kernel with open-iscsi: a tree copied with CHAP in both directions and CRC32C over
-//! headers and data, and a daemon killed in the middle of writes, then stopped. One boot.
+//! headers and data, and a daemon killed in the middle of writes, then stopped, then ended by a
+//! panic of a core. One boot.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use rig::guest::{Boot, Image};
@@ -8,7 +11,7 @@ use rig::peer::wait_port;
 use rig::scenarios::{self, Tree};
 use rig::{Chap, Login, Target};
 
-use crate::house::{House, IQN, array, file_disk};
+use crate::house::{House, IQN, MAY_PANIC, array, file_disk};
 
 /// How long the killed daemon stays away: writes pile up in the guest meanwhile.
 const DOWN: Duration = Duration::from_millis(500);
@@ -44,7 +47,7 @@ luns = { 3 = "files" }
 "#;
 
 #[test]
-fn a_kernel_copies_a_tree_and_outlives_a_killed_and_a_stopped_daemon() {
+fn a_kernel_copies_a_tree_and_outlives_a_daemon_killed_stopped_and_panicked() {
     let mut house = House::new("kernel");
     let image = Image::build().unwrap();
     let (tree_image, files_image) =
@@ -52,6 +55,7 @@ fn a_kernel_copies_a_tree_and_outlives_a_killed_and_a_stopped_daemon() {
     let disks = [file_disk("tree", "tree.img"), file_disk("files", "files.img")].concat();
     house.secret("secret", "initiator-pass");
     house.write("ashlar.toml", &format!("{disks}{EXPORTS}"));
+    house.write(MAY_PANIC, "");
     house.start();
 
     let chap = Chap {
@@ -66,18 +70,20 @@ fn a_kernel_copies_a_tree_and_outlives_a_killed_and_a_stopped_daemon() {
     first.settings.push(("node.session.auth.chap_algs".into(), "SHA256".into()));
     let tree = Tree::documentation().unwrap();
     let mut script = scenarios::discover(&second);
-    script.then(scenarios::copy_tree(&first, &tree)).then(scenarios::end_in_writes(&second, 2));
+    script.then(scenarios::copy_tree(&first, &tree)).then(scenarios::end_in_writes(&second, 3));
 
     let how = Boot { deadline: DEADLINE, core: None };
-    let (mut seen, mut stopped) = (None, 0);
+    let (mut seen, mut stopped, mut panicked) = (None, 0, None);
     let played = scenarios::play(&image, &script, how, &mut || {
         house.assert_alive();
         if seen.is_none() {
             seen = Some(house.json(&["sessions"]));
             house.kill();
-        } else {
+        } else if stopped == 0 {
             house.stop();
             stopped += 1;
+        } else {
+            panicked = Some(house.panic());
         }
         std::thread::sleep(DOWN);
         house.start();
@@ -87,8 +93,15 @@ fn a_kernel_copies_a_tree_and_outlives_a_killed_and_a_stopped_daemon() {
     println!("{:?} files and bytes\n{}", tree.size(), played.run.summary());
     let after = played.acknowledged.len() - played.acknowledged_before;
     println!("acknowledged {} + {after}", played.acknowledged_before);
-    assert!(played.acknowledged_before >= 20 && after >= 40);
+    assert!(played.acknowledged_before >= 20 && after >= 60);
     assert_eq!(stopped, 1);
+    // SIGABRT, with who, why, at what and the way there in the log.
+    let signal = panicked.and_then(|status: ExitStatus| status.signal());
+    assert_eq!(signal, Some(6));
+    let log = house.log();
+    for words in ["ASHLAR PANIC: ashlar-core", "task: panic", "last request: ", "fail_stop.rs"] {
+        assert!(log.contains(words), "no `{words}` in\n{log}");
+    }
 
     let sessions = seen.expect("the daemon was killed");
     let live = array(&sessions["sessions"]);

@@ -153,7 +153,7 @@ fn run(seed: u64, (_, readers, depth, bytes, _): Case) -> Result<Ran, Error> {
     let mut actors: Vec<Actor<'_>> = reactors.iter().map(Actor::of_tasks).collect();
     let limits = Limits { ns: SPAN_NS, steps: 50_000_000 };
     let ended = world.run(&mut actors, limits, &mut || false);
-    reactors.iter().for_each(Reactor::shutdown);
+    reactors.iter().for_each(|reactor| drop(reactor.shutdown()));
     match ended {
         Ended::TimeUp => Ok(Ran { blocks: blocks.get(), outstanding: held.get().1 }),
         other => Err(Error::new(Kind::Timeout, format!("the readers stopped: {other:?}"))),

@@ -10,6 +10,7 @@
 //! The lock file is never removed: its lock, not its existence, says that a daemon runs.
 
 use crate::api::{Error, Kind, Result};
+use crate::client::check_folder;
 use rustix::fs::{FlockOperation, flock};
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
@@ -40,6 +41,7 @@ impl Listening {
             builder.recursive(true).mode(0o700);
             builder.create(folder).map_err(fail("make the socket's folder"))?;
         }
+        check_folder(path)?;
         let mut lock_path = path.as_os_str().to_owned();
         lock_path.push(".lock");
         let mut options = fs::OpenOptions::new();

@@ -55,6 +55,7 @@ fn log(level: &str) -> Option<Lines> {
     let layer = layer.with_writer(move || writer.clone()).with_ansi(false);
     // A second call (tests) keeps the first subscriber.
     let first = tracing_subscriber::registry().with(layer).with(filter).try_init();
+    lines.serves();
     first.is_ok().then_some(lines)
 }
 

@@ -30,7 +30,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use bio::{Attr, Bio, BioId, End, Errno, Frame, Op, Status, Ticket};
+use bio::{Attr, Bio, BioId, Doing, End, Errno, Frame, Op, Status, Ticket};
 
 use super::accounts::passed;
 use super::table::{EdgeSlot, NodeSlot, Table};
@@ -112,6 +112,7 @@ impl Core {
 
     /// Takes one Bio as far as it goes.
     fn walk(&self, table: &Table, mut bio: Box<Bio>, go: Go) {
+        Doing { op: bio.op, offset: bio.offset, len: bio.length }.begins();
         let mut next = match go {
             Go::Enter(edge) => Next::Enter(edge),
             Go::Act(flow) => Next::Act(flow),

@@ -305,6 +305,12 @@ impl Core {
         Flow::Wait
     }
 
+    /// Asks whether the request's first byte of a file is stored ([`Reactor::map`]).
+    pub fn file_map(&self, bio: &Bio, file: &File) -> Flow {
+        self.reactor.map(token_of(bio), file, bio.offset);
+        Flow::Wait
+    }
+
     /// Deallocates the request's range of a file.
     pub fn file_punch(&self, bio: &Bio, file: &File) -> Flow {
         self.reactor.punch(token_of(bio), file, bio.offset, bio.length);

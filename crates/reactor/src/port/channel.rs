@@ -3,7 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
-use bio::Loan;
+use bio::{Direction, Loan};
 
 /// Ranges of one message behind its head without memory of its own for their list.
 const FEW: usize = 16;
@@ -12,9 +12,10 @@ const FEW: usize = 16;
 /// short for it.
 const PARTS_MAX: usize = 320;
 
-fn incoming(loan: &Loan) -> IoSliceMut<'_> {
+fn incoming(loan: &mut Loan) -> IoSliceMut<'_> {
+    assert_eq!(loan.direction(), Direction::In, "bytes come in where they were lent for it");
     // SAFETY: the loan keeps its range valid and, being one for incoming bytes, untouched by
-    // others while it lives; loans of one list do not overlap.
+    // others and lent to no one else while it lives (bio B3, B4); it is borrowed for this slice.
     IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(loan.as_ptr(), loan.len()) })
 }
 
@@ -27,16 +28,16 @@ fn outgoing(loan: &Loan) -> IoSlice<'_> {
 pub(crate) fn read(
     fd: BorrowedFd<'_>,
     head: &mut [u8],
-    rest: &[Loan],
+    rest: &mut [Loan],
 ) -> rustix::io::Result<usize> {
     if rest.len() > FEW {
         let mut parts = Vec::with_capacity(rest.len().min(PARTS_MAX) + 1);
         parts.push(IoSliceMut::new(head));
-        parts.extend(rest.iter().take(PARTS_MAX).map(incoming));
+        parts.extend(rest.iter_mut().take(PARTS_MAX).map(incoming));
         return rustix::io::readv(fd, &mut parts);
     }
     let mut head = Some(head);
-    let mut rest = rest.iter();
+    let mut rest = rest.iter_mut();
     let mut parts: [IoSliceMut<'_>; FEW + 1] = std::array::from_fn(|_| match head.take() {
         Some(head) => IoSliceMut::new(head),
         None => rest.next().map_or_else(|| IoSliceMut::new(&mut []), incoming),

@@ -54,6 +54,8 @@ pub(super) fn entry(slot: &mut Slot) -> Entry {
             words[..8].copy_from_slice(&len.to_ne_bytes());
             opcode::UringCmd16::new(fd, BLOCK_DISCARD).addr(Some(offset)).cmd(words).build()
         }
+        // A thread makes that call: see `Uring::start`.
+        Op::Map { .. } => opcode::Nop::new().build(),
         Op::Ready { out } => opcode::PollAdd::new(fd, if out { POLLOUT } else { POLLIN }).build(),
         Op::Recv { all } => recv(slot, fd, all, one),
         Op::Send { lazily } => {

@@ -17,6 +17,7 @@ mod workers;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::remote::Remote;
 use crate::slots::{IoVec, SlotId, Slots};
@@ -25,6 +26,10 @@ use crate::socket::Socket;
 pub(crate) use poll::Poll;
 pub(crate) use sim::SimPort;
 pub(crate) use uring::Uring;
+
+/// How long a port that is closed waits for what is in the kernel's hands. A file system that hangs
+/// gives nothing back, ever.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// Which port a reactor shall use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

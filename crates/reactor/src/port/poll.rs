@@ -9,6 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
@@ -16,13 +17,16 @@ use rustix::io::ReadWriteFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use crate::port::workers::{Job, Workers, call, in_line, raw_result};
-use crate::port::{Reaped, Wait};
+use crate::port::{LAST_WAIT, Reaped, Wait};
 use crate::remote::Remote;
 use crate::slots::{On, Op, Slot, SlotId, Slots, raw};
 use crate::socket::Socket;
 
 /// Events taken from the kernel in one call; more come with the next turn.
 const EVENTS_PER_TURN: usize = 256;
+
+/// How often a port that is closed looks whether calls have returned.
+const CLOSE_LOOK: Duration = Duration::from_millis(1);
 
 const BELL: u64 = u64::MAX;
 const EAGAIN: i64 = 11;
@@ -203,20 +207,29 @@ impl Poll {
         out.append(&mut self.ready);
     }
 
-    /// Ends everything: waiting sockets at once, calls on files when they return. True: nothing
-    /// of ours is in anyone's hands afterwards.
+    #[cfg(test)]
+    pub(crate) fn calls_have_begun(&self) -> bool {
+        self.workers.have_begun()
+    }
+
+    /// Ends everything: waiting sockets at once, calls on files when they return, for as long as
+    /// [`LAST_WAIT`]. True: nothing of ours is in anyone's hands afterwards.
     pub(crate) fn close(&mut self, slots: &mut Slots) -> bool {
         for id in slots.started() {
             self.cancel(slots, id);
         }
+        let deadline = Instant::now() + LAST_WAIT;
         let mut out = Reaped::new();
-        while self.workers.is_busy() {
+        self.workers.take_results(&mut out);
+        while self.workers.is_busy() && Instant::now() < deadline {
+            std::thread::sleep(CLOSE_LOOK);
             self.workers.take_results(&mut out);
-            std::thread::yield_now();
         }
         out.append(&mut self.ready);
         out.drain(..).for_each(|(id, _)| slots.free(id));
-        true
+        let left = self.workers.is_busy();
+        self.workers.abandon();
+        !left
     }
 }
 

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use io_uring::squeue::Entry;
 use io_uring::{EnterFlags, IoUring, Probe, opcode, types};
 
+use crate::port::LAST_WAIT;
 use crate::port::entry::entry;
 use crate::port::workers::{Job, Workers, in_line};
 use crate::port::{Reaped, Wait};
@@ -41,9 +42,6 @@ const COMPLETIONS: u32 = 4096;
 
 /// Kernel threads for operations that block, [on files, on others]; more wait in line.
 const WORKERS: [u32; 2] = [4, 4];
-
-/// How long dropping the ring waits for cancelled operations before it leaks their memory.
-const LAST_WAIT: Duration = Duration::from_secs(5);
 
 const BELL: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
@@ -156,15 +154,18 @@ impl Uring {
 
     /// Lets the kernel's workers run on `cpus` although this thread is pinned to one.
     pub(crate) fn free_workers(&self, cpus: &rustix::thread::CpuSet) {
-        // SAFETY: an all-zero cpu set is an empty one: a plain array of words.
-        let mut set = unsafe { std::mem::zeroed() };
-        fill_cpus(&mut set, cpus);
-        let _ = self.ring.submitter().register_iowq_aff(&set);
+        let _ = self.ring.submitter().register_iowq_aff(&kernel_set(cpus));
     }
 
     pub(crate) fn start(&mut self, slots: &mut Slots, id: SlotId) {
         if let Some(result) = slots.get(id).and_then(|slot| in_line(slot, id)) {
             self.ready.push((id, result));
+            return;
+        }
+        // The ring knows no lseek.
+        if let Some(slot) = slots.get(id).filter(|slot| matches!(slot.op, Op::Map { .. })) {
+            let said = self.calls.put(Job::of(slot, id));
+            self.ready.extend(said.map(|said| (id, said)));
             return;
         }
         self.in_flight += 1;
@@ -365,7 +366,11 @@ impl Uring {
             self.reap_quiet(slots, &mut out);
             out.drain(..).for_each(|(id, _)| slots.free(id));
         }
-        !busy(self)
+        let left = busy(self);
+        // Nothing more is waited for.
+        self.in_flight = 0;
+        self.calls.abandon();
+        !left
     }
 }
 
@@ -383,14 +388,16 @@ impl Drop for Uring {
     }
 }
 
-/// Fills a zeroed kernel cpu set: bit `n` of the byte array is cpu `n` (little endian).
-fn fill_cpus<T>(set: &mut T, cpus: &rustix::thread::CpuSet) {
-    let size = std::mem::size_of::<T>();
-    let bytes: *mut u8 = std::ptr::from_mut(set).cast();
-    for cpu in (0..size * 8).filter(|&c| c < rustix::thread::CpuSet::MAX_CPU && cpus.is_set(c)) {
-        // SAFETY: `cpu / 8 < size`, and `T` is a plain array of words.
-        unsafe { *bytes.add(cpu / 8) |= 1 << (cpu % 8) };
+/// The same cpus as `struct cpu_set_t` of libc, which the ring wants.
+fn kernel_set(cpus: &rustix::thread::CpuSet) -> libc::cpu_set_t {
+    // SAFETY: a set of zeroes is an empty one: a plain array of words.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let here = |&cpu: &usize| cpu < rustix::thread::CpuSet::MAX_CPU && cpus.is_set(cpu);
+    for cpu in (0..size_of::<libc::cpu_set_t>() * 8).filter(here) {
+        // SAFETY: `cpu` is below the bits of the set.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
     }
+    set
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! A few threads that do blocking calls on files: all of them for the poll port, for the io_uring
 //! port those that this kernel's ring does not know.
 //!
-//! Invariant B1: a job's pointers lie in a started slot, which waits for the job's result (O1).
+//! Invariant B1: a job's pointers lie in a started slot, which waits for the job's result (O1), and
+//! is forgotten, not freed, when that never comes (`Reactor::shutdown`).
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -12,6 +13,7 @@ use std::thread::JoinHandle;
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 
+use crate::file::{Run, map};
 use crate::port::Reaped;
 use crate::port::link::check;
 use crate::remote::{Remote, lock};
@@ -107,6 +109,24 @@ impl Workers {
         }
     }
 
+    /// Whether threads have begun all jobs.
+    #[cfg(test)]
+    pub(super) fn have_begun(&self) -> bool {
+        lock(&self.shared.line).jobs.is_empty()
+    }
+
+    /// Begins no more jobs and waits for none. A thread whose call does not return stays behind
+    /// with that call; its slot must never be freed (B1).
+    pub(super) fn abandon(&mut self) {
+        let mut line = lock(&self.shared.line);
+        line.closing = true;
+        line.jobs.clear();
+        drop(line);
+        self.shared.more.notify_all();
+        self.threads.clear();
+        self.unfinished = 0;
+    }
+
     /// Takes a job back that no thread has begun.
     pub(super) fn take_back(&mut self, id: SlotId) -> bool {
         let mut line = lock(&self.shared.line);
@@ -119,16 +139,8 @@ impl Workers {
 }
 
 impl Drop for Workers {
-    /// Waits for the calls now running: their memory is ours to free only afterwards.
     fn drop(&mut self) {
-        let mut line = lock(&self.shared.line);
-        line.closing = true;
-        line.jobs.clear();
-        drop(line);
-        self.shared.more.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.abandon();
     }
 }
 
@@ -164,7 +176,7 @@ pub(super) fn in_line(slot: &mut Slot, id: SlotId) -> Option<i64> {
         Op::Read { .. } | Op::Write { .. } => {
             slot.iov.iter().map(|v| v.len).sum::<usize>() <= IN_LINE_MAX
         }
-        Op::Sync => true,
+        Op::Sync | Op::Map { .. } => true,
         _ => false,
     };
     short.then(|| call(&Job::of(slot, id), ReadWriteFlags::empty()))
@@ -202,6 +214,7 @@ pub(super) fn call(job: &Job, extra: ReadWriteFlags) -> i64 {
             raw_result(rustix::fs::fallocate(fd, mode, offset, len).map(|()| 0i64))
         }
         Op::Discard { offset, len } => discard(fd, [offset, len]),
+        Op::Map { offset } => raw_result(map(fd, offset).map(Run::to_result)),
         _ => -raw::EINVAL,
     }
 }

@@ -15,7 +15,7 @@ pub mod writer;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -87,6 +87,9 @@ impl std::fmt::Display for Said {
         write!(f, "`ashlar {}` ended with {}\n{}{}", self.words, self.code, self.out, self.err)
     }
 }
+
+/// A file of the house: with it there, the daemon looks whether it is to panic.
+pub const MAY_PANIC: &str = "may-panic";
 
 /// See the module.
 pub struct House {
@@ -175,6 +178,9 @@ impl House {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
         command.args(words).arg("--socket").arg(socket);
         command.env("ASHLAR_CONFIG", self.path("ashlar.toml")).env_remove("ASHLAR_SOCKET");
+        if self.path(MAY_PANIC).exists() {
+            command.env("ASHLAR_PANIC_WHEN", self.path("panic"));
+        }
         command
     }
 
@@ -249,6 +255,21 @@ impl House {
     /// SIGKILL.
     pub fn kill(&mut self) {
         self.daemon.take().expect("a daemon").kill().unwrap();
+    }
+
+    /// A core of the daemon panics, which was started with [`MAY_PANIC`] there; answers how the
+    /// process ended.
+    #[track_caller]
+    pub fn panic(&mut self) -> ExitStatus {
+        let mut daemon = self.daemon.take().expect("a daemon");
+        std::fs::write(self.path("panic"), "").expect("the file that it looks for");
+        let mut status = None;
+        self.until("the daemon has ended", STOP_LIMIT, || {
+            status = daemon.ended().unwrap();
+            status.is_some()
+        });
+        std::fs::remove_file(self.path("panic")).expect("the file");
+        status.expect("it has ended")
     }
 
     /// Runs a command about the daemon.

@@ -153,7 +153,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        self.cores.iter().for_each(|c| c.reactor().shutdown());
+        self.cores.iter().for_each(|c| drop(c.reactor().shutdown()));
     }
 }
 

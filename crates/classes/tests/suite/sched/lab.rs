@@ -239,7 +239,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        self.cores.iter().for_each(|c| c.reactor().shutdown());
+        self.cores.iter().for_each(|c| drop(c.reactor().shutdown()));
     }
 }
 

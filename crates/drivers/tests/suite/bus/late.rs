@@ -94,5 +94,5 @@ fn a_command_that_is_late_before_its_turn_is_never_done() {
     scene.until_idle();
     assert_eq!((scene.good, scene.failed), (3, 0));
     assert_eq!(scene.model[usize::from(PLACE)], [5]);
-    scene.cores.iter().for_each(|core| core.reactor().shutdown());
+    scene.cores.iter().for_each(|core| drop(core.reactor().shutdown()));
 }

@@ -378,7 +378,7 @@ fn play(seed: u64) -> (u32, u32, u32) {
     let faces = scene.registry.sessions().iter().filter(|s| s.initiator == "local:loop0").count();
     assert_eq!(faces, 2, "one session a core");
     let out = (scene.good, scene.failed, remote.answers.get());
-    scene.cores.iter().for_each(|core| core.reactor().shutdown());
+    scene.cores.iter().for_each(|core| drop(core.reactor().shutdown()));
     out
 }
 

@@ -106,7 +106,7 @@ impl Plant {
     /// one process.
     pub fn end(self, outside: &Reactor) {
         let cores: Vec<Weak<Core>> = self.cores.iter().map(Rc::downgrade).collect();
-        self.cores.iter().for_each(|core| core.reactor().shutdown());
+        self.cores.iter().for_each(|core| drop(core.reactor().shutdown()));
         outside.shutdown();
         drop(self);
         let kept = cores.iter().filter(|core| core.strong_count() > 0).count();

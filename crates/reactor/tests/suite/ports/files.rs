@@ -153,11 +153,13 @@ fn a_full_queue_loses_nothing() {
     each_port(|r| {
         let (pool, scratch) = (pool(), Scratch::new());
         let file = scratch.open(1 << 20, false);
-        let into = filled(&pool, &[0; 4096]);
         const REQUESTS: u64 = 5000;
         for word in 0..REQUESTS {
             match word % 2 {
-                0 => r.read(token(word), &file, (word * 512) % (1 << 20), &into),
+                0 => {
+                    let into = Segs::alloc(&pool, 4096).unwrap();
+                    r.read(token(word), &file, (word * 512) % (1 << 20), &into);
+                }
                 _ => r.sync(token(word), &file),
             }
         }

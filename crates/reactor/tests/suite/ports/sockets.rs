@@ -310,8 +310,8 @@ fn the_end_of_a_core_takes_everything_back() {
         let (a, b) = pair(&r);
         let (memory, scratch) = (pool(), crate::ports::bench::Scratch::new());
         let file = scratch.open(1 << 20, false);
-        let into = filled(&memory, &[0; 1 << 20]);
         for word in 0..200 {
+            let into = Segs::alloc(&memory, 1 << 16).unwrap();
             r.read(crate::ports::bench::token(word), &file, 0, &into);
             r.sync(crate::ports::bench::token(word), &file);
         }
@@ -325,7 +325,6 @@ fn the_end_of_a_core_takes_everything_back() {
         r.after(1, crate::ports::bench::token(1));
         r.shutdown();
         assert_eq!(r.in_flight(), 0);
-        drop(into);
         assert_eq!(memory.usage().used_bytes, 0);
         assert!(r.tasks().is_empty());
         drop(a);

@@ -41,7 +41,7 @@ fn every_operation_does_what_it_does_on_a_kernel() {
         let into = Segs::alloc(&pool(), 8192).unwrap();
         r.read(token(5), &file, (1 << 20) - 4096, &into);
         r.read(token(6), &file, u64::MAX, &into);
-        r.write(token(7), &file, 1 << 20, &into, false);
+        r.write(token(7), &file, 1 << 20, &filled(&pool(), &[1; 8192]), false);
         let mut told = quiet(&world, &r);
         told.sort_by_key(|(t, _)| t.word);
         let want = [Ok(4096), Err(Errno::Inval), Err(Errno::NoSpc)];

@@ -98,7 +98,7 @@ fn drama(seed: u64) -> (Vec<String>, u64) {
     world.with_disk("disk", |d| d.read(0, &mut found)).unwrap().unwrap();
     let sum: u64 = (1u64..).zip(&found).map(|(i, b)| i * u64::from(*b)).sum();
     log.borrow_mut().push(format!("disk {sum} random {}", cores[0].random()));
-    cores.iter().for_each(Reactor::shutdown);
+    cores.iter().for_each(|core| drop(core.shutdown()));
     let log = log.take();
     (log, world.trace())
 }

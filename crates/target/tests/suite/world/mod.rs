@@ -421,7 +421,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.cores.iter().for_each(|c| c.reactor().shutdown());
+        self.cores.iter().for_each(|c| drop(c.reactor().shutdown()));
     }
 }
 

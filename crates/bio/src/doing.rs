@@ -1,0 +1,55 @@
+//! What this thread is at, for the words of a panic: three plain stores a request, and no more.
+
+use std::cell::Cell;
+use std::fmt;
+
+use crate::request::Op;
+
+thread_local! {
+    static REQUEST: Cell<Option<Doing>> = const { Cell::new(None) };
+}
+
+/// The request that a thread carried last into its layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doing {
+    /// What is done.
+    pub op: Op,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {} bytes at {}", self.op, self.len, self.offset)
+    }
+}
+
+impl Doing {
+    /// This thread carries it from now on.
+    #[inline]
+    pub fn begins(self) {
+        REQUEST.set(Some(self));
+    }
+
+    /// What this thread carried last; None: nothing, or the thread has ended.
+    pub fn last() -> Option<Doing> {
+        REQUEST.try_with(Cell::get).ok().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_knows_its_own() {
+        let write = Doing { op: Op::Write, offset: 4096, len: 512 };
+        assert_eq!(Doing::last(), None);
+        write.begins();
+        assert_eq!(Doing::last(), Some(write));
+        assert_eq!(write.to_string(), "Write of 512 bytes at 4096");
+        assert_eq!(std::thread::spawn(Doing::last).join().unwrap(), None);
+    }
+}

@@ -101,6 +101,7 @@ impl LastError {
         let why = match failure.outcome.status {
             // It was never answered, or its victim's.
             CamStatus::Requeue | CamStatus::BusReset | CamStatus::ResetSent => String::new(),
+            CamStatus::Complete => format!("good, and {} bytes moved, ", failure.outcome.moved),
             _ => format!("{}, ", explain_outcome(&failure.outcome)),
         };
         let what = format!("{}{at}: {why}{}", words(&failure.command), failure.error.text());

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bio::{Attr, Bio, Errno, Flags, Op};
 use geom::{Core, Flow, Layer};
-use wire::scsi::{Key, Sense};
+use wire::scsi::Sense;
 
 use super::{Asked, Language};
 use crate::bus::Bounds;
-use crate::ccb::{CamStatus, CcbId, Ended, Outcome, Owner};
+use crate::ccb::{CcbId, Ended, Outcome, Owner};
 use crate::unit::Unit;
 
 /// See the module.
@@ -77,17 +77,18 @@ impl DiskLayer {
             Ok(moved) => moved,
             Err(error) => return Next::Done(Err(error)),
         };
-        if self.language.flush().is_some_and(|flush| flush.command == ended.command) {
+        // A disk that moves less than it was asked for, and calls that good.
+        let is_short = matches!(bio.op, Op::Read | Op::Write) && u64::from(moved) < bio.length;
+        let is_flush = self.language.flush().is_some_and(|flush| flush.command == ended.command);
+        if !ended.outcome.is_carried_out() || is_short && !is_flush {
+            let error = Errno::RemoteIo;
+            self.unit.with(core, |device| device.has_failed(ended, error, core.now()));
+            return Next::Done(Err(error));
+        }
+        if is_flush {
             return Next::Done(self.vouch(ended, bio.op));
         }
         match bio.op {
-            Op::Read | Op::Write if !is_carried_out(&ended.outcome) => {
-                Next::Done(Err(Errno::RemoteIo))
-            }
-            // A disk that moves less than it was asked for, and calls that good.
-            Op::Read | Op::Write if u64::from(moved) < bio.length => {
-                Next::Done(Err(Errno::RemoteIo))
-            }
             Op::Write if bio.flags.has(Flags::FUA) && !self.language.has_fua() => {
                 self.dirty.store(true, Ordering::Release);
                 self.language.flush().map_or(Next::Done(Ok(())), Next::Go)
@@ -119,15 +120,6 @@ impl DiskLayer {
         let lost = before != after || told < before;
         if lost && self.dirty.load(Ordering::Acquire) { Err(Errno::Io) } else { Ok(()) }
     }
-}
-
-/// Of an answer that is no failure: the command was carried out. Others, CONDITION MET and
-/// MISCOMPARE, are no answers to a READ or WRITE.
-fn is_carried_out(outcome: &Outcome) -> bool {
-    let key = Sense::decode(outcome.sense.bytes()).map(|sense| sense.code.key);
-    outcome.status != CamStatus::ScsiError
-        || outcome.scsi_status == 0
-        || matches!(key, Ok(Key::NoSense | Key::RecoveredError))
 }
 
 enum Next {

@@ -18,7 +18,7 @@ use geom::{Core, Flow, Layer};
 use wire::scsi::Sense;
 
 use super::{Asked, Language};
-use crate::bus::Bounds;
+use crate::bus::SharedBounds;
 use crate::ccb::{CcbId, Ended, Outcome, Owner};
 use crate::unit::Unit;
 
@@ -26,7 +26,7 @@ use crate::unit::Unit;
 pub(crate) struct DiskLayer {
     unit: Arc<Unit>,
     language: Box<dyn Language>,
-    bounds: Bounds,
+    bounds: Arc<SharedBounds>,
     /// P3: something was written that may have been in the cache.
     dirty: AtomicBool,
     /// P3: losses of power that somebody was told of.
@@ -34,14 +34,18 @@ pub(crate) struct DiskLayer {
 }
 
 impl DiskLayer {
-    pub(crate) fn new(unit: Arc<Unit>, language: Box<dyn Language>, bounds: Bounds) -> DiskLayer {
+    pub(crate) fn new(
+        unit: Arc<Unit>,
+        language: Box<dyn Language>,
+        bounds: Arc<SharedBounds>,
+    ) -> DiskLayer {
         let told = AtomicU64::new(unit.look(|device| device.power_losses()));
         DiskLayer { unit, language, bounds, dirty: AtomicBool::new(false), told }
     }
 
     fn send(&self, bio: &mut Bio, asked: &Asked, end_ns: u64, core: &Core) -> CcbId {
         let owner = Owner::Bio { core: core.id() as usize, ticket: bio.ticket() };
-        let (how, bounds) = ((bio.op, bio.flags), (self.bounds, end_ns));
+        let (how, bounds) = ((bio.op, bio.flags), (self.bounds.get(), end_ns));
         let ccb = asked.ccb(&*self.language, owner, how, bounds);
         let id = self.unit.with(core, |device| device.submit(ccb));
         bio.value = Some(Attr::Int(id.to_word()));
@@ -140,7 +144,7 @@ impl Layer for DiskLayer {
         }
         match self.language.command(bio, core.pool()) {
             Ok(asked) => {
-                let id = self.send(bio, &asked, self.bounds.end_ns(core.now()), core);
+                let id = self.send(bio, &asked, self.bounds.get().end_ns(core.now()), core);
                 self.go_on(bio, id, core)
             }
             Err(error) => Flow::Done(Err(error)),

@@ -134,6 +134,16 @@ impl Rescan {
         }
     }
 
+    /// A target answers again that did not: a disk of it that was exchanged may be back.
+    /// False: none was.
+    pub fn may_be_back(&self, target: u64) -> bool {
+        let bus = self.0.upgrade().filter(|bus| bus.has_exchanged(target));
+        bus.is_some_and(|bus| {
+            bus.wish(target);
+            true
+        })
+    }
+
     /// Something came or went at one target, or behind it.
     pub fn wish_target(&self, target: u64) {
         if let Some(bus) = self.0.upgrade() {

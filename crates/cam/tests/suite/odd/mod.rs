@@ -241,6 +241,37 @@ fn a_rescan_takes_in_the_disk_that_is_there_and_ends_the_trouble() {
     assert!(w.read(edge, 0, SECTOR).unwrap() == [3; SECTOR]);
 }
 
+/// Nothing but the login tells of it.
+#[test]
+fn the_right_disk_that_is_back_is_taken_in_at_the_next_login() {
+    let mut w = World::with(5, &[]);
+    let target = Target::start(&w.core, portal(), OWN, 5, ways(8));
+    find(&mut w, 10);
+    let host = Host::login(&mut w, "da0");
+    assert_eq!(host.write(&mut w, 0, 1).words(), "GOOD");
+    let restart = |w: &mut World, disk: Disk, bytes: Vec<u8>| {
+        target.stop();
+        let old = target.exchange(disk, bytes);
+        target.open();
+        for _ in 0..200 {
+            w.turn(20 * MS);
+            let cam = w.cam.clone();
+            cam.look(&mut w.control);
+        }
+        old
+    };
+    let own = restart(&mut w, OTHER, vec![0; OTHER.sectors * SECTOR]);
+    assert_eq!(host.write(&mut w, 0, 2).words(), "02/04/03");
+    assert!(w.buses[0].devices().is_empty());
+    let other = restart(&mut w, Disk { serial: "X", ..OWN }, own);
+    assert!(w.buses[0].devices().is_empty(), "it is another one");
+    let own = restart(&mut w, OTHER, other);
+    assert!(w.buses[0].devices().is_empty());
+    restart(&mut w, OWN, own);
+    assert_eq!(w.buses[0].devices().len(), 1);
+    assert_eq!(status(&mut w), [""; 0]);
+}
+
 #[test]
 fn all_units_that_a_target_announces_are_found_up_to_the_limit() {
     for (luns_max, found) in [(16_384, 600), (550, 550), (512, 512), (3, 3)] {

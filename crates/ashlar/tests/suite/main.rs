@@ -34,6 +34,7 @@ mod local_cases;
 mod moved_portals;
 mod names;
 mod nbd;
+mod odd_targets;
 mod plan9_client;
 mod processes;
 mod real_aoe;

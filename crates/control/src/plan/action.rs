@@ -50,8 +50,7 @@ pub enum Action {
         /// Which.
         bus: BusConfig,
     },
-    /// How long requests of a bus may take changes, or how many logical units it looks at; its disks
-    /// stay.
+    /// Requests of a bus may take another time, or it looks at more logical units; its disks stay.
     ModifyBus {
         /// As it is.
         from: BusConfig,

@@ -1,14 +1,20 @@
 //! What a target answers to READ and WRITE, again and again: the error of the disk's user, and what
 //! a host hears to which the disk is exported.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
 use bio::{Errno, Flags, Op};
+use classes::mirror::MirrorClass;
+use classes::stripe::StripeClass;
+use geom::Class;
 use serde_json::json;
 use wire::iscsi::RejectReason;
 
 use super::hang::{attach, attach_at};
 use super::host::{Host, status};
 use super::table::reply;
-use super::target::{MUTE, ODD, OWN, Reply, Target};
+use super::target::{Disk, MUTE, ODD, OTHER, OWN, Reply, Target};
 use super::{MS, S, portal, ways};
 use crate::iscsi::peer::{Odd, SECTOR, sense_of};
 use crate::world::{World, range};
@@ -333,6 +339,13 @@ fn fixed_at_12() -> Odd {
     Odd::Status(2, bytes)
 }
 
+fn fixed_at_13() -> Odd {
+    let mut bytes = sense_of(3, 0x11, 0);
+    bytes[2] = 0xf0;
+    bytes[5..9].copy_from_slice(&13u32.to_be_bytes());
+    Odd::Status(2, bytes)
+}
+
 fn descriptor_at_12() -> Odd {
     let head = [0x72, 3, 0x11, 0, 0, 0, 0, 12, 0, 10, 0x80, 0];
     sense(&[&head[..], &12u64.to_be_bytes()].concat())
@@ -358,6 +371,40 @@ fn the_block_that_the_medium_failed_is_passed_on() {
         target.calm();
         target.reply(reply(0x28, None, u32::MAX, 0x30));
         assert_eq!(read(&mut w, 8, 8), (Err(Errno::RemoteIo), None));
+    }
+}
+
+/// Blocks of a stripe lie on two disks, those of a mirror on both.
+#[test]
+fn the_block_that_the_medium_failed_is_passed_on_through_layers() {
+    let other = SocketAddr::from(([10, 0, 1, 1], 3260));
+    let stripe = Arc::new(StripeClass::default()) as Arc<dyn Class>;
+    let (strips, same) = (json!({ "strip": 8192 }), json!({ "assume_same": true }));
+    for (class, name, how, answers) in [
+        (stripe, "stripe/s", strips, "03/11/00 at 29"),
+        (Arc::new(MirrorClass::default()), "mirror/s", same, "03/11/00 at 13"),
+    ] {
+        let mut w = World::with(1, &[]);
+        let disk = Disk { sectors: 1024, ..OWN };
+        let second = Disk { sectors: 1024, ..OTHER };
+        let targets = [(portal(), disk), (other, second)];
+        let targets = targets.map(|(at, disk)| Target::start(&w.core, at, disk, 1, ways(8)));
+        attach_at(&mut w, ("iscsi0", portal(), "da0"), &json!({}));
+        attach_at(&mut w, ("iscsi1", other, "da1"), &json!({}));
+        w.control.topology.load(class.clone()).unwrap();
+        let mut asked = how;
+        asked["members"] = json!(["da0", "da1"]);
+        class.verb(&mut w.control, "label", "s", &asked).unwrap();
+        (0..50).for_each(|_| w.turn(20 * MS));
+        let host = Host::login(&mut w, name);
+        let read = |w: &mut World| host.read_blocks(w, 8, 32).words();
+        assert_eq!(read(&mut w), "GOOD");
+        // Block 13 of a disk: of the stripe's second disk it is block 29.
+        targets[1].reply(Reply { opcode: 0x28, ..odd(fixed_at_13) });
+        if class.name() == "mirror" {
+            targets[0].reply(Reply { opcode: 0x28, ..odd(fixed_at_13) });
+        }
+        assert_eq!(read(&mut w), answers, "{name}");
     }
 }
 

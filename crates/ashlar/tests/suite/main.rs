@@ -45,6 +45,7 @@ mod real_files;
 mod real_image;
 mod real_kernel;
 mod real_layers;
+mod real_lio;
 mod real_live;
 mod real_local;
 mod real_multipath;

@@ -37,7 +37,7 @@ fn words(ended: &Ended) -> String {
     }
 }
 
-fn write(host: &mut Raw, block: u8, byte: u8) -> String {
+pub fn write(host: &mut Raw, block: u8, byte: u8) -> String {
     words(&host.command(&cdb(0x2a, block), 0, &[byte; BLOCK]).unwrap())
 }
 
@@ -46,7 +46,7 @@ fn read(host: &mut Raw, block: u8) -> String {
 }
 
 /// A bus of a target, and LUN 0 of the house on its disk.
-fn bus(house: &House, (portal, target): (SocketAddr, &str), more: &str, lun: &str) {
+pub fn bus(house: &House, (portal, target): (SocketAddr, &str), more: &str, lun: &str) {
     let bus = format!(
         "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
          target = \"{target}\"\ninitiator = \"iqn.2026-11.test.ashlar:initiator\"\n\
@@ -56,17 +56,17 @@ fn bus(house: &House, (portal, target): (SocketAddr, &str), more: &str, lun: &st
 }
 
 /// A host of the house whose unit is ready.
-fn host(house: &House) -> Raw {
+pub fn host(house: &House) -> Raw {
     let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
     host.must(&TUR, 0);
     host
 }
 
-fn status(house: &House) -> String {
+pub fn status(house: &House) -> String {
     house.ashlar(&["status"]).out
 }
 
-fn until_says(house: &House, parts: &[&str]) {
+pub fn until_says(house: &House, parts: &[&str]) {
     let says = || parts.iter().all(|part| status(house).contains(part));
     house.until(&format!("status says {parts:?}: {}", status(house)), LIMIT, says);
 }

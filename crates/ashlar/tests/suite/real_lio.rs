@@ -1,5 +1,5 @@
-//! The kernel's own target, in a guest, below a daemon of the host: its LUN becomes another disk, and
-//! another host reserves it.
+//! The kernel's own target, in a guest, below a daemon of the host: its LUN becomes another
+//! disk, and another host reserves it.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -332,6 +332,30 @@ fn each_answer_of_a_target_reaches_hosts_as_what_it_is() {
     ROWS.iter().enumerate().for_each(|(n, row)| run(n, row));
 }
 
+/// What is no answer to a FLUSH either: nothing is known to be stable.
+#[test]
+fn a_flush_that_was_not_carried_out_is_an_error() {
+    for (row, last) in [
+        (reply(0x35, None, u32::MAX, 4), "CONDITION MET (SCSI status 04)"),
+        (
+            Reply { opcode: 0x35, ..code(0x0e, 0x1d, 0) },
+            "MISCOMPARE DURING VERIFY OPERATION (e/1d/00)",
+        ),
+    ] {
+        let mut w = World::with(1, &[]);
+        let target = Target::start(&w.core, portal(), OWN, 1, ways(8));
+        let edge = attach(&mut w, &json!({}));
+        w.write(edge, 0, &[1; SECTOR], Flags::NONE).unwrap();
+        assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
+        target.reply(row);
+        assert_eq!(w.plain(edge, Op::Flush, 0, 0), Err(Errno::RemoteIo));
+        let words = Errno::RemoteIo.text();
+        assert_eq!(status(&mut w), [format!("da0: SYNCHRONIZE CACHE: {last}, {words}")]);
+        target.calm();
+        assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
+    }
+}
+
 fn fixed_at_12() -> Odd {
     let mut bytes = sense_of(3, 0x11, 0);
     bytes[2] = 0xf0;

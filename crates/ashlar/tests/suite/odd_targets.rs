@@ -5,12 +5,13 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use rig::peer::{Store, Tgt, TgtConfig};
 
 use crate::house::raw::{Ended, Raw};
-use crate::house::{House, IQN, array, file_disk};
+use crate::house::{House, IQN, array, file_disk, tool};
 
 const BYTES: u64 = 16 << 20;
 const BLOCK: usize = 512;
@@ -145,6 +146,68 @@ fn no_write_reaches_another_disk_that_a_second_daemon_has_after_a_restart() {
     other.configure(&disk("second"), "0 = \"d\"");
     other.start();
     is_refused(&house, &mut host, (&first, &second), &["serial first", "serial second"]);
+    house.assert_alive();
+}
+
+/// Two interfaces with a cable between them.
+struct Cable([String; 2]);
+
+impl Cable {
+    fn new() -> Cable {
+        let id = std::process::id() % 100_000;
+        let ends = ["a", "b"].map(|end| format!("odd{end}-{id}"));
+        let [a, b] = &ends;
+        tool("ip", &["link", "add", a, "type", "veth", "peer", "name", b], "");
+        ends.iter().for_each(|end| drop(tool("ip", &["link", "set", end, "up"], "")));
+        Cable(ends)
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["link", "del", &self.0[0]]).status();
+    }
+}
+
+#[test]
+fn no_write_reaches_another_aoe_disk_that_a_second_daemon_has_after_a_restart() {
+    let mut house = House::new("odd-aoe-exchanged");
+    let cable = Cable::new();
+    let [ours, theirs] = &cable.0;
+    let mut other = house.sibling("odd-aoe-below", "");
+    let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
+    let serve = |other: &House, serial: &str| {
+        let disk = file_disk("d", &format!("{serial}.img"));
+        let target = format!(
+            "{disk}serial = \"{serial}\"\n[[target]]\ndriver = \"aoe\"\nname = \"e565\"\n\
+             listen = [\"ether:{theirs}\"]\nshelf = 565\n[[access]]\ntarget = \"e565\"\n\
+             group = \"all\"\ninitiators = [\"*\"]\nluns = {{ 0 = \"d\" }}\n"
+        );
+        other.write("ashlar.toml", &target);
+    };
+    serve(&other, "first");
+    other.ok(&["apply"]);
+    let bus = format!(
+        "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{ours}\"]\n\
+         deadline_s = 20\nframe_life_ms = 500\nask_s = 1\n"
+    );
+    house.configure(&bus, "0 = \"ada0\"");
+    house.start();
+    let mut host = host(&house);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+    other.kill();
+    serve(&other, "second");
+    other.start();
+    for block in 4..8 {
+        assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
+    }
+    assert!(holds(&first, 3, 1) && is_untouched(&second));
+    until_says(&house, &["another disk is there than before", "serial first", "serial second"]);
+    other.kill();
+    serve(&other, "first");
+    other.start();
+    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    assert!(holds(&first, 9, 5) && is_untouched(&second));
     house.assert_alive();
 }
 

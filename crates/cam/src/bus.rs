@@ -28,6 +28,7 @@ use crate::reset::UnitReset;
 use crate::sim::Sim;
 use crate::unit::{Listener, Unit};
 
+pub(crate) use bounds::Shared as SharedBounds;
 pub use bounds::{Bounds, LastError};
 pub use places::PHYSPATH;
 pub(crate) use scan::all;
@@ -70,7 +71,7 @@ pub struct Bus {
     number: u64,
     sim: Arc<dyn Sim>,
     names: Names,
-    bounds: Mutex<Bounds>,
+    bounds: Arc<bounds::Shared>,
     switchboard: Switchboard,
     inbox: Arc<Inbox>,
     me: Weak<Bus>,
@@ -131,6 +132,16 @@ impl Rescan {
         if let Some(bus) = self.0.upgrade() {
             bus.inbox.nudge();
         }
+    }
+
+    /// A target answers again that did not: a disk of it that was exchanged may be back.
+    /// False: none was.
+    pub fn may_be_back(&self, target: u64) -> bool {
+        let bus = self.0.upgrade().filter(|bus| bus.has_exchanged(target));
+        bus.is_some_and(|bus| {
+            bus.wish(target);
+            true
+        })
     }
 
     /// Something came or went at one target, or behind it.
@@ -197,7 +208,7 @@ impl Bus {
             number,
             sim,
             names,
-            bounds: Mutex::default(),
+            bounds: Arc::default(),
             switchboard,
             inbox,
             me: me.clone(),
@@ -230,6 +241,11 @@ impl Bus {
     /// A device of it.
     pub fn unit(&self, path: Path) -> Option<Arc<Unit>> {
         lock(&self.known).get(&path).map(|known| known.unit.clone())
+    }
+
+    /// How long requests to its disks may take, as they read it.
+    pub(crate) fn shared_bounds(&self) -> Arc<SharedBounds> {
+        self.bounds.clone()
     }
 
     /// What a device said of itself.

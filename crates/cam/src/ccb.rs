@@ -302,6 +302,17 @@ impl fmt::Debug for SenseData {
     }
 }
 
+/// What a target said of a command that it did not carry out, in place of a SCSI status.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Nothing.
+    No,
+    /// iSCSI: the REASON of a Reject PDU.
+    Reject(u8),
+    /// iSCSI: the RESPONSE of a SCSI Response PDU.
+    Response(u8),
+}
+
 /// What came of a CCB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
@@ -317,6 +328,8 @@ pub struct Outcome {
     pub answer: (u16, u64),
     /// Bytes moved.
     pub moved: u32,
+    /// What the transport said of it.
+    pub refused: Refused,
 }
 
 impl Outcome {
@@ -329,7 +342,22 @@ impl Outcome {
             ata: (0, 0),
             answer: (0, 0),
             moved: 0,
+            refused: Refused::No,
         }
+    }
+
+    /// The target did not carry it out, and says so by the transport.
+    pub const fn refused(status: CamStatus, refused: Refused) -> Outcome {
+        Outcome { refused, ..Outcome::of(status) }
+    }
+
+    /// Of an answer that is no failure: the command was carried out. Others, CONDITION MET and
+    /// MISCOMPARE, are no answers to commands of a disk's user.
+    pub(crate) fn is_carried_out(&self) -> bool {
+        let key = Sense::decode(self.sense.bytes()).map(|sense| sense.code.key);
+        self.status != CamStatus::ScsiError
+            || self.scsi_status == 0
+            || matches!(key, Ok(scsi::Key::NoSense | scsi::Key::RecoveredError))
     }
 
     /// All is well, and so many bytes were moved.

@@ -342,7 +342,7 @@ fn enter(
         geom,
         NewProvider {
             name: name.clone(),
-            layer: Arc::new(DiskLayer::new(unit.clone(), language, bus.bounds())),
+            layer: Arc::new(DiskLayer::new(unit.clone(), language, bus.shared_bounds())),
             limits,
             stripe_bytes,
             stripe_offset: 0,

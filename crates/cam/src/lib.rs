@@ -36,7 +36,7 @@ pub use address::{ANY, Path};
 pub use bus::{Bounds, Bus, Change, LastError, Names, PHYSPATH, Rescan};
 pub use ccb::{
     CDB_LEN_MAX, CamStatus, Ccb, CcbId, Command, Ended, Flags, Function, Outcome, Owner, Priority,
-    Registers, SenseData, Tag,
+    Refused, Registers, SenseData, Tag,
 };
 pub use class::{CAM_CLASS, CAM_DOC, CamClass, News};
 pub use device::{

@@ -107,6 +107,11 @@ pub trait Sim: Send + Sync {
         crate::probe::LUNS_MAX
     }
 
+    /// Sets that, for scans that begin from now on, where it can be set.
+    fn set_luns_max(&self, luns: u32) {
+        let _ = luns;
+    }
+
     /// What a target's link tells of it.
     fn signature(&self, target: u64) -> Signature {
         let _ = target;

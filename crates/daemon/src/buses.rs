@@ -53,6 +53,16 @@ fn bounds(bus: &BusConfig) -> Value {
     Value::Object(said.collect())
 }
 
+/// Has a running bus go on by other bounds.
+pub fn modify(room: &Room, bus: &BusConfig) -> Result<()> {
+    let refuse = |why: String| Error::new(Kind::NotFound, "change bus", why).at(bus.name.as_str());
+    let running = room.cam.bus(&bus.name).ok_or_else(|| refuse("it is not running".into()))?;
+    let bounds = serde_json::from_value(bounds(bus)).map_err(|e| refuse(e.to_string()))?;
+    running.bound(bounds);
+    running.look_at_most(u32::try_from(bus.luns_max()).unwrap_or(u32::MAX));
+    Ok(())
+}
+
 /// What comes next may stand on what comes of it: asked for for a moment. None: it goes on, and
 /// what it finds is taken in all the same ([`look`]).
 fn for_a_moment(room: &mut Room, verb: &str, on: &str, mut done: Value) -> Result<Option<Value>> {

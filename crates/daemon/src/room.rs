@@ -195,6 +195,7 @@ impl Room {
             Action::CreateBus { bus } => {
                 buses::create(self, bus).map(|note| outcome.notes.extend(note))
             }
+            Action::ModifyBus { to, .. } => buses::modify(self, to),
             Action::RemoveBus { bus } => buses::remove(self, &bus.name),
             Action::CreateDisk { disk } => self.create_disk(disk, false),
             Action::RemoveDisk { disk } => {

@@ -36,12 +36,14 @@ pub struct TgtConfig {
     pub digests: bool,
     /// The only core it may run on; None: all.
     pub core: Option<usize>,
+    /// The unit's serial number; None: what tgt gives it.
+    pub serial: Option<String>,
 }
 
 impl TgtConfig {
     /// An open target without a core of its own.
     pub fn new(store: Store) -> TgtConfig {
-        TgtConfig { store, chap: None, digests: false, core: None }
+        TgtConfig { store, chap: None, digests: false, core: None, serial: None }
     }
 }
 
@@ -97,6 +99,18 @@ impl Tgt {
         self.boot()
     }
 
+    /// SIGKILL and a new daemon on the same port with another disk.
+    pub fn exchange(&mut self, store: Store, serial: &str) -> Result<()> {
+        self.kill()?;
+        (self.config.store, self.config.serial) = (store, Some(serial.to_owned()));
+        self.boot()
+    }
+
+    /// Runs `tgtadm` about the daemon's target: `--op`, `--mode` and the rest.
+    pub fn admin(&self, words: &str) -> Result<String> {
+        tgtadm(&self.socket(), &words.split(' ').collect::<Vec<_>>())
+    }
+
     fn boot(&mut self) -> Result<()> {
         let mut command = proc::command("tgtd", self.config.core)?;
         command.args(["-f", "-C", CONTROL]).env(SOCKET, self.socket());
@@ -132,6 +146,10 @@ impl Tgt {
         tgtadm(&self.socket(), &words)?;
         let thin = "--op update --mode logicalunit --tid 1 --lun 1 --params thin_provisioning=1";
         adm(thin)?;
+        if let Some(serial) = &self.config.serial {
+            let unit = "--op update --mode logicalunit --tid 1 --lun 1 --params";
+            adm(&format!("{unit} scsi_sn={serial},scsi_id={serial}"))?;
+        }
         adm("--op bind --mode target --tid 1 -I ALL")?;
         for key in ["HeaderDigest", "DataDigest"].into_iter().filter(|_| self.config.digests) {
             adm(&format!("--op update --mode target --tid 1 --name {key} --value CRC32C"))?;

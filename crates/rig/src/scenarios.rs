@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::guest::{Boot, Console, Image, Run, Script, boot, boot_disk, guest_portal, quote};
+use crate::guest::{
+    Boot, Console, Image, Run, Script, boot, boot_disk, boot_forward, guest_portal, quote,
+};
 use crate::proc::{self, Scratch};
 use crate::{Chap, Login};
 
@@ -307,6 +309,8 @@ fn acknowledge(line: &str, into: &mut BTreeMap<String, String>) -> Result<bool> 
 pub enum From<'a> {
     /// Kernel and initramfs.
     Kernel(&'a Image),
+    /// The same, and a port of the host that leads to it; see [`boot_forward`].
+    Forward(&'a Image, u16),
     /// A disk with the script on it; see [`boot_disk`].
     Disk(&'a str),
 }
@@ -339,6 +343,7 @@ pub fn converse(
     };
     let run = match from {
         From::Kernel(image) => boot(image, script, how, &mut hear),
+        From::Forward(image, port) => boot_forward(image, script, how, port, &mut hear),
         From::Disk(drive) => boot_disk(drive, script, how, &mut hear),
     }?;
     run.expect_ok()?;

@@ -76,7 +76,7 @@ fn good(house: &House, cdb: &str, send: &[u8]) {
 /// A command of the local nexus that another one's reservation stops.
 #[track_caller]
 fn stopped(house: &House, cdb: &str, send: &[u8]) {
-    local(house, cdb, send).complains(&["SCSI status 18"]);
+    local(house, cdb, send).complains(&["RESERVATION CONFLICT (SCSI status 18)"]);
 }
 
 /// Bytes that the local nexus reads.
@@ -155,7 +155,7 @@ fn reservations_hold_between_a_local_and_a_remote_nexus() {
         assert_eq!(out_remote(&mut raw, 4, kind, (0xb, 0xa)), 0);
         local(&house, "0 0 0 0 0 0", &[]).complains(&["REGISTRATIONS PREEMPTED"]);
         stopped(&house, WRITE, &block);
-        out(&house, 1, kind, (0xa, 0)).complains(&["SCSI status 18"]);
+        out(&house, 1, kind, (0xa, 0)).complains(&["RESERVATION CONFLICT (SCSI status 18)"]);
         if !read_stops {
             house.ok(&["cam", "cmd", "here", "-c", READ, "-i", "512"]);
         }

@@ -1,10 +1,12 @@
 //! Bounds of a bus: how long a request to one of its disks may take, and how often it is tried;
 //! and disks that answer no request for long.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use geom::Trouble;
 use serde::Deserialize;
 
-use super::{Bus, lock};
+use super::Bus;
 use crate::address::Path;
 use crate::ccb::{CamStatus, Command};
 use crate::device::blocks_of;
@@ -15,6 +17,8 @@ use crate::unit::Unit;
 const RETRIES: u8 = 4;
 /// How long a request may take, unless the bus says otherwise, s.
 const REQUEST_DEADLINE_S: u32 = 60;
+/// Longest time of a command, s.
+const TIMEOUT_S_MAX: u32 = (1 << 24) - 1;
 
 /// How long requests to disks of a bus may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -39,6 +43,38 @@ impl Bounds {
     /// When a request that begins now has to be over.
     pub(crate) fn end_ns(&self, now: u64) -> u64 {
         now.saturating_add(u64::from(self.request_deadline_s) * 1_000_000_000)
+    }
+}
+
+/// The bounds of a bus, as its disks read them for each request: they may change meanwhile.
+pub(crate) struct Shared(AtomicU64);
+
+impl Default for Shared {
+    fn default() -> Shared {
+        let shared = Shared(AtomicU64::new(0));
+        shared.set(Bounds::default());
+        shared
+    }
+}
+
+impl Shared {
+    /// As they are now.
+    pub(crate) fn get(&self) -> Bounds {
+        let word = self.0.load(Ordering::Relaxed);
+        let timeout_s = (word >> 40) as u32;
+        Bounds {
+            timeout_s: (timeout_s > 0).then_some(timeout_s),
+            retries: (word >> 32) as u8,
+            request_deadline_s: word as u32,
+        }
+    }
+
+    /// In one word: no request sees a part of them.
+    fn set(&self, bounds: Bounds) {
+        let timeout_s = bounds.timeout_s.map_or(0, |s| s.min(TIMEOUT_S_MAX));
+        let (timeout, retries) = (u64::from(timeout_s) << 40, u64::from(bounds.retries) << 32);
+        let word = timeout | retries | u64::from(bounds.request_deadline_s);
+        self.0.store(word, Ordering::Relaxed);
     }
 }
 
@@ -101,6 +137,7 @@ impl LastError {
         let why = match failure.outcome.status {
             // It was never answered, or its victim's.
             CamStatus::Requeue | CamStatus::BusReset | CamStatus::ResetSent => String::new(),
+            CamStatus::Complete => format!("good, and {} bytes moved, ", failure.outcome.moved),
             _ => format!("{}, ", explain_outcome(&failure.outcome)),
         };
         let what = format!("{}{at}: {why}{}", words(&failure.command), failure.error.text());
@@ -115,14 +152,22 @@ impl std::fmt::Display for LastError {
 }
 
 impl Bus {
-    /// Sets how long requests to its disks may take. Before the first scan.
-    pub(crate) fn bound(&self, bounds: Bounds) {
-        *lock(&self.bounds) = bounds;
+    /// Sets how long requests to its disks may take: those that begin from now on.
+    pub fn bound(&self, bounds: Bounds) {
+        self.bounds.set(bounds);
+    }
+
+    /// Sets how many logical units of a target are looked at, and looks for them.
+    pub fn look_at_most(&self, luns: u32) {
+        if self.sim.luns_max() != luns {
+            self.sim.set_luns_max(luns);
+            self.rescan().wish();
+        }
     }
 
     /// How long requests to its disks may take.
     pub(crate) fn bounds(&self) -> Bounds {
-        *lock(&self.bounds)
+        self.bounds.get()
     }
 
     /// A disk that has not answered a request for long.
@@ -140,5 +185,23 @@ impl Bus {
              again."
         );
         Some(Trouble::degraded(why, action))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_in_one_word_are_what_was_set() {
+        let shared = Shared::default();
+        assert_eq!(shared.get(), Bounds::default());
+        for (timeout_s, retries, request_deadline_s) in
+            [(None, 0, 1), (Some(600), 100, 3600), (Some(1), 255, u32::MAX)]
+        {
+            let bounds = Bounds { timeout_s, retries, request_deadline_s };
+            shared.set(bounds);
+            assert_eq!(shared.get(), bounds);
+        }
     }
 }

@@ -312,6 +312,11 @@ impl Bus {
         out
     }
 
+    /// Whether a disk of a target was exchanged, and that is not acknowledged.
+    pub(super) fn has_exchanged(&self, target: u64) -> bool {
+        lock(&self.exchanged).keys().any(|path| path.target == target)
+    }
+
     /// The administrator has places asked: what was exchanged there is known.
     pub(super) fn acknowledge(&self, target: Option<u64>) {
         let meant = |path: &Path| target.is_none_or(|target| target == path.target);

@@ -3,7 +3,7 @@
 use bio::Errno;
 
 use super::{Device, Effect, Slot, State};
-use crate::ccb::{CamStatus, Command, Flags, Outcome, Priority};
+use crate::ccb::{CamStatus, Command, Ended, Flags, Outcome, Priority};
 use crate::events::Event;
 use crate::recovery::{Step, Verdict};
 
@@ -51,6 +51,13 @@ impl Device {
             }
             _ => {}
         }
+    }
+
+    /// A command of a user ended with an answer that its periph takes for a failure.
+    pub fn has_failed(&mut self, ended: &Ended, error: Errno, now: u64) {
+        let Ended { command, outcome, .. } = *ended;
+        self.failure = Some(Failure { at_ns: now, command, outcome, error });
+        self.counts.failed += 1;
     }
 
     /// A command was sent: when it is looked at again, unless it is answered.

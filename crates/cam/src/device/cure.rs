@@ -3,7 +3,7 @@
 use bio::Errno;
 
 use super::{CURE_TIMEOUT_MS, Device, READY_POLL_NS, READY_POLLS_MAX, STARTS_MAX};
-use crate::ccb::{Ccb, Command, Flags, Priority};
+use crate::ccb::{Ccb, Command, Flags, Outcome, Priority};
 use crate::recovery::{Cure, Note, Pause, Step, Verdict};
 
 /// A cure under way.
@@ -13,6 +13,8 @@ pub(super) struct Curing {
     /// START UNITs that are left.
     left: u16,
     error: Errno,
+    /// What the command that is to go on ended with.
+    was: Outcome,
 }
 
 /// How long a device without a deadline of its request may take to become ready.
@@ -34,7 +36,8 @@ impl Device {
         slot.retries = left;
         self.counts.retries += u64::from(!waits);
         self.curer = Some(at);
-        self.try_cure(at, Curing { cure, left: STARTS_MAX, error }, now);
+        let was = self.slots[at as usize].outcome;
+        self.try_cure(at, Curing { cure, left: STARTS_MAX, error, was }, now);
     }
 
     /// A device that is becoming ready is waited for until then.
@@ -53,7 +56,7 @@ impl Device {
             Cure::Start => curing.left.checked_sub(1).filter(|_| !self.is_over(at, now)),
         };
         match left {
-            None => self.finish(at, Err(curing.error)),
+            None => self.not_cured(at, curing),
             Some(left) => {
                 self.slots[at as usize].curing = Some(Curing { left, ..curing });
                 match curing.cure {
@@ -94,7 +97,7 @@ impl Device {
                 // says one and the other in turn would be asked for ever.
                 let slot = &mut self.slots[at as usize];
                 let Some(left) = slot.retries.checked_sub(1) else {
-                    return self.finish(at, Err(curing.error));
+                    return self.not_cured(at, curing);
                 };
                 slot.retries = left;
                 let start = Curing { cure: Cure::Start, left: STARTS_MAX, ..curing };
@@ -110,8 +113,14 @@ impl Device {
             }
             // This way is closed meanwhile, which says more than what was to be cured.
             Step::Fail if verdict.note == Note::Access => self.finish(at, Err(verdict.error)),
-            Step::Fail | Step::Selection(_) => self.finish(at, Err(curing.error)),
+            Step::Fail | Step::Selection(_) => self.not_cured(at, curing),
         }
+    }
+
+    /// It does not become ready: the command ends with what it met, not with what the cure did.
+    fn not_cured(&mut self, at: u32, curing: Curing) {
+        self.slots[at as usize].outcome = curing.was;
+        self.finish(at, Err(curing.error));
     }
 }
 

@@ -13,7 +13,7 @@
 //! last change says nothing of the medium that is there now.
 
 use bio::Errno;
-use wire::scsi::{Key, Sense};
+use wire::scsi::{Key, Sense, asc};
 
 use super::{Device, Effect, State};
 use crate::ccb::{Ccb, Command, Outcome, Priority};
@@ -153,6 +153,12 @@ impl Device {
     pub(super) fn is_beyond(&self, ccb: &Ccb) -> bool {
         let range = self.doubts.blocks.zip(blocks_of(&ccb.command));
         range.is_some_and(|(most, (lba, count))| lba.saturating_add(count) > most)
+    }
+
+    /// It ends as if the medium had said so.
+    pub(super) fn refuse_beyond(&mut self, at: u32) {
+        self.slots[at as usize].outcome = Outcome::check(Sense::new(asc::LBA_OUT_OF_RANGE));
+        self.finish(at, Err(Errno::Inval));
     }
 }
 

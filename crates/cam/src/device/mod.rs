@@ -380,7 +380,7 @@ impl Device {
         }
         if normal && self.is_beyond(&self.slots[at].ccb) {
             self.depart(id.slot);
-            self.finish(id.slot, Err(Errno::Inval));
+            self.refuse_beyond(id.slot);
             self.pump();
             return None;
         }

@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bio::{Attr, Bio, Errno, Flags, Op};
 use geom::{Core, Flow, Layer};
-use wire::scsi::{Key, Sense};
+use wire::scsi::Sense;
 
 use super::{Asked, Language};
-use crate::bus::Bounds;
-use crate::ccb::{CamStatus, CcbId, Ended, Outcome, Owner};
+use crate::bus::SharedBounds;
+use crate::ccb::{CcbId, Ended, Outcome, Owner};
 use crate::unit::Unit;
 
 /// See the module.
 pub(crate) struct DiskLayer {
     unit: Arc<Unit>,
     language: Box<dyn Language>,
-    bounds: Bounds,
+    bounds: Arc<SharedBounds>,
     /// P3: something was written that may have been in the cache.
     dirty: AtomicBool,
     /// P3: losses of power that somebody was told of.
@@ -34,14 +34,18 @@ pub(crate) struct DiskLayer {
 }
 
 impl DiskLayer {
-    pub(crate) fn new(unit: Arc<Unit>, language: Box<dyn Language>, bounds: Bounds) -> DiskLayer {
+    pub(crate) fn new(
+        unit: Arc<Unit>,
+        language: Box<dyn Language>,
+        bounds: Arc<SharedBounds>,
+    ) -> DiskLayer {
         let told = AtomicU64::new(unit.look(|device| device.power_losses()));
         DiskLayer { unit, language, bounds, dirty: AtomicBool::new(false), told }
     }
 
     fn send(&self, bio: &mut Bio, asked: &Asked, end_ns: u64, core: &Core) -> CcbId {
         let owner = Owner::Bio { core: core.id() as usize, ticket: bio.ticket() };
-        let (how, bounds) = ((bio.op, bio.flags), (self.bounds, end_ns));
+        let (how, bounds) = ((bio.op, bio.flags), (self.bounds.get(), end_ns));
         let ccb = asked.ccb(&*self.language, owner, how, bounds);
         let id = self.unit.with(core, |device| device.submit(ccb));
         bio.value = Some(Attr::Int(id.to_word()));
@@ -77,17 +81,18 @@ impl DiskLayer {
             Ok(moved) => moved,
             Err(error) => return Next::Done(Err(error)),
         };
-        if self.language.flush().is_some_and(|flush| flush.command == ended.command) {
+        // A disk that moves less than it was asked for, and calls that good.
+        let is_short = matches!(bio.op, Op::Read | Op::Write) && u64::from(moved) < bio.length;
+        let is_flush = self.language.flush().is_some_and(|flush| flush.command == ended.command);
+        if !ended.outcome.is_carried_out() || is_short && !is_flush {
+            let error = Errno::RemoteIo;
+            self.unit.with(core, |device| device.has_failed(ended, error, core.now()));
+            return Next::Done(Err(error));
+        }
+        if is_flush {
             return Next::Done(self.vouch(ended, bio.op));
         }
         match bio.op {
-            Op::Read | Op::Write if !is_carried_out(&ended.outcome) => {
-                Next::Done(Err(Errno::RemoteIo))
-            }
-            // A disk that moves less than it was asked for, and calls that good.
-            Op::Read | Op::Write if u64::from(moved) < bio.length => {
-                Next::Done(Err(Errno::RemoteIo))
-            }
             Op::Write if bio.flags.has(Flags::FUA) && !self.language.has_fua() => {
                 self.dirty.store(true, Ordering::Release);
                 self.language.flush().map_or(Next::Done(Ok(())), Next::Go)
@@ -121,15 +126,6 @@ impl DiskLayer {
     }
 }
 
-/// Of an answer that is no failure: the command was carried out. Others, CONDITION MET and
-/// MISCOMPARE, are no answers to a READ or WRITE.
-fn is_carried_out(outcome: &Outcome) -> bool {
-    let key = Sense::decode(outcome.sense.bytes()).map(|sense| sense.code.key);
-    outcome.status != CamStatus::ScsiError
-        || outcome.scsi_status == 0
-        || matches!(key, Ok(Key::NoSense | Key::RecoveredError))
-}
-
 enum Next {
     Done(Result<(), Errno>),
     /// Another command of the same request.
@@ -148,7 +144,7 @@ impl Layer for DiskLayer {
         }
         match self.language.command(bio, core.pool()) {
             Ok(asked) => {
-                let id = self.send(bio, &asked, self.bounds.end_ns(core.now()), core);
+                let id = self.send(bio, &asked, self.bounds.get().end_ns(core.now()), core);
                 self.go_on(bio, id, core)
             }
             Err(error) => Flow::Done(Err(error)),

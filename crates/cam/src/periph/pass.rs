@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bio::{Errno, Segs};
 use geom::{Core, Error};
 
-use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Outcome, Owner, Priority};
+use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Outcome, Owner, Priority, Refused};
 use crate::unit::Unit;
 
 /// How long a command may take unless its sender says otherwise, ms.
@@ -132,12 +132,51 @@ pub(crate) fn explain_outcome(outcome: &Outcome) -> String {
                 Err(e) => format!("sense data that cannot be read: {e}"),
             }
         }
-        CamStatus::ScsiError => format!("SCSI status {:02x}", outcome.scsi_status),
+        CamStatus::ScsiError => status_words(outcome.scsi_status),
         CamStatus::AtaError => {
             format!("ATA status {:02x}, error {:02x}", outcome.ata.0, outcome.ata.1)
         }
-        status => status.text().to_owned(),
+        status => refusal(outcome.refused).unwrap_or_else(|| status.text().to_owned()),
     }
+}
+
+/// A SCSI status without sense data, for people (SAM-5 5.3.1).
+pub(crate) fn status_words(status: u8) -> String {
+    let name = match status {
+        0x02 => "CHECK CONDITION without sense data",
+        0x04 => "CONDITION MET",
+        0x08 => "BUSY",
+        0x18 => "RESERVATION CONFLICT",
+        0x28 => "TASK SET FULL",
+        0x30 => "ACA ACTIVE",
+        0x40 => "TASK ABORTED",
+        _ => return format!("SCSI status {status:02x}"),
+    };
+    format!("{name} (SCSI status {status:02x})")
+}
+
+/// How the target refused a command (RFC 7143 11.4.3 and 11.17.1).
+fn refusal(refused: Refused) -> Option<String> {
+    let reason = match refused {
+        Refused::No => return None,
+        Refused::Response(1) => return Some("target failure (iSCSI response 01)".into()),
+        Refused::Response(code) => {
+            return Some(format!("the target did not carry it out (iSCSI response {code:02x})"));
+        }
+        Refused::Reject(reason) => reason,
+    };
+    let name = match reason {
+        0x02 => "data digest error",
+        0x04 => "protocol error",
+        0x05 => "command not supported",
+        0x06 => "too many immediate commands",
+        0x07 => "task in progress",
+        0x09 => "invalid PDU field",
+        0x0a => "long operation",
+        0x0c => "waiting for logout",
+        _ => "another reason",
+    };
+    Some(format!("rejected by the target: {name} (iSCSI reason {reason:02x})"))
 }
 
 /// Carries a command out.

@@ -9,7 +9,7 @@
 
 use wire::ata::{self, IDENTIFY_LEN, Identify};
 
-use super::{Ask, QUESTION_TRIES, Refusal, asks_again, came, is_nobody, usable};
+use super::{Ask, QUESTION_TRIES, Refusal, Said, asks_again, came, is_nobody, usable};
 use crate::ccb::{Command, Ended, Flags, Registers};
 
 /// SET FEATURES: write cache on and off.
@@ -109,8 +109,8 @@ impl AtaProbe {
     fn hear_identify(&mut self, ended: &Ended, data: &[u8]) {
         let question = "IDENTIFY DEVICE";
         if ended.result.is_err() {
-            let status = ended.outcome.status;
-            return self.refuse(Refusal::Silent { question, status });
+            let said = Said::of(&ended.outcome);
+            return self.refuse(Refusal::Silent { question, said });
         }
         let said = match Identify::decode(data) {
             Ok(said) => said,

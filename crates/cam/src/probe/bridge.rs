@@ -2,7 +2,7 @@
 
 use wire::ata::{SEP_ATTN, SEP_IDENTIFY_LEN, SepIdentify, sep};
 
-use super::{Ask, Refusal, came, is_nobody};
+use super::{Ask, Refusal, Said, came, is_nobody};
 use crate::ccb::{Command, Ended, Flags, Registers};
 
 /// The question to an enclosure behind a bridge.
@@ -20,7 +20,7 @@ pub fn bridge_answer(ended: &Ended, data: &[u8]) -> Result<SepIdentify, Refusal>
         return Err(Refusal::NobodyThere);
     }
     if ended.result.is_err() {
-        return Err(Refusal::Silent { question, status });
+        return Err(Refusal::Silent { question, said: Said::of(&ended.outcome) });
     }
     SepIdentify::decode(came(ended, data)).map_err(|error| Refusal::Malformed { question, error })
 }

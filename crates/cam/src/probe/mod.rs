@@ -18,8 +18,10 @@ mod scsi;
 use std::fmt;
 
 use wire::WireError;
+use wire::scsi::{Asc, Sense};
 
-use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Owner, Priority};
+use crate::ccb::{CamStatus, Ccb, Command, Ended, Flags, Outcome, Owner, Priority};
+use crate::periph::pass::status_words;
 
 pub use ata::{AtaFacts, AtaProbe};
 pub use bridge::{bridge_answer, bridge_question};
@@ -62,6 +64,33 @@ impl Ask {
     }
 }
 
+/// How a question came back that was not answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Said {
+    status: CamStatus,
+    scsi_status: u8,
+    /// Of sense data.
+    code: Option<Asc>,
+}
+
+impl Said {
+    /// What an outcome says.
+    pub fn of(outcome: &Outcome) -> Said {
+        let code = Sense::decode(outcome.sense.bytes()).ok().map(|sense| sense.code);
+        Said { status: outcome.status, scsi_status: outcome.scsi_status, code }
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.status, self.code) {
+            (CamStatus::ScsiError, Some(code)) => code.fmt(f),
+            (CamStatus::ScsiError, None) => f.write_str(&status_words(self.scsi_status)),
+            (status, _) => f.write_str(status.text()),
+        }
+    }
+}
+
 /// Why a device cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -74,7 +103,7 @@ pub enum Refusal {
         /// What was asked.
         question: &'static str,
         /// How that came back.
-        status: CamStatus,
+        said: Said,
     },
     /// An answer that makes no sense.
     Malformed {
@@ -108,9 +137,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::NobodyThere => f.write_str("nobody is there"),
             Refusal::NoUnit => f.write_str("the target has no such logical unit"),
-            Refusal::Silent { question, status } => {
-                write!(f, "{question} is not answered: {}", status.text())
-            }
+            Refusal::Silent { question, said } => write!(f, "{question} is not answered: {said}"),
             Refusal::Malformed { question, error } => write!(f, "{question}: {error}"),
             Refusal::Nameless => f.write_str("IDENTIFY DEVICE: neither model nor serial number"),
             Refusal::Medium { blocks, block_len, why } => {

@@ -14,7 +14,7 @@ use wire::ata::{
     CONTROL_PORT, READ_PORT_MULTIPLIER, WRITE_PORT_MULTIPLIER, gscr, pm_registers, pm_value, pscr,
 };
 
-use super::{Ask, QUESTION_TRIES, Refusal, asks_again, is_nobody};
+use super::{Ask, QUESTION_TRIES, Refusal, Said, asks_again, is_nobody};
 use crate::ccb::{Command, Ended, Flags, Registers};
 
 /// How often a port is looked at whose device is seen and whose link is not up.
@@ -152,7 +152,8 @@ impl MultiplierProbe {
             self.tries = 0;
             self.left.pop_front();
         } else {
-            self.refusal = Some(Refusal::Silent { question: "READ PORT MULTIPLIER", status });
+            let (question, said) = ("READ PORT MULTIPLIER", Said::of(&ended.outcome));
+            self.refusal = Some(Refusal::Silent { question, said });
         }
         None
     }

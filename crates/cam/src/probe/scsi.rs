@@ -21,7 +21,7 @@ use wire::scsi::{
     parse_vpd_rotation, parse_vpd_serial, vpd_body,
 };
 
-use super::{Ask, ENDLESS, QUESTION_TRIES, Refusal, asks_again, came, is_nobody, usable};
+use super::{Ask, ENDLESS, QUESTION_TRIES, Refusal, Said, asks_again, came, is_nobody, usable};
 use crate::ccb::{Command, Ended, Flags};
 
 /// PERIPHERAL DEVICE TYPE of disks.
@@ -234,8 +234,8 @@ impl ScsiProbe {
         match self.state {
             State::Tur | State::Done => {}
             State::Inquiry if ended.result.is_err() => {
-                let status = ended.outcome.status;
-                return self.refuse(Refusal::Silent { question: "INQUIRY", status });
+                let said = Said::of(&ended.outcome);
+                return self.refuse(Refusal::Silent { question: "INQUIRY", said });
             }
             State::Inquiry => match parse_inquiry(data) {
                 Err(error) => {
@@ -254,8 +254,8 @@ impl ScsiProbe {
             },
             State::Capacity16 | State::Capacity10 => return self.hear_capacity(ended, data),
             _ if self.brief && ended.result.is_err_and(|e| e != bio::Errno::Inval) => {
-                let status = ended.outcome.status;
-                return self.refuse(Refusal::Silent { question: "INQUIRY of a page", status });
+                let said = Said::of(&ended.outcome);
+                return self.refuse(Refusal::Silent { question: "INQUIRY of a page", said });
             }
             _ if ended.result.is_err() => {}
             _ => self.hear_optional(data),

@@ -126,8 +126,8 @@ fn attentions_are_passed_over_and_do_not_go_on_for_ever() {
     assert!(facts.is_ok());
     let (facts, asked) = scsi(true, &mut |_| Err(sense(6, 0x29, 0)));
     assert_eq!(asked.len(), 10);
-    let status = CamStatus::ScsiError;
-    assert_eq!(facts, Err(Refusal::Silent { question: "INQUIRY", status }));
+    let said = Said::of(&sense(6, 0x29, 0));
+    assert_eq!(facts, Err(Refusal::Silent { question: "INQUIRY", said }));
 }
 
 #[test]

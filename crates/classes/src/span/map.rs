@@ -7,11 +7,12 @@
 //!  M4  DELETE is for members that can; where none of a request's can, it is refused. What was
 //!      said of deleted bytes when it started stays true: see `wipes`. One of several ranges is
 //!      one child a member too, with what of them lies there.
+//!  M5  The byte that a member's medium failed is told as the byte of the request that lies there.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use bio::{Bio, Errno, Op, append_range};
+use bio::{Attr, Bio, Errno, Op, append_range};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::Span;
@@ -103,6 +104,29 @@ impl<S: Span> SpanLayer<S> {
         self.cut(bio, core)
     }
 
+    /// Of a READ or WRITE that a member failed: where, from the first byte of the request, if the
+    /// member says it.
+    #[cold]
+    fn bad_byte(&self, parent: &Bio, child: &Bio) -> Option<u64> {
+        let Some(Attr::Int(bad)) = child.value.as_ref().filter(|_| parent.op.has_data()) else {
+            return None;
+        };
+        let (request, mut found) = ((parent.offset, parent.length), None);
+        S::pieces(self.strip, &self.sizes, request.0, request.1, &mut |piece| {
+            if piece.member != child.mark as usize || piece.offset != child.offset {
+                return;
+            }
+            let mut from = 0;
+            S::gather(self.strip, &self.sizes, request, piece, &mut |at, len| {
+                if (from..from + len).contains(bad) {
+                    found = Some(at + (bad - from));
+                }
+                from += len;
+            });
+        });
+        found
+    }
+
     fn takes_delete(&self, member: usize) -> bool {
         self.deletes.get(member).copied().unwrap_or(false)
     }
@@ -130,6 +154,7 @@ impl<S: Span> SpanLayer<S> {
                 return;
             };
             core.fork_with(bio, edge, |bio, child| {
+                child.mark = u32::try_from(piece.member).unwrap_or(u32::MAX);
                 child.offset = piece.offset;
                 child.length = piece.length;
                 if op.has_data() {
@@ -247,13 +272,18 @@ impl<S: Span> Layer for SpanLayer<S> {
         match child.status {
             Ok(()) => {
                 parent.completed += child.completed;
-                if let Some(value) = child.value.take() {
+                if let (Ok(()), Some(value)) = (parent.status, child.value.take()) {
                     parent.value = Some(value);
                 }
             }
             // M3: nothing to flush there.
             Err(Errno::NotSup) if parent.op == Op::Flush => {}
-            Err(e) => parent.fail(e),
+            Err(e) => {
+                if parent.status.is_ok() {
+                    parent.value = self.bad_byte(parent, child).map(Attr::Int);
+                }
+                parent.fail(e);
+            }
         }
     }
 

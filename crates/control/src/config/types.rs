@@ -128,6 +128,28 @@ pub struct BusConfig {
     pub params: Map<String, Value>,
 }
 
+/// Most logical units of a target that a bus looks at when its section does not say it.
+const LUNS_MAX: u64 = 16_384;
+
+impl BusConfig {
+    /// Whether a running bus becomes another one without letting go of its disks: what differs is
+    /// how long requests may take, and how many logical units are looked at, which become more.
+    pub fn becomes(&self, to: &BusConfig) -> bool {
+        let bare = |bus: &BusConfig| {
+            let mut bare = bus.clone();
+            (bare.timeout_s, bare.retries, bare.request_deadline_s) = (None, None, None);
+            bare.params.remove("luns_max");
+            bare
+        };
+        bare(self) == bare(to) && self.luns_max() <= to.luns_max()
+    }
+
+    /// Most logical units of a target that are looked at.
+    pub fn luns_max(&self) -> u64 {
+        self.params.get("luns_max").and_then(Value::as_u64).unwrap_or(LUNS_MAX)
+    }
+}
+
 /// `[[disk]]`: a bottom provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskConfig {

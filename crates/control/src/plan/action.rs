@@ -50,6 +50,13 @@ pub enum Action {
         /// Which.
         bus: BusConfig,
     },
+    /// Requests of a bus may take another time, or it looks at more logical units; its disks stay.
+    ModifyBus {
+        /// As it is.
+        from: BusConfig,
+        /// As it shall be.
+        to: BusConfig,
+    },
     /// A bus goes with its disks; nothing stands on them any more.
     RemoveBus {
         /// Which.
@@ -164,6 +171,7 @@ impl Action {
         match self.clone() {
             Action::Daemon { from, to } => Action::Daemon { from: to, to: from },
             Action::CreateBus { bus } => Action::RemoveBus { bus },
+            Action::ModifyBus { from, to } => Action::ModifyBus { from: to, to: from },
             Action::RemoveBus { bus } => Action::CreateBus { bus },
             Action::CreateDisk { disk } => Action::RemoveDisk { disk },
             Action::RemoveDisk { disk } => Action::CreateDisk { disk },
@@ -222,6 +230,10 @@ impl Action {
         match self {
             Action::Daemon { to, .. } => config.daemon = to.clone(),
             Action::CreateBus { bus } => config.bus.push(bus.clone()),
+            Action::ModifyBus { to, .. } => {
+                let place = config.bus.iter_mut().find(|b| b.name == to.name);
+                place.into_iter().for_each(|b| *b = to.clone());
+            }
             Action::RemoveBus { bus } => config.bus.retain(|b| b.name != bus.name),
             Action::CreateDisk { disk } => config.disk.push(disk.clone()),
             Action::RemoveDisk { disk } => config.disk.retain(|d| d.name != disk.name),
@@ -262,6 +274,7 @@ impl Action {
         match self {
             Action::Daemon { .. } => "change settings of the daemon".to_owned(),
             Action::CreateBus { bus } => format!("create bus {} ({})", bus.name, bus.kind),
+            Action::ModifyBus { to, .. } => format!("change bus {}", to.name),
             Action::RemoveBus { bus } => format!("remove bus {} ({})", bus.name, bus.kind),
             Action::CreateDisk { disk } => format!("create disk {} ({})", disk.name, disk.kind),
             Action::RemoveDisk { disk } => format!("remove disk {} ({})", disk.name, disk.kind),
@@ -298,7 +311,9 @@ impl Action {
             Action::Daemon { .. } => "daemon".to_owned(),
             Action::Units { .. } => "units".to_owned(),
             Action::PortGroups { .. } => "alua".to_owned(),
-            Action::CreateBus { bus } | Action::RemoveBus { bus } => bus.name.clone(),
+            Action::CreateBus { bus }
+            | Action::RemoveBus { bus }
+            | Action::ModifyBus { to: bus, .. } => bus.name.clone(),
             Action::CreateDisk { disk }
             | Action::RemoveDisk { disk }
             | Action::GrowDisk { to: disk, .. }

@@ -89,7 +89,7 @@ fn gone(
     for bus in &running.bus {
         match desired.bus(&bus.name) {
             None => gone.insert(bus.name.clone(), absent.clone()),
-            Some(to) if to != bus => gone.insert(bus.name.clone(), changes(bus, to)),
+            Some(to) if !bus.becomes(to) => gone.insert(bus.name.clone(), changes(bus, to)),
             Some(_) => None,
         };
     }
@@ -283,6 +283,10 @@ impl Planner<'_> {
     ) {
         let new = "in the configuration, not running".to_owned();
         for bus in &desired.bus {
+            if let Some(from) = self.now.bus(&bus.name).filter(|from| *from != bus).cloned() {
+                let why = changes(&from, bus);
+                self.step(Action::ModifyBus { from, to: bus.clone() }, why);
+            }
             if self.now.bus(&bus.name).is_none() {
                 let why = gone.get(&bus.name).unwrap_or(&new).clone();
                 self.step(Action::CreateBus { bus: bus.clone() }, why);

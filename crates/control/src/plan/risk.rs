@@ -51,6 +51,7 @@ pub fn risk(action: &Action, scene: &Scene<'_>) -> Judged {
     match action {
         Action::Daemon { .. }
         | Action::CreateBus { .. }
+        | Action::ModifyBus { .. }
         | Action::CreateDisk { .. }
         | Action::GrowDisk { .. }
         | Action::CreateGeom { .. }

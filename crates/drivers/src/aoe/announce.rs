@@ -49,6 +49,11 @@ impl Announcer {
         self.told.replace(now);
     }
 
+    /// Whether a slot was announced to initiators.
+    pub fn has_told(&self, address: Address) -> bool {
+        self.told.borrow().iter().any(|(of, _)| *of == address)
+    }
+
     fn tell(&self, portal: &Portal, seat: &Seat, to: Mac) {
         if self.told.borrow().contains(&(seat.address, to)) {
             return;

@@ -321,6 +321,12 @@ impl Portal {
 
     fn enter(self: &Rc<Portal>, key: Key) -> Option<Rc<Session>> {
         let seat = self.seats(key.mac, key.address).into_iter().next()?;
+        if seat.shelf.params.announce && !self.announcer.has_told(seat.address) {
+            // Before the first command of an initiator, which asks again: it may think of a disk
+            // that was here before.
+            self.announcer.look(self);
+            return None;
+        }
         self.make_room();
         let client = Client::new(self, key, &seat);
         let session = Blocks::new(client, seat.entry.device.clone(), seat.entry.lun);

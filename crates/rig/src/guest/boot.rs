@@ -147,6 +147,22 @@ pub fn boot_tap(
     boot_devices(image, script, how, &devices, on_line)
 }
 
+/// As [`boot`], with a second network card, `eth1`: a port of the host's loopback leads to port
+/// 3260 of the guest, which takes 10.0.3.15/24 as its address there.
+pub fn boot_forward(
+    image: &Image,
+    script: &Script,
+    how: Boot,
+    port: u16,
+    on_line: &mut dyn FnMut(&str, &mut Console) -> Result<()>,
+) -> Result<Run> {
+    let forward = format!("hostfwd=tcp:127.0.0.1:{port}-10.0.3.15:3260");
+    let host = format!("user,id=forward,net=10.0.3.0/24,{forward}");
+    let card = "virtio-net-pci,netdev=forward,romfile=,addr=0x1e".into();
+    let devices = ["-netdev".into(), host, "-device".into(), card];
+    boot_devices(image, script, how, &devices, on_line)
+}
+
 /// What the emulator is told of the medium of disk `number`.
 fn drive(number: usize, disk: &Path) -> [String; 2] {
     let file = disk.display();

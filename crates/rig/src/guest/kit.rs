@@ -33,6 +33,8 @@ pub enum Kit {
     /// The kernel's AoE driver, its tools, and two ends of an Ethernet cable that loses frames when
     /// it is told to.
     Aoe,
+    /// The kernel's own iSCSI target, which configfs configures.
+    Lio,
 }
 
 /// What a kit adds.
@@ -260,6 +262,16 @@ const AOE: Parts = Parts {
     links: &[],
 };
 
+const LIO: Parts = Parts {
+    modules: &["target_core_mod", "target_core_file", "iscsi_target_mod"],
+    host: &[],
+    unpacked: &[],
+    loaded: &[],
+    files: &[],
+    own: &[],
+    links: &[],
+};
+
 const RAID: Parts = Parts {
     modules: &["virtio_blk", "md_mod", "raid0", "raid1", "raid10", "raid456"],
     host: &["mdadm", "mdmon"],
@@ -292,6 +304,7 @@ pub(super) fn parts(kits: &[Kit]) -> Vec<Parts> {
         Kit::Nvme => NVME,
         Kit::Local => LOCAL,
         Kit::Aoe => AOE,
+        Kit::Lio => LIO,
         Kit::Ninep => NINEP,
         Kit::Raid => RAID,
         Kit::Dmraid => DMRAID,

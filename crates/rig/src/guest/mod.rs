@@ -22,7 +22,9 @@ mod image;
 mod kit;
 mod script;
 
-pub use boot::{Boot, Console, boot, boot_discard, boot_disk, boot_scsi, boot_tap, boot_with};
+pub use boot::{
+    Boot, Console, boot, boot_discard, boot_disk, boot_forward, boot_scsi, boot_tap, boot_with,
+};
 pub use disk::{ROOT_BYTES, ROOT_START};
 pub use image::{HOST, Image, guest_portal};
 pub use kit::Kit;

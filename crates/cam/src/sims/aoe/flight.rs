@@ -14,6 +14,10 @@ const USE_BITS: u32 = 17;
 /// Most cores that tags can tell apart.
 pub(super) const CORES_MAX: usize = 64;
 
+/// The tag of our questions for targets: no frame has a place that was never used. What a target
+/// says unasked, as it does when it starts, has tag 0.
+pub(super) const ASK_TAG: u32 = 1;
+
 /// A frame that is out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {

@@ -81,6 +81,10 @@ impl Inner {
         }
     }
 
+    fn may_be_back(&self, address: Address) -> bool {
+        self.rescan.get().is_some_and(|rescan| rescan.may_be_back(number_of(address)))
+    }
+
     fn rescan_target(&self, address: Address) {
         if let Some(rescan) = self.rescan.get() {
             rescan.wish_target(number_of(address));

@@ -204,8 +204,13 @@ impl Port {
         loop {
             let doubted = self.engine.borrow_mut().take_doubted();
             let Some(address) = doubted else { break };
-            if let Some(unit) = inner.unit(address) {
-                unit.doubt(core);
+            match inner.unit(address) {
+                Some(unit) => unit.doubt(core),
+                // The disk was exchanged, and may be back.
+                None if inner.may_be_back(address) => {
+                    self.engine.borrow_mut().renew(address, core.now());
+                }
+                None => {}
             }
         }
         let doubtful = self.engine.borrow().doubtful();

@@ -37,7 +37,7 @@ mod secret;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bio::Segs;
@@ -75,6 +75,8 @@ struct Inner {
     name: String,
     portals: Vec<Portal>,
     rules: Rules,
+    /// Most logical units that are looked at.
+    luns_max: AtomicU32,
     /// Units by place: the newest last.
     units: Mutex<BTreeMap<Path, Vec<Weak<Unit>>>>,
     /// What sessions have counted, by core and portal.
@@ -139,6 +141,7 @@ impl Iscsi {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             name: name.to_owned(),
             portals: portals.into_iter().map(portal).collect(),
+            luns_max: AtomicU32::new(rules.luns_max),
             rules,
             units: Mutex::default(),
             counts: Mutex::default(),
@@ -239,7 +242,11 @@ impl Sim for Iscsi {
     }
 
     fn luns_max(&self) -> u32 {
-        self.inner.rules.luns_max
+        self.inner.luns_max.load(Ordering::Relaxed)
+    }
+
+    fn set_luns_max(&self, luns: u32) {
+        self.inner.luns_max.store(luns, Ordering::Relaxed);
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {

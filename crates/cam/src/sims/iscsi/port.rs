@@ -293,6 +293,9 @@ impl Session {
         if self.engine.borrow_mut().take_login() {
             // N4: before what the last session had comes back.
             self.inner.units_of(self.portal).iter().for_each(|unit| unit.doubt(core));
+            if let Some(rescan) = self.inner.rescan.get() {
+                rescan.may_be_back(self.portal as u64);
+            }
         }
         loop {
             let ended = self.engine.borrow_mut().take_ended();

@@ -430,6 +430,60 @@ fn a_write_does_not_reach_a_disk_that_came_while_nothing_was_asked() {
     }
 }
 
+/// E6: soon after its last answer it says that it has started, and nothing was under way.
+#[test]
+fn a_write_does_not_reach_a_disk_that_came_with_a_target_that_started() {
+    for (serial, is_other) in [("SHELF1", false), ("OTHER", true)] {
+        let mut s = calm();
+        let outcome = write_after(&mut s, 5, |s| {
+            s.w.turn(100 * MS);
+            s.shelf.serial.replace(serial.into());
+            s.shelf.announce();
+            s.w.turn(MS);
+        });
+        assert_eq!(outcome, (is_other, !is_other), "{serial}");
+    }
+}
+
+/// E6: one frame is not answered, and the next try would be.
+#[test]
+fn a_write_that_is_alone_and_lost_does_not_reach_the_disk_that_came_meanwhile() {
+    for (serial, is_other) in [("SHELF1", false), ("OTHER", true)] {
+        let mut s = calm();
+        let outcome = write_after(&mut s, 5, |s| {
+            s.shelf.ways.borrow_mut().deaf = true;
+            let (shelf, core) = (s.shelf.clone(), s.w.core.clone());
+            s.w.core.reactor().spawn("exchange", async move {
+                core.reactor().sleep(MS).await;
+                shelf.serial.replace(serial.into());
+                shelf.ways.borrow_mut().deaf = false;
+            });
+        });
+        assert_eq!(outcome, (is_other, !is_other), "{serial}");
+    }
+}
+
+/// As the target says when it starts.
+#[test]
+fn the_right_disk_that_is_back_is_taken_in_by_itself() {
+    let mut s = calm();
+    let is = |s: &mut Scene, serial: &str| {
+        s.shelf.serial.replace(serial.into());
+        s.shelf.announce();
+        for _ in 0..60 {
+            s.w.turn(100 * MS);
+            let cam = s.w.cam.clone();
+            cam.look(&mut s.w.control);
+        }
+        let said = s.w.buses[s.bus].troubles().iter().any(|t| t.why.contains("another disk"));
+        (s.w.buses[s.bus].devices().len(), said)
+    };
+    assert_eq!(is(&mut s, "SHELF1"), (1, false));
+    assert_eq!(is(&mut s, "OTHER"), (0, true));
+    assert_eq!(is(&mut s, "X"), (0, true));
+    assert_eq!(is(&mut s, "SHELF1"), (1, false));
+}
+
 /// A target is silent for a while, and another when it answers: what it says, and the sector that
 /// is written.
 #[test]

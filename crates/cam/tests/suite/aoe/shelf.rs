@@ -11,7 +11,7 @@ use geom::Core;
 use reactor::{Link, SeededRandom};
 use wire::aoe::{
     Address, Ata, BROADCAST, CONFIG_LEN, Config, ETHERTYPE, HEADER_LEN, Header, Mac, Reserve,
-    SECTOR, command, directive, reserve, sectors_of_mtu,
+    SECTOR, VERSION, command, directive, reserve, sectors_of_mtu,
 };
 use wire::ata::{self, Identify, Trim, status};
 
@@ -47,6 +47,7 @@ pub struct Shelf {
     random: RefCell<SeededRandom>,
     /// Tags of WRITEs and orders that came.
     seen: RefCell<BTreeSet<u32>>,
+    links: RefCell<Vec<Link>>,
 }
 
 impl Shelf {
@@ -81,12 +82,37 @@ impl Shelf {
             came: Cell::default(),
             random: RefCell::new(SeededRandom::new(seed)),
             seen: RefCell::default(),
+            links: RefCell::default(),
         });
         for station in stations {
             let link = core.reactor().link(station, ETHERTYPE).unwrap();
+            shelf.links.borrow_mut().push(link.clone());
             core.reactor().spawn("shelf", listen(shelf.clone(), core.clone(), link));
         }
         shelf
+    }
+
+    /// It says unasked that it is there, as targets do that start.
+    pub fn announce(&self) {
+        for link in &*self.links.borrow() {
+            let facts = link.facts().unwrap();
+            let from = Mac(facts.mac);
+            let header = Header {
+                response: true,
+                error: None,
+                to: BROADCAST,
+                from,
+                address: self.address,
+                command: command::CONFIG,
+                tag: 0,
+                version: VERSION,
+            };
+            let sectors = sectors_of_mtu(facts.mtu as usize);
+            let config = Config::tell(self.ways.borrow().buffers, 1, sectors, &[]);
+            let bytes: [u8; CONFIG_LEN] = config.encode();
+            let _ = link.send(&[&header.encode()[..], &bytes].concat(), &Segs::new());
+            let _ = link.flush();
+        }
     }
 
     fn chance(&self, of: impl Fn(&Ways) -> u32) -> bool {

@@ -1,15 +1,20 @@
 //! What a target answers to READ and WRITE, again and again: the error of the disk's user, and what
 //! a host hears to which the disk is exported.
 
-use bio::{Errno, Flags, Op};
-use serde_json::json;
-use target::{Ending, ending_of};
-use wire::iscsi::RejectReason;
-use wire::scsi::Status;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use super::hang::attach;
+use bio::{Errno, Flags, Op};
+use classes::mirror::MirrorClass;
+use classes::stripe::StripeClass;
+use geom::Class;
+use serde_json::json;
+use wire::iscsi::RejectReason;
+
+use super::hang::{attach, attach_at};
+use super::host::{Host, status};
 use super::table::reply;
-use super::target::{MUTE, ODD, OWN, Reply, Target};
+use super::target::{Disk, MUTE, ODD, OTHER, OWN, Reply, Target};
 use super::{MS, S, portal, ways};
 use crate::iscsi::peer::{Odd, SECTOR, sense_of};
 use crate::world::{World, range};
@@ -17,43 +22,51 @@ use crate::world::{World, range};
 struct Row {
     name: &'static str,
     reply: Reply,
+    /// The error of the disk's user.
     error: Errno,
-    /// What a host hears to a WRITE, and to a READ.
+    /// What a host gets for a WRITE of block 5, and for a READ.
     write: &'static str,
     read: &'static str,
+    /// What `status` says of the command, before the error's own words.
+    last: &'static str,
+    /// What it says of the disk or its bus; empty: nothing.
+    trouble: &'static str,
 }
 
-const INTERNAL: &str = "04/44/00";
+type Text = &'static str;
 
-const fn row(name: &'static str, reply: Reply, error: Errno, both: &'static str) -> Row {
-    Row { name, reply, error, write: both, read: both }
+const INTERNAL: &str = "04/44/00";
+const NOT_READY: &str = "02/04/03";
+
+const fn row(name: Text, reply: Reply, error: Errno, both: Text, last: Text) -> Row {
+    Row { name, reply, error, write: both, read: both, last, trouble: "" }
 }
 
 /// A status without sense data.
-const fn status(name: &'static str, code: u8, error: Errno, both: &'static str) -> Row {
-    row(name, reply(0, None, u32::MAX, code), error, both)
+const fn answer(name: Text, code: u8, error: Errno, both: Text, last: Text) -> Row {
+    row(name, reply(0, None, u32::MAX, code), error, both, last)
 }
 
 /// CHECK CONDITION with fixed sense data.
-const fn check(code: (u8, u8, u8), error: Errno, both: &'static str) -> Row {
-    let reply = Reply { sense: code, ..reply(0, None, u32::MAX, 2) };
-    row("CHECK CONDITION", reply, error, both)
+const fn check(sense: (u8, u8, u8), error: Errno, both: Text, last: Text) -> Row {
+    row("CHECK CONDITION", code(sense.0, sense.1, sense.2), error, both, last)
 }
 
-const fn medium(name: &'static str, reply: Reply) -> Row {
-    Row { name, reply, error: Errno::Io, write: "03/0c/00", read: "03/11/00" }
+const fn medium(name: Text, reply: Reply, last: Text) -> Row {
+    let read = "03/11/00 at 5";
+    Row { read, ..row(name, reply, Errno::Io, "03/0c/00 at 5", last) }
 }
 
 const fn odd(make: fn() -> Odd) -> Reply {
     Reply { odd: make, ..reply(0, None, u32::MAX, ODD) }
 }
 
-const fn other(name: &'static str, make: fn() -> Odd, error: Errno, both: &'static str) -> Row {
-    row(name, odd(make), error, both)
+const fn other(name: Text, make: fn() -> Odd, error: Errno, both: Text, last: Text) -> Row {
+    row(name, odd(make), error, both, last)
 }
 
-const fn reject(name: &'static str, make: fn() -> Odd) -> Row {
-    other(name, make, Errno::RemoteIo, INTERNAL)
+const fn reject(name: Text, make: fn() -> Odd, last: Text) -> Row {
+    other(name, make, Errno::RemoteIo, INTERNAL, last)
 }
 
 const fn code(key: u8, asc: u8, ascq: u8) -> Reply {
@@ -71,98 +84,246 @@ fn deferred() -> Odd {
 }
 
 const ROWS: &[Row] = &[
-    status("CONDITION MET", 0x04, Errno::RemoteIo, INTERNAL),
-    status("BUSY", 0x08, Errno::Busy, "BUSY"),
-    status("INTERMEDIATE", 0x10, Errno::RemoteIo, INTERNAL),
-    status("INTERMEDIATE-CONDITION MET", 0x14, Errno::RemoteIo, INTERNAL),
-    status("RESERVATION CONFLICT", 0x18, Errno::Conflict, "RESERVATION CONFLICT"),
-    status("COMMAND TERMINATED", 0x22, Errno::RemoteIo, INTERNAL),
-    status("TASK SET FULL", 0x28, Errno::Busy, "BUSY"),
-    status("ACA ACTIVE", 0x30, Errno::RemoteIo, INTERNAL),
-    status("TASK ABORTED", 0x40, Errno::RemoteIo, INTERNAL),
-    status("an unknown status", 0x5a, Errno::RemoteIo, INTERNAL),
-    status("no answer", MUTE, Errno::TimedOut, "0b/3e/02"),
-    other("no sense data", || Odd::Status(2, Vec::new()), Errno::RemoteIo, INTERNAL),
-    other("sense data of an unknown format", || sense(&[0x7e; 18]), Errno::RemoteIo, INTERNAL),
-    other("sense data of one byte", || sense(&[0x70]), Errno::RemoteIo, INTERNAL),
-    check((0x02, 0x04, 0x00), Errno::NxIo, "02/04/03"),
-    check((0x02, 0x04, 0x01), Errno::Busy, "BUSY"),
-    check((0x02, 0x04, 0x02), Errno::NxIo, "02/04/03"),
-    check((0x02, 0x04, 0x03), Errno::NxIo, "02/04/03"),
-    check((0x02, 0x04, 0x04), Errno::Busy, "BUSY"),
-    check((0x02, 0x04, 0x0a), Errno::NxIo, "02/04/03"),
-    check((0x02, 0x04, 0x0b), Errno::NxIo, "02/04/03"),
-    check((0x02, 0x04, 0x0c), Errno::NxIo, "02/04/03"),
-    check((0x02, 0x3a, 0x00), Errno::NxIo, "02/04/03"),
-    medium("unrecovered read error", code(3, 0x11, 0)),
-    medium("write error", code(3, 0x0c, 0)),
-    medium("medium format corrupted", code(3, 0x31, 0)),
-    medium("descriptor format", odd(|| sense(&[0x72, 3, 0x0c, 0, 0, 0, 0, 0]))),
-    medium("deferred", odd(deferred)),
-    check((0x04, 0x44, 0x00), Errno::RemoteIo, INTERNAL),
-    check((0x05, 0x20, 0x00), Errno::Inval, INTERNAL),
-    check((0x05, 0x21, 0x00), Errno::Inval, INTERNAL),
-    check((0x05, 0x24, 0x00), Errno::Inval, INTERNAL),
-    check((0x06, 0x2a, 0x01), Errno::NxIo, "02/04/03"),
-    check((0x06, 0x38, 0x07), Errno::RemoteIo, INTERNAL),
-    check((0x07, 0x27, 0x00), Errno::RoFs, "07/27/00"),
-    check((0x07, 0x27, 0x07), Errno::NoSpc, "07/27/07"),
-    check((0x09, 0x80, 0x00), Errno::RemoteIo, INTERNAL),
-    check((0x0a, 0x00, 0x00), Errno::RemoteIo, INTERNAL),
-    check((0x0b, 0x47, 0x03), Errno::RemoteIo, INTERNAL),
-    check((0x0d, 0x00, 0x00), Errno::RemoteIo, INTERNAL),
-    check((0x0e, 0x1d, 0x00), Errno::RemoteIo, INTERNAL),
-    check((0x0f, 0x00, 0x00), Errno::RemoteIo, INTERNAL),
-    other("target failure", || Odd::Failure(1), Errno::RemoteIo, INTERNAL),
-    other("a response code of a vendor", || Odd::Failure(0x80), Errno::RemoteIo, INTERNAL),
-    reject("Reject, data digest", || Odd::Reject(RejectReason::DataDigest)),
-    reject("Reject, protocol", || Odd::Reject(RejectReason::Protocol)),
-    reject("Reject, immediate", || Odd::Reject(RejectReason::TooManyImmediate)),
-    reject("Reject, in progress", || Odd::Reject(RejectReason::TaskInProgress)),
-    reject("Reject, field", || Odd::Reject(RejectReason::InvalidField)),
-    reject("Reject, long operation", || Odd::Reject(RejectReason::LongOperation)),
-    other("Reject, unsupported", || unsupported(), Errno::Inval, INTERNAL),
-    other("the session ends", || Odd::Drop, Errno::RemoteIo, INTERNAL),
+    answer("CONDITION MET", 0x04, Errno::RemoteIo, INTERNAL, "CONDITION MET (SCSI status 04)"),
+    answer("BUSY", 0x08, Errno::Busy, "BUSY", "BUSY (SCSI status 08)"),
+    answer("INTERMEDIATE", 0x10, Errno::RemoteIo, INTERNAL, "SCSI status 10"),
+    answer("INTERMEDIATE-CONDITION MET", 0x14, Errno::RemoteIo, INTERNAL, "SCSI status 14"),
+    answer(
+        "RESERVATION CONFLICT",
+        0x18,
+        Errno::Conflict,
+        "RESERVATION CONFLICT",
+        "RESERVATION CONFLICT (SCSI status 18)",
+    ),
+    answer("COMMAND TERMINATED", 0x22, Errno::RemoteIo, INTERNAL, "SCSI status 22"),
+    answer("TASK SET FULL", 0x28, Errno::Busy, "BUSY", "TASK SET FULL (SCSI status 28)"),
+    answer("ACA ACTIVE", 0x30, Errno::RemoteIo, INTERNAL, "ACA ACTIVE (SCSI status 30)"),
+    answer("TASK ABORTED", 0x40, Errno::RemoteIo, INTERNAL, "TASK ABORTED (SCSI status 40)"),
+    answer("an unknown status", 0x5a, Errno::RemoteIo, INTERNAL, "SCSI status 5a"),
+    Row {
+        trouble: "requests fail after 60 s",
+        ..answer("no answer", MUTE, Errno::TimedOut, "0b/3e/02", "the command timed out")
+    },
+    other(
+        "no sense data",
+        || Odd::Status(2, Vec::new()),
+        Errno::RemoteIo,
+        INTERNAL,
+        "CHECK CONDITION without sense data (SCSI status 02)",
+    ),
+    other(
+        "sense data of an unknown format",
+        || sense(&[0x7e; 18]),
+        Errno::RemoteIo,
+        INTERNAL,
+        "sense data that cannot be read: RESPONSE CODE has a value that is not allowed (byte 0)",
+    ),
+    other(
+        "sense data of one byte",
+        || sense(&[0x70]),
+        Errno::RemoteIo,
+        INTERNAL,
+        "sense data that cannot be read: SENSE KEY is cut short (byte 0)",
+    ),
+    check(
+        (0x02, 0x04, 0x00),
+        Errno::NxIo,
+        NOT_READY,
+        "LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE (2/04/00)",
+    ),
+    check(
+        (0x02, 0x04, 0x01),
+        Errno::Busy,
+        "BUSY",
+        "LOGICAL UNIT IS IN PROCESS OF BECOMING READY (2/04/01)",
+    ),
+    check(
+        (0x02, 0x04, 0x02),
+        Errno::NxIo,
+        NOT_READY,
+        "LOGICAL UNIT NOT READY, INITIALIZING COMMAND REQUIRED (2/04/02)",
+    ),
+    check(
+        (0x02, 0x04, 0x03),
+        Errno::NxIo,
+        NOT_READY,
+        "LOGICAL UNIT NOT READY, MANUAL INTERVENTION REQUIRED (2/04/03)",
+    ),
+    check((0x02, 0x04, 0x04), Errno::Busy, "BUSY", "additional sense (2/04/04)"),
+    check(
+        (0x02, 0x04, 0x0a),
+        Errno::NxIo,
+        NOT_READY,
+        "LOGICAL UNIT NOT ACCESSIBLE, ASYMMETRIC ACCESS STATE TRANSITION (2/04/0a)",
+    ),
+    check(
+        (0x02, 0x04, 0x0b),
+        Errno::NxIo,
+        NOT_READY,
+        "LOGICAL UNIT NOT ACCESSIBLE, TARGET PORT IN STANDBY STATE (2/04/0b)",
+    ),
+    check(
+        (0x02, 0x04, 0x0c),
+        Errno::NxIo,
+        NOT_READY,
+        "LOGICAL UNIT NOT ACCESSIBLE, TARGET PORT IN UNAVAILABLE STATE (2/04/0c)",
+    ),
+    check((0x02, 0x3a, 0x00), Errno::NxIo, NOT_READY, "MEDIUM NOT PRESENT (2/3a/00)"),
+    medium("unrecovered read error", code(3, 0x11, 0), "UNRECOVERED READ ERROR (3/11/00)"),
+    medium("write error", code(3, 0x0c, 0), "WRITE ERROR (3/0c/00)"),
+    medium("medium format corrupted", code(3, 0x31, 0), "additional sense (3/31/00)"),
+    medium(
+        "descriptor format",
+        odd(|| sense(&[0x72, 3, 0x0c, 0, 0, 0, 0, 0])),
+        "WRITE ERROR (3/0c/00)",
+    ),
+    medium("deferred", odd(deferred), "WRITE ERROR (3/0c/00)"),
+    check((0x04, 0x44, 0x00), Errno::RemoteIo, INTERNAL, "INTERNAL TARGET FAILURE (4/44/00)"),
+    check((0x05, 0x20, 0x00), Errno::Inval, INTERNAL, "INVALID COMMAND OPERATION CODE (5/20/00)"),
+    check(
+        (0x05, 0x21, 0x00),
+        Errno::Inval,
+        INTERNAL,
+        "LOGICAL BLOCK ADDRESS OUT OF RANGE (5/21/00)",
+    ),
+    check((0x05, 0x24, 0x00), Errno::Inval, INTERNAL, "INVALID FIELD IN CDB (5/24/00)"),
+    check((0x06, 0x2a, 0x01), Errno::NxIo, NOT_READY, "MODE PARAMETERS CHANGED (6/2a/01)"),
+    check(
+        (0x06, 0x38, 0x07),
+        Errno::RemoteIo,
+        INTERNAL,
+        "THIN PROVISIONING SOFT THRESHOLD REACHED (6/38/07)",
+    ),
+    check((0x07, 0x27, 0x00), Errno::RoFs, "07/27/00", "WRITE PROTECTED (7/27/00)"),
+    check(
+        (0x07, 0x27, 0x07),
+        Errno::NoSpc,
+        "07/27/07",
+        "SPACE ALLOCATION FAILED WRITE PROTECT (7/27/07)",
+    ),
+    check((0x09, 0x80, 0x00), Errno::RemoteIo, INTERNAL, "additional sense (9/80/00)"),
+    check(
+        (0x0a, 0x00, 0x00),
+        Errno::RemoteIo,
+        INTERNAL,
+        "NO ADDITIONAL SENSE INFORMATION (a/00/00)",
+    ),
+    check((0x0b, 0x47, 0x03), Errno::RemoteIo, INTERNAL, "additional sense (b/47/03)"),
+    check(
+        (0x0d, 0x00, 0x00),
+        Errno::RemoteIo,
+        INTERNAL,
+        "NO ADDITIONAL SENSE INFORMATION (d/00/00)",
+    ),
+    check(
+        (0x0e, 0x1d, 0x00),
+        Errno::RemoteIo,
+        INTERNAL,
+        "MISCOMPARE DURING VERIFY OPERATION (e/1d/00)",
+    ),
+    check(
+        (0x0f, 0x00, 0x00),
+        Errno::RemoteIo,
+        INTERNAL,
+        "NO ADDITIONAL SENSE INFORMATION (f/00/00)",
+    ),
+    other(
+        "target failure",
+        || Odd::Failure(1),
+        Errno::RemoteIo,
+        INTERNAL,
+        "target failure (iSCSI response 01)",
+    ),
+    other(
+        "a response code of a vendor",
+        || Odd::Failure(0x80),
+        Errno::RemoteIo,
+        INTERNAL,
+        "the target did not carry it out (iSCSI response 80)",
+    ),
+    reject(
+        "Reject, data digest",
+        || Odd::Reject(RejectReason::DataDigest),
+        "rejected by the target: data digest error (iSCSI reason 02)",
+    ),
+    reject(
+        "Reject, protocol",
+        || Odd::Reject(RejectReason::Protocol),
+        "rejected by the target: protocol error (iSCSI reason 04)",
+    ),
+    reject(
+        "Reject, immediate",
+        || Odd::Reject(RejectReason::TooManyImmediate),
+        "rejected by the target: too many immediate commands (iSCSI reason 06)",
+    ),
+    reject(
+        "Reject, in progress",
+        || Odd::Reject(RejectReason::TaskInProgress),
+        "rejected by the target: task in progress (iSCSI reason 07)",
+    ),
+    reject(
+        "Reject, field",
+        || Odd::Reject(RejectReason::InvalidField),
+        "rejected by the target: invalid PDU field (iSCSI reason 09)",
+    ),
+    reject(
+        "Reject, long operation",
+        || Odd::Reject(RejectReason::LongOperation),
+        "rejected by the target: long operation (iSCSI reason 0a)",
+    ),
+    other(
+        "Reject, unsupported",
+        || unsupported(),
+        Errno::Inval,
+        INTERNAL,
+        "rejected by the target: command not supported (iSCSI reason 05)",
+    ),
+    Row {
+        trouble: "7 sessions have ended with this command under way",
+        ..other(
+            "the session ends",
+            || Odd::Drop,
+            Errno::RemoteIo,
+            INTERNAL,
+            "the nexus to the device was lost",
+        )
+    },
 ];
 
 fn unsupported() -> Odd {
     Odd::Reject(RejectReason::Unsupported)
 }
 
-/// What a host hears.
-fn heard(error: Errno, op: Op) -> String {
-    match ending_of(error, op) {
-        Ending::Good => "GOOD".into(),
-        Ending::Status(Status::Busy) => "BUSY".into(),
-        Ending::Status(Status::ReservationConflict) => "RESERVATION CONFLICT".into(),
-        Ending::Status(status) => format!("{status:?}"),
-        Ending::Check(sense) => {
-            let code = sense.code;
-            format!("{:02x}/{:02x}/{:02x}", code.key as u8, code.asc, code.ascq)
-        }
-    }
-}
-
 fn run(n: usize, row: &Row) {
     let (key, asc, ascq) = row.reply.sense;
     let name = format!("{} {key:02x}/{asc:02x}/{ascq:02x}", row.name);
-    for (opcode, op, hears) in [(0x2a, Op::Write, row.write), (0x28, Op::Read, row.read)] {
+    for (opcode, verb, answers) in [(0x2a, "WRITE", row.write), (0x28, "READ", row.read)] {
+        let name = format!("{verb}: {name}");
         let mut w = World::with(n as u64, &[]);
         let target = Target::start(&w.core, portal(), OWN, n as u64, ways(8));
-        let edge = attach(&mut w, &json!({}));
-        w.write(edge, 0, &[3; SECTOR], Flags::NONE).unwrap();
+        attach_at(&mut w, ("iscsi0", portal(), "da0"), &json!({}));
+        let host = Host::login(&mut w, "da0");
+        assert_eq!(host.write(&mut w, 5, 3).words(), "GOOD");
+        assert_eq!(status(&mut w), [""; 0]);
         target.reply(Reply { opcode, ..row.reply.clone() });
         let start = w.now();
-        let result = match op {
-            Op::Write => w.write(edge, 0, &[9; SECTOR], Flags::NONE),
-            _ => w.read(edge, 0, SECTOR).map(drop),
+        let answer = match opcode {
+            0x2a => host.write(&mut w, 5, 9),
+            _ => host.read(&mut w, 5),
         };
-        assert_eq!(result, Err(row.error), "{op:?}: {name}");
-        assert!(w.now() - start <= 61 * S, "{op:?}: {name}");
-        assert_eq!(heard(row.error, op), hears, "{op:?}: {name}");
+        assert_eq!(answer.words(), answers, "{name}");
+        assert!(w.now() - start <= 61 * S, "{name}");
+        let mut said = status(&mut w);
+        let last = format!("da0: {verb} of block 5: {}, {}", row.last, row.error.text());
+        assert_eq!(said.pop().as_ref(), Some(&last), "{name}");
+        assert_eq!(said.len(), usize::from(!row.trouble.is_empty()), "{name}: {said:?}");
+        assert!(said.iter().all(|why| why.contains(row.trouble)), "{name}: {said:?}");
         target.calm();
         (0..100).for_each(|_| w.turn(20 * MS));
-        assert_eq!(w.read(edge, 0, SECTOR), Ok(vec![3; SECTOR]), "{op:?}: {name}, later");
+        let later = host.read(&mut w, 5);
+        assert_eq!((later.words().as_str(), later.data), ("GOOD", vec![3; SECTOR]), "{name}");
+        // The error is history, and nothing is wrong any more.
+        assert_eq!(status(&mut w), [last], "{name}");
     }
 }
 
@@ -171,10 +332,41 @@ fn each_answer_of_a_target_reaches_hosts_as_what_it_is() {
     ROWS.iter().enumerate().for_each(|(n, row)| run(n, row));
 }
 
+/// What is no answer to a FLUSH either: nothing is known to be stable.
+#[test]
+fn a_flush_that_was_not_carried_out_is_an_error() {
+    for (row, last) in [
+        (reply(0x35, None, u32::MAX, 4), "CONDITION MET (SCSI status 04)"),
+        (
+            Reply { opcode: 0x35, ..code(0x0e, 0x1d, 0) },
+            "MISCOMPARE DURING VERIFY OPERATION (e/1d/00)",
+        ),
+    ] {
+        let mut w = World::with(1, &[]);
+        let target = Target::start(&w.core, portal(), OWN, 1, ways(8));
+        let edge = attach(&mut w, &json!({}));
+        w.write(edge, 0, &[1; SECTOR], Flags::NONE).unwrap();
+        assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
+        target.reply(row);
+        assert_eq!(w.plain(edge, Op::Flush, 0, 0), Err(Errno::RemoteIo));
+        let words = Errno::RemoteIo.text();
+        assert_eq!(status(&mut w), [format!("da0: SYNCHRONIZE CACHE: {last}, {words}")]);
+        target.calm();
+        assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
+    }
+}
+
 fn fixed_at_12() -> Odd {
     let mut bytes = sense_of(3, 0x11, 0);
     bytes[2] = 0xf0;
     bytes[5..9].copy_from_slice(&12u32.to_be_bytes());
+    Odd::Status(2, bytes)
+}
+
+fn fixed_at_13() -> Odd {
+    let mut bytes = sense_of(3, 0x11, 0);
+    bytes[2] = 0xf0;
+    bytes[5..9].copy_from_slice(&13u32.to_be_bytes());
     Odd::Status(2, bytes)
 }
 
@@ -206,6 +398,40 @@ fn the_block_that_the_medium_failed_is_passed_on() {
     }
 }
 
+/// Blocks of a stripe lie on two disks, those of a mirror on both.
+#[test]
+fn the_block_that_the_medium_failed_is_passed_on_through_layers() {
+    let other = SocketAddr::from(([10, 0, 1, 1], 3260));
+    let stripe = Arc::new(StripeClass::default()) as Arc<dyn Class>;
+    let (strips, same) = (json!({ "strip": 8192 }), json!({ "assume_same": true }));
+    for (class, name, how, answers) in [
+        (stripe, "stripe/s", strips, "03/11/00 at 29"),
+        (Arc::new(MirrorClass::default()), "mirror/s", same, "03/11/00 at 13"),
+    ] {
+        let mut w = World::with(1, &[]);
+        let disk = Disk { sectors: 1024, ..OWN };
+        let second = Disk { sectors: 1024, ..OTHER };
+        let targets = [(portal(), disk), (other, second)];
+        let targets = targets.map(|(at, disk)| Target::start(&w.core, at, disk, 1, ways(8)));
+        attach_at(&mut w, ("iscsi0", portal(), "da0"), &json!({}));
+        attach_at(&mut w, ("iscsi1", other, "da1"), &json!({}));
+        w.control.topology.load(class.clone()).unwrap();
+        let mut asked = how;
+        asked["members"] = json!(["da0", "da1"]);
+        class.verb(&mut w.control, "label", "s", &asked).unwrap();
+        (0..50).for_each(|_| w.turn(20 * MS));
+        let host = Host::login(&mut w, name);
+        let read = |w: &mut World| host.read_blocks(w, 8, 32).words();
+        assert_eq!(read(&mut w), "GOOD");
+        // Block 13 of a disk: of the stripe's second disk it is block 29.
+        targets[1].reply(Reply { opcode: 0x28, ..odd(fixed_at_13) });
+        if class.name() == "mirror" {
+            targets[0].reply(Reply { opcode: 0x28, ..odd(fixed_at_13) });
+        }
+        assert_eq!(read(&mut w), answers, "{name}");
+    }
+}
+
 #[test]
 fn the_last_error_of_a_disk_is_listed_with_its_time() {
     let mut w = World::with(1, &[]);
@@ -230,7 +456,10 @@ fn the_last_error_of_a_disk_is_listed_with_its_time() {
     target.reply(reply(0x2a, None, u32::MAX, 0x18));
     assert_eq!(w.write(edge, 0, &[1; SECTOR], Flags::NONE), Err(Errno::Conflict));
     let (text, device) = list(&mut w, true);
-    assert!(text.contains("2 in all: WRITE of block 0: SCSI status 18"), "{text}");
+    assert!(
+        text.contains("2 in all: WRITE of block 0: RESERVATION CONFLICT (SCSI status 18)"),
+        "{text}"
+    );
     assert_eq!(device["last_error"]["count"], 2);
 }
 

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use bio::{Errno, Op};
+use cam::Bounds;
 use geom::Edge;
 use serde_json::{Value, json};
 
 use super::table::reply;
 use super::target::{OWN, Target};
-use super::{MS, S, portal, ways};
+use super::{MS, S, bus, portal, ways};
 use crate::iscsi::peer::SECTOR;
 use crate::world::{World, range};
 
@@ -86,6 +87,65 @@ fn hang(bounds: &Value) -> (u64, usize) {
     (0..10).for_each(|_| w.turn(20 * MS));
     assert_eq!(w.ended().pop().map(|end| end.status), Some(Ok(())));
     (took, came)
+}
+
+/// As an edit of the configuration does.
+#[test]
+fn bounds_that_change_hold_for_requests_that_begin_from_then_on() {
+    let mut w = World::with(8, &[]);
+    let target = Target::start(&w.core, portal(), OWN, 8, ways(8));
+    let edge = attach(&mut w, &json!({ "request_deadline_s": 40 }));
+    let bus = w.cam.bus("iscsi0").unwrap();
+    target.reply(reply(0x2a, None, u32::MAX, NEVER));
+    let begins = |w: &mut World, tag: u64, deadline_s: u32| {
+        bus.bound(Bounds { request_deadline_s: deadline_s, ..Bounds::default() });
+        write(w, edge, tag);
+        (w.now(), tag)
+    };
+    let mut ended = Vec::new();
+    let began = [begins(&mut w, 1, 40), begins(&mut w, 2, 5), begins(&mut w, 3, 20)];
+    while ended.len() < 3 {
+        w.turn(100 * MS);
+        let now = w.now();
+        ended.extend(w.ended().into_iter().map(|end| (end.tag, end.status, now)));
+    }
+    let took = |(tag, status, at): &(u64, Result<(), Errno>, u64)| {
+        assert_eq!(*status, Err(Errno::TimedOut));
+        let began = began.iter().find(|(_, began)| began == tag).unwrap().0;
+        (*tag, (at - began) / S)
+    };
+    assert_eq!(ended.iter().map(took).collect::<Vec<_>>(), [(2, 5), (3, 20), (1, 40)]);
+}
+
+/// The same: its disks stay, and others come.
+#[test]
+fn more_units_are_looked_at_when_the_limit_is_raised() {
+    let mut w = World::with(9, &[]);
+    let target = Target::start(&w.core, portal(), OWN, 9, ways(8));
+    target.has_luns(5);
+    let at = bus(&mut w, 10, 2);
+    let look = |w: &mut World, count: usize| {
+        let end = w.now() + 20 * S;
+        let named = |w: &World| {
+            let devices = w.buses[at].devices().into_iter();
+            devices.filter(|(.., name)| !name.is_empty()).count()
+        };
+        while named(w) < count {
+            assert!(w.now() < end, "{count} are found");
+            w.turn(20 * MS);
+            let cam = w.cam.clone();
+            cam.look(&mut w.control);
+        }
+        w.buses[at].devices().into_iter().map(|(.., name)| name).collect::<Vec<_>>()
+    };
+    w.scan(at);
+    assert_eq!(look(&mut w, 2), ["da0", "da1"]);
+    assert_eq!(whys(&w).len(), 1);
+    let edge = w.open("da1").1;
+    w.buses[at].look_at_most(16);
+    assert_eq!(look(&mut w, 5), ["da0", "da1", "da2", "da3", "da4"]);
+    assert_eq!(w.read(edge, 0, SECTOR).map(|bytes| bytes.len()), Ok(SECTOR));
+    assert_eq!(whys(&w), []);
 }
 
 #[test]

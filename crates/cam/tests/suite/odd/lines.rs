@@ -3,14 +3,15 @@
 
 use std::net::SocketAddr;
 
-use bio::{Errno, Flags, Op};
 use serde_json::json;
 
-use super::hang::{attach, whys};
+use super::hang::{attach_at, whys};
+use super::host::{Host, status};
+use super::table::{GONE, LATE};
 use super::target::{Disk, OTHER, OWN, Target};
 use super::{MS, S, portal, ways};
 use crate::iscsi::peer::{SECTOR, Ways};
-use crate::world::{World, range};
+use crate::world::World;
 
 fn nowhere() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 9], 3260))
@@ -33,47 +34,59 @@ struct Row {
     /// How long it lasts; 0: as many PDUs as it says, `u64::MAX`: for ever.
     lasts_ns: u64,
     after: Disk,
-    ends: Result<(), Errno>,
-    /// What the bus says while it lasts.
+    /// What a host gets for a WRITE and a READ.
+    gets: &'static str,
+    /// What `status` says while it lasts; empty: nothing.
     says: &'static str,
+    /// What it says afterwards, the last error of the disk behind it.
+    remains: &'static [&'static str],
     within_s: u64,
 }
 
-const fn row(name: &'static str, what: What, lasts_ns: u64) -> Row {
-    Row { name, what, lasts_ns, after: OWN, ends: Ok(()), says: "", within_s: 12 }
+const EXCHANGED: &[&str] = &["another disk is there than before"];
+
+const fn row(name: &'static str, what: What, lasts_ns: u64, says: &'static str) -> Row {
+    let (gets, remains) = ("GOOD", &[]);
+    Row { name, what, lasts_ns, after: OWN, gets, says, remains, within_s: 12 }
 }
 
-const fn lost(name: &'static str, what: What, says: &'static str) -> Row {
-    Row { ends: Err(Errno::NxIo), says, within_s: 15, ..row(name, what, u64::MAX) }
+const fn lost(name: &'static str, what: What, says: &'static str, remains: Remains) -> Row {
+    Row { gets: GONE, remains, within_s: 15, ..row(name, what, u64::MAX, says) }
 }
 
-const fn other(name: &'static str, what: What, lasts_ns: u64) -> Row {
-    let says = "another disk is there than before";
-    Row { after: OTHER, ends: Err(Errno::NxIo), says, ..row(name, what, lasts_ns) }
+const fn other(name: &'static str, what: What, lasts_ns: u64, says: &'static str) -> Row {
+    Row { after: OTHER, gets: GONE, remains: EXCHANGED, ..row(name, what, lasts_ns, says) }
 }
+
+type Remains = &'static [&'static str];
+
+const HEADER: &str = "HeaderDigest does not match its bytes";
+const DATA: &str = "DataDigest does not match its bytes";
+const REFUSED: &str = "Connection refused";
+const SERVICE: &str = "login refused: the service is not available now";
 
 const ROWS: &[Row] = &[
-    row("one header digest", What::HeaderDigests(1), 0),
-    row("five header digests", What::HeaderDigests(5), 0),
-    row("one data digest", What::DataDigests(1), 0),
-    row("five data digests", What::DataDigests(5), 0),
-    other("one header digest, another disk", What::HeaderDigests(1), 0),
-    other("one data digest, another disk", What::DataDigests(1), 0),
-    row("a closed window for 5 s", What::Window, 5 * S),
+    row("one header digest", What::HeaderDigests(1), 0, HEADER),
+    row("five header digests", What::HeaderDigests(5), 0, HEADER),
+    row("one data digest", What::DataDigests(1), 0, DATA),
+    row("five data digests", What::DataDigests(5), 0, DATA),
+    other("one header digest, another disk", What::HeaderDigests(1), 0, HEADER),
+    other("one data digest, another disk", What::DataDigests(1), 0, DATA),
+    row("a closed window for 5 s", What::Window, 5 * S, ""),
     Row {
-        ends: Err(Errno::TimedOut),
-        says: "is not answered",
+        gets: LATE,
+        remains: &["is not answered; requests fail after 60 s", "the command timed out, timed out"],
         within_s: 61,
-        ..row("a closed window for ever", What::Window, u64::MAX)
+        ..row("a closed window for ever", What::Window, u64::MAX, "is not answered")
     },
-    row("sent to a dead portal for 4 s", What::Moved, 4 * S),
-    other("sent to a dead portal for 4 s, another disk", What::Moved, 4 * S),
-    lost("sent to a dead portal for ever", What::Moved, "iqn.2026-11.test.ashlar:peer at 10.0.0.1"),
-    row("logins refused for 4 s", What::Busy, 4 * S),
-    other("logins refused for 4 s, another disk", What::Busy, 4 * S),
-    lost("logins refused for ever", What::Busy, "the service is not available now"),
-    row("silent for 4 s", What::Deaf, 4 * S),
-    lost("silent for ever", What::Deaf, "iqn.2026-11.test.ashlar:peer at 10.0.0.1"),
+    row("sent to a dead portal for 4 s", What::Moved, 4 * S, REFUSED),
+    other("sent to a dead portal for 4 s, another disk", What::Moved, 4 * S, REFUSED),
+    lost("sent to a dead portal for ever", What::Moved, REFUSED, &[REFUSED]),
+    row("logins refused for 4 s", What::Busy, 4 * S, SERVICE),
+    other("logins refused for 4 s, another disk", What::Busy, 4 * S, SERVICE),
+    lost("logins refused for ever", What::Busy, SERVICE, &[SERVICE]),
+    row("silent for 4 s", What::Deaf, 4 * S, ""),
+    lost("silent for ever", What::Deaf, "the target is silent", &["the login is not answered"]),
 ];
 
 fn set(target: &Target, what: What, on: bool) {
@@ -95,13 +108,14 @@ fn run(n: usize, row: &Row) {
     let mut w = World::with(n as u64, &[]);
     let ways = Ways { digests: true, ..ways(8) };
     let target = Target::start(&w.core, portal(), OWN, n as u64, ways);
-    let edge = attach(&mut w, &json!({}));
-    w.write(edge, 0, &[1; SECTOR], Flags::NONE).unwrap();
+    attach_at(&mut w, ("iscsi0", portal(), "da0"), &json!({}));
+    let host = Host::login(&mut w, "da0");
+    assert_eq!(host.write(&mut w, 0, 1).words(), "GOOD");
     if let What::Window = row.what {
         target.peer.ways.borrow_mut().window = 0;
         // What it was told that it may send is used up.
         for _ in 0..8 {
-            w.read(edge, 0, SECTOR).unwrap();
+            assert_eq!(host.read(&mut w, 0).words(), "GOOD");
         }
     }
     let old = (row.after != OWN)
@@ -112,18 +126,14 @@ fn run(n: usize, row: &Row) {
         target.peer.kill();
     }
     let began = w.now();
-    let data = w.buffer(SECTOR);
-    data.fill(0, SECTOR, 9);
-    w.start(edge, 1, |bio| range(bio, Op::Write, 9 * SECTOR as u64, data));
-    let data = w.buffer(SECTOR);
-    w.start(edge, 2, |bio| range(bio, Op::Read, 0, data));
+    let tags = [host.send_write(&w, 9, 9), host.send_read(&w, 0)];
     let (mut ended, mut said) = (Vec::new(), Vec::new());
     let mut lasts = row.lasts_ns > 0;
-    while ended.len() < 2 {
+    while ended.len() < tags.len() {
         let took = w.now() - began;
         assert!(took < row.within_s * S, "{}: {} ended in time", row.name, ended.len());
         w.turn(20 * MS);
-        ended.extend(w.ended());
+        ended.extend(host.ended());
         said.extend(whys(&w).into_iter().map(|(why, _)| why));
         if lasts && took >= row.lasts_ns {
             set(&target, row.what, false);
@@ -131,21 +141,25 @@ fn run(n: usize, row: &Row) {
         }
     }
     for end in &ended {
-        assert_eq!(end.status, row.ends, "{}: {}", row.name, end.tag);
+        assert_eq!(end.words(), row.gets, "{}: {}", row.name, end.tag);
+        assert!(end.words() != "GOOD" || end.tag == tags[0] || end.data == [1; SECTOR]);
     }
     (0..100).for_each(|_| w.turn(20 * MS));
-    said.extend(whys(&w).into_iter().map(|(why, _)| why));
-    assert!(said.iter().any(|why| why.contains(row.says)) || row.says.is_empty(), "{said:?}");
+    let says = said.iter().any(|why| why.contains(row.says));
+    assert!(if row.says.is_empty() { said.is_empty() } else { says }, "{}: {said:?}", row.name);
+    let now = status(&mut w);
+    let fits = now.iter().zip(row.remains).all(|(now, wanted)| now.contains(wanted));
+    assert!(fits && now.len() == row.remains.len(), "{}: {now:?}", row.name);
     let now = target.peer.bytes.borrow().clone();
     let written = now[9 * SECTOR..10 * SECTOR] == [9; SECTOR];
-    assert_eq!(written, row.ends.is_ok(), "{}", row.name);
+    assert_eq!(written, row.gets == "GOOD", "{}", row.name);
     if let Some(old) = old {
         assert!(now.iter().all(|b| *b == 0) && old[0] == 1, "{}", row.name);
         return;
     }
     // It is as it was once that is over, by itself.
     set(&target, row.what, false);
-    if row.ends == Err(Errno::NxIo) {
+    if row.gets == GONE {
         target.peer.cut();
     }
     let end = w.now() + 60 * S;

@@ -4,6 +4,7 @@
 mod answers;
 mod capacity;
 mod hang;
+mod host;
 mod lines;
 mod paths;
 mod storm;
@@ -13,13 +14,14 @@ mod target;
 use std::net::SocketAddr;
 
 use crate::iscsi::peer::{SECTOR, Ways};
-use crate::world::{World, range};
-use bio::{Errno, Op};
+use crate::world::World;
+use bio::Errno;
 use cam::sims::iscsi::IscsiKind;
 use cam::{Open, SimKind, Site};
 use geom::Edge;
+use host::{Host, status};
 use serde_json::json;
-use table::{ROWS, Row, When, reply};
+use table::{LATE, ROWS, Row, When, reply};
 use target::{Disk, OTHER, OWN, Target};
 
 const MS: u64 = 1_000_000;
@@ -47,6 +49,12 @@ fn bus(w: &mut World, deadline_s: u64, luns_max: u32) -> usize {
 
 /// The same, with its disk.
 fn open(w: &mut World, deadline_s: u64) -> Edge {
+    find(w, deadline_s);
+    w.open("da0").1
+}
+
+/// The same, without opening it.
+fn find(w: &mut World, deadline_s: u64) {
     let at = bus(w, deadline_s, 16_384);
     let mut found = w.scan(at);
     let end = w.now() + 20 * S;
@@ -56,14 +64,11 @@ fn open(w: &mut World, deadline_s: u64) -> Edge {
         cam.look(&mut w.control).into_iter().for_each(|(_, names)| found.extend(names.unwrap()));
     }
     assert_eq!(found, ["da0"]);
-    w.open("da0").1
 }
 
 fn exchange(row: &Row, target: &Target, w: &mut World) -> Vec<u8> {
     let bytes = || vec![0; row.after.sectors * SECTOR];
-    let is_own = row.after.serial == row.before.serial
-        && row.says.is_empty()
-        && row.ends != Err(Errno::NxIo);
+    let is_own = !row.is_exchanged();
     let put = |target: &Target| {
         let mut own = target.peer.bytes.borrow().clone();
         own.resize(row.after.sectors * SECTOR, 0);
@@ -93,68 +98,103 @@ fn exchange(row: &Row, target: &Target, w: &mut World) -> Vec<u8> {
     old
 }
 
-/// The bytes of the disk that was there, and of the one that is.
+/// What a host gets, what is on which disk, and what `status` says.
 fn run(row: &Row, seed: u64) {
     let mut w = World::with(seed, &[]);
     // One command at a time: others that are on their way to a live session cannot be held back.
     let window = if row.when == When::Live { 1 } else { 8 };
     let target = Target::start(&w.core, portal(), row.before.clone(), seed, ways(window));
-    let edge = open(&mut w, 10);
-    w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE).unwrap();
+    find(&mut w, 10);
+    let host = Host::login(&mut w, "da0");
+    assert_eq!(host.write(&mut w, 0, 1).words(), "GOOD");
     // Under way when it happens, and meant for the disk that is there now.
     target.peer.ways.borrow_mut().slow_ns = 50 * MS;
-    if row.when != When::Live {
-        for tag in 0..4 {
-            let data = w.buffer(SECTOR);
-            data.fill(0, SECTOR, 7);
-            w.start(edge, tag, |bio| range(bio, Op::Write, (16 + tag) * SECTOR as u64, data));
-        }
-        w.turn(MS);
-    }
+    let early = if row.when == When::Live { 0 } else { 4 };
+    let early: Vec<u32> = (16..16 + early).map(|sector| host.send_write(&w, sector, 7)).collect();
+    w.turn(MS);
     let old = exchange(row, &target, &mut w);
     target.peer.ways.borrow_mut().slow_ns = MS;
-    for tag in 100..104 {
-        let data = w.buffer(SECTOR);
-        data.fill(0, SECTOR, 9);
-        let sector = row.sector + tag - 100;
-        w.start(edge, tag, |bio| range(bio, Op::Write, sector * SECTOR as u64, data));
-    }
+    let late: Vec<u32> = (0..4).map(|n| host.send_write(&w, row.sector + n, 9)).collect();
     let (began, mut ended, mut said) = (w.now(), Vec::new(), Vec::new());
-    let count = if row.when == When::Live { 4 } else { 8 };
-    while ended.len() < count {
+    while ended.len() < early.len() + late.len() {
         let took = w.now() - began;
         assert!(took < row.within_s * S, "{}: {} ended in time", row.name, ended.len());
         w.turn(20 * MS);
-        ended.extend(w.ended());
+        ended.extend(host.ended());
         said.extend(w.buses[0].troubles().into_iter().map(|t| t.why));
     }
-    for end in ended.iter().filter(|end| end.tag >= 100) {
-        assert_eq!(end.status, row.ends, "{}: write {}", row.name, end.tag);
-    }
     (0..100).for_each(|_| w.turn(20 * MS));
-    let now = target.peer.bytes.borrow().clone();
-    let lies_at = |bytes: &[u8], sector: u64, byte: u8| {
-        let at = sector as usize * SECTOR;
-        bytes.get(at..at + SECTOR).is_some_and(|bytes| bytes.iter().all(|b| *b == byte))
-    };
-    match row.ends {
-        Ok(()) => (0..4).for_each(|n| {
-            assert!(lies_at(&now, row.sector + n, 9), "{}: sector {n} is there", row.name);
-            assert!(lies_at(&now, 0, 1), "{}: and the disk is its own", row.name);
-        }),
-        Err(Errno::NxIo) => {
-            assert!(now.iter().all(|b| *b == 0), "{}: nothing is on the other disk", row.name);
-            assert!(lies_at(&old, 0, 1) && !lies_at(&old, row.sector, 9), "{}", row.name);
-            assert_eq!(w.read(edge, 0, SECTOR), Err(Errno::NxIo), "{}", row.name);
+    let disks = Disks { old: &old, now: &target.peer.bytes.borrow().clone() };
+    for end in &ended {
+        let is_late = late.contains(&end.tag);
+        // What was carried out before it happened is on the disk that was there.
+        let at = early.iter().position(|tag| *tag == end.tag).filter(|_| end.words() == "GOOD");
+        match at {
+            Some(at) => assert!(disks.is_kept(16 + at as u64, 7, row), "{}: {at}", row.name),
+            None if is_late || row.sector < 16 => {
+                assert_eq!(end.words(), row.gets, "{}: {}", row.name, end.tag);
+            }
+            None => panic!("{}: {} of {}", row.name, end.words(), end.tag),
         }
-        Err(_) => assert!(now.iter().all(|b| *b != 9), "{}: nothing is written", row.name),
     }
-    match row.says {
-        "" => {
-            let exchanged = said.iter().any(|why| why.contains("another disk"));
-            assert!(!exchanged, "{}: {said:?}", row.name);
+    disks.check(row);
+    check_words(row, said, &status(&mut w));
+    let (attentions, is) = host.look(&mut w);
+    assert_eq!(attentions.concat(), row.attention, "{}", row.name);
+    let unit = if row.is_exchanged() { row.gets } else { "GOOD" };
+    assert_eq!(is, unit, "{}: the unit afterwards", row.name);
+    let reads = if row.gets == LATE { LATE } else { unit };
+    assert_eq!(host.read(&mut w, 0).words(), reads, "{}: a READ afterwards", row.name);
+}
+
+/// Bytes of the disk that was there, and of the one that is.
+struct Disks<'a> {
+    old: &'a [u8],
+    now: &'a [u8],
+}
+
+fn lies_at(bytes: &[u8], sector: u64, byte: u8) -> bool {
+    let at = sector as usize * SECTOR;
+    bytes.get(at..at + SECTOR).is_some_and(|bytes| bytes.iter().all(|b| *b == byte))
+}
+
+impl Disks<'_> {
+    /// A byte is on the disk that a host means.
+    fn is_kept(&self, sector: u64, byte: u8, row: &Row) -> bool {
+        lies_at(if row.is_exchanged() { self.old } else { self.now }, sector, byte)
+    }
+
+    fn check(&self, row: &Row) {
+        let (name, was_written) = (row.name, row.gets == "GOOD");
+        if row.is_exchanged() {
+            assert!(self.now.iter().all(|b| *b == 0), "{name}: nothing is on the other disk");
         }
-        says => assert!(said.iter().any(|why| why.contains(says)), "{}: {said:?}", row.name),
+        assert!(self.is_kept(0, 1, row), "{name}: the disk has what was acknowledged");
+        for sector in row.sector..row.sector + 4 {
+            assert_eq!(self.is_kept(sector, 9, row), was_written, "{name}: sector {sector}");
+        }
+    }
+}
+
+/// What `status` said while it lasted, and what it says now.
+fn check_words(row: &Row, mut said: Vec<String>, now: &[String]) {
+    let name = row.name;
+    let count = said.len();
+    said.retain(|why| row.meanwhile.is_empty() || !why.contains(row.meanwhile));
+    assert_eq!(said.len() < count, !row.meanwhile.is_empty(), "{name}: {} is said", row.meanwhile);
+    let closed = said.iter().any(|why| why.contains("the target has closed the connection"));
+    let restarts = matches!(row.when, When::Restart | When::RestartTwice);
+    assert!(closed || !restarts, "{name}: that the target is gone is said");
+    let says = row.says();
+    let connection = format!("iqn.2026-11.test.ashlar:peer at {}: ", portal());
+    said.retain(|why| !why.starts_with(&connection) || row.when == When::Live);
+    said.retain(|why| says.is_empty() || !why.contains(&says));
+    assert_eq!(said, [""; 0], "{name}: nothing else is said");
+    let wanted = [&says, row.last].into_iter().filter(|words| !words.is_empty());
+    let wanted: Vec<&str> = wanted.collect();
+    assert_eq!(now.len(), wanted.len(), "{name}: {now:?}");
+    for (now, wanted) in now.iter().zip(wanted) {
+        assert!(now.contains(wanted), "{name}: {wanted}: {now}");
     }
 }
 
@@ -199,6 +239,37 @@ fn a_rescan_takes_in_the_disk_that_is_there_and_ends_the_trouble() {
     assert!(w.buses[0].troubles().iter().all(|t| !t.why.contains("another disk")));
     let (_, edge) = w.open("da1");
     assert!(w.read(edge, 0, SECTOR).unwrap() == [3; SECTOR]);
+}
+
+/// Nothing but the login tells of it.
+#[test]
+fn the_right_disk_that_is_back_is_taken_in_at_the_next_login() {
+    let mut w = World::with(5, &[]);
+    let target = Target::start(&w.core, portal(), OWN, 5, ways(8));
+    find(&mut w, 10);
+    let host = Host::login(&mut w, "da0");
+    assert_eq!(host.write(&mut w, 0, 1).words(), "GOOD");
+    let restart = |w: &mut World, disk: Disk, bytes: Vec<u8>| {
+        target.stop();
+        let old = target.exchange(disk, bytes);
+        target.open();
+        for _ in 0..200 {
+            w.turn(20 * MS);
+            let cam = w.cam.clone();
+            cam.look(&mut w.control);
+        }
+        old
+    };
+    let own = restart(&mut w, OTHER, vec![0; OTHER.sectors * SECTOR]);
+    assert_eq!(host.write(&mut w, 0, 2).words(), "02/04/03");
+    assert!(w.buses[0].devices().is_empty());
+    let other = restart(&mut w, Disk { serial: "X", ..OWN }, own);
+    assert!(w.buses[0].devices().is_empty(), "it is another one");
+    let own = restart(&mut w, OTHER, other);
+    assert!(w.buses[0].devices().is_empty());
+    restart(&mut w, OWN, own);
+    assert_eq!(w.buses[0].devices().len(), 1);
+    assert_eq!(status(&mut w), [""; 0]);
 }
 
 #[test]

@@ -4,18 +4,18 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bio::{Errno, Flags, Op};
 use classes::multipath::MultipathClass;
-use geom::{Class, Edge, Error};
+use geom::{Class, Error};
 use serde_json::{Value, json};
 use wire::iscsi::RejectReason;
 
-use super::hang::{attach_at, whys};
+use super::hang::attach_at;
+use super::host::{Host, status};
 use super::table::reply;
 use super::target::{Disk, MUTE, ODD, OTHER, OWN, Reply, Target};
 use super::{BUSY, MS, S, portal, ways};
 use crate::iscsi::peer::{Odd, SECTOR};
-use crate::world::{World, range};
+use crate::world::World;
 
 fn second() -> SocketAddr {
     SocketAddr::from(([10, 0, 1, 1], 3260))
@@ -38,16 +38,18 @@ fn two(w: &mut World, disks: [Disk; 2]) -> [Target; 2] {
     [own, other]
 }
 
-fn device(w: &mut World) -> ([Target; 2], Edge) {
+/// The multipath device, and a host of it.
+fn device(w: &mut World) -> ([Target; 2], Host) {
     let targets = two(w, [OWN, OWN]);
     create(w).unwrap();
     // The record is on both: as if it were one disk.
     let bytes = targets[0].peer.bytes.borrow().clone();
     targets[1].peer.bytes.borrow_mut().copy_from_slice(&bytes);
     w.turn(100 * MS);
-    let edge = w.open("multipath/m").1;
-    w.write(edge, 0, &[1; SECTOR], Flags::NONE).unwrap();
-    (targets, edge)
+    let host = Host::login(w, "multipath/m");
+    assert_eq!(host.write(w, 0, 1).words(), "GOOD");
+    assert_eq!(status(w), [""; 0]);
+    (targets, host)
 }
 
 fn unsupported() -> Odd {
@@ -55,15 +57,22 @@ fn unsupported() -> Odd {
 }
 
 /// What happens to the first path.
-enum Row {
-    Reply(&'static str, Reply),
+enum What {
+    Reply(Reply),
     /// It restarts with this disk.
-    Restart(&'static str, Disk),
+    Restart(Disk),
     /// It ends for good.
-    End(&'static str),
+    End,
     /// Logins are refused, or sent to a dead portal.
-    Busy(&'static str),
-    Moved(&'static str),
+    Busy,
+    Moved,
+}
+
+struct Row {
+    name: &'static str,
+    what: What,
+    /// What `status` says afterwards of that path, the last error of its disk behind it.
+    remains: &'static [&'static str],
 }
 
 const fn write(status: u8) -> Reply {
@@ -74,73 +83,86 @@ const fn sense(key: u8, asc: u8, ascq: u8) -> Reply {
     Reply { sense: (key, asc, ascq), ..write(2) }
 }
 
+const fn odd(make: fn() -> Odd) -> Reply {
+    Reply { odd: make, ..write(ODD) }
+}
+
+type Remains = &'static [&'static str];
+
+const fn row(name: &'static str, what: What, remains: Remains) -> Row {
+    Row { name, what, remains }
+}
+
+const fn answer(name: &'static str, reply: Reply, remains: Remains) -> Row {
+    row(name, What::Reply(reply), remains)
+}
+
+const EXCHANGED: Remains = &["another disk is there than before"];
+
 const ROWS: &[Row] = &[
-    Row::Reply("busy", write(BUSY)),
-    Row::Reply("full", write(0x28)),
-    Row::Reply("no answer", write(MUTE)),
-    Row::Reply("rejected", Reply { odd: unsupported, ..write(ODD) }),
-    Row::Reply("target failure", Reply { odd: || Odd::Failure(1), ..write(ODD) }),
-    Row::Reply("the session ends", Reply { odd: || Odd::Drop, ..write(ODD) }),
-    Row::Reply("no sense data", Reply { odd: || Odd::Status(2, Vec::new()), ..write(ODD) }),
-    Row::Reply("transition", sense(2, 4, 0x0a)),
-    Row::Reply("standby", sense(2, 4, 0x0b)),
-    Row::Reply("unavailable", sense(2, 4, 0x0c)),
-    Row::Reply("hardware error", sense(4, 0x44, 0)),
-    Row::Reply("aborted", sense(0x0b, 0x47, 3)),
-    Row::Restart("restart", OWN),
-    Row::Restart("restart, another disk", OTHER),
-    Row::Restart("restart, another serial number", Disk { serial: "X", ..OWN }),
-    Row::Restart("restart, another NAA name", Disk { naa: OTHER.naa, ..OWN }),
-    Row::End("it ends"),
-    Row::Busy("logins refused"),
-    Row::Moved("sent to a dead portal"),
+    answer("busy", write(BUSY), &[]),
+    answer("full", write(0x28), &[]),
+    answer(
+        "no answer",
+        write(MUTE),
+        &["WRITE is not answered; requests fail after 12 s", "the command timed out, timed out"],
+    ),
+    answer("rejected", odd(unsupported), &["rejected by the target: protocol error"]),
+    answer("target failure", odd(|| Odd::Failure(1)), &["target failure (iSCSI response 01)"]),
+    answer("the session ends", odd(|| Odd::Drop), &["the nexus to the device was lost"]),
+    answer(
+        "no sense data",
+        odd(|| Odd::Status(2, Vec::new())),
+        &["CHECK CONDITION without sense data (SCSI status 02)"],
+    ),
+    answer("transition", sense(2, 4, 0x0a), &[]),
+    answer("standby", sense(2, 4, 0x0b), &[]),
+    answer("unavailable", sense(2, 4, 0x0c), &[]),
+    answer("hardware error", sense(4, 0x44, 0), &["INTERNAL TARGET FAILURE (4/44/00)"]),
+    answer("aborted", sense(0x0b, 0x47, 3), &["additional sense (b/47/03)"]),
+    row("restart", What::Restart(OWN), &[]),
+    row("restart, another disk", What::Restart(OTHER), EXCHANGED),
+    row("restart, another serial number", What::Restart(Disk { serial: "X", ..OWN }), EXCHANGED),
+    row("restart, another NAA name", What::Restart(Disk { naa: OTHER.naa, ..OWN }), EXCHANGED),
+    row("it ends", What::End, &["the target has closed the connection"]),
+    row("logins refused", What::Busy, &["login refused: the service is not available now"]),
+    row("sent to a dead portal", What::Moved, &["Connection refused"]),
 ];
 
 fn run(row: &Row) {
     let mut w = World::with(1, &[]);
-    let ([own, other], edge) = device(&mut w);
-    let (name, foreign) = match row {
-        Row::Reply(name, reply) => {
-            own.reply(reply.clone());
-            (*name, false)
-        }
-        Row::Restart(name, disk) => {
+    let ([own, other], host) = device(&mut w);
+    let name = row.name;
+    match &row.what {
+        What::Reply(reply) => own.reply(reply.clone()),
+        What::Restart(disk) => {
             own.stop();
-            let is_other = *disk != OWN;
-            if is_other {
+            if *disk != OWN {
                 own.exchange(disk.clone(), vec![0; disk.sectors * SECTOR]);
             }
             own.open();
-            (*name, is_other)
         }
-        Row::End(name) => {
-            own.stop();
-            (*name, false)
-        }
-        Row::Busy(name) => {
+        What::End => own.stop(),
+        What::Busy => {
             own.peer.busy.set(true);
             own.peer.kill();
-            (*name, false)
         }
-        Row::Moved(name) => {
+        What::Moved => {
             own.peer.moved.set(Some((portal(), SocketAddr::from(([10, 0, 0, 9], 3260)))));
             own.peer.kill();
-            (*name, false)
         }
-    };
+    }
     let began = w.now();
-    for tag in 0..8 {
-        let data = w.buffer(SECTOR);
-        data.fill(0, SECTOR, 9);
-        w.start(edge, tag, |bio| range(bio, Op::Write, (8 + tag) * SECTOR as u64, data));
+    for sector in 8..16 {
+        host.send_write(&w, sector, 9);
     }
     let mut ended = Vec::new();
     while ended.len() < 8 {
         assert!(w.now() - began < 30 * S, "{name}: {} ended", ended.len());
         w.turn(20 * MS);
-        ended.extend(w.ended());
+        ended.extend(host.ended());
     }
-    assert!(ended.iter().all(|end| end.status == Ok(())), "{name}");
+    assert!(ended.iter().all(|end| end.words() == "GOOD"), "{name}: {ended:?}");
     (0..100).for_each(|_| w.turn(20 * MS));
     let is_on = |target: &Target, sector: usize| {
         target.peer.bytes.borrow()[sector * SECTOR..][..SECTOR] == [9; SECTOR]
@@ -148,10 +170,12 @@ fn run(row: &Row) {
     for sector in 8..16 {
         assert!(is_on(&own, sector) || is_on(&other, sector), "{name}: sector {sector}");
     }
-    if foreign {
+    if row.remains == EXCHANGED {
         assert!(own.peer.bytes.borrow().iter().all(|b| *b == 0), "{name}: it is another disk");
-        assert!(whys(&w).iter().any(|(why, _)| why.contains("another disk")), "{name}");
     }
+    let now = status(&mut w);
+    let fits = now.iter().zip(row.remains).all(|(now, wanted)| now.contains(wanted));
+    assert!(fits && now.len() == row.remains.len(), "{name}: {now:?}");
 }
 
 #[test]
@@ -162,10 +186,10 @@ fn what_one_path_does_is_made_good_by_the_other() {
 #[test]
 fn a_reservation_conflict_on_one_path_is_the_answer_of_the_disk() {
     let mut w = World::with(1, &[]);
-    let ([own, other], edge) = device(&mut w);
+    let ([own, other], host) = device(&mut w);
     own.reply(write(0x18));
     other.reply(write(0x18));
-    assert_eq!(w.write(edge, 0, &[2; SECTOR], Flags::NONE), Err(Errno::Conflict));
+    assert_eq!(host.write(&mut w, 0, 2).words(), "RESERVATION CONFLICT");
 }
 
 /// Page 83h: two disks are not one.

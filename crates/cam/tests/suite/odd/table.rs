@@ -1,10 +1,8 @@
 //! What a target does, one row each, and the effect that it has.
 
-use bio::Errno;
-
 use super::BUSY;
 use super::target::{Disk, OTHER, OWN, Reply};
-use crate::iscsi::peer::Odd;
+use crate::iscsi::peer::{Odd, SECTOR};
 
 /// When the disk is exchanged, and how.
 #[derive(Clone, Copy, PartialEq)]
@@ -28,9 +26,16 @@ pub struct Row {
     pub reply: Option<Reply>,
     /// Sector that is written.
     pub sector: u64,
-    pub ends: Result<(), Errno>,
-    /// What the bus says afterwards, or while it waits.
+    /// What a host gets for that.
+    pub gets: &'static str,
+    /// A unit attention that the host gets afterwards.
+    pub attention: &'static str,
+    /// What `status` says only while it lasts; empty: nothing but that the target is gone.
+    pub meanwhile: &'static str,
+    /// What it says of the disk afterwards; of [`CHANGED`], with both identities.
     pub says: &'static str,
+    /// The last error of the disk afterwards.
+    pub last: &'static str,
     /// Longest time that the write takes.
     pub within_s: u64,
 }
@@ -43,13 +48,58 @@ const SAME: Row = Row {
     attentions: &[],
     reply: None,
     sector: 9,
-    ends: Ok(()),
+    gets: "GOOD",
+    attention: "",
+    meanwhile: "",
     says: "",
+    last: "",
     within_s: 5,
 };
 
-const ANOTHER: Row =
-    Row { after: OTHER, ends: Err(Errno::NxIo), says: "another disk is there than before", ..SAME };
+/// A host gets this of a disk that is gone, and of one that is not answered in time.
+pub const GONE: &str = "02/04/03";
+pub const LATE: &str = "0b/3e/02";
+const CHANGED: &str = "another disk is there than before; ";
+const UNSURE: &str = "it is not known whether it is the same disk as before (INQUIRY";
+
+const BUSY_PAGE: &str = "INQUIRY of a page is not answered: BUSY (SCSI status 08)";
+const NOT_READY_PAGE: &str = "INQUIRY of a page is not answered: LOGICAL UNIT IS IN PROCESS";
+
+const ANOTHER: Row = Row { after: OTHER, gets: GONE, says: CHANGED, ..SAME };
+
+impl Row {
+    /// Another disk is there afterwards, or none.
+    pub fn is_exchanged(&self) -> bool {
+        self.gets == GONE
+    }
+
+    /// What `status` says of the disk afterwards.
+    pub fn says(&self) -> String {
+        match self.says {
+            CHANGED => {
+                let (was, is) = (words(&self.before), words(&self.after));
+                format!("{CHANGED}it was {was}, and is {is} now; requests for da0 fail")
+            }
+            says => says.into(),
+        }
+    }
+}
+
+/// What a disk says it is.
+fn words(disk: &Disk) -> String {
+    let Disk { vendor, revision, serial, naa, sectors, kind } = disk;
+    let mut words = format!("<{vendor} disk for tests {revision}>");
+    if !serial.is_empty() {
+        words.push_str(&format!(" serial {serial}"));
+    }
+    if *naa != 0 {
+        words.push_str(&format!(" id {naa:x}"));
+    }
+    if *kind == 0 {
+        words.push_str(&format!(" bytes {}", sectors * SECTOR));
+    }
+    words
+}
 
 const LIVE: Row = Row { when: When::Live, ..ANOTHER };
 const NAMELESS: Disk = Disk { serial: "", naa: 0, ..OWN };
@@ -61,8 +111,6 @@ fn usual() -> Odd {
 pub const fn reply(opcode: u8, page: Option<u8>, times: u32, status: u8) -> Reply {
     Reply { opcode, page, times, status, sense: (2, 4, 1), odd: usual }
 }
-
-const UNSURE: &str = "it is not known whether it is the same disk as before";
 
 pub const ROWS: &[Row] = &[
     Row { name: "restart", ..SAME },
@@ -87,15 +135,20 @@ pub const ROWS: &[Row] = &[
         after: Disk { sectors: 128, ..OTHER },
         ..ANOTHER
     },
-    Row { name: "two restarts", when: When::RestartTwice, ..SAME },
-    Row { name: "two restarts, another disk at the second", when: When::RestartTwice, ..ANOTHER },
+    Row { name: "two restarts", when: When::RestartTwice, meanwhile: BUSY_PAGE, ..SAME },
+    Row {
+        name: "two restarts, another disk at the second",
+        when: When::RestartTwice,
+        meanwhile: BUSY_PAGE,
+        ..ANOTHER
+    },
     Row { name: "the connection is lost", when: When::Cut, ..SAME },
     Row { name: "the connection is lost, another disk", when: When::Cut, ..ANOTHER },
     Row {
         name: "INQUIRY data have changed",
         attentions: &[(0x3f, 3)],
         after: OWN,
-        ends: Ok(()),
+        gets: "GOOD",
         says: "",
         ..LIVE
     },
@@ -110,17 +163,25 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "capacity changed, larger",
         attentions: &[(0x2a, 9)],
+        attention: "06/2a/09",
         after: Disk { sectors: 128, ..OWN },
-        ends: Ok(()),
+        gets: "GOOD",
         says: "",
         ..LIVE
     },
-    Row { name: "smaller, within", after: Disk { sectors: 32, ..OWN }, ..SAME },
+    Row {
+        name: "smaller, within",
+        after: Disk { sectors: 32, ..OWN },
+        attention: "06/2a/09",
+        ..SAME
+    },
     Row {
         name: "smaller, beyond",
         after: Disk { sectors: 32, ..OWN },
         sector: 40,
-        ends: Err(Errno::Inval),
+        gets: "04/44/00",
+        attention: "06/2a/09",
+        last: "LOGICAL BLOCK ADDRESS OUT OF RANGE (5/21/00)",
         ..SAME
     },
     Row { name: "no names, same size", before: NAMELESS, after: NAMELESS, ..SAME },
@@ -154,35 +215,41 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "reserved by another host",
         reply: Some(reply(0x2a, None, u32::MAX, 0x18)),
-        ends: Err(Errno::Conflict),
+        gets: "RESERVATION CONFLICT",
+        last: "da0: WRITE of block 9: RESERVATION CONFLICT (SCSI status 18)",
         ..SAME
     },
     Row {
         name: "INQUIRY busy for a while",
+        meanwhile: "INQUIRY is not answered: BUSY (SCSI status 08)",
         reply: Some(reply(0x12, None, 40, BUSY)),
         within_s: 30,
         ..SAME
     },
     Row {
         name: "page 83h busy for a while",
+        meanwhile: BUSY_PAGE,
         reply: Some(reply(0x12, Some(0x83), 20, BUSY)),
         within_s: 30,
         ..SAME
     },
     Row {
         name: "page 80h not ready for a while",
+        meanwhile: NOT_READY_PAGE,
         reply: Some(reply(0x12, Some(0x80), 5, 2)),
         within_s: 30,
         ..SAME
     },
     Row {
         name: "list of pages full for a while",
+        meanwhile: "INQUIRY of a page is not answered: TASK SET FULL (SCSI status 28)",
         reply: Some(reply(0x12, Some(0), 15, 0x28)),
         within_s: 30,
         ..SAME
     },
     Row {
         name: "page 83h busy, another disk",
+        meanwhile: BUSY_PAGE,
         reply: Some(reply(0x12, Some(0x83), 20, BUSY)),
         within_s: 30,
         ..ANOTHER
@@ -190,29 +257,33 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "INQUIRY busy for ever",
         reply: Some(reply(0x12, None, u32::MAX, BUSY)),
-        ends: Err(Errno::TimedOut),
+        gets: LATE,
         says: UNSURE,
+        last: "da0: WRITE of block 12: timed out",
         within_s: 70,
         ..SAME
     },
     Row {
         name: "INQUIRY never ready",
         reply: Some(reply(0x12, None, u32::MAX, 2)),
-        ends: Err(Errno::TimedOut),
+        gets: LATE,
         says: UNSURE,
+        last: "da0: WRITE of block 12: timed out",
         within_s: 70,
         ..SAME
     },
     Row {
         name: "page 83h never answered well",
         reply: Some(reply(0x12, Some(0x83), u32::MAX, 2)),
-        ends: Err(Errno::TimedOut),
+        gets: LATE,
         says: UNSURE,
+        last: "da0: WRITE of block 12: timed out",
         within_s: 70,
         ..SAME
     },
     Row {
         name: "no unit any more",
+        meanwhile: "the target has no such logical unit",
         after: Disk { kind: 0x7f, ..OTHER },
         says: "",
         within_s: 30,

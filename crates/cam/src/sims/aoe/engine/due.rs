@@ -1,5 +1,7 @@
 //! What is due: frames that were not answered, commands at their deadline, paths to be asked.
 
+use std::sync::atomic::Ordering;
+
 use wire::aoe::{ATA_LEN, Ata, HEADER_LEN, command};
 use wire::ata;
 
@@ -53,12 +55,11 @@ impl Engine {
             (copy.op, copy.due_ns) = (None, ends);
         }
         self.let_out(frame.target, frame.path);
+        let mut is_doubtful = false;
         if let Some(t) = self.targets.get_mut(frame.target) {
             t.silent += 1;
-            if t.silent >= SILENT_MAX && !t.doubtful {
-                t.doubtful = true;
-                self.doubted.push(t.address);
-            }
+            let is_silent = t.heard.load(Ordering::Relaxed) < frame.sent_ns;
+            is_doubtful = is_silent || t.silent >= SILENT_MAX;
             if let Some(path) = t.paths.get_mut(frame.path) {
                 path.timed_out(frame.sectors, now, life);
             }
@@ -68,6 +69,9 @@ impl Engine {
                 t.window = t.threshold;
                 t.shrunk_ns = now + (now - frame.sent_ns);
             }
+        }
+        if is_doubtful {
+            self.may_be_another(frame.target);
         }
         if let Some(op) = self.ops.get_mut(op) {
             let Frame { first, sectors, tries, .. } = frame;

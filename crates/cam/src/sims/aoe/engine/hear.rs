@@ -54,6 +54,10 @@ impl Engine {
         let Some(known) = self.shared.note(address, (link, mac), said) else { return };
         self.shared.is_marked(address, config.string, now);
         let Some(at) = self.target(address) else { return };
+        if header.tag == 0 {
+            // E6: it started, and nobody asked.
+            self.may_be_another(at);
+        }
         let good = |t: &Target| t.paths.iter().any(Path::is_good);
         let was_good = self.targets.get(at).is_some_and(good);
         self.bring_up_to(at, &known);

@@ -18,8 +18,10 @@
 //!  E5  No more frames wait for answers of a target, those of all cores together, than it says it
 //!      can hold; and each core's no more than its window, which follows losses.
 //!  E6  A target that was silent may be another disk when it answers: no frame of a user's command
-//!      is sent, or sent again, until CAM has found the disk to be the same (D11). So may one that
-//!      was not asked anything for [`QUIET_NS`]: there is no connection whose end would tell.
+//!      is sent, or sent again, until CAM has found the disk to be the same (D11). Silent is one
+//!      that has answered nothing since a frame was sent that is overdue. So may be one that says
+//!      unasked that it is there, as targets do that start, and one that was not asked anything for
+//!      [`QUIET_NS`]: there is no connection whose end would tell.
 
 mod counts;
 mod due;
@@ -217,6 +219,14 @@ impl Engine {
         }
     }
 
+    /// E6: a target that CAM is told of.
+    fn may_be_another(&mut self, target: usize) {
+        let Some(t) = self.targets.get_mut(target) else { return };
+        if !std::mem::replace(&mut t.doubtful, true) {
+            self.doubted.push(t.address);
+        }
+    }
+
     /// Targets to which no user's frame is sent.
     pub(super) fn doubtful(&self) -> Vec<Address> {
         self.targets.iter().filter(|t| t.doubtful).map(|t| t.address).collect()
@@ -304,10 +314,9 @@ impl Engine {
 
     /// E6
     fn doubt_the_quiet(&mut self, target: usize, now: u64) {
-        let Some(t) = self.targets.get_mut(target) else { return };
-        let quiet_ns = now.saturating_sub(t.heard.load(Ordering::Relaxed));
-        if quiet_ns >= QUIET_NS && !std::mem::replace(&mut t.doubtful, true) {
-            self.doubted.push(t.address);
+        let Some(t) = self.targets.get(target) else { return };
+        if now.saturating_sub(t.heard.load(Ordering::Relaxed)) >= QUIET_NS {
+            self.may_be_another(target);
         }
     }
 

@@ -5,7 +5,7 @@ use wire::aoe::{
     command, directive,
 };
 
-use super::super::flight::Frame;
+use super::super::flight::{ASK_TAG, Frame};
 use super::super::path::Path;
 use super::super::pool::{Guest, Place};
 use super::op::{Piece, Shape, registers_of};
@@ -165,7 +165,7 @@ impl Engine {
         if wire.sectors(link) == 0 {
             return;
         }
-        let header = request(to, wire.mac(link), address, command::CONFIG, 0);
+        let header = request(to, wire.mac(link), address, command::CONFIG, ASK_TAG);
         let mut head = [0; HEADER_LEN + CONFIG_LEN];
         let (h, c) = head.split_at_mut(HEADER_LEN);
         h.copy_from_slice(&header.encode());

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bio::{Pool, PoolConfig, Segs};
 use wire::aoe::{
-    ATA_LEN, Address, Ata, Config, HEADER_LEN, Header, Mac, Reserve, SECTOR, VERSION, command,
-    error, reserve,
+    ATA_LEN, Address, Ata, BROADCAST, Config, HEADER_LEN, Header, Mac, Reserve, SECTOR, VERSION,
+    command, error, reserve,
 };
 use wire::ata::{self, Identify, status};
 
+use super::super::flight::ASK_TAG;
 use super::*;
 
 const SHELF: Address = Address { shelf: 7, slot: 1 };
@@ -97,7 +98,7 @@ impl Bench {
                 error: None,
                 address: SHELF,
                 command: command::CONFIG,
-                tag: 0,
+                tag: ASK_TAG,
             };
             let config = Config::tell(BUFFERS, 1, 2, &[]).encode();
             bench.hear(core, &frame(&to, &[&config]));
@@ -323,6 +324,29 @@ fn a_target_that_was_quiet_for_long_is_asked_before_a_frame_goes_to_it() {
     b.read(0, 903);
     b.pump(0);
     assert_eq!((b.waiting(), b.engines[0].take_doubted()), (0, Some(SHELF)));
+    b.engines[0].trust(SHELF, b.now);
+    b.pump(0);
+    assert_eq!(b.waiting(), 1);
+}
+
+/// E6
+#[test]
+fn a_target_that_says_unasked_that_it_is_there_is_asked_who_it_is() {
+    let mut b = Bench::new(1);
+    let tell = |b: &mut Bench, tag: u32| {
+        let (to, from, address) = (BROADCAST, THEIRS, SHELF);
+        let (version, command) = (VERSION, command::CONFIG);
+        let header =
+            Header { to, from, version, response: true, error: None, address, command, tag };
+        b.hear(0, &frame(&header, &[&Config::tell(BUFFERS, 1, 2, &[]).encode()]));
+        b.engines[0].take_doubted()
+    };
+    assert_eq!(tell(&mut b, ASK_TAG), None);
+    assert_eq!(tell(&mut b, 0), Some(SHELF));
+    assert_eq!(tell(&mut b, 0), None, "once");
+    b.read(0, 900);
+    b.pump(0);
+    assert_eq!(b.waiting(), 0);
     b.engines[0].trust(SHELF, b.now);
     b.pump(0);
     assert_eq!(b.waiting(), 1);

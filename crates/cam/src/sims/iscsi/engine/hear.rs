@@ -9,7 +9,7 @@ use wire::scsi::Status;
 
 use super::op::{LOGOUT, PING, place_of};
 use super::{Burst, Engine, Fault, Kind, RECEIVE_MAX, Stage, Wire};
-use crate::ccb::{CamStatus, Outcome, SenseData};
+use crate::ccb::{CamStatus, Outcome, Refused, SenseData};
 use crate::device::is_doubtful;
 
 /// Pings of a target that wait to be answered; a target that sends more gets no answer to them.
@@ -158,7 +158,9 @@ impl Engine {
         }
         if head.response != 0 {
             self.useful = true;
-            self.end(place_of(head.task_tag), Outcome::of(CamStatus::CompletedError));
+            let refused = Refused::Response(head.response);
+            let outcome = Outcome::refused(CamStatus::CompletedError, refused);
+            self.end(place_of(head.task_tag), outcome);
             return Ok(());
         }
         self.ended(head.task_tag, head.status, head.residual, sense_of(data))
@@ -307,7 +309,8 @@ impl Engine {
                     RejectReason::Unsupported => CamStatus::CannotProvide,
                     _ => CamStatus::CompletedError,
                 };
-                self.end(place_of(tag), Outcome::of(status));
+                let refused = Refused::Reject(head.reason as u8);
+                self.end(place_of(tag), Outcome::refused(status, refused));
                 Ok(())
             }
             // The command itself is answered too; whoever takes no pings is still there.

@@ -66,7 +66,7 @@ impl Daemon {
         let journal = Arc::new(Journal::default());
         let registry = Registry::new();
         registry.doors().shut();
-        let files = InUse::default();
+        let files = InUse::new(teller(&journal, Level::Warn));
         let (config, noted, exported) = (config.clone(), journal.clone(), registry.clone());
         let used = files.clone();
         let thread = std::thread::Builder::new()

@@ -54,6 +54,17 @@ impl FsClass {
     pub const DOC: &'static str =
         "Serves files by 9P from a cached WORM, and keeps every day's dump for ever.";
 
+    /// Reads the certificates and keys of a file server again. Clients that are connected go on.
+    ///
+    /// # Errors
+    /// There is no such file server, or its files cannot be used; nothing has changed then.
+    pub fn renew(t: &mut Topology, name: &str) -> Result<(), Error> {
+        let geom = t.find_geom(FS_CLASS, name);
+        let shared = geom.and_then(|geom| t.with(geom, |g: &mut FsGeom, _| g.shared.clone()));
+        let none = || Error::new(Errno::NoEnt, format!("there is no file server {name}"));
+        shared.ok_or_else(none)?.read_keys()
+    }
+
     /// Every file server makes all durable and lets go: for the end of the daemon.
     pub fn halt_all(control: &mut Control) {
         let all: Vec<GeomId> = {

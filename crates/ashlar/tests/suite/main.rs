@@ -46,6 +46,7 @@ mod real_kernel;
 mod real_layers;
 mod real_live;
 mod real_local;
+mod real_missing;
 mod real_multipath;
 mod real_nbd;
 mod real_nvme;

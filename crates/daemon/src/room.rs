@@ -321,7 +321,11 @@ impl Room {
             return Ok(());
         }
         let whole = self.whole(geom);
-        if let Some(why) = self.scrambles(geom).filter(|_| !self.consent.contains(&geom.name)) {
+        let scrambles = self.scrambles(geom);
+        if let Some(why) = scrambles
+            .or_else(|| self.made_over(geom))
+            .filter(|_| !self.consent.contains(&geom.name))
+        {
             let next = format!(
                 "Write it as it was; or `ashlar apply --yes-destroy {}`, if what is on it may be \
                  lost.",

@@ -12,6 +12,7 @@ mod cam;
 mod cam_resets;
 mod classes;
 mod conformance;
+mod consent;
 mod daily;
 mod deletes;
 mod edits;

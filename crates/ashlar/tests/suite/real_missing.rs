@@ -81,7 +81,8 @@ fn steps(portal: &str, nvme: u16, nbd: u16) -> Script {
             "told appear; within 20 [ -b /dev/nvme0n2 ]\n\
              mount -t ext4 /dev/nvme0n2 /mnt; [ \"$(cat /mnt/who)\" = n1 ]\n\
              within 20 nbd-client {HOST} {nbd} /dev/nbd0 -N b1; within 10 nbd-client -c /dev/nbd0\n\
-             mkdir -p /nbd /iscsi; mount -t ext4 -o ro /dev/nbd0 /nbd; [ \"$(cat /nbd/who)\" = b1 ]\n\
+             mkdir -p /nbd /iscsi; mount -t ext4 -o ro /dev/nbd0 /nbd\n\
+             [ \"$(cat /nbd/who)\" = b1 ]\n\
              seen() {{ iscsiadm -m node -T {IQN} -R >/dev/null\n\
              ls -d /sys/class/iscsi_session/*/device/target*/*:1/block; }}\n\
              within 20 seen; mount -t ext4 $(disk {IQN} 1) /iscsi\n\
@@ -91,8 +92,8 @@ fn steps(portal: &str, nvme: u16, nbd: u16) -> Script {
     script.step(
         "a restart without them, and they come back under what is mounted",
         "told vanish; echo 3 >/proc/sys/vm/drop_caches\n\
-         (dd if=/dev/zero of=/mnt/file bs=64k count=16 conv=fsync 2>/tmp/n; echo $? >/tmp/n.rc) &\n\
-         (dd if=/dev/zero of=/iscsi/file bs=64k count=16 conv=fsync 2>/tmp/i; echo $? >/tmp/i.rc) &\n\
+         writes() { dd if=/dev/zero of=$1/file bs=64k count=16 conv=fsync 2>$2; echo $? >$2.rc; }\n\
+         writes /mnt /tmp/n & writes /iscsi /tmp/i &\n\
          sleep 8; [ ! -e /tmp/n.rc ]; [ ! -e /tmp/i.rc ]; told back\n\
          within 40 [ -e /tmp/n.rc ]; within 40 [ -e /tmp/i.rc ]\n\
          cat /tmp/n /tmp/i; [ $(cat /tmp/n.rc) = 0 ]; [ $(cat /tmp/i.rc) = 0 ]\n\

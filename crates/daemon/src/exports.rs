@@ -242,6 +242,16 @@ impl Exports {
         out
     }
 
+    /// New connections wait until [`Exports::resume`].
+    pub fn pause(&self) {
+        self.registry.doors().pause();
+    }
+
+    /// They are answered again.
+    pub fn resume(&self) {
+        self.registry.doors().resume();
+    }
+
     /// Makes a target and opens its portals.
     pub fn create_target(&mut self, control: &mut Control, config: &TargetConfig) -> Result<()> {
         let op = "create target";

@@ -5,7 +5,8 @@
 //!   images, some away --> start, doors open --> check --> one thing appears --> check --> all
 //! ```
 //! Invariants of the model
-//!  H1  A unit is served when all that it stands on is there, within [`LIMIT`] of the last of it.
+//!  H1  A unit is served when what it needs is there, within [`LIMIT`]: all images of a disk, a
+//!      concatenation or a layer, and one member of a mirror.
 //!  H2  A unit of which something is away answers that it is not there yet, so that hosts try
 //!      again, and never that there is no such unit.
 //!  H3  What a unit answers to a read are the bytes of its own disks.
@@ -32,6 +33,11 @@ const AT_ONCE: u64 = 20;
 const LIMIT: Duration = Duration::from_secs(60);
 /// Bytes of an image.
 const BYTES: u64 = 1 << 20;
+const BLOCKS: u64 = BYTES / 512;
+/// At the end of a mirror's member: its record.
+const RECORD_BLOCKS: u64 = 32;
+/// The members of the mirror, where there is one.
+const LEGS: [u64; 2] = [3, 4];
 /// Images.
 const IMAGES: u64 = 5;
 /// Errors of NBD's handshake.
@@ -45,6 +51,30 @@ const INFO: u32 = 3;
 struct Unit {
     provider: String,
     images: Vec<u64>,
+    /// All images but the first are copies of it: one is enough.
+    copies: bool,
+}
+
+impl Unit {
+    fn new(provider: &str, images: &[u64]) -> Unit {
+        Unit { provider: provider.to_owned(), images: images.to_vec(), copies: false }
+    }
+
+    /// The image whose bytes are at a place of it, and the block there.
+    fn place(&self, at: u64) -> (u64, u64) {
+        match self.copies {
+            true => (self.images[0], at),
+            false => (self.images[(at / BLOCKS) as usize], at % BLOCKS),
+        }
+    }
+
+    /// Blocks that are read.
+    fn blocks(&self) -> u64 {
+        match self.copies {
+            true => BLOCKS - RECORD_BLOCKS,
+            false => BLOCKS * self.images.len() as u64,
+        }
+    }
 }
 
 /// A seed's folder and what is in it.
@@ -85,12 +115,12 @@ fn make(folder: &Path, number: u64) {
     file.set_len(BYTES).expect("its size");
 }
 
-/// Writes the blocks of an image.
-fn fill(folder: &Path, number: u64) {
+/// Writes blocks of an image, as those of an image that it may be a copy of.
+fn fill(folder: &Path, number: u64, bytes_of: u64, blocks: u64) {
     let file = std::fs::File::options().write(true).open(image(folder, number));
     let file = file.expect("an image");
-    for at in 0..BYTES / 512 {
-        file.write_all_at(&block(number, at), at * 512).expect("its bytes");
+    for at in 0..blocks {
+        file.write_all_at(&block(bytes_of, at), at * 512).expect("its bytes");
     }
 }
 
@@ -103,16 +133,21 @@ impl Site {
         let whole = 1 + random.below(3);
         let stripe: Vec<u64> = (0..whole).collect();
         if whole > 1 {
-            units.push(Unit { provider: "concat/w".into(), images: stripe });
+            units.push(Unit::new("concat/w", &stripe));
         }
         let first = if whole > 1 { whole } else { 0 };
         let nop = random.below(2) == 0;
-        for number in first..IMAGES {
+        let mirror = random.below(2) == 0;
+        if mirror {
+            units.push(Unit { copies: true, ..Unit::new("mirror/m", &LEGS) });
+        }
+        let end = if mirror { LEGS[0] } else { IMAGES };
+        for number in first..end {
             let provider = match nop && number == IMAGES - 1 {
                 true => "n".to_owned(),
                 false => format!("d{number}"),
             };
-            units.push(Unit { provider, images: vec![number] });
+            units.push(Unit::new(&provider, &[number]));
         }
         let away: Vec<u64> = (0..IMAGES).filter(|_| random.below(2) == 0).collect();
         (0..IMAGES).for_each(|n| make(&folder, n));
@@ -139,6 +174,11 @@ impl Site {
                     text +=
                         &format!("[[geom]]\nclass = 'concat'\nname = 'w'\nmembers = [{members}]\n");
                 }
+                "mirror/m" => {
+                    let members = members.join(", ");
+                    text +=
+                        &format!("[[geom]]\nclass = 'mirror'\nname = 'm'\nmembers = [{members}]\n");
+                }
                 "n" => {
                     let below = &members[0];
                     text += &format!("[[geom]]\nclass = 'nop'\nname = 'n'\nprovider = {below}\n");
@@ -161,7 +201,8 @@ impl Site {
     }
 
     fn is_there(&self, unit: &Unit) -> bool {
-        !unit.images.iter().any(|image| self.away.contains(image))
+        let mut here = unit.images.iter().map(|image| !self.away.contains(image));
+        if unit.copies { here.any(|here| here) } else { here.all(|here| here) }
     }
 }
 
@@ -250,11 +291,11 @@ impl Walk {
     fn reads(&mut self, lun: usize) {
         let (unit, seed) = (self.site.units[lun].clone(), self.seed);
         let session = self.sessions.get_mut(&lun).expect("it is open");
-        let per = BYTES / 512;
         for _ in 0..3 {
-            let at = self.random.below(per * unit.images.len() as u64);
+            let at = self.random.below(unit.blocks());
             let found = session.block(at).unwrap_or_else(|e| panic!("seed {seed}: {unit:?}: {e}"));
-            let wanted = block(unit.images[(at / per) as usize], at % per);
+            let (image, there) = unit.place(at);
+            let wanted = block(image, there);
             assert!(found == wanted, "seed {seed}: {unit:?}: block {at} is another disk's");
         }
         self.seen.served += 1;
@@ -348,9 +389,16 @@ fn walk(seed: u64) -> Seen {
         DaemonConfig { cores: Some(1), port: Port::Poll, state, ..DaemonConfig::default() };
     let mut desired = site.config();
     desired.daemon = settings.clone();
-    // A concatenation without records on its disks is known from an earlier start.
+    // A mirror gets its records, and a concatenation, which has none, is known from then on.
     start(&site, seed, &desired).plant().stop();
-    (0..IMAGES).for_each(|n| fill(&site.folder, n));
+    for unit in &site.units {
+        for number in &unit.images {
+            match unit.copies {
+                true => fill(&site.folder, *number, unit.images[0], unit.blocks()),
+                false => fill(&site.folder, *number, *number, BLOCKS),
+            }
+        }
+    }
     for number in &site.away {
         let (from, to) = (image(&site.folder, *number), other_name(&site.folder, *number));
         std::fs::rename(from, to).expect("away");
@@ -366,9 +414,19 @@ fn walk(seed: u64) -> Seen {
         }
     }
     walk.check();
-    let left = control.plan(&desired).expect("a plan").steps;
-    let left: Vec<&str> = left.iter().map(|s| s.what.as_str()).collect();
-    assert!(left.is_empty(), "seed {seed}: all is there, and to be done: {left:?}");
+    // A member of a mirror that is served without it comes a moment later.
+    let end = Instant::now() + LIMIT;
+    loop {
+        let left = control.plan(&desired).expect("a plan").steps;
+        if left.is_empty() {
+            break;
+        }
+        let left: Vec<&str> = left.iter().map(|s| s.what.as_str()).collect();
+        assert!(Instant::now() < end, "seed {seed}: all is there, and to be done: {left:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Whatever has come, the bytes are those of the right disks.
+    walk.check();
     walk.sessions.clear();
     control.plant().stop();
     walk.seen

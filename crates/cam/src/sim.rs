@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use bio::Segs;
-use geom::{Core, Local, Trouble};
+use geom::{Core, Error, Local, Trouble};
+use serde_json::Value;
 
 use crate::address::Path;
 use crate::bus::Rescan;
@@ -140,6 +141,16 @@ pub trait Sim: Send + Sync {
     /// one less, says so by [`crate::bus::Rescan::say`].
     fn troubles(&self) -> Vec<Trouble> {
         Vec::new()
+    }
+
+    /// Takes the secrets of these parameters, which are else as they were opened with, for every
+    /// login from now on; sessions go on.
+    ///
+    /// # Errors
+    /// As of [`crate::kind::SimKind::open`]; nothing has changed then.
+    fn renew(&self, params: &Value) -> Result<(), Error> {
+        let _ = params;
+        Ok(())
     }
 
     /// The bus has gone: no CCB comes any more. Sessions are ended, tasks too.

@@ -1,7 +1,7 @@
 //! The guard: what a provider holds, asked before anything is written where users' data may be.
 //!
-//! Asked for verbs with [`geom::ArgKind::Consent`], for a name, for a new table, and for declared
-//! mirrors. `fs ream`, `wipe` and geoms made by hand do not ask yet. It looks with
+//! Asked for verbs with [`geom::ArgKind::Consent`], for a name, for a new table, for declared
+//! mirrors and file servers, and for devices that a file server makes anew. It looks with
 //! [`crate::inspect`], so it recognises what `ashlar inspect` shows.
 //!
 //! Invariants
@@ -53,6 +53,36 @@ pub fn check(
         true => Ok(()),
         false => Err(Error::new(bio::Errno::Exist, why.join("; ")).destroying(lost)),
     }
+}
+
+/// The same for providers that the asking geom has open itself.
+///
+/// # Errors
+/// As of [`check`].
+pub fn check_own(
+    control: &mut Control,
+    by: By<'_>,
+    providers: &[String],
+    consent: &[String],
+) -> Result<(), Error> {
+    let (mut lost, mut why) = (Vec::new(), Vec::new());
+    for name in providers.iter().filter(|name| !consent.contains(name)) {
+        let report = inspect::report(control, name)?;
+        if let Some(what) = in_words(&report, by) {
+            why.push(format!("{name} holds {what}"));
+            lost.push(name.clone());
+        }
+    }
+    match lost.is_empty() {
+        true => Ok(()),
+        false => Err(Error::new(bio::Errno::Exist, why.join("; ")).destroying(lost)),
+    }
+}
+
+/// Whether a provider has a record of a class.
+pub fn carries(control: &mut Control, class: &str, name: &str) -> bool {
+    let report = inspect::report(control, name);
+    report.is_ok_and(|report| report.findings.iter().any(|f| f.class == class))
 }
 
 /// What a provider holds that would be lost, in words.

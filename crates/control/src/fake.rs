@@ -3,7 +3,7 @@
 
 use crate::api::*;
 use crate::config::{Catalog, Config, Entry, LunMode, UnitConfig, check};
-use crate::plan::{Action, Step, rests_on};
+use crate::plan::{Action, FilesOf, Step, rests_on};
 use crate::plant::{Outcome, Plant, Progress, Stale};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -114,7 +114,8 @@ impl FakePlant {
 
     /// A target uses a file that has changed.
     pub fn stale(&self, target: &str, why: &str) {
-        self.with(|i| i.stale.push(Stale { target: target.into(), why: why.into() }));
+        let of = FilesOf::Target(target.into());
+        self.with(|i| i.stale.push(Stale { of, why: why.into() }));
     }
 
     /// Sessions, denials, geoms and daemon facts that `state` shows.
@@ -226,11 +227,11 @@ impl Inner {
                     return refuse(Kind::Busy, format!("{lun} has a LUN"));
                 }
             }
-            Action::Renew { target } => {
-                if config.target(target).is_none() {
-                    return refuse(Kind::NotFound, "no such target");
+            Action::Renew { of } => {
+                if !of.is_in(config) {
+                    return refuse(Kind::NotFound, "no such section");
                 }
-                self.stale.retain(|s| s.target != *target);
+                self.stale.retain(|s| s.of != *of);
                 return Ok(Outcome::default());
             }
             _ => {}

@@ -10,7 +10,7 @@
 
 use crate::api::{Error, Event, PartAnswer, PartOrder, ProgressLine, Result, State};
 use crate::config::{Config, DiskConfig};
-use crate::plan::{Action, Foreseen, LeftOut, Step};
+use crate::plan::{Action, FilesOf, Foreseen, LeftOut, Step};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -26,11 +26,11 @@ pub struct Outcome {
     pub left_out: Vec<LeftOut>,
 }
 
-/// A target that uses files whose contents have changed since it read them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A section that uses files whose contents have changed since they were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// Its name.
-    pub target: String,
+    /// Whose files.
+    pub of: FilesOf,
     /// Which files: "tls_certificate /etc/x.pem has changed".
     pub why: String,
 }

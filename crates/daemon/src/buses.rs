@@ -6,10 +6,13 @@ use std::sync::Arc;
 use cam::Bus;
 use control::api::{Error, Kind, Level, Result};
 use control::config::{self, BusConfig, TargetConfig, secret};
+use control::plan::FilesOf;
 use geom::Grade;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::catalog;
+use crate::errors::from_geom;
+use crate::exports::Files;
 use crate::initiator::own_name;
 use crate::room::Room;
 
@@ -19,7 +22,9 @@ const MOMENT_NS: u64 = 300_000_000;
 
 /// Opens a bus. Its answer is worth a note when there are no disks on it yet: they may come.
 pub fn create(room: &mut Room, bus: &BusConfig) -> Result<Option<String>> {
+    let files = Files::of_bus(bus);
     let done = open(room, bus)?;
+    room.exports.files.set_own(FilesOf::Bus(bus.name.clone()), files);
     let Some(done) = for_a_moment(room, "attach", &bus.name, done)? else {
         let why = "it is still being asked; its disks are taken in as they come, and \
                    `ashlar status` says what is wrong with it";
@@ -40,6 +45,19 @@ fn open(room: &mut Room, bus: &BusConfig) -> Result<Value> {
         "kind": bus.kind, "params": params, "names": bus.names, "bounds": bounds(bus),
     });
     room.verb_on("cam", "attach", &bus.name, &asked)
+}
+
+/// Reads the secrets of a bus again: its next login proves itself with them.
+pub fn renew(room: &mut Room, bus: &BusConfig) -> Result<()> {
+    let (op, name) = ("read files anew", bus.name.as_str());
+    let none = || Error::new(Kind::NotFound, op, "no such bus").at(name);
+    let open = room.cam.bus(name).ok_or_else(none)?;
+    let files = Files::of_bus(bus);
+    let mut params = bus.params.clone();
+    resolve(&mut params)?;
+    open.sim().renew(&Value::Object(params)).map_err(|e| from_geom(op, name, e))?;
+    room.exports.files.set_own(FilesOf::Bus(bus.name.clone()), files);
+    Ok(())
 }
 
 /// How long requests to disks of a bus may take, as far as its section says.
@@ -79,6 +97,7 @@ fn for_a_moment(room: &mut Room, verb: &str, on: &str, mut done: Value) -> Resul
 
 /// Closes a bus; one that has gone is gone.
 pub fn remove(room: &mut Room, name: &str) -> Result<()> {
+    room.exports.files.forget(FilesOf::Bus(name.to_owned()));
     match room.cam.bus(name) {
         Some(_) => room.verb_on("cam", "detach", name, &Value::Null).map(drop),
         None => Ok(()),

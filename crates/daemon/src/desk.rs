@@ -12,10 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::Outcome;
 use control::api::{Error, Kind, PartAnswer, PartOrder, Result, State};
-use control::config::{Config, GeomConfig};
+use control::config::{BusConfig, Config, GeomConfig};
 use control::plan::{Action, Foreseen, Step, rests_on};
 use geom::Inbox;
 use serde_json::Value;
+
+use crate::exports::may_come;
 
 /// Questions and changes that may wait at once; a further one is refused.
 const WAITING_MAX: usize = 1024;
@@ -37,8 +39,10 @@ pub struct Ahead {
     pub comes: Vec<String>,
     /// They make disks or geoms at all.
     pub makes: bool,
-    /// They make a bus, whose disks have any name.
-    pub asks: bool,
+    /// Buses that they make.
+    pub buses: Vec<BusConfig>,
+    /// Names of buses that they remove.
+    pub closed: Vec<String>,
     /// Class and name of the geoms that they remove.
     pub going: Vec<(String, String)>,
 }
@@ -64,10 +68,15 @@ impl Ahead {
                     ahead.going.push((geom.class.clone(), geom.name.clone()));
                     continue;
                 }
-                action => {
-                    ahead.asks |= matches!(action, Action::CreateBus { .. });
+                Action::CreateBus { bus } => {
+                    ahead.buses.push(bus.clone());
                     continue;
                 }
+                Action::RemoveBus { bus } => {
+                    ahead.closed.push(bus.name.clone());
+                    continue;
+                }
+                _ => continue,
             };
             ahead.makes = true;
             // Disks of a file server have names of their own.
@@ -85,10 +94,10 @@ impl Ahead {
     }
 
     /// Whether a provider of that name may be there then: one that they make, a partition of it,
-    /// or what is found by its record (`CLASS/NAME`).
+    /// what a bus of theirs may bring, or what is found by its record (`CLASS/NAME`).
     pub fn brings(&self, name: &str) -> bool {
         let found = name.contains('/') && self.makes;
-        self.asks || found || self.comes.iter().any(|owner| rests_on(name, owner))
+        may_come(&self.buses, name) || found || self.comes.iter().any(|owner| rests_on(name, owner))
     }
 }
 

@@ -21,7 +21,7 @@ use control::api::{Error, Kind, Result};
 use control::config::{
     AccessConfig, AluaConfig, AluaState, BusConfig, Config, LunConfig, TargetConfig, UnitConfig,
 };
-use control::plan::LeftOut;
+use control::plan::{FilesOf, LeftOut};
 use drivers::Driver;
 use drivers::local::By;
 use geom::{Control, Topology};
@@ -45,8 +45,7 @@ use crate::identity;
 use crate::loops::Loops;
 use awaited::Awaited;
 pub use awaited::may_come;
-use files::Files;
-pub use files::InUse;
+pub use files::{Files, InUse};
 use portals::Portal;
 use specs::{access_state, port_group, target_spec};
 pub use specs::{judge_group, lent, units_of};
@@ -97,7 +96,8 @@ pub struct Exports {
     pub identities: Arc<Keeper>,
     loops: Loops,
     awaited: Awaited,
-    files: InUse,
+    /// Files of secrets, certificates and keys.
+    pub files: InUse,
     /// Those that the configuration is to have.
     pub buses: Vec<BusConfig>,
     /// What a start left out is tried again: what keeps one LUN away keeps no other (W1).
@@ -242,6 +242,16 @@ impl Exports {
         out
     }
 
+    /// New connections wait until [`Exports::resume`].
+    pub fn pause(&self) {
+        self.registry.doors().pause();
+    }
+
+    /// They are answered again.
+    pub fn resume(&self) {
+        self.registry.doors().resume();
+    }
+
     /// Makes a target and opens its portals.
     pub fn create_target(&mut self, control: &mut Control, config: &TargetConfig) -> Result<()> {
         let op = "create target";
@@ -294,7 +304,7 @@ impl Exports {
         }
         driver.remove_target(&config.name);
         self.awaited.set(&config.name, BTreeSet::new());
-        self.files.forget(&config.name);
+        self.files.forget(FilesOf::Target(config.name.clone()));
         self.detach_all(control, &config.name);
         match self.registry.remove_target(&config.driver, &config.name) {
             Ok(()) => Ok(()),

@@ -11,7 +11,7 @@ use cam::{CamClass, SimKind};
 use control::api::{
     AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartOrder, Result, State,
 };
-use control::config::{Config, DaemonConfig, DiskConfig, Port};
+use control::config::{BusConfig, Config, DaemonConfig, DiskConfig, Port};
 use control::plan::{Action, Foreseen, Step};
 use control::{Outcome, Plant, Progress, Stale};
 use disks::DiskClass;
@@ -66,7 +66,7 @@ impl Daemon {
         let journal = Arc::new(Journal::default());
         let registry = Registry::new();
         registry.doors().shut();
-        let files = InUse::default();
+        let files = InUse::new(teller(&journal, Level::Warn));
         let (config, noted, exported) = (config.clone(), journal.clone(), registry.clone());
         let used = files.clone();
         let thread = std::thread::Builder::new()
@@ -343,14 +343,15 @@ fn answer(
         }
         Question::Check(step, before, to) => {
             let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let goes = |bus: &&BusConfig| before.closed.contains(&bus.name);
+            let stays = shown.config.bus.iter().filter(|bus| !goes(bus)).cloned();
+            let stays: Vec<BusConfig> = stays.collect();
             let runs = |name: &str| {
                 let mut luns = shown.config.access.iter().flat_map(|a| a.luns.values());
                 luns.any(|lun| lun.provider == name)
             };
             let may_wait = |name: &str| {
-                registry.doors().are_shut()
-                    || runs(name)
-                    || exports::may_come(&shown.config.bus, name)
+                registry.doors().are_shut() || runs(name) || exports::may_come(&stays, name)
             };
             let _ = to.send(check(topology, &step, &before, &may_wait));
         }

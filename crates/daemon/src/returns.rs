@@ -266,6 +266,17 @@ impl Returns {
         due
     }
 
+    /// A part is still to be carried out.
+    pub fn wants(&self, action: &Action) -> bool {
+        self.undone.iter().any(|(other, _)| other == action)
+    }
+
+    /// Parts that are the groups of a target.
+    pub fn groups_of(&self, target: &str) -> Vec<Action> {
+        let is_its = |action: &&Action| action.groups().any(|group| group.target == target);
+        self.undone.iter().map(|(action, _)| action).filter(is_its).cloned().collect()
+    }
+
     /// A part has been carried out: others may be possible now.
     pub fn is_done(&mut self, action: &Action) {
         self.undone.retain(|(other, _)| other.name() != action.name());

@@ -3,6 +3,7 @@
 mod checking;
 mod comings;
 mod guarding;
+mod renewing;
 mod stopping;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ use crate::arrival;
 use crate::buses;
 use crate::desk::{Change, Desk};
 use crate::errors::{from_geom, named};
-use crate::exports::{Exports, units_of};
+use crate::exports::{Exports, Files, units_of};
 use crate::journal::Journal;
 use crate::lists;
 use crate::names::Names;
@@ -209,7 +210,10 @@ impl Room {
             }
             Action::RenameDisk { from, to } => self.rename_disk(&from.name, &to.name),
             Action::CreateGeom { geom } => self.create_geom(geom),
-            Action::RemoveGeom { geom } => self.destroy(&geom.class, &geom.name),
+            Action::RemoveGeom { geom } => {
+                let done = self.destroy(&geom.class, &geom.name);
+                done.inspect(|()| self.forget_files(geom))
+            }
             Action::Units { from, to } => {
                 let config = Config { unit: to.clone(), ..self.config() };
                 self.exports.set_thresholds(from, to).map(|()| self.exports.set_labels(&config))
@@ -226,7 +230,7 @@ impl Room {
             Action::RemoveTarget { target } => {
                 self.exports.remove_target(&mut self.control, target)
             }
-            Action::Renew { target } => self.renew(target),
+            Action::Renew { of } => self.renew(of),
             Action::CreateAccess { .. }
             | Action::ModifyAccess { .. }
             | Action::RemoveAccess { .. }
@@ -318,7 +322,11 @@ impl Room {
             return Ok(());
         }
         let whole = self.whole(geom);
-        if let Some(why) = self.scrambles(geom).filter(|_| !self.consent.contains(&geom.name)) {
+        let scrambles = self.scrambles(geom);
+        if let Some(why) = scrambles
+            .or_else(|| self.made_over(geom))
+            .filter(|_| !self.consent.contains(&geom.name))
+        {
             let next = format!(
                 "Write it as it was; or `ashlar apply --yes-destroy {}`, if what is on it may be \
                  lost.",
@@ -328,7 +336,9 @@ impl Room {
                 .at(&geom.name)
                 .next(next));
         }
+        let files = Files::of_fs(geom);
         self.create(&geom.class, &geom.name, &members, &params)?;
+        self.keep_files(geom, files);
         if let Some(whole) = whole {
             self.wholes.keep(&geom.class, &geom.name, whole);
         }
@@ -390,15 +400,6 @@ impl Room {
     /// The records of what a change has closed are clean before its answer.
     fn rest_closed(&mut self) {
         self.rest(|t, geom| !t.geom_is_open(geom));
-    }
-
-    fn renew(&mut self, target: &str) -> Result<()> {
-        let config = self.config();
-        let Some(found) = config.target(target) else {
-            let why = "no such target";
-            return Err(Error::new(Kind::NotFound, "read files anew", why).at(target));
-        };
-        self.exports.renew(found, &config)
     }
 
     fn groups(&mut self, action: &Action) -> Result<Vec<LeftOut>> {

@@ -38,7 +38,7 @@ pub struct Sources<'a> {
     pub portals: &'a BTreeMap<String, Vec<String>>,
     /// Providers of LUNs that cannot be exported, with why.
     pub refused: &'a BTreeMap<String, String>,
-    /// Files that targets use.
+    /// Files of secrets, certificates and keys.
     pub files: &'a InUse,
     /// LUNs attached to this machine.
     pub attached: Vec<control::api::AttachedState>,
@@ -83,6 +83,8 @@ pub fn state(from: &Sources<'_>) -> State {
         attached: from.attached.clone(),
         denied: denied(from),
         rivals: rivals(from),
+        certificates: from.files.certificates(),
+        changed_files: from.files.changed(),
         ..State::default()
     };
     state.health = state.worst();
@@ -356,7 +358,6 @@ fn target_state(from: &Sources<'_>, driver: &str, name: &str) -> TargetState {
         state: if listening { TargetHealth::Listening } else { TargetHealth::Down },
         health,
         health_why,
-        certificates: from.files.certificates(name),
         groups,
         sessions: sessions.map(|s| session(from, s)).collect(),
     }

@@ -162,7 +162,8 @@ fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
     house.ashlar(&["fs", "halt", "main"]).ends(0).says(&["all is durable"]);
     house.ashlar(&["status"]).ends(3).says(&["fs start main"]);
     refuses(&house, &["fs", "ls", "main", "/"], "fs start main");
-    refuses(&house, &["fs", "ream", "main"], "--force");
+    let asks = ["near holds device of a file server's WORM", "--yes-destroy near"];
+    house.ashlar(&["fs", "ream", "main"]).ends(4).complains(&asks);
     house.ashlar(&["fs", "start", "main"]).ends(0);
     // Changed by a plan it is made anew over what it has; taken out it leaves its disks.
     house.configure(&format!("{DISKS}{}", SERVER.replace("never", "03:00")), "");

@@ -288,7 +288,7 @@ fn a_unit_that_grew_is_seen_at_the_next_handshake() {
 }
 
 /// A page of the daemon's HTTP interface on its socket.
-fn page(house: &House, path: &str) -> String {
+pub(crate) fn page(house: &House, path: &str) -> String {
     let mut stream = UnixStream::connect(house.path("ashlar.sock")).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: ashlar\r\nConnection: close\r\n\r\n").unwrap();
     let mut page = String::new();

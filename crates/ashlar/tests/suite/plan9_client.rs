@@ -221,7 +221,10 @@ fn who_comes_by_tls_is_whose_certificate_it_shows() {
         file("server/server-cert.pem"),
         file("server/server-key.pem")
     );
-    house.configure(&format!("{all}{keys}tls_client_ca = \"{}\"\n", file("ca.pem")), "");
+    let trusted = house.path("clients.pem");
+    std::fs::copy(papers.file("ca.pem"), &trusted).unwrap();
+    let whole = format!("{all}{keys}tls_client_ca = \"{}\"\n", trusted.display());
+    house.configure(&whole, "");
     house.start();
     for user in ["rob", "ken"] {
         house.ok(&["fs", "newuser", "main", user]);
@@ -252,6 +255,28 @@ fn who_comes_by_tls_is_whose_certificate_it_shows() {
     assert!(!ran.ok(), "in the clear: {ran:?}");
     house.configure(&format!("{all}{keys}"), "");
     house.ashlar(&["apply"]).complains(&["tls_client_ca is missing"]);
+    // Another authority vouches for clients.
+    house.configure(&whole, "");
+    std::fs::copy(papers.file("other.pem"), &trusted).unwrap();
+    let changed = format!("tls_client_ca {} has changed", trusted.display());
+    let steps = house.ashlar(&["plan", "--json"]).ends(6).json();
+    let steps = house::array(&steps["steps"]);
+    assert_eq!(steps.len(), 1, "{steps:#?}");
+    assert_eq!(house::text(&steps[0]["what"]), "read files of fs main anew");
+    assert_eq!(house::text(&steps[0]["why"]), changed);
+    house.ashlar(&["apply"]).ends(0);
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    let why = |who: &str| {
+        let mut command = Command::new(&program);
+        command.args(["work", &at, "plan9", "rob", "ken"]).env("KEYS", file(who));
+        let ran = proc::run_limited(&mut command, RUN).unwrap();
+        (ran.output.contains("FAILED attach"), house.ok(&["fs", "list", "main"]))
+    };
+    let (refused, list) = why("rob");
+    assert!(refused && list.contains("UnknownIssuer"), "{list}");
+    assert!(!why("mallory").0, "a client of the new authority is refused");
+    house.ashlar(&["status"]).ends(0).says(&["fs main", "tls_certificate", "expires in 1 day"]);
+    house.ashlar(&["doctor", "certificates"]).ends(3).says(&["fs main: tls_client_ca"]);
     // None of them harmed the others.
     house.ok(&["fs", "create", "main", "/lib/again", "rob", "rob", "775", "d"]);
     let found = house.json(&["fs", "check", "main", "--rdall"]);

@@ -96,6 +96,82 @@ fn replaced_secrets_are_read_again() {
     house.stop();
 }
 
+/// A target that wants a proof, and a daemon that reaches its disk by a bus of kind `iscsi`.
+fn target_and_bus() -> (House, House) {
+    let (mut far, mut near) = (House::new("renewed-far"), House::new("renewed-near"));
+    far.image("good.img", DISK_BYTES);
+    far.secret("own", "first-own-secret");
+    far.secret("theirs", "unused-elsewhere");
+    far.write("ashlar.toml", &format!("{}{SECRETS}", file_disk("good", "good.img")));
+    far.start();
+    near.secret("mine", "first-own-secret");
+    let (portal, iqn) = (far.portal(), far.target(0).iqn);
+    let bus = format!(
+        "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
+         target = \"{iqn}\"\ninitiator = \"iqn.2026-11.test.ashlar:near\"\n\
+         chap_algorithms = [\"md5\"]\n\
+         chap = {{ user = \"alice\", secret = \"file:{{here}}/mine\" }}\n"
+    );
+    near.configure(&bus, "0 = \"da0\"");
+    near.start_whole();
+    (far, near)
+}
+
+fn reads(house: &House) -> bool {
+    peer::iscsi_inq(&house.url(0), None).is_ok()
+        && tool_ends_well("qemu-io", &["-r", "-f", "raw", "-c", "read 0 4k", &house.url(0)])
+}
+
+fn tool_ends_well(name: &str, words: &[&str]) -> bool {
+    proc::run(Command::new(proc::tool(name).unwrap()).args(words)).is_ok()
+}
+
+#[test]
+fn the_secret_of_a_bus_is_read_again_and_its_next_login_uses_it() {
+    const LIMIT: Duration = Duration::from_secs(30);
+    let (mut far, mut near) = target_and_bus();
+    assert!(reads(&near));
+    near.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    let connections = |house: &House| {
+        let state = house.state();
+        let all = array(&state["targets"]).iter().flat_map(|t| array(&t["sessions"]));
+        let mut all: Vec<String> = all.map(|s| text(&s["address"])).collect();
+        all.sort();
+        all
+    };
+    let before = connections(&far);
+    assert!(before.iter().all(|at| at.contains(':')) && !before.is_empty(), "{before:?}");
+
+    far.secret("own", "second-own-word1");
+    far.ashlar(&["apply"]).ends(0).says(&["read files of target"]);
+    assert_eq!(connections(&far), before, "its sessions go on");
+
+    // The watch tells of it by itself.
+    near.secret("mine", "second-own-word1");
+    let seen = || near.ashlar(&["status"]).out.contains("mine has changed");
+    near.until("status names the file", LIMIT, seen);
+    near.ashlar(&["journal"]).ends(0).says(&["chap", "mine has changed", "ashlar apply"]);
+    near.ashlar(&["plan"]).ends(PENDING).says(&["read files of bus iscsi0 anew", "chap", "safe"]);
+    near.ashlar(&["apply"]).ends(0).says(&["read files of bus iscsi0 anew"]);
+    near.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    assert!(!near.ashlar(&["status"]).out.contains("has changed"));
+    assert_eq!(connections(&far), before, "its sessions go on");
+    assert!(reads(&near));
+
+    // What cannot be used changes nothing.
+    near.secret("mine", "short");
+    near.ashlar(&["apply"]).ends(1).complains(&["5 bytes"]);
+    near.secret("mine", "second-own-word1");
+
+    // All sessions begin anew.
+    far.stop();
+    far.start();
+    near.until("it logs in with the new secret", LIMIT, || reads(&near));
+    near.assert_alive();
+    near.stop();
+    far.stop();
+}
+
 #[test]
 fn clients_of_a_replaced_authority_are_refused() {
     let mut house = House::new("renewed-authority");
@@ -149,6 +225,13 @@ fn clients_of_a_replaced_authority_are_refused() {
     let soon = "expires in 1 day";
     house.ashlar(&["status"]).ends(0).says(&["tls_certificate", soon, "target shop"]);
     house.ashlar(&["doctor", "certificates"]).ends(3).says(&["tls_client_ca", soon, "warn"]);
+    let page = crate::nbd::page(&house, "/metrics");
+    let series = "ashlar_tls_certificate_expiry_timestamp_seconds{kind=\"target\",name=\"shop\",\
+                  key=\"tls_certificate\"";
+    let line = page.lines().find(|l| l.starts_with(series)).expect("the certificate's series");
+    let at: u64 = line.rsplit(' ').next().and_then(|n| n.parse().ok()).expect("a time");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert!((now + 86_400..now + 3 * 86_400).contains(&at), "{line}");
     std::fs::copy(papers.file("late/client-cert.pem"), &cert).unwrap();
     std::fs::copy(papers.file("late/client-key.pem"), &key).unwrap();
     house.ashlar(&["doctor", "certificates"]).ends(3).says(&["expired 0 days ago", "FAIL"]);

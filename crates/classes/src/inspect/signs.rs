@@ -101,6 +101,10 @@ const fn holder(kind: &'static str, what: &'static str, at: At, magic: &'static 
     sign((kind, what, "linux"), Depth::Container, at, magic)
 }
 
+const fn server(what: &'static str, magic: &'static [u8]) -> Sign {
+    sign(("fs", what, "fs"), Depth::Container, At::Start(0), magic).checked(weak::sealed)
+}
+
 const fn member(kind: &'static str, what: &'static str, at: At, magic: &'static [u8]) -> Sign {
     sign((kind, what, "linux"), Depth::Member, at, magic)
 }
@@ -286,6 +290,8 @@ pub const SIGNS: &[Sign] = &[
     member("drbd", "DRBD 8", At::Back(0xfc4), b"\x83\x74\x02\x6b").checked(weak::drbd),
     member("drbd", "DRBD 8, unclean", At::Back(0xfc4), b"\x83\x74\x02\x6c").checked(weak::drbd),
     member("drbd", "DRBD 9", At::Back(0xfc4), b"\x83\x74\x02\x6d").checked(weak::drbd),
+    server("device of a file server's WORM", b"ASHW"),
+    server("cache device of a file server", b"ASHC"),
     holder("drbdmanage", "DRBD Manage control volume", At::Start(0), b"$DRBDmgr=q")
         .checked(weak::drbdmanage),
     holder("drbdproxy", "DRBD Proxy data log", At::Start(0), b"DRBDdlh*"),

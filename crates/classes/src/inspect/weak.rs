@@ -20,6 +20,18 @@ pub(super) fn be32(bytes: &[u8], at: usize) -> u32 {
     le32(bytes, at).swap_bytes()
 }
 
+/// A block of a file server: its checksum covers what is behind it, as far as its length says.
+pub(super) fn sealed(sectors: &Sectors, at: u64) -> Result<bool, Stop> {
+    const HEAD: usize = 32;
+    let head = around(sectors, at, 0, HEAD)?;
+    let len = usize::try_from(le32(head, 24)).unwrap_or(usize::MAX);
+    if len > 4096 - HEAD {
+        return Ok(false);
+    }
+    let (sum, whole) = (le32(head, 4), around(sectors, at, 0, HEAD + len)?);
+    Ok(whole.get(8..).is_some_and(|body| crc32c(&[body]) == sum))
+}
+
 pub(super) fn ext(sectors: &Sectors, at: u64) -> Result<bool, Stop> {
     let block = around(sectors, at, 0x38, 512)?;
     let sizes = le32(block, 0) != 0 && le32(block, 4) != 0;

@@ -5,6 +5,7 @@
 
 mod error;
 mod event;
+mod files;
 mod part;
 mod state;
 mod stats;
@@ -12,6 +13,7 @@ mod target;
 
 pub use error::{Error, Exit, Kind, Result};
 pub use event::{Event, Level, ProgressLine, ProgressUnit};
+pub use files::{CertificateState, ChangedFilesState};
 pub use part::{Amount, PartAnswer, PartEntry, PartOrder, PartRequest, PartTable};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
@@ -19,7 +21,6 @@ pub use state::{
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};
 pub use target::{
-    AttachedState, AwaitedState, CertificateState, Denied, Digests, GroupState, LunState,
-    PortGroupState, RegistrantState, ReservationState, RivalsState, SessionState, TargetHealth,
-    TargetState,
+    AttachedState, AwaitedState, Denied, Digests, GroupState, LunState, PortGroupState,
+    RegistrantState, ReservationState, RivalsState, SessionState, TargetHealth, TargetState,
 };

@@ -1,5 +1,6 @@
 //! The whole daemon in one value: disks, geoms, targets, health first.
 
+use super::files::{CertificateState, ChangedFilesState};
 use super::stats::Stats;
 use super::target::{Denied, PortGroupState, RivalsState, TargetState};
 use schemars::JsonSchema;
@@ -64,6 +65,12 @@ pub struct State {
     /// Hosts that take a session from each other; those of the last ten minutes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rivals: Vec<RivalsState>,
+    /// Certificates, as they are in use.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<CertificateState>,
+    /// Files that are in use and have other contents now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changed_files: Vec<ChangedFilesState>,
 }
 
 impl State {

@@ -16,35 +16,6 @@ pub enum TargetHealth {
     Down,
 }
 
-/// A file with certificates that a target uses.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct CertificateState {
-    /// The key of the configuration that names it: `tls_certificate`, `tls_client_ca`.
-    pub key: String,
-    /// The file.
-    pub path: String,
-    /// Seconds until the first of its certificates expires; negative when one has expired.
-    pub expires_s: i64,
-}
-
-impl CertificateState {
-    /// Certificates that expire within this time are reported.
-    pub const SOON_S: i64 = 30 * 24 * 3600;
-
-    /// Says that it has expired or expires soon; `None` when neither is so.
-    pub fn warning(&self) -> Option<String> {
-        let (key, path) = (&self.key, &self.path);
-        let days = self.expires_s.unsigned_abs() / (24 * 3600);
-        let days = format!("{days} day{}", if days == 1 { "" } else { "s" });
-        match self.expires_s {
-            ..0 => Some(format!("{key} {path} expired {days} ago")),
-            0..=Self::SOON_S => Some(format!("{key} {path} expires in {days}")),
-            _ => None,
-        }
-    }
-}
-
 /// One target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -65,9 +36,6 @@ pub struct TargetState {
     pub health: Health,
     /// Why it is not ok; empty when it is.
     pub health_why: String,
-    /// Its certificates, as they are in use.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub certificates: Vec<CertificateState>,
     /// Who sees what.
     pub groups: Vec<GroupState>,
     /// Who is connected.

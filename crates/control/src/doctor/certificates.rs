@@ -1,4 +1,5 @@
-//! Check of the files that targets name for TLS: whether they can be read and when they expire.
+//! Check of the files that targets and file servers name for TLS: whether they can be read and when
+//! they expire.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::api::CertificateState;
@@ -8,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// See the module.
 pub const CHECK: Check =
-    Check { id: "certificates", doc: "whether certificates of targets are valid", look };
+    Check { id: "certificates", doc: "whether certificates in use are valid", look };
 
 /// Longest part of a file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -17,26 +18,29 @@ fn look(facts: &Facts) -> Vec<Finding> {
     let Some(config) = facts.good() else { return ok("no configuration to look at") };
     let mut out = Vec::new();
     let mut seen = 0;
-    for target in &config.target {
+    let targets = config.target.iter().map(|t| (format!("target {}", t.name), &t.params));
+    let servers = config.geom.iter().filter(|g| g.class == "fs");
+    let servers = servers.map(|g| (format!("fs {}", g.name), &g.params));
+    for (at, params) in targets.chain(servers) {
         for key in ["tls_certificate", "tls_key", "tls_client_ca"] {
-            let path = target.params.get(key).and_then(|path| path.as_str()).unwrap_or("");
+            let path = params.get(key).and_then(|path| path.as_str()).unwrap_or("");
             if !path.is_empty() {
                 seen += 1;
-                out.extend(file(&target.name, key, path));
+                out.extend(file(&at, key, path));
             }
         }
     }
     if out.is_empty() { ok(format!("{seen} files looked at, all valid")) } else { out }
 }
 
-fn file(target: &str, key: &str, path: &str) -> Option<Finding> {
+fn file(at: &str, key: &str, path: &str) -> Option<Finding> {
     let contents = match contents(Path::new(path)) {
         Ok(contents) => contents,
         Err(e) => {
             return Some(bad(
                 Grade::Fail,
-                format!("target {target}: {key} {path}: {e}"),
-                "the target cannot be served",
+                format!("{at}: {key} {path}: {e}"),
+                "it cannot be served",
                 format!("ls -l {path}, or correct `{key}`"),
             ));
         }
@@ -46,16 +50,22 @@ fn file(target: &str, key: &str, path: &str) -> Option<Finding> {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let now = i64::try_from(now).unwrap_or(i64::MAX);
-    let expires_s = keys::expires(&contents)?.saturating_sub(now);
-    validity(target, &CertificateState { key: key.into(), path: path.into(), expires_s })
+    let expires_at = keys::expires(&contents)?;
+    validity(&CertificateState {
+        at: at.into(),
+        key: key.into(),
+        path: path.into(),
+        expires_s: expires_at.saturating_sub(now),
+        expires_at,
+    })
 }
 
 /// What is said of a certificate that has expired or expires soon.
-pub(super) fn validity(target: &str, file: &CertificateState) -> Option<Finding> {
+pub(super) fn validity(file: &CertificateState) -> Option<Finding> {
     let grade = if file.expires_s < 0 { Grade::Fail } else { Grade::Warn };
     Some(bad(
         grade,
-        format!("target {target}: {}", file.warning()?),
+        format!("{}: {}", file.at, file.warning()?),
         "TLS connections are refused after that time",
         format!("replace {}, then run `ashlar apply`", file.path),
     ))

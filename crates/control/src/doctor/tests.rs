@@ -128,8 +128,10 @@ fn certificates_are_reported_thirty_days_ahead() {
         (-DAY_S, Some(Grade::Fail), "expired 1 day ago"),
     ] {
         let (key, path) = ("tls_certificate".to_owned(), "/x".to_owned());
-        let file = crate::api::CertificateState { key, path, expires_s };
-        let found = certificates::validity("t", &file);
+        let at = "target t".to_owned();
+        let file =
+            crate::api::CertificateState { at, key, path, expires_s, expires_at: 1_800_000_000 };
+        let found = certificates::validity(&file);
         assert_eq!(found.as_ref().map(|f| f.grade), grade);
         let said = found.map(|f| f.finding).unwrap_or_default();
         assert!(said.ends_with(words), "{said}");

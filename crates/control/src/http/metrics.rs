@@ -29,9 +29,9 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("ashlar_target_up", "gauge", "1 when a target accepts logins"),
     ("ashlar_target_sessions", "gauge", "Live sessions of a target"),
     (
-        "ashlar_tls_certificate_expires_seconds",
+        "ashlar_tls_certificate_expiry_timestamp_seconds",
         "gauge",
-        "Time until a certificate of a target expires; negative after",
+        "When the first certificate of a file expires, seconds since 1970",
     ),
     ("ashlar_session_requests_total", "counter", "Requests completed for a session"),
     ("ashlar_session_bytes_total", "counter", "Bytes of requests completed for a session"),
@@ -240,12 +240,13 @@ pub fn render(state: &State) -> String {
         let up = target.state == TargetHealth::Listening;
         page.add("ashlar_target_up", &labels, u8::from(up));
         page.add("ashlar_target_sessions", &labels, target.sessions.len());
-        for file in &target.certificates {
-            let labels = [labels[0], labels[1], ("key", file.key.as_str())];
-            page.add("ashlar_tls_certificate_expires_seconds", &labels, file.expires_s);
-        }
         page.units(target);
         sessions(target, &mut page);
+    }
+    for file in &state.certificates {
+        let (kind, name) = file.at.split_once(' ').unwrap_or(("", &file.at));
+        let labels = [("kind", kind), ("name", name), ("key", &file.key), ("path", &file.path)];
+        page.add("ashlar_tls_certificate_expiry_timestamp_seconds", &labels, file.expires_at);
     }
     page.add("ashlar_logins_denied", &[], state.denied.len());
     page.render()
@@ -271,18 +272,17 @@ mod tests {
             sum_ns: 1_200_000_000,
         };
         state.geoms.push(geom);
-        let file =
-            CertificateState { key: "tls_certificate".into(), path: "/x".into(), expires_s: -5 };
-        state.targets.push(TargetState {
-            driver: "nbd".into(),
-            name: "t".into(),
-            certificates: vec![file],
-            ..TargetState::default()
+        state.certificates.push(CertificateState {
+            at: "target t".into(),
+            key: "tls_certificate".into(),
+            path: "/x".into(),
+            expires_s: -5,
+            expires_at: 1_800_000_000,
         });
         let text = render(&state);
         for line in [
-            "ashlar_tls_certificate_expires_seconds{target=\"t\",driver=\"nbd\",\
-             key=\"tls_certificate\"} -5",
+            "ashlar_tls_certificate_expiry_timestamp_seconds{kind=\"target\",name=\"t\",\
+             key=\"tls_certificate\",path=\"/x\"} 1800000000",
             "# TYPE ashlar_provider_latency_seconds histogram",
             "ashlar_provider_latency_seconds_bucket{provider=\"d0p1\",class=\"part\",op=\"read\",\
              le=\"0.000001024\"} 2",

@@ -1,6 +1,7 @@
 //! One change, as a value: what it does to a configuration, and what takes it back.
 
 use super::rename::rename;
+use super::renew::FilesOf;
 use crate::config::{
     AccessConfig, AluaConfig, BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig,
     TargetConfig, UnitConfig, UnitProtection,
@@ -156,12 +157,12 @@ pub enum Action {
         /// As they shall be.
         to: Vec<AccessConfig>,
     },
-    /// Files that a target and its groups name are read again: secrets, certificates, keys. Their
-    /// contents have changed, the configuration has not. What was read before is not kept, so
-    /// taking it back reads them once more.
+    /// Files that a section names are read again: secrets, certificates, keys. Their contents have
+    /// changed, the configuration has not. What was read before is not kept, so taking it back
+    /// reads them once more.
     Renew {
         /// Whose.
-        target: String,
+        of: FilesOf,
     },
 }
 
@@ -188,7 +189,7 @@ impl Action {
             Action::ModifyAccess { from, to } => Action::ModifyAccess { from: to, to: from },
             Action::RemoveAccess { access } => Action::CreateAccess { access },
             Action::Regroup { target, from, to } => Action::Regroup { target, from: to, to: from },
-            Action::Renew { target } => Action::Renew { target },
+            Action::Renew { of } => Action::Renew { of },
         }
     }
 
@@ -301,7 +302,7 @@ impl Action {
                 format!("remove group {} of {}", access.group, access.target)
             }
             Action::Regroup { target, .. } => format!("change the groups of {target}"),
-            Action::Renew { target } => format!("read files of target {target} anew"),
+            Action::Renew { of } => format!("read files of {of} anew"),
         }
     }
 
@@ -323,7 +324,8 @@ impl Action {
                 target.name.clone()
             }
             Action::ModifyTarget { to, .. } => to.name.clone(),
-            Action::Regroup { target, .. } | Action::Renew { target } => target.clone(),
+            Action::Regroup { target, .. } => target.clone(),
+            Action::Renew { of } => of.name().to_owned(),
             Action::CreateAccess { access }
             | Action::RemoveAccess { access }
             | Action::ModifyAccess { to: access, .. } => {

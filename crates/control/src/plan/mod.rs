@@ -29,5 +29,6 @@ pub(crate) use depend::keep_lost;
 pub use depend::{rests_on, running};
 pub use diff::plan;
 pub use identity::Foreseen;
+pub use renew::FilesOf;
 pub(crate) use renew::renew;
 pub use sizes::larger;

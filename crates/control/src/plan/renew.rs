@@ -5,18 +5,66 @@
 use super::action::{Action, Risk, Step};
 use crate::config::Config;
 use crate::plant::Stale;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// Adds one step for each target of `stale` that the other steps leave in place. A disk is grown
+/// A section of the configuration that names files.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", content = "name", rename_all = "snake_case")]
+pub enum FilesOf {
+    /// A bus: secrets.
+    Bus(String),
+    /// A file server: certificates and keys.
+    Fs(String),
+    /// A target with its groups: secrets, certificates and keys.
+    Target(String),
+}
+
+impl FilesOf {
+    /// The name of the section.
+    pub fn name(&self) -> &str {
+        match self {
+            FilesOf::Bus(name) | FilesOf::Fs(name) | FilesOf::Target(name) => name,
+        }
+    }
+
+    /// Whether a configuration has it.
+    pub fn is_in(&self, config: &Config) -> bool {
+        match self {
+            FilesOf::Bus(name) => config.bus(name).is_some(),
+            FilesOf::Fs(name) => config.geom(name).is_some(),
+            FilesOf::Target(name) => config.target(name).is_some(),
+        }
+    }
+
+    /// Whether an action makes it, which reads its files.
+    fn is_made_by(&self, action: &Action) -> bool {
+        match (self, action) {
+            (FilesOf::Bus(name), Action::CreateBus { bus }) => bus.name == *name,
+            (FilesOf::Fs(name), Action::CreateGeom { geom }) => geom.name == *name,
+            (FilesOf::Target(name), Action::CreateTarget { target }) => target.name == *name,
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for FilesOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self {
+            FilesOf::Bus(_) => "bus",
+            FilesOf::Fs(_) => "fs",
+            FilesOf::Target(_) => "target",
+        };
+        write!(f, "{kind} {}", self.name())
+    }
+}
+
+/// Adds one step for each section of `stale` that the other steps leave in place. A disk is grown
 /// after them, because that is not taken back when a later step fails.
 pub fn renew(steps: &mut Vec<Step>, stale: Vec<Stale>, desired: &Config) {
-    let is_made = |name: &str| {
-        steps.iter().any(|step| match &step.action {
-            Action::CreateTarget { target } => target.name == name,
-            _ => false,
-        })
-    };
-    let stays = |s: &Stale| desired.target(&s.target).is_some() && !is_made(&s.target);
-    let step = |s: Stale| Step::new(Action::Renew { target: s.target }, s.why, Risk::Safe);
+    let is_made = |of: &FilesOf| steps.iter().any(|step| of.is_made_by(&step.action));
+    let stays = |s: &Stale| s.of.is_in(desired) && !is_made(&s.of);
+    let step = |s: Stale| Step::new(Action::Renew { of: s.of }, s.why, Risk::Safe);
     let more: Vec<Step> = stale.into_iter().filter(stays).map(step).collect();
     let grows = |step: &Step| matches!(step.action, Action::GrowDisk { .. });
     let at = steps.iter().position(grows).unwrap_or(steps.len());

@@ -258,7 +258,8 @@ fn stale_files_are_read_again_before_a_disk_grows() {
     let config = read(target("stays") + &target("new"));
     let made = Action::CreateTarget { target: config.target[1].clone() };
     let mut steps = vec![Step::new(made, "", Risk::Safe), grown("1", "2")];
-    let stale = |name: &str| Stale { target: name.into(), why: "it has changed".into() };
+    let why = "it has changed";
+    let stale = |name: &str| Stale { of: FilesOf::Target(name.into()), why: why.into() };
     let all = ["iqn.a:stays", "iqn.a:new", "iqn.a:gone"].map(stale).to_vec();
     renew(&mut steps, all, &config);
     let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();

@@ -132,9 +132,11 @@ part_verbs! {
     |control, p| {
         let overwrite = p.yes_destroy.contains(&p.provider);
         let state = control.state();
-        // An export is not data: whether it may be changed below is the daemon's to say.
+        // An export is not data: whether it may be changed below is the daemon's to say. A label is
+        // a name for what the daemon finds there, and says.
         let on_it = state.geoms.iter().find(|g| {
-            g.class != "lun" && g.consumers.iter().any(|c| c.provider.as_ref() == Some(&p.provider))
+            !["lun", "label"].contains(&g.class.as_str())
+                && g.consumers.iter().any(|c| c.provider.as_ref() == Some(&p.provider))
         });
         if let Some(geom) = on_it {
             let what = format!("{} {} is on it", geom.class, geom.name);

@@ -118,19 +118,28 @@ fn last_errors(state: &State) -> Vec<Finding> {
     state.bus_disks().filter_map(finding).collect()
 }
 
-/// Certificates of targets that have expired or expire soon.
-fn certificates(state: &State) -> Vec<Finding> {
-    let all = state.targets.iter().flat_map(|t| t.certificates.iter().map(move |c| (t, c)));
-    let finding = |(target, file): (&crate::api::TargetState, &crate::api::CertificateState)| {
+/// Certificates that have expired or expire soon.
+fn certificates(state: &State) -> impl Iterator<Item = Finding> + '_ {
+    state.certificates.iter().filter_map(|file| {
         Some(Finding {
             health: if file.expires_s < 0 { Health::Degraded } else { Health::Ok },
-            at: format!("target {}", target.name),
+            at: file.at.clone(),
             why: file.warning()?,
             action: format!("Replace {}, then run `ashlar apply`.", file.path),
             see: format!("openssl x509 -noout -dates -in {}", file.path),
         })
-    };
-    all.filter_map(finding).collect()
+    })
+}
+
+/// Files that were replaced and not read again yet.
+fn changed_files(state: &State) -> impl Iterator<Item = Finding> + '_ {
+    state.changed_files.iter().map(|changed| Finding {
+        health: Health::Ok,
+        at: changed.at.clone(),
+        why: changed.why.clone(),
+        action: "Run `ashlar apply` to read it; until then the old contents are in use.".to_owned(),
+        see: "ashlar plan".to_owned(),
+    })
 }
 
 /// What to do about a disk that fills up.
@@ -249,6 +258,7 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
     out.extend(stuck(state));
     out.extend(rivals(state));
     out.extend(certificates(state));
+    out.extend(changed_files(state));
     out.extend(last_errors(state));
     out.sort_by_key(|f| std::cmp::Reverse(f.health));
     out

@@ -1,8 +1,11 @@
-//! Digests of the files that targets and access groups were set up from: secrets, certificates and
-//! keys. They show whether a file has other contents now; the contents themselves are not kept.
+//! Digests of files that sections of the configuration were set up from: secrets, certificates and
+//! keys of targets, access groups, buses and file servers. They show whether a file has
+//! other contents now; the contents themselves are not kept.
 //!
 //! Invariant F1: a digest is taken before its file is used, so a file that is replaced in between
 //! counts as changed.
+
+mod watch;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -10,14 +13,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use control::Stale;
-use control::api::CertificateState;
-use control::config::{AccessConfig, Chap, TargetConfig, secret};
+use control::api::{CertificateState, ChangedFilesState};
+use control::config::{AccessConfig, BusConfig, Chap, GeomConfig, TargetConfig, secret};
+use control::plan::FilesOf;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+
+use crate::vault::Tell;
 
 /// Longest part of a file that is looked at, in bytes. Longer ones are no certificates.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Parameters of drivers that name a file.
+/// Parameters of drivers and file servers that name a file.
 const PARAMS: [&str; 3] = ["tls_certificate", "tls_key", "tls_client_ca"];
 
 /// A file, as it was read.
@@ -56,9 +63,9 @@ fn contents(path: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The files of a target or of its groups.
+/// The files of a section, or of the groups of a target.
 #[derive(Clone, Default)]
-pub(super) struct Files(Vec<File>);
+pub struct Files(Vec<File>);
 
 impl Files {
     /// Reads those of a target.
@@ -72,11 +79,33 @@ impl Files {
         for (key, account) in accounts {
             out.account(key.to_owned(), account.as_ref());
         }
-        for key in PARAMS {
-            let path = target.params.get(key).and_then(|path| path.as_str()).unwrap_or("");
-            out.0.extend(File::read(key.to_owned(), path));
+        out.params(&target.params);
+        out
+    }
+
+    /// Reads those of a bus.
+    pub fn of_bus(bus: &BusConfig) -> Files {
+        let mut out = Files::default();
+        for (key, value) in &bus.params {
+            if let Some(secret) = value.get("secret").and_then(Value::as_str) {
+                out.secret(key.clone(), secret);
+            }
         }
         out
+    }
+
+    /// Reads those of a file server.
+    pub fn of_fs(geom: &GeomConfig) -> Files {
+        let mut out = Files::default();
+        out.params(&geom.params);
+        out
+    }
+
+    fn params(&mut self, params: &Map<String, Value>) {
+        for key in PARAMS {
+            let path = params.get(key).and_then(Value::as_str).filter(|path| !path.is_empty());
+            self.0.extend(path.and_then(|path| File::read(key.to_owned(), path)));
+        }
     }
 
     /// Reads those of the groups of a target.
@@ -108,63 +137,119 @@ impl Files {
     }
 }
 
-/// The files of one target.
-#[derive(Default)]
+/// The files of one section.
+#[derive(Clone, Default)]
 struct Of {
     own: Files,
+    /// Of the groups of a target.
     groups: Files,
 }
 
-/// The files that are in use, by target.
-#[derive(Clone, Default)]
-pub struct InUse(Arc<Mutex<BTreeMap<String, Of>>>);
+impl Of {
+    fn all(&self) -> impl Iterator<Item = &File> {
+        self.own.0.iter().chain(&self.groups.0)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all().next().is_none()
+    }
+
+    /// What is said of those that have changed.
+    fn stale(&self, of: &FilesOf, has_changed: impl Fn(&File) -> bool) -> Option<Stale> {
+        let changed = self.all().filter(|file| has_changed(file));
+        let why: Vec<String> =
+            changed.map(|file| format!("{} {} has changed", file.key, file.path)).collect();
+        (!why.is_empty()).then(|| Stale { of: of.clone(), why: why.join("; ") })
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    all: BTreeMap<FilesOf, Of>,
+    /// Those of which the watch has seen other contents.
+    changed: Vec<Stale>,
+    is_watched: bool,
+}
+
+/// The files that are in use, by section.
+#[derive(Clone)]
+pub struct InUse {
+    inner: Arc<Mutex<Inner>>,
+    tell: Arc<Tell>,
+}
+
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl InUse {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Of>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// None yet; `tell` hears of those that change.
+    pub fn new(tell: Arc<Tell>) -> InUse {
+        InUse { inner: Arc::default(), tell }
+    }
+
+    fn set(&self, of: FilesOf, set: impl FnOnce(&mut Of)) {
+        let mut inner = lock(&self.inner);
+        inner.changed.retain(|stale| stale.of != of);
+        let place = inner.all.entry(of.clone()).or_default();
+        set(place);
+        if place.is_empty() {
+            inner.all.remove(&of);
+        }
+        if !inner.all.is_empty() && !inner.is_watched {
+            inner.is_watched = watch::begin(Arc::downgrade(&self.inner), self.tell.clone());
+        }
     }
 
     /// A target uses these now.
     pub(super) fn set_target(&self, target: &str, files: Files) {
-        self.all().entry(target.to_owned()).or_default().own = files;
+        self.set(FilesOf::Target(target.to_owned()), |of| of.own = files);
     }
 
     /// The groups of a target use these now.
     pub(super) fn set_groups(&self, target: &str, files: Files) {
-        self.all().entry(target.to_owned()).or_default().groups = files;
+        self.set(FilesOf::Target(target.to_owned()), |of| of.groups = files);
     }
 
-    /// A target is removed with its groups.
-    pub(super) fn forget(&self, target: &str) {
-        self.all().remove(target);
+    /// A section without groups uses these now.
+    pub fn set_own(&self, of: FilesOf, files: Files) {
+        self.set(of, |of| of.own = files);
     }
 
-    /// Targets whose files have other contents now.
+    /// A section is removed, with the groups of a target.
+    pub fn forget(&self, of: FilesOf) {
+        self.set(of, |of| *of = Of::default());
+    }
+
+    /// Sections whose files have other contents now. Reads them.
     pub fn stale(&self) -> Vec<Stale> {
         // Files may be on a slow file system: not under the lock.
-        let one = |(name, of): (&String, &Of)| {
-            let files = of.own.0.iter().chain(&of.groups.0).cloned();
-            (name.clone(), files.collect::<Vec<File>>())
-        };
-        let all: Vec<(String, Vec<File>)> = self.all().iter().map(one).collect();
-        let stale = |(target, files): (String, Vec<File>)| {
-            let changed = files.iter().filter(|file| file.has_changed());
-            let why: Vec<String> =
-                changed.map(|file| format!("{} {} has changed", file.key, file.path)).collect();
-            (!why.is_empty()).then(|| Stale { target, why: why.join("; ") })
-        };
-        all.into_iter().filter_map(stale).collect()
+        let all = lock(&self.inner).all.clone();
+        all.iter().filter_map(|(of, files)| files.stale(of, File::has_changed)).collect()
     }
 
-    /// The certificates of a target.
-    pub fn certificates(&self, target: &str) -> Vec<CertificateState> {
+    /// The same, as the watch saw it last. Reads nothing.
+    pub fn changed(&self) -> Vec<ChangedFilesState> {
+        let state =
+            |stale: &Stale| ChangedFilesState { at: stale.of.to_string(), why: stale.why.clone() };
+        lock(&self.inner).changed.iter().map(state).collect()
+    }
+
+    /// The certificates that are in use.
+    pub fn certificates(&self) -> Vec<CertificateState> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
-        let all = self.all();
-        let files = all.get(target).into_iter().flat_map(|of| &of.own.0);
-        let state = |file: &File| {
-            let expires_s = file.expires?.saturating_sub(now);
-            Some(CertificateState { key: file.key.clone(), path: file.path.clone(), expires_s })
+        let inner = lock(&self.inner);
+        let files = inner.all.iter().flat_map(|(of, files)| files.all().map(move |f| (of, f)));
+        let state = |(of, file): (&FilesOf, &File)| {
+            let expires_at = file.expires?;
+            Some(CertificateState {
+                at: of.to_string(),
+                key: file.key.clone(),
+                path: file.path.clone(),
+                expires_s: expires_at.saturating_sub(now),
+                expires_at,
+            })
         };
         files.filter_map(state).collect()
     }

@@ -83,18 +83,40 @@ impl Room {
         self.returns.want(action, self.control.now_ns());
     }
 
-    /// Tries again what could not be carried out.
+    /// Tries again what could not be carried out. A target gets its groups before a host is
+    /// answered: between the two it would be refused for good (`target/registry/doors.rs` D1).
     fn try_again(&mut self) {
         for action in self.returns.undone(self.control.now_ns()) {
-            self.exports.is_retrying = true;
-            let done = self.step(&action);
-            self.exports.is_retrying = false;
-            match done {
-                Ok(_) => self.note(Level::Info, &action.name(), action.what()),
-                Err(e) => {
-                    let said = self.returns.news(&action.name(), &e.source);
-                    said.into_iter().for_each(|why| self.note(Level::Warn, &action.name(), why));
+            let Action::CreateTarget { target } = &action else {
+                if self.returns.wants(&action) {
+                    self.try_one(&action);
                 }
+                continue;
+            };
+            self.exports.pause();
+            if self.try_one(&action) {
+                let groups = self.returns.groups_of(&target.name);
+                for group in &groups {
+                    self.try_one(group);
+                }
+            }
+            self.exports.resume();
+        }
+    }
+
+    fn try_one(&mut self, action: &Action) -> bool {
+        self.exports.is_retrying = true;
+        let done = self.step(action);
+        self.exports.is_retrying = false;
+        match done {
+            Ok(_) => {
+                self.note(Level::Info, &action.name(), action.what());
+                true
+            }
+            Err(e) => {
+                let said = self.returns.news(&action.name(), &e.source);
+                said.into_iter().for_each(|why| self.note(Level::Warn, &action.name(), why));
+                false
             }
         }
     }

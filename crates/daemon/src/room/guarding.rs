@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bio::Errno;
 use classes::guard;
 use control::config::GeomConfig;
+use fileserver::{FS_CLASS, FsClass};
 use geom::Class;
 use serde_json::Value;
 
@@ -17,6 +18,9 @@ impl Room {
     pub(super) fn loses(&mut self, geom: &GeomConfig) -> Option<String> {
         if let Some(why) = self.scrambles(geom) {
             return Some(why);
+        }
+        if let Some(held) = self.made_over(geom) {
+            return Some(format!("{held}: it is overwritten"));
         }
         let class = self.control.topology.class(&geom.class)?;
         if !class.keeps_records()
@@ -74,6 +78,50 @@ impl Room {
         Some(format!("{held}, and nothing says how they were put together"))
     }
 
+    /// Devices of a file server that a verb makes anew, which the server itself has open.
+    fn devices(&mut self, class: &str, verb: &str, on: &str, params: &Value) -> Vec<String> {
+        // A question how far it is.
+        if class != FS_CLASS || params.get("ticket").is_some() {
+            return Vec::new();
+        }
+        let topology = &mut self.control.topology;
+        match verb {
+            "ream" => {
+                let name = on.strip_prefix("fs/").unwrap_or(on);
+                // One that serves is refused by the class, whatever is given.
+                if !FsClass::is_idle(topology, name) {
+                    return Vec::new();
+                }
+                let geoms = topology.view(0);
+                let geom = geoms.into_iter().find(|g| g.class == FS_CLASS && g.name == name);
+                let below = geom.into_iter().flat_map(|g| g.consumers);
+                below.filter_map(|consumer| consumer.provider).collect()
+            }
+            "replace" => {
+                let device = params.get("device").and_then(Value::as_str);
+                device
+                    .filter(|d| topology.find(d).is_some())
+                    .map(str::to_owned)
+                    .into_iter()
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the devices hold on which a file server would be made by itself: those that are none
+    /// of a file server yet.
+    pub(super) fn made_over(&mut self, geom: &GeomConfig) -> Option<String> {
+        if geom.class != FS_CLASS || geom.params.get("create") != Some(&Value::Bool(true)) {
+            return None;
+        }
+        if geom.below().any(|name| guard::carries(&mut self.control, FS_CLASS, name)) {
+            return None;
+        }
+        let by = guard::By { class: FS_CLASS, geom: &geom.name, force: false };
+        self.held(geom, by)
+    }
+
     /// Calls the class, if what the verb would write over may be lost.
     pub(super) fn guarded(
         &mut self,
@@ -84,7 +132,8 @@ impl Room {
     ) -> std::result::Result<Value, geom::Error> {
         let spec = class.verbs().iter().find(|spec| spec.name == verb);
         let takes = spec.map(|spec| spec.takes(params)).unwrap_or_default();
-        if takes.is_empty() {
+        let devices = self.devices(class.name(), verb, on, params);
+        if takes.is_empty() && devices.is_empty() {
             return class.verb(&mut self.control, verb, on, params);
         }
         let mut params = params.clone();
@@ -96,6 +145,7 @@ impl Room {
         let force = params.get("force") == Some(&Value::Bool(true));
         let by = guard::By { class: class.name(), geom: on, force };
         guard::check(&mut self.control, by, &takes, &consent)?;
+        guard::check_own(&mut self.control, by, &devices, &consent)?;
         if let Some(all) = params.as_object_mut().filter(|_| !consent.is_empty()) {
             // The class is not to ask again.
             all.insert("force".into(), true.into());

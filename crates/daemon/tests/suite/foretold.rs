@@ -4,7 +4,10 @@
 //!
 //! `ASHLAR_SEEDS=N` runs so many walks from `ASHLAR_SEED`; a failing one names its seed.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use control::api::Kind;
 use control::config::{Config, DaemonConfig, Port, read};
@@ -54,6 +57,39 @@ impl Dice {
     }
 }
 
+/// A mirror, which has records on its disks, a bus, and a file server.
+fn recorded(dice: &mut Dice, add: &mut impl FnMut(&str, &[String]), units: &mut Vec<String>) {
+    let mut memory = |dice: &mut Dice, name: &str, size: &str| {
+        let is = dice.chance(80);
+        if is {
+            add("disk", &[format!("name = '{name}'\nkind = 'memory'\nsize = '{size}'")]);
+        }
+        is
+    };
+    let legs: Vec<&str> =
+        ["k0", "k1"].into_iter().filter(|name| memory(dice, name, "1MiB")).collect();
+    let served = memory(dice, "cache", "32MiB") & memory(dice, "worm", "32MiB");
+    if legs.len() == 2 && dice.chance(70) {
+        let members = dice.one(&["'k0', 'k1'", "'k0', 'k1'", "'k1', 'k0'"]);
+        let name = dice.one(&["r", "r", "q"]);
+        add("geom", &[format!("class = 'mirror'\nname = '{name}'\nmembers = [{members}]")]);
+        units.push(format!("mirror/{name}"));
+    }
+    if dice.chance(40) {
+        let (name, disks) = (dice.one(&["v", "w0"]), dice.one(&["1", "2"]));
+        add("bus", &[format!("name = '{name}'\nkind = 'virtual'\ndisks = {disks}\nsize = '1MiB'")]);
+        units.push("da0".into());
+    }
+    if served && dice.chance(40) {
+        let at = dice.one(&["03:00", "never"]);
+        let more = format!("create = true\ndump_at = '{at}'");
+        add(
+            "geom",
+            &[format!("class = 'fs'\nname = 'files'\nmembers = ['cache', 'worm']\n{more}")],
+        );
+    }
+}
+
 /// A document; most can be carried out.
 fn document(dice: &mut Dice) -> String {
     let mut text = String::new();
@@ -85,6 +121,7 @@ fn document(dice: &mut Dice) -> String {
     }
     // Each layer has disks of its own.
     let mut units: Vec<String> = Vec::new();
+    recorded(dice, &mut add, &mut units);
     if here.contains(&"m2") && dice.chance(50) {
         let offset = dice.one(&["0", "4096"]);
         add("geom", &[format!("class = 'nop'\nname = 'n'\nprovider = 'm2'\noffset = {offset}")]);
@@ -144,7 +181,26 @@ fn config(dice: &mut Dice, folder: &Path) -> (String, Option<Config>) {
     (text, config)
 }
 
-fn walk(seed: u64) -> [u32; 3] {
+/// A client of NBD whose session stays while the configuration changes under it.
+fn client(control: &Control, dice: &mut Dice) -> Option<TcpStream> {
+    let state = control.plant().state();
+    let target = state.targets.iter().find(|t| t.driver == "nbd")?;
+    let portal = target.portals.first()?;
+    let name = dice.one(&["0", "1", "2"]);
+    let mut line = TcpStream::connect(portal).ok()?;
+    line.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    line.read_exact(&mut [0; 18]).ok()?;
+    // No zeroes; NBD_OPT_EXPORT_NAME.
+    let mut words = 3_u32.to_be_bytes().to_vec();
+    words.extend(*b"IHAVEOPT");
+    words.extend([1_u32, name.len() as u32].iter().flat_map(|n| n.to_be_bytes()));
+    words.extend(name.bytes());
+    line.write_all(&words).ok()?;
+    line.read_exact(&mut [0; 10]).ok()?;
+    Some(line)
+}
+
+fn walk(seed: u64) -> [u32; 4] {
     let site = Site::new(seed);
     let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
     let launched = Config { daemon: settings.clone(), ..Config::default() };
@@ -157,9 +213,15 @@ fn walk(seed: u64) -> [u32; 3] {
     );
     control.plant().open();
     let mut dice = Dice(SeededRandom::new(seed));
-    let mut seen = [0; 3];
+    let mut seen = [0; 4];
+    let mut clients: Vec<TcpStream> = Vec::new();
     for step in 0..STEPS {
         let (text, desired) = config(&mut dice, &site.0);
+        if dice.chance(30) {
+            clients.clear();
+        }
+        clients.extend(client(&control, &mut dice));
+        seen[3] += u32::from(control.plant().state().sessions().next().is_some());
         let Some(mut desired) = desired else {
             seen[2] += 1;
             continue;
@@ -199,11 +261,12 @@ fn walk(seed: u64) -> [u32; 3] {
 fn what_a_plan_says_is_what_apply_does() {
     let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let (first, count) = (number("ASHLAR_SEED").unwrap_or(1), number("ASHLAR_SEEDS"));
-    let mut all = [0; 3];
+    let mut all = [0; 4];
     for seed in first..first + count.unwrap_or(SEEDS) {
         let seen = walk(seed);
         all.iter_mut().zip(seen).for_each(|(all, seen)| *all += seen);
     }
-    println!("{} carried out, {} refused, {} not read", all[0], all[1], all[2]);
-    assert!(all[0] > 0 && all[1] > 0, "{all:?}");
+    let [done, refused, unread, used] = all;
+    println!("{done} carried out, {refused} refused, {unread} not read, {used} with sessions");
+    assert!(done > 0 && refused > 0 && used > 0, "{all:?}");
 }

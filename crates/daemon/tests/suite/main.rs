@@ -4,4 +4,5 @@
 
 mod first_user;
 mod foretold;
+mod starts;
 mod world;

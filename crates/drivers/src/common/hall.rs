@@ -115,7 +115,7 @@ impl<G: Guest> Hall<G> {
     /// Waits until one more connection may enter: until the doors are open (D1), and for a place.
     /// The oldest goes when it has had its time.
     pub async fn place(&self, doors: &Doors) {
-        while doors.are_shut() {
+        while doors.are_waited_at() {
             self.core.reactor().sleep(PLACE_PAUSE_NS).await;
         }
         loop {

@@ -8,6 +8,7 @@ use wire::nvme::{Capabilities, Command, Configuration, Frame, Property, Sgl, Sta
 
 use super::ending::Ending;
 use super::events::Events;
+use super::features;
 use super::inlet::Inlet;
 use super::queue::Queue;
 use super::shared::Order;
@@ -71,8 +72,11 @@ impl Queue {
         if command.opcode == op::FABRICS {
             return self.fabrics_command(inlet, frame, &command).await;
         }
-        // No command here has data from the host that it needs.
-        self.conn.drop_data(inlet, frame).await?;
+        // The only command with data from the host that it needs.
+        let data = match features::has_data(&command) {
+            true => self.conn.text(inlet, frame).await?,
+            false => self.conn.drop_data(inlet, frame).await.map(|()| None)?,
+        };
         let enabled = self.controller.configuration().is_enabled();
         let answer = match command.opcode {
             op::KEEP_ALIVE => Answer::End(0, Status::SUCCESS),
@@ -81,7 +85,7 @@ impl Queue {
             op::IDENTIFY => self.identify(&command),
             op::GET_LOG_PAGE => self.log_page(admin, &command),
             op::GET_FEATURES => self.get_feature(admin, &command),
-            op::SET_FEATURES => self.set_feature(admin, &command),
+            op::SET_FEATURES => self.set_feature(admin, &command, data.as_deref()),
             op::ASYNC_EVENT => self.event_request(admin, &command),
             op::ABORT => self.abort_command(admin, &command),
             _ => Status::INVALID_OPCODE.into(),

@@ -43,6 +43,8 @@ pub(crate) struct Controller {
     pub target: Option<Arc<Checked>>,
     shared: Arc<Shared>,
     configuration: AtomicU32,
+    /// ACRE: the host keeps to delays before it sends a command again.
+    delays: AtomicBool,
     over: AtomicBool,
     queues: Mutex<BTreeMap<u16, Seat>>,
     /// The units, by number, that the host takes the namespaces for.
@@ -69,6 +71,7 @@ impl Controller {
             target,
             shared: shared.clone(),
             configuration: AtomicU32::new(0),
+            delays: AtomicBool::new(false),
             over: AtomicBool::new(false),
             queues: Mutex::default(),
             known: Mutex::default(),
@@ -88,8 +91,19 @@ impl Controller {
     pub fn configure(&self, new: Configuration) {
         let old = Configuration(self.configuration.swap(new.0, Ordering::AcqRel));
         if old.is_enabled() && !new.is_enabled() {
+            self.set_delays(false);
             self.end_queues();
         }
+    }
+
+    /// Whether the host keeps to delays before it sends a command again.
+    pub fn delays(&self) -> bool {
+        self.delays.load(Ordering::Relaxed)
+    }
+
+    /// The host says whether it does.
+    pub fn set_delays(&self, delays: bool) {
+        self.delays.store(delays, Ordering::Relaxed);
     }
 
     /// True once the admin queue has ended.

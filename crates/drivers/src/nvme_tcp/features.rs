@@ -1,7 +1,7 @@
 //! Get and Set Features.
 
 use target::ModeBits;
-use wire::nvme::codes::feature as id;
+use wire::nvme::codes::{admin as op, feature as id};
 use wire::nvme::{Command, Status};
 
 use super::admin::{Admin, Answer};
@@ -9,6 +9,16 @@ use super::queue::Queue;
 
 /// SV: the value is to be kept over a reset.
 const SAVE: u32 = 1 << 31;
+
+/// Bytes of the data of Host Behavior Support.
+const BEHAVIOR_LEN: usize = 512;
+
+/// Whether a command has data from the host.
+pub(super) fn has_data(command: &Command) -> bool {
+    let [first, ..] = command.dwords;
+    let [feature, ..] = first.to_le_bytes();
+    command.opcode == op::SET_FEATURES && feature == id::HOST_BEHAVIOR
+}
 
 impl Queue {
     /// A Get Features command.
@@ -24,13 +34,18 @@ impl Queue {
             id::ARBITRATION | id::POWER | id::TEMPERATURE | id::ERROR_RECOVERY | id::ATOMICITY => 0,
             id::WRITE_CACHE => u32::from(self.is_cached()),
             id::QUEUES => self.granted(u32::MAX),
+            id::HOST_BEHAVIOR => {
+                let mut data = vec![0; BEHAVIOR_LEN];
+                data.iter_mut().take(1).for_each(|acre| *acre = self.controller.delays().into());
+                return Answer::Data(data);
+            }
             _ => return Status::INVALID_FIELD.into(),
         };
         Answer::End(value.into(), Status::SUCCESS)
     }
 
-    /// A Set Features command.
-    pub fn set_feature(&self, admin: &Admin, command: &Command) -> Answer {
+    /// A Set Features command; `data` is what came with it where it has some.
+    pub fn set_feature(&self, admin: &Admin, command: &Command, data: Option<&[u8]>) -> Answer {
         let [first, value, ..] = command.dwords;
         let [feature, ..] = first.to_le_bytes();
         if first & SAVE != 0 {
@@ -52,6 +67,14 @@ impl Queue {
                     return Status::INVALID_FIELD.into();
                 }
                 Answer::End(self.granted(value).into(), Status::SUCCESS)
+            }
+            id::HOST_BEHAVIOR if self.controller.target.is_some() => {
+                // ACRE; the rest asks for what is not here.
+                match data.filter(|data| data.len() == BEHAVIOR_LEN).and_then(<[u8]>::first) {
+                    Some(acre @ (0 | 1)) => self.controller.set_delays(*acre == 1),
+                    _ => return Status::INVALID_FIELD.into(),
+                }
+                Answer::End(0, Status::SUCCESS)
             }
             id::ARBITRATION
             | id::POWER

@@ -28,6 +28,9 @@ const RANGES: u8 = u8::MAX;
 
 /// Units of memory that MDTS and WZSL count in, bytes.
 const PAGE: u32 = 4096;
+/// After how long a host sends a command again that a namespace was not ready for, 100 ms. Linux
+/// tries five times: it waits 75 s for a disk that is missing, and sees it 15 s later at most.
+const RETRY_DELAY: u16 = 150;
 
 impl Queue {
     /// An Identify command.
@@ -131,6 +134,7 @@ impl Queue {
             namespaces: if target.is_some() { LUN_MAX } else { 0 },
             capsule_data: u32::try_from(CAPSULE_MAX).unwrap_or(0),
             write_cache: map.iter().flat_map(|m| m.iter()).any(|e| cached(e)),
+            retry_delay: if target.is_some() { RETRY_DELAY } else { 0 },
             keep_alive: KEEP_ALIVE,
         }
         .encode()

@@ -152,6 +152,7 @@ impl Queue {
 
     /// Ends a command that is not in the table, or has left it.
     pub fn end_command(&self, id: u16, result: u64, status: Status) {
+        let status = if self.controller.delays() { status.delayed() } else { status };
         self.conn.complete(&Completion { result, head: self.sq_head(), id, status });
         self.conn.line.kick();
     }

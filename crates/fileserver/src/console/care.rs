@@ -8,7 +8,7 @@ use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::{Command, NAME, about, error, paths};
+use super::{Command, NAME, YES_DESTROY, about, error, paths};
 use crate::files::{Checked, Inode, Kind, Served};
 use crate::ninep::Server;
 use crate::service::{Host, Phase};
@@ -353,10 +353,11 @@ pub(super) const REAM: Command = Command {
     spec: VerbSpec {
         name: "ream",
         doc: "Make a new file system on its devices; what they hold is lost",
-        detail: "Devices that hold something are refused without --force: a WORM is kept for ever \
-                 unless somebody says this.",
+        detail: "Devices that hold something are refused: what is recognised has to be named with \
+                 --yes-destroy, a device each, and --force stands for what file servers wrote.",
         args: &[
             NAME,
+            YES_DESTROY,
             ArgSpec {
                 name: "force",
                 short: Some('f'),

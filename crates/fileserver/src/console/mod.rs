@@ -53,6 +53,14 @@ struct Command {
 const NAME: ArgSpec =
     ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "The file server" };
 
+/// What devices hold is looked at before the verb is called, and by its caller.
+const YES_DESTROY: ArgSpec = ArgSpec {
+    name: "yes_destroy",
+    short: None,
+    kind: ArgKind::Consent,
+    doc: "Name of a device whose contents may be lost",
+};
+
 /// Every verb: one a line.
 const COMMANDS: &[Command] = &[
     dumps::DUMP,

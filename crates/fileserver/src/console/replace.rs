@@ -7,7 +7,7 @@ use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::{Command, NAME, about, error};
+use super::{Command, NAME, YES_DESTROY, about, error};
 use crate::files::Served;
 use crate::service::Host;
 
@@ -31,6 +31,7 @@ pub(super) const REPLACE: Command = Command {
                 kind: ArgKind::Name,
                 doc: "The device of the WORM, as `fs statw` names it",
             },
+            YES_DESTROY,
             ArgSpec {
                 name: "force",
                 short: Some('f'),

@@ -14,7 +14,7 @@ use super::geom::FsGeom;
 use super::leaves::{leaves, provider};
 use super::made::Made;
 use super::params::FsParams;
-use super::shared::Progress;
+use super::shared::{Phase, Progress};
 use crate::config::Device;
 use crate::console;
 use crate::volume::Label;
@@ -53,6 +53,24 @@ impl FsClass {
     /// One sentence.
     pub const DOC: &'static str =
         "Serves files by 9P from a cached WORM, and keeps every day's dump for ever.";
+
+    /// Reads the certificates and keys of a file server again. Clients that are connected go on.
+    ///
+    /// # Errors
+    /// There is no such file server, or its files cannot be used; nothing has changed then.
+    pub fn renew(t: &mut Topology, name: &str) -> Result<(), Error> {
+        let geom = t.find_geom(FS_CLASS, name);
+        let shared = geom.and_then(|geom| t.with(geom, |g: &mut FsGeom, _| g.shared.clone()));
+        let none = || Error::new(Errno::NoEnt, format!("there is no file server {name}"));
+        shared.ok_or_else(none)?.read_keys()
+    }
+
+    /// Whether a file server serves nobody, so that its devices can be made anew.
+    pub fn is_idle(t: &mut Topology, name: &str) -> bool {
+        let geom = t.find_geom(FS_CLASS, name);
+        let shared = geom.and_then(|geom| t.with(geom, |g: &mut FsGeom, _| g.shared.clone()));
+        shared.is_some_and(|s| matches!(s.status().phase, Phase::Refused(..) | Phase::Halted))
+    }
 
     /// Every file server makes all durable and lets go: for the end of the daemon.
     pub fn halt_all(control: &mut Control) {

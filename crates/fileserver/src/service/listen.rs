@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use bio::Errno;
 use geom::{Error, Local};
-use keys::Keys;
 use reactor::{Address, Link, Reactor, Stream};
 
 use super::cec::{self, Cec};
@@ -39,7 +38,7 @@ pub fn parse_console(text: &str) -> Result<Address, Error> {
 pub enum Speaks {
     NineP(Door),
     /// The same, by TLS.
-    Secure(Door, Keys),
+    Secure(Door),
     Console,
 }
 
@@ -117,17 +116,15 @@ impl Host {
         };
         let linux = Door { flavour: Flavour::Linux, everybody, ..Door::default() };
         let plan9 = Door::default();
-        let keys = params.keys()?;
+        self.shared.read_keys()?;
         let with = |all: &[String], speaks: &Speaks| {
             all.iter().map(|at| (at.clone(), speaks.clone())).collect::<Vec<_>>()
         };
         let mut out = with(&params.linux, &Speaks::NineP(linux));
         out.extend(with(&params.plan9, &Speaks::NineP(plan9)));
-        if let Some(keys) = keys {
-            let linux = Door { flavour: Flavour::Linux, ..Door::default() };
-            out.extend(with(&params.linux_tls, &Speaks::Secure(linux, keys.clone())));
-            out.extend(with(&params.plan9_tls, &Speaks::Secure(Door::default(), keys)));
-        }
+        let linux = Door { flavour: Flavour::Linux, ..Door::default() };
+        out.extend(with(&params.linux_tls, &Speaks::Secure(linux)));
+        out.extend(with(&params.plan9_tls, &Speaks::Secure(Door::default())));
         out.extend(with(&params.console, &Speaks::Console));
         Ok(out)
     }
@@ -208,8 +205,9 @@ impl Host {
                     drop(counted);
                 });
             }
-            Speaks::Secure(door, keys) => {
-                let met = self.clone().meet_secure(stream, peer, keys.clone(), door.clone());
+            Speaks::Secure(door) => {
+                let Some(keys) = self.shared.keys() else { return stream.reset() };
+                let met = self.clone().meet_secure(stream, peer, keys, door.clone());
                 self.reactor.spawn("fs-tls", async move {
                     met.await;
                     drop(counted);

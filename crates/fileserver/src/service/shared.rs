@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use geom::{Error, GeomId, Switchboard};
+use keys::Keys;
 use serde_json::Value;
 
 use super::class::Site;
@@ -126,6 +127,8 @@ pub struct Shared {
     pub device: Device,
     /// The machine.
     pub site: Site,
+    /// For clients that come by TLS from now on.
+    keys: Mutex<Option<Keys>>,
     desk: Mutex<Desk>,
     status: Mutex<Status>,
 }
@@ -145,9 +148,22 @@ impl Shared {
             params,
             device,
             site,
+            keys: Mutex::default(),
             desk: Mutex::default(),
             status: Mutex::default(),
         })
+    }
+
+    /// The keys of its listeners for TLS; none before it listens, and without such listeners.
+    pub fn keys(&self) -> Option<Keys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the files of its keys: clients that come from now on meet what is in them.
+    pub fn read_keys(&self) -> Result<(), Error> {
+        let keys = self.params.keys()?;
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+        Ok(())
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {

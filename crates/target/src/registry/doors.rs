@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   SHUT --the configuration is carried out--> OPEN --the daemon ends--> CLOSED
+//!                                             |  ^
+//!                          a target is made   v  |  it has its groups
+//!                                            PAUSED
 //! ```
 //!
 //! Invariants
-//!  D1  While SHUT nobody is answered, and who has connected waits: a login between a target and
-//!      its groups would be refused, and initiators take that for the last word (open-iscsi gives
-//!      the session up for ever).
+//!  D1  While SHUT or PAUSED nobody is answered, and who has connected waits: a login between a
+//!      target and its groups would be refused, and initiators take that for the last word
+//!      (open-iscsi gives the session up for ever).
 //!  D2  From CLOSED on nothing is answered that has not run. Whoever hears nothing asks the next
 //!      daemon; whoever heard that the unit is not there would tell its users that it is lost.
 
@@ -16,6 +19,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const OPEN: u8 = 0;
 const SHUT: u8 = 1;
 const CLOSED: u8 = 2;
+const PAUSED: u8 = 3;
 
 /// Whether initiators may come in; open, unless somebody has shut them.
 #[derive(Default)]
@@ -37,7 +41,22 @@ impl Doors {
         self.0.store(CLOSED, Ordering::Release);
     }
 
-    /// Who comes is to wait.
+    /// New connections wait while a target that is made later than the others gets its groups.
+    pub fn pause(&self) {
+        let _ = self.0.compare_exchange(OPEN, PAUSED, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// It has its groups. Doors that are shut or closed stay so.
+    pub fn resume(&self) {
+        let _ = self.0.compare_exchange(PAUSED, OPEN, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// New connections wait.
+    pub fn are_waited_at(&self) -> bool {
+        matches!(self.0.load(Ordering::Acquire), SHUT | PAUSED)
+    }
+
+    /// The daemon starts.
     pub fn are_shut(&self) -> bool {
         self.0.load(Ordering::Acquire) == SHUT
     }

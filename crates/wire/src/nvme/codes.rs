@@ -160,6 +160,8 @@ pub mod feature {
     pub const EVENTS: u8 = 0x0b;
     /// Keep alive timer.
     pub const KEEP_ALIVE: u8 = 0x0f;
+    /// Host behavior support: 512 bytes of data.
+    pub const HOST_BEHAVIOR: u8 = 0x16;
     /// Host identifier.
     pub const HOST_ID: u8 = 0x81;
 }

@@ -38,6 +38,8 @@ pub struct Controller {
     pub capsule_data: u32,
     /// Some namespace has a volatile write cache.
     pub write_cache: bool,
+    /// CRDT1: after how long a command that ends with CRD 1 is sent again, 100 ms.
+    pub retry_delay: u16,
     /// KAS: granularity of keep alive, 100 ms.
     pub keep_alive: u16,
 }
@@ -54,6 +56,7 @@ impl Controller {
         page.u8(76, 1 << 1).u8(77, self.transfer_shift).u16(78, self.number).u32(80, VERSION);
         // CTRATT: host identifiers have 128 bits.
         page.u32(92, self.events).u32(96, 1).u8(111, if self.discovery { 2 } else { 1 });
+        page.u16(128, self.retry_delay);
         // ACL, AERL, FRMW: one slot that nobody writes; LPA: effects, offsets and long lengths.
         page.u8(258, 3).u8(259, self.event_requests).u8(260, 3).u8(261, 1 << 1 | 1 << 2);
         page.u16(320, self.keep_alive).u16(514, self.commands).u32(516, self.namespaces);
@@ -265,12 +268,14 @@ mod tests {
             subsystem: "nqn.2026-11.test:a".into(),
             capsule_data: 8192,
             write_cache: true,
+            retry_delay: 150,
             ..Controller::default()
         };
         let page = controller.encode();
         assert_eq!(&page[4..8], b"S1  ");
         // Reservations, Copy, fused commands, ANA, namespace management.
         assert_eq!((page[520] & 1 << 5, page[521], page[522], page[76] & 8), (0, 0, 0, 0));
+        assert_eq!((page[128], page[130]), (150, 0));
         assert_eq!((page[256], page[343], page[525]), (0, 0, 5));
         assert_eq!(u32::from_le_bytes(field(&page, 1792)), 4 + 512);
         let discovery = Controller { discovery: true, ..controller }.encode();

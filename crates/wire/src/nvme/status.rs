@@ -2,7 +2,8 @@
 
 use crate::scsi::{Key, Sense};
 
-/// Status field without its phase: SC in bits 7:0, SCT in bits 10:8, DNR in bit 14.
+/// Status field without its phase: SC in bits 7:0, SCT in bits 10:8, CRD in bits 12:11, DNR in
+/// bit 14.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status(pub u16);
 
@@ -17,6 +18,9 @@ macro_rules! statuses {
 
 /// DNR: sent once more it ends the same.
 const DNR: u16 = 1 << 14;
+
+/// CRD: sent once more after the first of the controller's delays.
+const FIRST_DELAY: u16 = 1 << 11;
 
 statuses! {
     SUCCESS = 0x000, "Successful Completion.";
@@ -57,6 +61,12 @@ impl Status {
     /// Type and code, without what may be done about it.
     pub fn code(self) -> u16 {
         self.0 & 0x7ff
+    }
+
+    /// The same for a host that keeps to delays (Advanced Command Retry Enable).
+    #[must_use]
+    pub fn delayed(self) -> Status {
+        if self == Status::NOT_READY { Status(self.0 | FIRST_DELAY) } else { self }
     }
 
     /// It ended well.
@@ -145,5 +155,7 @@ mod tests {
         let never = [Status::INVALID_FIELD, Status::COMPARE_FAILURE];
         assert!(never.iter().all(|s| s.0 & DNR != 0));
         assert_eq!(Status::COMPARE_FAILURE.code(), 0x285);
+        assert_eq!(Status::NOT_READY.delayed(), Status(0x882));
+        assert_eq!(Status::INTERRUPTED.delayed(), Status::INTERRUPTED);
     }
 }

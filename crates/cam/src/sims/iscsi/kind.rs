@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use wire::iscsi::{Algorithms, ChapUser, DigestPolicy, SECRET_LEN_MIN, normalise_name};
 
-use super::engine::{Chap, Rules};
+use super::engine::{Chap, Rules, Secrets};
 use super::{Iscsi, secret};
 use crate::kind::{Open, SimKind};
 use crate::sim::Sim;
@@ -165,6 +165,13 @@ fn chap(params: &Params) -> Result<Option<Chap>, String> {
     Ok(Some(Chap { user: own, mutual, algorithms }))
 }
 
+/// The names and secrets of a bus with these parameters.
+pub(super) fn secrets(bus: &str, params: &Value) -> Result<Option<Chap>, Error> {
+    let refuse = |what: String| Error::new(Errno::Inval, format!("bus {bus}: {what}"));
+    let params = Params::deserialize(params).map_err(|e| refuse(e.to_string()))?;
+    chap(&params).map_err(refuse)
+}
+
 impl SimKind for IscsiKind {
     fn name(&self) -> &'static str {
         "iscsi"
@@ -208,7 +215,7 @@ impl SimKind for IscsiKind {
             initiator,
             target,
             isid: [0; 6],
-            chap: chap(&params).map_err(refuse)?,
+            chap: Secrets::new(chap(&params).map_err(refuse)?),
             header_digest: params.header_digest.into(),
             data_digest: params.data_digest.into(),
             deadline_ns: params.deadline_s * S,

@@ -41,7 +41,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bio::Segs;
-use geom::{Core, Grade, Local, Switchboard, Trouble};
+use geom::{Core, Error, Grade, Local, Switchboard, Trouble};
+use serde_json::Value;
 use wire::iscsi::Attribute;
 use wire::scsi::Lun;
 
@@ -293,6 +294,12 @@ impl Sim for Iscsi {
             Trouble { grade, why, action }
         };
         whys.into_iter().map(trouble).collect()
+    }
+
+    fn renew(&self, params: &Value) -> Result<(), Error> {
+        let chap = kind::secrets(&self.inner.name, params)?;
+        self.inner.rules.chap.set(chap);
+        Ok(())
     }
 
     fn close(&self) {

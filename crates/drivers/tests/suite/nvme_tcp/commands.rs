@@ -156,6 +156,47 @@ fn grant(stage: &Stage, lun: u64, read_only: bool, initiators: &str) {
 }
 
 #[test]
+fn a_namespace_that_is_awaited_is_asked_again_after_a_delay() {
+    play(|stage| async move {
+        let (mut admin, mut queue) = stage.both((false, false)).await;
+        let group = GroupSpec {
+            name: "all".into(),
+            initiators: vec!["*".into()],
+            luns: vec![LunSpec { lun: 0, device: "slow".into(), read_only: false }],
+            awaited: vec![(1, "away".into())],
+            ..GroupSpec::default()
+        };
+        stage.registry.set_groups("nvme_tcp", SUBSYSTEM, &[group]).unwrap();
+        let controller = identify(&mut admin, cns::CONTROLLER, 0).await;
+        let delay = u16::from_le_bytes([controller[128], controller[129]]);
+        assert!(delay > 0);
+        let list = identify(&mut admin, cns::ACTIVE_LIST, 0).await;
+        assert_eq!(parse_active_list(&list), [1, 2], "it stays in the list");
+        let read = [0, 0, 0, 0, 0, 0];
+        let command = queue.command(io::READ, 2, read);
+        queue.ask(command, 512).await.unwrap().ends(Status::NOT_READY);
+        // Data that says something else, or less, changes nothing.
+        let wish = [feature::HOST_BEHAVIOR.into(), 0, 0, 0, 0, 0];
+        for wrong in [&[2; 512][..], &[1; 511], &[]] {
+            let command = admin.command(admin::SET_FEATURES, 0, wish);
+            admin.tell(command, wrong).await.unwrap().ends(Status::INVALID_FIELD);
+        }
+        let mut data = [0; 512];
+        data[0] = 1;
+        let command = admin.command(admin::SET_FEATURES, 0, wish);
+        admin.tell(command, &data).await.unwrap().good();
+        let command = admin.command(admin::GET_FEATURES, 0, wish);
+        assert_eq!(admin.ask(command, 512).await.unwrap().good()[0], 1);
+        let command = queue.command(io::READ, 2, read);
+        queue.ask(command, 512).await.unwrap().ends(Status::NOT_READY.delayed());
+        let command = admin.command(admin::IDENTIFY, 2, [cns::NAMESPACE.into(), 0, 0, 0, 0, 0]);
+        admin.ask(command, 4096).await.unwrap().ends(Status::NOT_READY.delayed());
+        let command = queue.command(io::READ, 3, read);
+        queue.ask(command, 512).await.unwrap().ends(Status::INVALID_NAMESPACE);
+    });
+}
+
+#[test]
 fn changes_are_told_once_and_listed_until_they_are_read() {
     play(|stage| async move {
         let (mut admin, mut queue) = stage.both((false, false)).await;

@@ -37,6 +37,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bio::Segs;
 use wire::WireError;
@@ -79,13 +80,32 @@ pub(super) struct Chap {
     pub algorithms: Algorithms,
 }
 
+/// The names and secrets of a bus, shared by its sessions: a login uses those that are there when
+/// it begins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Secrets(Arc<Mutex<Option<Chap>>>);
+
+impl Secrets {
+    pub(super) fn new(chap: Option<Chap>) -> Secrets {
+        Secrets(Arc::new(Mutex::new(chap)))
+    }
+
+    fn get(&self) -> Option<Chap> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set(&self, chap: Option<Chap>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = chap;
+    }
+}
+
 /// What the administrator has said.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub initiator: String,
     pub target: String,
     pub isid: [u8; 6],
-    pub chap: Option<Chap>,
+    pub chap: Secrets,
     pub header_digest: DigestPolicy,
     pub data_digest: DigestPolicy,
     /// How long a path may be silent, ns.
@@ -298,10 +318,10 @@ impl Engine {
         now: u64,
     ) -> Result<(), Fault> {
         let rules = &self.rules;
-        let chap = rules.chap.as_ref().map(|chap| ClientChap {
-            user: chap.user.clone(),
+        let chap = rules.chap.get().map(|chap| ClientChap {
+            user: chap.user,
             algorithms: chap.algorithms,
-            mutual: chap.mutual.clone().map(|user| (user, random)),
+            mutual: chap.mutual.map(|user| (user, random)),
         });
         let params = Params {
             initial_r2t: false,

@@ -8,7 +8,7 @@ use wire::iscsi::{
     TAG_NONE, TaskRequest, opcode, opcode_of,
 };
 
-use super::{Engine, Fault, Rules, Task, Wire};
+use super::{Engine, Fault, Rules, Secrets, Task, Wire};
 use crate::ccb::CamStatus;
 
 const S: u64 = 1_000_000_000;
@@ -70,7 +70,7 @@ impl Stage {
             initiator: "iqn.2026-11.test:us".into(),
             target: "iqn.2026-11.test:them".into(),
             isid: [0x80, 1, 2, 3, 4, 5],
-            chap: None,
+            chap: Secrets::default(),
             header_digest: DigestPolicy::Prefer,
             data_digest: DigestPolicy::Prefer,
             deadline_ns: 8 * S,

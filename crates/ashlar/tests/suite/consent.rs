@@ -1,0 +1,323 @@
+//! Verbs and steps of a plan that write where users' data may be: whatever another program keeps on
+//! a provider, at any place among those that a verb takes, is named, and the name is asked for.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::house::{House, file_disk, tool};
+
+/// Size of an image, and the least that mkfs.xfs takes.
+const BYTES: u64 = 64 << 20;
+const XFS_BYTES: u64 = 320 << 20;
+/// What is compared of an image: so much of its start and of its end.
+const EDGE_BYTES: u64 = 1 << 20;
+
+/// What disks hold: a word for the disk's name, and what the guard says of it.
+const HELD: [(&str, &str); 9] = [
+    ("ext4", "ext2, ext3 or ext4"),
+    ("xfs", "XFS"),
+    ("btrfs", "btrfs"),
+    ("luks", "LUKS"),
+    ("lvm", "LVM2"),
+    ("md12", "md 1.2"),
+    ("md10", "md 1.0"),
+    ("zfs", "ZFS"),
+    ("gpt", "GPT"),
+];
+
+/// What a verb of a class does to providers.
+enum Writes {
+    /// Takes providers, whatever they hold. Command lines: `@` is the one that holds something,
+    /// `b0` to `b8` hold nothing.
+    Any(&'static [&'static str]),
+    /// Writes records on providers that already carry the class's own, or nothing.
+    Own,
+}
+
+use Writes::{Any, Own};
+
+/// Every verb that writes, by class.
+const VERBS: &[(&str, &str, Writes)] = &[
+    ("concat", "label", Any(&["concat label x @ b0", "concat label x b0 @"])),
+    ("concat", "append", Any(&["concat append joined @"])),
+    ("concat", "clear", Own),
+    ("concat", "follow", Own),
+    ("stripe", "label", Any(&["stripe label x @ b0", "stripe label x b0 @"])),
+    ("stripe", "clear", Own),
+    ("stripe", "follow", Own),
+    ("mirror", "label", Any(&["mirror label x @ b0", "mirror label x b0 b1 @"])),
+    // It copies over all members but the first.
+    ("mirror", "create", Any(&["mirror create x b0 @"])),
+    ("mirror", "insert", Any(&["mirror insert twice @", "mirror insert twice b0 @"])),
+    ("mirror", "configure", Own),
+    ("mirror", "remove", Own),
+    ("mirror", "forget", Own),
+    ("mirror", "rebuild", Own),
+    ("mirror", "deactivate", Own),
+    ("mirror", "activate", Own),
+    ("mirror", "resize", Own),
+    ("mirror", "verify", Own),
+    ("mirror", "start", Own),
+    ("mirror", "clear", Own),
+    ("mirror", "follow", Own),
+    (
+        "raid",
+        "label",
+        Any(&[
+            "raid label Intel x RAID1 @ b0",
+            "raid label Intel x RAID1 b0 @",
+            "raid label DDF x RAID1 b0 @",
+        ]),
+    ),
+    ("raid", "insert", Any(&["raid insert ARRAY @"])),
+    // The new volume is behind the others of the array.
+    ("raid", "add", Own),
+    ("raid", "delete", Own),
+    ("raid", "remove", Own),
+    ("raid", "fail", Own),
+    ("raid", "consistency", Own),
+    ("raid", "verify", Own),
+    ("raid", "clear", Own),
+    ("raid", "follow", Own),
+    ("multipath", "label", Any(&["multipath label x @", "multipath label x @ b0"])),
+    ("multipath", "configure", Own),
+    ("multipath", "destroy", Own),
+    ("multipath", "clear", Own),
+    ("multipath", "follow", Own),
+    // Of a file server that was refused because of what a device holds.
+    ("fs", "ream", Any(&[])),
+    ("fs", "replace", Any(&[])),
+    ("fs", "dump", Own),
+    ("fs", "yesterday", Own),
+    ("fs", "check", Own),
+    ("fs", "grow", Own),
+    ("fs", "recover", Own),
+    ("fs", "newuser", Own),
+    ("fs", "create", Own),
+    ("fs", "remove", Own),
+    ("fs", "clri", Own),
+    ("fs", "clean", Own),
+    ("fs", "disk", Own),
+];
+
+/// Commands with entries of their own in the control path, or of classes without a list.
+const OTHERS: &[&str] = &[
+    "part create -s gpt @",
+    "part create -s mbr @",
+    "part create -s bsd @",
+    "geom label label on=@ name=x",
+];
+
+#[test]
+fn every_verb_that_writes_is_in_the_table() {
+    let mut known: Vec<(&str, &str)> =
+        VERBS.iter().map(|(class, verb, _)| (*class, *verb)).collect();
+    for class in daemon::class_verbs() {
+        for spec in class.verbs {
+            let asks = spec.args.iter().any(|arg| arg.name == "yes_destroy");
+            let at = VERBS.iter().find(|(c, v, _)| (*c, *v) == (class.name, spec.name));
+            known.retain(|one| *one != (class.name, spec.name));
+            match at {
+                None => assert!(
+                    !spec.writes && !asks,
+                    "{} {}: writes, and is not in the table",
+                    class.name,
+                    spec.name
+                ),
+                Some((.., Any(_))) => {
+                    assert!(asks, "{} {}: no --yes-destroy", class.name, spec.name)
+                }
+                Some((.., Own)) => {
+                    assert!(spec.writes && !asks, "{} {}: in the table", class.name, spec.name);
+                }
+            }
+        }
+    }
+    assert!(known.is_empty(), "no such verbs: {known:?}");
+}
+
+fn put(path: &Path, at: u64, bytes: &[u8]) {
+    File::options().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
+}
+
+fn md(path: &Path, at: u64) {
+    put(path, at, &[0xfc, 0x4e, 0x2b, 0xa9, 1]);
+    put(path, at + 0x90, &(at / 512).to_le_bytes());
+}
+
+/// An image as another program leaves it.
+fn fill(house: &House, name: &str) {
+    let bytes = if name == "xfs" { XFS_BYTES } else { BYTES };
+    let path = house.image(&format!("{name}.img"), bytes);
+    let at = path.to_str().unwrap();
+    match name {
+        "ext4" => drop(tool("mkfs.ext4", &["-q", "-F", at], "")),
+        "xfs" => drop(tool("mkfs.xfs", &["-q", "-f", at], "")),
+        "gpt" => drop(tool("sgdisk", &["-n", "1:0:0", at], "")),
+        "btrfs" => put(&path, 0x1_0040, b"_BHRfS_M"),
+        "luks" => put(&path, 0, b"LUKS\xba\xbe\0\x01"),
+        "lvm" => {
+            put(&path, 512, b"LABELONE\x01");
+            put(&path, 512 + 24, b"LVM2 001");
+        }
+        "md12" => md(&path, 4096),
+        "md10" => md(&path, (BYTES / 512 - 16 & !7) * 512),
+        "zfs" => put(&path, 128 << 10, &0x00ba_b10c_u64.to_le_bytes()),
+        other => panic!("{other}"),
+    }
+}
+
+/// The start and the end of each image that holds something.
+fn contents(house: &House) -> Vec<Vec<u8>> {
+    let edges = |name: &str| {
+        let file = File::open(house.path(&format!("{name}.img"))).unwrap();
+        let mut out = vec![0; 2 * EDGE_BYTES as usize];
+        let (start, end) = out.split_at_mut(EDGE_BYTES as usize);
+        file.read_exact_at(start, 0).unwrap();
+        file.read_exact_at(end, file.metadata().unwrap().len() - EDGE_BYTES).unwrap();
+        out
+    };
+    HELD.iter().map(|(name, _)| edges(name)).collect()
+}
+
+fn disks(names: &[&str]) -> String {
+    names.iter().map(|name| file_disk(name, &format!("{name}.img"))).collect()
+}
+
+/// Blank disks.
+const BLANK: [&str; 9] = ["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"];
+
+fn everything(name: &str) -> House {
+    let house = House::new(name);
+    for name in BLANK {
+        house.image(&format!("{name}.img"), BYTES);
+    }
+    HELD.iter().for_each(|(name, _)| fill(&house, name));
+    house
+}
+
+fn all_disks() -> String {
+    let held: Vec<&str> = HELD.iter().map(|(name, _)| *name).collect();
+    format!("{}{}", disks(&BLANK), disks(&held))
+}
+
+/// Types a command, and wants it refused because of what a disk holds.
+fn refuses(house: &House, line: &str, name: &str, holds: &str) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let said = house.ashlar(&words);
+    let all = format!("{}{}", said.out, said.err);
+    let asks = format!("--yes-destroy {name}");
+    assert!(
+        said.code == 4 && all.contains(holds) && all.contains(&asks),
+        "`{line}` over {holds}: {said}"
+    );
+}
+
+#[test]
+fn verbs_name_what_a_provider_holds_and_ask_for_its_name() {
+    let mut house = everything("consent");
+    house.configure(&all_disks(), "");
+    house.start_whole();
+    // They are smaller than what may be inserted.
+    house.ok(&["mirror", "label", "twice", "b6", "b7"]);
+    house.ok(&["concat", "label", "joined", "b5"]);
+    house.ok(&["raid", "label", "Intel", "v", "RAID1", "b3", "b4"]);
+    let list = house.ok(&["raid", "list"]);
+    let array = list.lines().find_map(|l| l.strip_prefix("Geom name: ")).expect("an array");
+    let before = contents(&house);
+    let lines = VERBS.iter().flat_map(|(.., writes)| match writes {
+        Any(lines) => *lines,
+        Own => &[],
+    });
+    for line in lines.chain(OTHERS) {
+        for (name, holds) in HELD {
+            // A table is edited by its own verbs.
+            if name == "gpt" && line.starts_with("part create") {
+                continue;
+            }
+            refuses(&house, &line.replace('@', name).replace("ARRAY", array), name, holds);
+        }
+    }
+    assert!(contents(&house) == before, "something was written");
+    // A dry run.
+    let dry = house.ashlar(&["wipe", "luks"]).ends(0);
+    dry.says(&["LUKS", "nothing was", "--yes-destroy luks"]);
+    assert!(contents(&house) == before, "something was written");
+    // With its name it is done.
+    house.ok(&["mirror", "label", "x", "b0", "md12", "--yes-destroy", "md12"]);
+    house.assert_alive();
+    house.stop();
+}
+
+/// Geoms of the configuration that write on their members, with a second member that holds
+/// something.
+const DECLARED: [(&str, &str); 4] = [
+    ("mirror", ""),
+    ("stripe", ""),
+    ("concat", ""),
+    ("fs", "create = true\ndump_at = \"never\"\n"),
+];
+
+#[test]
+fn plans_name_what_a_member_holds_and_ask_for_the_name_of_the_geom() {
+    let mut house = everything("consent-plan");
+    house.configure(&all_disks(), "");
+    house.start_whole();
+    let before = contents(&house);
+    for (class, more) in DECLARED {
+        for (name, holds) in HELD {
+            for members in [format!("\"{name}\", \"b0\""), format!("\"b0\", \"{name}\"")] {
+                let geom = format!(
+                    "\n[[geom]]\nclass = \"{class}\"\nname = \"whole\"\n\
+                     members = [{members}]\n{more}"
+                );
+                house.configure(&format!("{}{geom}", all_disks()), "");
+                let at = format!("{class} over {members}");
+                let plan = house.ashlar(&["plan"]);
+                assert!(plan.code == 6 && plan.out.contains("destroys"), "{at}: {plan}");
+                assert!(plan.out.contains(holds), "{at}: {plan}");
+                let said = house.ashlar(&["apply"]);
+                let asks = said.err.contains("--yes-destroy whole");
+                assert!(said.code == 4 && asks, "{at}: {said}");
+            }
+        }
+    }
+    assert!(contents(&house) == before, "something was written");
+    // A start does not do it either, and says why.
+    house.stop();
+    house.start_whole();
+    house.ashlar(&["status"]).ends(3).says(&["create geom whole", "GPT"]);
+    assert!(contents(&house) == before, "something was written at a start");
+    house.stop();
+}
+
+#[test]
+fn a_file_server_asks_before_it_makes_devices_anew() {
+    let mut house = everything("consent-fs");
+    let server = |first: &str, second: &str| {
+        format!(
+            "\n[[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"{first}\", \"{second}\"]\n\
+             dump_at = \"never\"\n"
+        )
+    };
+    for (name, holds) in HELD {
+        house.configure(&format!("{}{}", all_disks(), server("b0", name)), "");
+        house.start_whole();
+        let before = contents(&house);
+        refuses(&house, "fs ream main", name, holds);
+        refuses(&house, "fs ream main --force", name, holds);
+        assert!(contents(&house) == before, "something was written");
+        house.stop();
+    }
+    house.configure(&format!("{}{}", all_disks(), server("b0", "ext4")), "");
+    house.start_whole();
+    house.ok(&["fs", "ream", "main", "--yes-destroy", "ext4"]);
+    // What it made is recognised, and asked for by others.
+    house.ok(&["fs", "halt", "main"]);
+    house.configure(&all_disks(), "");
+    house.ok(&["apply"]);
+    refuses(&house, "mirror label x b1 ext4", "ext4", "file server's WORM");
+    refuses(&house, "part create -s gpt b0", "b0", "cache device of a file server");
+    house.stop();
+}

@@ -1,0 +1,456 @@
+//! Starts with things missing: random images, members and ports are away when a daemon in this
+//! process starts, and appear later in a random order. A model says what is served at each moment.
+//!
+//! ```text
+//!   images, some away --> start, doors open --> check --> one thing appears --> check --> all
+//! ```
+//! Invariants of the model
+//!  H1  A unit is served when what it needs is there, within [`LIMIT`]: all images of a disk, a
+//!      concatenation or a layer, and one member of a mirror.
+//!  H2  A unit of which something is away answers that it is not there yet, so that hosts try
+//!      again, and never that there is no such unit.
+//!  H3  What a unit answers to a read are the bytes of its own disks.
+//!  H4  What is served stays served, in the same session, while the rest appears.
+//!
+//! `ASHLAR_SEEDS=N` runs so many from `ASHLAR_SEED`; a failing one names its seed.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use control::config::{Config, DaemonConfig, Port, read};
+use control::{Archive, Control};
+use daemon::{Daemon, catalog};
+use reactor::SeededRandom;
+
+/// Seeds with every run, and how many of them run at a time: most of the time they wait.
+const SEEDS: u64 = 100;
+const AT_ONCE: u64 = 20;
+/// Longest time until something that appeared is served. Nothing is measured by it.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Bytes of an image.
+const BYTES: u64 = 1 << 20;
+const BLOCKS: u64 = BYTES / 512;
+/// At the end of a mirror's member: its record.
+const RECORD_BLOCKS: u64 = 32;
+/// The members of the mirror, where there is one.
+const LEGS: [u64; 2] = [3, 4];
+/// Images.
+const IMAGES: u64 = 5;
+/// Errors of NBD's handshake.
+const ERR_SHUTDOWN: u32 = (1 << 31) + 7;
+/// Reply of NBD's handshake.
+const ACK: u32 = 1;
+const INFO: u32 = 3;
+
+/// What a unit stands on: images, in the order of their bytes.
+#[derive(Clone, Debug)]
+struct Unit {
+    provider: String,
+    images: Vec<u64>,
+    /// All images but the first are copies of it: one is enough.
+    copies: bool,
+}
+
+impl Unit {
+    fn new(provider: &str, images: &[u64]) -> Unit {
+        Unit { provider: provider.to_owned(), images: images.to_vec(), copies: false }
+    }
+
+    /// The image whose bytes are at a place of it, and the block there.
+    fn place(&self, at: u64) -> (u64, u64) {
+        match self.copies {
+            true => (self.images[0], at),
+            false => (self.images[(at / BLOCKS) as usize], at % BLOCKS),
+        }
+    }
+
+    /// Blocks that are read.
+    fn blocks(&self) -> u64 {
+        match self.copies {
+            true => BLOCKS - RECORD_BLOCKS,
+            false => BLOCKS * self.images.len() as u64,
+        }
+    }
+}
+
+/// A seed's folder and what is in it.
+struct Site {
+    folder: PathBuf,
+    /// Images that are away.
+    away: Vec<u64>,
+    units: Vec<Unit>,
+    /// Another program has the port.
+    taken: Option<TcpListener>,
+    at: SocketAddr,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn image(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("i{number}.img"))
+}
+
+/// The bytes of a block of an image: which one it is, and which block.
+fn block(image: u64, at: u64) -> Vec<u8> {
+    let word = (image << 32 | at).to_le_bytes();
+    word.iter().copied().cycle().take(512).collect()
+}
+
+/// An image that is away has another name.
+fn other_name(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("i{number}.away"))
+}
+
+/// A blank image.
+fn make(folder: &Path, number: u64) {
+    let file = std::fs::File::create(image(folder, number)).expect("an image");
+    file.set_len(BYTES).expect("its size");
+}
+
+/// Writes blocks of an image, as those of an image that it may be a copy of.
+fn fill(folder: &Path, number: u64, bytes_of: u64, blocks: u64) {
+    let file = std::fs::File::options().write(true).open(image(folder, number));
+    let file = file.expect("an image");
+    for at in 0..blocks {
+        file.write_all_at(&block(bytes_of, at), at * 512).expect("its bytes");
+    }
+}
+
+impl Site {
+    fn new(seed: u64, random: &mut SeededRandom) -> Site {
+        let folder = std::env::temp_dir().join(format!("ashlar-st-{}-{seed}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        // What layers stand on, and what stands for itself.
+        let mut units = Vec::new();
+        let whole = 1 + random.below(3);
+        let stripe: Vec<u64> = (0..whole).collect();
+        if whole > 1 {
+            units.push(Unit::new("concat/w", &stripe));
+        }
+        let first = if whole > 1 { whole } else { 0 };
+        let nop = random.below(2) == 0;
+        let mirror = random.below(2) == 0;
+        if mirror {
+            units.push(Unit { copies: true, ..Unit::new("mirror/m", &LEGS) });
+        }
+        let end = if mirror { LEGS[0] } else { IMAGES };
+        for number in first..end {
+            let provider = match nop && number == IMAGES - 1 {
+                true => "n".to_owned(),
+                false => format!("d{number}"),
+            };
+            units.push(Unit::new(&provider, &[number]));
+        }
+        let away: Vec<u64> = (0..IMAGES).filter(|_| random.below(2) == 0).collect();
+        (0..IMAGES).for_each(|n| make(&folder, n));
+        // Seeds run beside each other: each has an address of its own.
+        let [.., high, low] = (seed % 60_000).to_be_bytes();
+        let taken = TcpListener::bind(SocketAddr::from(([127, 9, high, low], 0))).expect("a port");
+        let at = taken.local_addr().expect("its address");
+        let taken = (random.below(4) == 0).then_some(taken);
+        Site { folder, away, units, taken, at }
+    }
+
+    fn config(&self) -> Config {
+        let mut text = String::new();
+        for number in 0..IMAGES {
+            text +=
+                &format!("[[disk]]\nname = 'd{number}'\nkind = 'file'\npath = 'i{number}.img'\n");
+        }
+        let mut luns = Vec::new();
+        for (lun, unit) in self.units.iter().enumerate() {
+            let members: Vec<String> = unit.images.iter().map(|n| format!("'d{n}'")).collect();
+            match unit.provider.as_str() {
+                "concat/w" => {
+                    let members = members.join(", ");
+                    text +=
+                        &format!("[[geom]]\nclass = 'concat'\nname = 'w'\nmembers = [{members}]\n");
+                }
+                "mirror/m" => {
+                    let members = members.join(", ");
+                    text +=
+                        &format!("[[geom]]\nclass = 'mirror'\nname = 'm'\nmembers = [{members}]\n");
+                }
+                "n" => {
+                    let below = &members[0];
+                    text += &format!("[[geom]]\nclass = 'nop'\nname = 'n'\nprovider = {below}\n");
+                }
+                _ => {}
+            }
+            luns.push(format!("{lun} = '{}'", unit.provider));
+        }
+        // One that is there in any case: a target without a portal ends the start.
+        text += "[[target]]\ndriver = 'iscsi'\nname = 'iqn.2026-11.test:t'\n\
+                 listen = ['127.0.0.1:0']\n";
+        text += &format!(
+            "[[target]]\ndriver = 'nbd'\nname = 'n'\nlisten = ['{}']\n\
+             [[access]]\ntarget = 'n'\ngroup = 'g'\ninitiators = ['*']\nluns = {{ {} }}\n",
+            self.at,
+            luns.join(", ")
+        );
+        let file = self.folder.join("ashlar.toml");
+        read(&text, file.to_str().expect("a path"), &catalog()).expect("a configuration")
+    }
+
+    fn is_there(&self, unit: &Unit) -> bool {
+        let mut here = unit.images.iter().map(|image| !self.away.contains(image));
+        if unit.copies { here.any(|here| here) } else { here.all(|here| here) }
+    }
+}
+
+/// A session of an NBD client.
+struct Session(TcpStream);
+
+/// What a client that asks for an export is told.
+enum Told {
+    Served(Session),
+    Later,
+    Never(u32),
+}
+
+fn word(line: &mut TcpStream) -> std::io::Result<u32> {
+    let mut bytes = [0; 4];
+    line.read_exact(&mut bytes)?;
+    Ok(u32::from_be_bytes(bytes))
+}
+
+/// NBD_OPT_GO for a LUN.
+fn go(at: SocketAddr, lun: usize) -> std::io::Result<Told> {
+    let mut line = TcpStream::connect(at)?;
+    line.set_read_timeout(Some(LIMIT))?;
+    line.read_exact(&mut [0; 18])?;
+    let name = lun.to_string();
+    let mut words = 3_u32.to_be_bytes().to_vec();
+    words.extend(*b"IHAVEOPT");
+    words
+        .extend([7, name.len() as u32 + 6, name.len() as u32].iter().flat_map(|n| n.to_be_bytes()));
+    words.extend(name.bytes());
+    words.extend([0, 0]);
+    line.write_all(&words)?;
+    loop {
+        line.read_exact(&mut [0; 12])?;
+        let (reply, len) = (word(&mut line)?, word(&mut line)?);
+        line.read_exact(&mut vec![0; len as usize])?;
+        match reply {
+            INFO => {}
+            ACK => return Ok(Told::Served(Session(line))),
+            ERR_SHUTDOWN => return Ok(Told::Later),
+            other => return Ok(Told::Never(other)),
+        }
+    }
+}
+
+impl Session {
+    /// Reads a block.
+    fn block(&mut self, at: u64) -> std::io::Result<Vec<u8>> {
+        let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
+        request.extend([0; 4]);
+        request.extend(at.to_be_bytes());
+        request.extend((at * 512).to_be_bytes());
+        request.extend(512_u32.to_be_bytes());
+        self.0.write_all(&request)?;
+        self.0.read_exact(&mut [0; 4])?;
+        let error = word(&mut self.0)?;
+        self.0.read_exact(&mut [0; 8])?;
+        if error != 0 {
+            return Err(std::io::Error::other(format!("error {error}")));
+        }
+        let mut out = vec![0; 512];
+        self.0.read_exact(&mut out)?;
+        Ok(out)
+    }
+}
+
+/// What has happened in a seed.
+#[derive(Default)]
+struct Seen {
+    served: u64,
+    awaited: u64,
+    appeared: u64,
+    ports: u64,
+}
+
+struct Walk {
+    seed: u64,
+    site: Site,
+    random: SeededRandom,
+    sessions: BTreeMap<usize, Session>,
+    seen: Seen,
+}
+
+impl Walk {
+    /// H3: some blocks of a unit.
+    fn reads(&mut self, lun: usize) {
+        let (unit, seed) = (self.site.units[lun].clone(), self.seed);
+        let session = self.sessions.get_mut(&lun).expect("it is open");
+        for _ in 0..3 {
+            let at = self.random.below(unit.blocks());
+            let found = session.block(at).unwrap_or_else(|e| panic!("seed {seed}: {unit:?}: {e}"));
+            let (image, there) = unit.place(at);
+            let wanted = block(image, there);
+            assert!(found == wanted, "seed {seed}: {unit:?}: block {at} is another disk's");
+        }
+        self.seen.served += 1;
+    }
+
+    /// What the model says of every unit.
+    fn check(&mut self) {
+        let seed = self.seed;
+        if self.site.taken.is_some() {
+            return;
+        }
+        for lun in 0..self.site.units.len() {
+            let unit = self.site.units[lun].clone();
+            let is_there = self.site.is_there(&unit);
+            let end = Instant::now() + LIMIT;
+            // H4: it is open since it was served first.
+            while !self.sessions.contains_key(&lun) {
+                match go(self.site.at, lun) {
+                    Ok(Told::Served(session)) => {
+                        assert!(is_there, "seed {seed}: {unit:?} is served without its disk");
+                        self.sessions.insert(lun, session);
+                    }
+                    Ok(Told::Later) if !is_there => {
+                        self.seen.awaited += 1;
+                        break;
+                    }
+                    Ok(Told::Never(error)) => {
+                        panic!("seed {seed}: {unit:?}: refused for good: {error:#x}")
+                    }
+                    // H1
+                    Ok(Told::Later) if Instant::now() < end => {
+                        std::thread::sleep(Duration::from_millis(50));
+                    }
+                    // A port that has just been freed is opened soon: at once means before its
+                    // target has groups.
+                    Err(_) if Instant::now() < end => {
+                        std::thread::sleep(Duration::from_micros(100));
+                    }
+                    Ok(Told::Later) => panic!("seed {seed}: {unit:?} is never served"),
+                    Err(e) => panic!("seed {seed}: {unit:?}: {e}"),
+                }
+            }
+            if self.sessions.contains_key(&lun) {
+                self.reads(lun);
+            }
+        }
+    }
+
+    /// One of the things that are away appears; false when none is left.
+    fn appear(&mut self) -> bool {
+        let ports = u64::from(self.site.taken.is_some());
+        let left = self.site.away.len() as u64 + ports;
+        if left == 0 {
+            return false;
+        }
+        let one = self.random.below(left) as usize;
+        match one < self.site.away.len() {
+            true => {
+                let number = self.site.away.remove(one);
+                let folder = &self.site.folder;
+                std::fs::rename(other_name(folder, number), image(folder, number)).expect("back");
+                self.seen.appeared += 1;
+            }
+            false => {
+                self.site.taken = None;
+                self.seen.ports += 1;
+            }
+        }
+        true
+    }
+}
+
+/// A daemon that has started, with its doors open.
+fn start(site: &Site, seed: u64, desired: &Config) -> Control {
+    let plant = Daemon::start(&desired.daemon).expect("a daemon");
+    let launched = Config { daemon: desired.daemon.clone(), ..Config::default() };
+    let archive = Archive::new(&site.folder.join("history"), 2);
+    let control = Control::new(Box::new(plant), catalog(), &launched, archive);
+    // What a start leaves out is no error.
+    let begun = control.start(desired);
+    begun.unwrap_or_else(|e| panic!("seed {seed}: the start is refused: {e}"));
+    control.plant().open();
+    control
+}
+
+fn walk(seed: u64) -> Seen {
+    let mut random = SeededRandom::new(seed ^ 0x57a7);
+    let site = Site::new(seed, &mut random);
+    let state = site.folder.join("state").to_str().map(str::to_owned);
+    let settings =
+        DaemonConfig { cores: Some(1), port: Port::Poll, state, ..DaemonConfig::default() };
+    let mut desired = site.config();
+    desired.daemon = settings.clone();
+    // A mirror gets its records, and a concatenation, which has none, is known from then on.
+    start(&site, seed, &desired).plant().stop();
+    for unit in &site.units {
+        for number in &unit.images {
+            match unit.copies {
+                true => fill(&site.folder, *number, unit.images[0], unit.blocks()),
+                false => fill(&site.folder, *number, *number, BLOCKS),
+            }
+        }
+    }
+    for number in &site.away {
+        let (from, to) = (image(&site.folder, *number), other_name(&site.folder, *number));
+        std::fs::rename(from, to).expect("away");
+    }
+    let control = start(&site, seed, &desired);
+    let (sessions, seen) = (BTreeMap::new(), Seen::default());
+    let mut walk = Walk { seed, site, random, sessions, seen };
+    walk.check();
+    while walk.appear() {
+        // Sometimes several at once.
+        if walk.random.below(3) > 0 {
+            walk.check();
+        }
+    }
+    walk.check();
+    // A member of a mirror that is served without it comes a moment later.
+    let end = Instant::now() + LIMIT;
+    loop {
+        let left = control.plan(&desired).expect("a plan").steps;
+        if left.is_empty() {
+            break;
+        }
+        let left: Vec<&str> = left.iter().map(|s| s.what.as_str()).collect();
+        assert!(Instant::now() < end, "seed {seed}: all is there, and to be done: {left:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Whatever has come, the bytes are those of the right disks.
+    walk.check();
+    walk.sessions.clear();
+    control.plant().stop();
+    walk.seen
+}
+
+#[test]
+fn what_is_there_is_served_and_what_is_missing_is_waited_for() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let (first, count) = (number("ASHLAR_SEED").unwrap_or(1), number("ASHLAR_SEEDS"));
+    let end = first + count.unwrap_or(SEEDS);
+    let mut all = Seen::default();
+    for from in (first..end).step_by(AT_ONCE as usize) {
+        let threads: Vec<_> = (from..end.min(from + AT_ONCE))
+            .map(|seed| std::thread::spawn(move || walk(seed)))
+            .collect();
+        for thread in threads {
+            let seen = thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why));
+            all.served += seen.served;
+            all.awaited += seen.awaited;
+            all.appeared += seen.appeared;
+            all.ports += seen.ports;
+        }
+    }
+    let Seen { served, awaited, appeared, ports } = all;
+    println!("{served} served, {awaited} awaited, {appeared} images and {ports} ports appeared");
+    assert!(served > 0 && (count.is_some() || awaited > 0 && appeared > 0 && ports > 0));
+}

@@ -1,8 +1,8 @@
 //! A panic of any thread ends the daemon at once.
 //!
-//! A core that unwinds closes its sockets and leaves the others with state that it was in the middle
-//! of changing: hosts would be served from that. A process that is gone is started again by its
-//! supervisor, and hosts notice no more than a restart.
+//! A core that unwinds closes its sockets and leaves the others with state that it was in the
+//! middle of changing: hosts would be served from that. A process that is gone is started again by
+//! its supervisor, and hosts notice no more than a restart.
 //!
 //! Invariants
 //!  S1  No destructor of a thread that panicked runs: what it was changing is seen by no one.
@@ -60,7 +60,7 @@ fn end(info: &PanicHookInfo<'_>) -> ! {
     });
     control::flush_log();
     let mut log = std::io::stderr().lock();
-    // Nothing can be done when it cannot be written. To name the way there takes longest: it is last.
+    // Nothing can be done when it cannot be written. The way there takes longest and is last.
     let _ = log.write_all(words(info).as_bytes());
     let _ = writeln!(log, "{}", Backtrace::force_capture());
     std::process::abort();

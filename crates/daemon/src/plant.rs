@@ -107,16 +107,7 @@ fn control_thread(
     let Some(()) = reported(ready, vault) else { return };
     registry.set_teller(teller(&journal, Level::Error));
     let drivers = drivers::all(&registry);
-    let on_core = {
-        let (registry, drivers) = (registry.clone(), drivers.clone());
-        move |core: &std::rc::Rc<geom::Core>| {
-            #[cfg(debug_assertions)]
-            crate::fail_stop::force(core);
-            exports::install(core, &registry, &drivers)
-        }
-    };
-    let runtime = Runtime::start(runtime_config(config), on_core);
-    let runtime = runtime.map_err(|e| system("start the cores", &e));
+    let runtime = start_cores(config, &registry, &drivers);
     let Some(mut runtime) = reported(ready, runtime) else { return };
     let reports = runtime.reports().to_vec();
     for (i, port) in reports.iter().enumerate() {
@@ -192,6 +183,21 @@ fn control_thread(
     for left in runtime.stop() {
         tracing::error!(target: "ashlar", "left behind, for it does not answer: {left}");
     }
+}
+
+fn start_cores(
+    config: &DaemonConfig,
+    registry: &Arc<Registry>,
+    drivers: &[Arc<dyn drivers::Driver>],
+) -> Result<Runtime> {
+    let (registry, drivers) = (registry.clone(), drivers.to_vec());
+    let on_core = move |core: &std::rc::Rc<geom::Core>| {
+        #[cfg(debug_assertions)]
+        crate::fail_stop::force(core);
+        exports::install(core, &registry, &drivers)
+    };
+    let runtime = Runtime::start(runtime_config(config), on_core);
+    runtime.map_err(|e| system("start the cores", &e))
 }
 
 fn core_state(report: &PortReport) -> CoreState {

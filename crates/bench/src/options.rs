@@ -118,6 +118,9 @@ pub struct Options {
     /// Network interface of the bare responder of AoE, for `bare`, instead of `listen`.
     #[arg(long)]
     pub interface: Option<String>,
+    /// File behind the second slot of the bare responder of AoE, as long as its memory.
+    #[arg(long, requires = "interface")]
+    pub file: Option<String>,
     /// Targets to compare with.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Peer::Tgt, Peer::Bare])]
     pub peers: Vec<Peer>,
@@ -148,6 +151,7 @@ impl Default for Options {
             quick: false,
             listen: None,
             interface: None,
+            file: None,
             peers: vec![Peer::Tgt, Peer::Bare],
             no_peers: false,
             ashlar: None,

@@ -32,7 +32,7 @@ pub fn run(
     let options = options.settled();
     if let (What::Bare, Some(interface)) = (options.what, &options.interface) {
         progress(Progress { done: 0, of: 1, what: format!("bare: AoE at {interface}") });
-        return aoe::bare::serve(interface);
+        return aoe::bare::serve(interface, options.file.as_deref());
     }
     if options.what == What::Bare {
         let portal = options.listen.map_or_else(free_address, Ok)?;

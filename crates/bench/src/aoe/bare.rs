@@ -2,10 +2,13 @@
 //!
 //! A frame in, a header and the data out: one thread, many frames a call, and nothing that a real
 //! target has to do: no access rules, no order, no disk, no durability. The data lie in memory that
-//! the kernel copies from, so that nothing is copied twice. Nobody should be faster; how close a
-//! target or an initiator comes to it is the figure.
+//! the kernel copies from, so that nothing is copied twice. Nothing should be faster; how close a
+//! target or an initiator comes to it is the figure. Its second slot reads and writes a file, one
+//! call each: what a target with its data in a file must spend.
 
 use std::cell::Cell;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use bio::{Pool, PoolConfig, Segs};
 use reactor::{Config as Core, Link, Patience, PortChoice, Reactor};
@@ -18,8 +21,9 @@ use wire::ata::{Identify, command as op, error, status};
 use crate::error::{Error, Kind};
 use crate::servers::MEMORY_BYTES;
 
-/// Its shelf and slot.
+/// Shelf and slot of its memory, and of its file.
 pub(crate) const ADDRESS: Address = Address { shelf: 2, slot: 0 };
+pub(crate) const FILE_ADDRESS: Address = Address { shelf: 2, slot: 1 };
 
 /// Frames that it says it holds.
 const BUFFERS: u16 = 64;
@@ -35,10 +39,17 @@ struct Bare {
     mac: Mac,
     sectors: u8,
     memory: Vec<Segs>,
+    /// As long as the memory, through which its bytes go.
+    file: Option<File>,
 }
 
 /// Serves at an interface until the process is killed.
-pub(crate) fn serve(interface: &str) -> Result<(), Error> {
+pub(crate) fn serve(interface: &str, file: Option<&str>) -> Result<(), Error> {
+    let file = file.map(|path| {
+        let file = File::options().read(true).write(true).open(path);
+        file.map_err(|e| Error::system(path, e))
+    });
+    let file = file.transpose()?;
     let config = Core { name: "bare".into(), port: PortChoice::Poll, spin_ns: 0, cpu: None };
     let reactor = Reactor::start(config).map_err(|e| Error::system("start the responder", e))?;
     let link = reactor.link(interface, ETHERTYPE);
@@ -54,7 +65,7 @@ pub(crate) fn serve(interface: &str) -> Result<(), Error> {
     let memory: Option<Vec<Segs>> = pieces.collect();
     let memory = memory.ok_or(Error::new(Kind::System, "no memory"))?;
     let sectors = sectors_of_mtu(usize::try_from(facts.mtu).unwrap_or(0));
-    let bare = Bare { link, mac: Mac(facts.mac), sectors, memory };
+    let bare = Bare { link, mac: Mac(facts.mac), sectors, memory, file };
     let over = std::rc::Rc::new(Cell::new(false));
     let ended = over.clone();
     drop(reactor.spawn("bare", async move {
@@ -91,11 +102,15 @@ impl Bare {
     fn answer(&self, frame: &[u8], rest: &mut Segs) {
         let Ok((header, body)) = Header::decode(frame) else { return };
         let mine = header.to == self.mac || header.to == BROADCAST;
-        if !mine || header.response || !header.address.reaches(ADDRESS) {
+        let here = match self.file {
+            Some(_) if header.address == FILE_ADDRESS => FILE_ADDRESS,
+            _ => ADDRESS,
+        };
+        if !mine || header.response || !header.address.reaches(here) {
             return;
         }
         rest.clear();
-        let answer = header.answer(self.mac, ADDRESS);
+        let answer = header.answer(self.mac, here);
         if header.command == command::CONFIG {
             let config = Config::tell(BUFFERS, 1, self.sectors, &[]);
             let head = [&answer.encode()[..], &config.encode()].concat();
@@ -103,7 +118,8 @@ impl Bare {
             return;
         }
         let Ok((ata, data)) = Ata::decode(body) else { return };
-        let good = self.carry_out(&ata, data, rest);
+        let file = self.file.as_ref().filter(|_| here == FILE_ADDRESS);
+        let good = self.carry_out(file, &ata, data, rest);
         let (command, feature) = match good {
             Some(()) => (status::READY, 0),
             None => (status::READY | status::ERROR, error::ABORT),
@@ -117,7 +133,13 @@ impl Bare {
     }
 
     /// What a command does; None: it fails.
-    fn carry_out(&self, ata: &Ata, data: &[u8], rest: &mut Segs) -> Option<()> {
+    fn carry_out(
+        &self,
+        file: Option<&File>,
+        ata: &Ata,
+        data: &[u8],
+        rest: &mut Segs,
+    ) -> Option<()> {
         let len = usize::from(ata.sectors) * SECTOR;
         let start = usize::try_from(ata.lba()).ok()?.checked_mul(SECTOR)?;
         let end = start.checked_add(len).filter(|end| *end <= self.memory.len() * PIECE)?;
@@ -126,6 +148,14 @@ impl Bare {
                 for (piece, from, to) in pieces(start, end) {
                     self.memory.get(piece)?.slice_into(from, to - from, rest).then_some(())?;
                 }
+                let mut at = start as u64;
+                for seg in rest.iter().filter(|_| file.is_some()) {
+                    seg.with_mut(|bytes| file?.read_exact_at(bytes, at).ok())?;
+                    at += seg.len() as u64;
+                }
+            }
+            op::WRITE_EXT if file.is_some() => {
+                file?.write_all_at(data.get(..len)?, start as u64).ok()?;
             }
             op::WRITE_EXT => {
                 let mut data = data.get(..len)?;

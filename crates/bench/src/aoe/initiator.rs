@@ -46,7 +46,7 @@ pub(super) fn line(
 ) -> Result<f64, Error> {
     let work = if case.write { Work::Write } else { Work::Read };
     let load =
-        Load { depth: DEPTH, work, sectors: SECTORS, core, ..Load::new(server, Store::File) };
+        Load { depth: DEPTH, work, sectors: SECTORS, core, ..Load::new(server, Store::Memory) };
     let running = client::start(&load)?;
     std::thread::sleep(WARM_UP);
     let (requests, begun) = (running.requests(), Instant::now());

@@ -87,13 +87,14 @@ pub(super) fn ashlar(binary: &str, core: Option<usize>) -> Result<Server, Error>
 /// The bare responder: 256 MiB of its own memory.
 pub(super) fn bare(core: Option<usize>) -> Result<Server, Error> {
     let cable = Cable::lay()?;
-    let scratch = Scratch::new("bare-aoe")?;
+    let (scratch, memory) = (Scratch::new("bare-aoe")?, Scratch::in_memory("bare-aoe")?);
+    let file = memory.file("disk", MEMORY_BYTES)?;
     let mut command = cable.inside(core, &own_path()?)?;
-    command.args(["bare", "--interface", FAR]);
+    command.args(["bare", "--interface", FAR, "--file"]).arg(file);
     let child = Child::start("bare", &mut command, &scratch.path().join("log"))?;
-    let here = (bare::ADDRESS.shelf, bare::ADDRESS.slot);
-    let (name, shelves) = ("bare", [here, here]);
-    Server { name, shelves, child, cable, _scratch: vec![scratch] }.wait()
+    let slot = |address: wire::aoe::Address| (address.shelf, address.slot);
+    let (name, shelves) = ("bare", [bare::ADDRESS, bare::FILE_ADDRESS].map(slot));
+    Server { name, shelves, child, cable, _scratch: vec![scratch, memory] }.wait()
 }
 
 /// vblade, from Debian's package, over a file in memory.

@@ -162,7 +162,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same with what `quick` stands for.
+    /// With `quick` carried out.
     pub(crate) fn settled(self) -> Options {
         if !self.quick {
             return self;

@@ -40,7 +40,7 @@ fn shared_folder() -> PathBuf {
 }
 
 /// Refuses a socket in the folder of [`default_socket`] below /tmp that another user made, or can
-/// change: behind it is whoever they like.
+/// change: they choose who answers behind it.
 pub(crate) fn check_folder(socket: &Path) -> Result<()> {
     match socket.parent().filter(|folder| **folder == shared_folder()) {
         Some(folder) => check_owned(folder),

@@ -30,7 +30,7 @@ pub fn act(site: &Site, tools: &mut Tools<'_>) -> Result<(), Error> {
     tools.run("e2fsck", &["-fn", &back])?;
     let (a, b) = (read(site, "tree.img")?, read(site, "back.img")?);
     if a != b {
-        return Err(Error::new(Kind::Data, "what came back is not what was sent"));
+        return Err(Error::new(Kind::Data, "the bytes read back are not those written"));
     }
     tools.say(&format!("{} bytes, equal", a.len()));
 

@@ -46,7 +46,7 @@ const ERR_SHUTDOWN: u32 = (1 << 31) + 7;
 const ACK: u32 = 1;
 const INFO: u32 = 3;
 
-/// What a unit stands on: images, in the order of their bytes.
+/// The images below a unit: images, in the order of their bytes.
 #[derive(Clone, Debug)]
 struct Unit {
     provider: String,
@@ -128,7 +128,7 @@ impl Site {
     fn new(seed: u64, random: &mut SeededRandom) -> Site {
         let folder = std::env::temp_dir().join(format!("ashlar-st-{}-{seed}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        // What layers stand on, and what stands for itself.
+        // What is below layers, and what has none.
         let mut units = Vec::new();
         let whole = 1 + random.below(3);
         let stripe: Vec<u64> = (0..whole).collect();

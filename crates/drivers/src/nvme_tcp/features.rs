@@ -44,7 +44,7 @@ impl Queue {
         Answer::End(value.into(), Status::SUCCESS)
     }
 
-    /// A Set Features command; `data` is what came with it where it has some.
+    /// A Set Features command; `data` came with it where it has some.
     pub fn set_feature(&self, admin: &Admin, command: &Command, data: Option<&[u8]>) -> Answer {
         let [first, value, ..] = command.dwords;
         let [feature, ..] = first.to_le_bytes();

@@ -65,7 +65,7 @@ impl FsClass {
         shared.ok_or_else(none)?.read_keys()
     }
 
-    /// Whether a file server serves nobody, so that its devices can be made anew.
+    /// Whether a file server has ended, so that its devices can be made anew.
     pub fn is_idle(t: &mut Topology, name: &str) -> bool {
         let geom = t.find_geom(FS_CLASS, name);
         let shared = geom.and_then(|geom| t.with(geom, |g: &mut FsGeom, _| g.shared.clone()));

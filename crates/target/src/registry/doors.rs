@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants
-//!  D1  While SHUT or PAUSED nobody is answered, and who has connected waits: a login between a
+//!  D1  While SHUT or PAUSED no peer is answered; one that has connected waits: a login between a
 //!      target and its groups would be refused, and initiators take that for the last word
 //!      (open-iscsi gives the session up for ever).
 //!  D2  From CLOSED on nothing is answered that has not run. Whoever hears nothing asks the next

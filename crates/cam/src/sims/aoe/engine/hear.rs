@@ -55,7 +55,7 @@ impl Engine {
         self.shared.is_marked(address, config.string, now);
         let Some(at) = self.target(address) else { return };
         if header.tag == 0 {
-            // E6: it started, and nobody asked.
+            // E6: it started, and this was no answer.
             self.may_be_another(at);
         }
         let good = |t: &Target| t.paths.iter().any(Path::is_good);

@@ -53,7 +53,7 @@ pub(crate) fn measure(bus: &str, params: &Value, disk: &str, ask: &Ask) -> Resul
     let until = |time: Duration| {
         let begun = Instant::now();
         // The clock is read now and then.
-        move |_: &mut Bed, n: u64| n % 64 != 0 || begun.elapsed() < time
+        move |_: &mut Bed, n: u64| !n.is_multiple_of(64) || begun.elapsed() < time
     };
     drive.run(&mut bed, (ask.op, false), &mut place, until(ask.warm))?;
     let took = drive.run(&mut bed, (ask.op, false), &mut place, until(ask.time))?;

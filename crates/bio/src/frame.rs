@@ -125,15 +125,20 @@ mod tests {
             let all = f.count_in().iter_mut().map(|f| (f.start_ns = at_ns, f.word).1);
             all.collect::<Vec<_>>()
         };
-        (add(&mut f, 1), add(&mut f, 2));
+        add(&mut f, 1);
+        add(&mut f, 2);
         assert_eq!(count(&mut f, 10), [1, 2]);
         add(&mut f, 3);
         assert_eq!(f.pop(), None, "it came later");
         assert_eq!(f.pop(), Some(10));
-        (add(&mut f, 4), add(&mut f, 5));
+        add(&mut f, 4);
+        add(&mut f, 5);
         assert_eq!(count(&mut f, 20), [4, 5], "in the place of one that was");
         assert_eq!((f.pop(), f.pop(), f.pop(), f.pop()), (Some(20), Some(20), Some(10), None));
-        (add(&mut f, 6), count(&mut f, 30), f.clear(), add(&mut f, 7));
+        add(&mut f, 6);
+        count(&mut f, 30);
+        f.clear();
+        add(&mut f, 7);
         assert_eq!(count(&mut f, 40), [7]);
     }
 }

@@ -90,7 +90,7 @@ fn i5_disks_of_the_configuration_before_keep_what_hosts_know_them_by() {
 fn i5_a_disk_is_known_by_the_serial_number_that_initiators_know() {
     let old = ask("d0", "/old.img");
     let unit = identity::digest(&[&old.derived, "d0"]);
-    let a = keeper(MemoryVault::new(), &[unit.clone()]);
+    let a = keeper(MemoryVault::new(), std::slice::from_ref(&unit));
     let lasting = a.of(&old);
     assert_eq!(identity::serial_of_disk(&lasting), unit);
     // Its image moves, and another takes its place.

@@ -162,7 +162,7 @@ fn fill(house: &House, name: &str) {
             put(&path, 512 + 24, b"LVM2 001");
         }
         "md12" => md(&path, 4096),
-        "md10" => md(&path, (BYTES / 512 - 16 & !7) * 512),
+        "md10" => md(&path, ((BYTES / 512 - 16) & !7) * 512),
         "zfs" => put(&path, 128 << 10, &0x00ba_b10c_u64.to_le_bytes()),
         other => panic!("{other}"),
     }

@@ -91,15 +91,9 @@ impl Shop {
         let mut house = House::new(name);
         house.image("file.img", UNIT_BYTES);
         let nbd = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
-        let shop = Shop {
-            nbd,
-            house: {
-                shop_config(&house, nbd, true);
-                house.start();
-                house
-            },
-        };
-        shop
+        shop_config(&house, nbd, true);
+        house.start();
+        Shop { nbd, house }
     }
 
     fn url(&self, export: &str) -> String {

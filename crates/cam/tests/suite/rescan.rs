@@ -203,7 +203,7 @@ fn shelf(luns: u32) -> Arc<Shelf> {
 #[test]
 fn a_target_need_not_have_a_unit_0() {
     let shelf = shelf(0b1010);
-    let mut w = World::with(6, &[shelf.clone()]);
+    let mut w = World::with(6, &[shelf.clone() as Arc<dyn Sim>]);
     assert_eq!(w.scan(0), ["da0", "da1"]);
     assert_eq!(place(&w, "da0"), Some(Path::new(0, 0, 1)));
     let edge = w.open("da1").1;
@@ -226,7 +226,7 @@ fn a_target_need_not_have_a_unit_0() {
 #[test]
 fn a_target_whose_logical_units_changed_is_looked_at_again() {
     let shelf = shelf(0b1);
-    let mut w = World::with(5, &[shelf.clone()]);
+    let mut w = World::with(5, &[shelf.clone() as Arc<dyn Sim>]);
     assert_eq!(w.scan(0), ["da0"]);
     let edge = w.open("da0").1;
     shelf.luns.store(0b111, Ordering::Relaxed);

@@ -140,7 +140,7 @@ impl Storm {
             set.iter().copied().filter(|v| !self.under_way.contains_key(v)).collect()
         };
         // Some deletes name two ranges, and what lies between them stays.
-        let between = (delete && n > 2 && tag % 2 == 0).then_some(at + 1);
+        let between = (delete && n > 2 && tag.is_multiple_of(2)).then_some(at + 1);
         let over = (at..).zip(&self.sectors[here.clone()]).map(|(sector, s)| {
             if Some(sector) == between {
                 Default::default()

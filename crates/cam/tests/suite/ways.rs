@@ -126,7 +126,7 @@ fn nothing_longer_than_the_disk_or_its_bus_takes_is_ever_sent() {
         if disk_max > 0 {
             way.hba.forge(0, 0x12, Some(0xb0), &block_limits(disk_max));
         }
-        let mut w = World::with(1, &[way.clone()]);
+        let mut w = World::with(1, &[way.clone() as Arc<dyn Sim>]);
         let name = w.scan(0).remove(0);
         let edge = w.open(&name).1;
         way.longest.store(0, Relaxed);
@@ -243,7 +243,7 @@ fn paths_that_are_all_in_transition_are_waited_for() {
 #[test]
 fn a_capacity_that_is_not_told_or_makes_no_sense_is_the_one_that_was() {
     let way = Way::new("mps0", Transport::Sas, 1 << 20);
-    let mut w = World::with(1, &[way.clone()]);
+    let mut w = World::with(1, &[way.clone() as Arc<dyn Sim>]);
     assert_eq!(w.scan(0), ["da0"]);
     let edge = w.open("da0").1;
     for forged in [vec![0; 32], vec![0; 7], wire::scsi::no_lun_inquiry()] {
@@ -273,7 +273,7 @@ fn a_capacity_that_is_not_told_or_makes_no_sense_is_the_one_that_was() {
 #[test]
 fn blocks_of_another_length_are_another_disk() {
     let way = Way::new("mps0", Transport::Sas, 1 << 20);
-    let mut w = World::with(1, &[way.clone()]);
+    let mut w = World::with(1, &[way.clone() as Arc<dyn Sim>]);
     assert_eq!(w.scan(0), ["da0"]);
     let edge = w.open("da0").1;
     w.write(edge, 512, &[7; 512], Flags::NONE).unwrap();

@@ -160,7 +160,7 @@ fn who_goes_on_is_not_looked_for() {
         random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let chance = random >> 33;
         if chance.is_multiple_of(9) {
-            at = chance % 64 << 12;
+            at = (chance % 64) << 12;
         }
         let among = if chance.is_multiple_of(5) { 0b110 } else { 0b111 };
         let ends = [0, 1, 2].map(|slot| loads.peek(slot).2);

@@ -22,9 +22,7 @@ pub(super) fn reads(table: &Table) -> u64 {
     let bit = |slot: usize| 1u64.checked_shl(slot as u32).unwrap_or(0);
     match table.balance {
         Balance::Load => table.active().fold(0, |bits, (slot, _)| bits | bit(slot)),
-        Balance::None | Balance::Prefer => {
-            fixed(table.balance, table.active()).map_or(0, |slot| bit(slot))
-        }
+        Balance::None | Balance::Prefer => fixed(table.balance, table.active()).map_or(0, bit),
         Balance::RoundRobin | Balance::Split => 0,
     }
 }

@@ -37,7 +37,11 @@ impl MultipathGeom {
         {
             self.set_size(t, me, size);
         }
-        if slots.into_iter().fold(false, |new, slot| self.reranked(t, slot) || new) {
+        let mut is_new = false;
+        for slot in slots {
+            is_new |= self.reranked(t, slot);
+        }
+        if is_new {
             self.changed(t, me);
         }
     }

@@ -118,8 +118,9 @@ impl MultipathGeom {
             Timer::Check => self.look_at(t, is_ill),
             Timer::Again => self.look_at(t, is_in_transition),
             Timer::Failback => {
-                let slot = self.preferred();
-                slot.map(|slot| self.paths.go_back(slot));
+                if let Some(slot) = self.preferred() {
+                    self.paths.go_back(slot);
+                }
             }
             Timer::NoPath => self.expired = true,
         }

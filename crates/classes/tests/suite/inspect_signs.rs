@@ -163,7 +163,7 @@ fn drbd_and_its_helpers() {
 
 /// The superblock of BeFS and a root directory without attributes.
 fn befs(at: u64, big: bool) -> [(u64, Vec<u8>); 2] {
-    let mut words = vec![0_u32; 40];
+    let mut words = [0_u32; 40];
     words[8..12].copy_from_slice(&[0x4246_5331, 0x4249_4745, 1024, 10]);
     words[16] = 232;
     words[17] = 0xdd12_1031;

@@ -291,7 +291,7 @@ pub(super) fn idle(config: &Config) -> Vec<Problem> {
         if found || names.iter().any(|owner| rests_on(name, owner)) {
             continue;
         }
-        let meant = suggest(name, names.into_iter());
+        let meant = suggest(name, names);
         let meant = meant.map(|m| format!("; did you mean `{m}`?")).unwrap_or_default();
         let text = format!("there is no `{name}`: this section has no effect{meant}");
         out.push(problem("unit", i, "provider", Kind::ConfigName, text));

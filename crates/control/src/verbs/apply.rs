@@ -115,7 +115,6 @@ impl DaemonVerb for Apply {
             destroy: params.yes_destroy,
             if_generation: params.if_generation,
             dry_run: params.dry_run,
-            ..Consent::default()
         };
         carry_out(control, &config, &consent, notes, progress)
     }

@@ -138,13 +138,12 @@ impl Shared {
             owner.waiters.push(waker.clone());
         }
         let (core, connection) = (owner.core, owner.connection);
-        if !std::mem::replace(&mut owner.told, true) {
-            if !self.post.tell(core, Order::Reinstated { connection })
-                && let Some(owner) = state.owners.get_mut(key)
-            {
-                // Its mailbox is full: the next one who asks tries again.
-                owner.told = false;
-            }
+        if !std::mem::replace(&mut owner.told, true)
+            && !self.post.tell(core, Order::Reinstated { connection })
+            && let Some(owner) = state.owners.get_mut(key)
+        {
+            // Its mailbox is full: the next one who asks tries again.
+            owner.told = false;
         }
         None
     }

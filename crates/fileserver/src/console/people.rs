@@ -334,7 +334,8 @@ pub(super) const DISALLOW: Command = Command {
     run: |host, _| {
         Box::pin(async move {
             host.files()?;
-            (host.server.allow.set(false), host.server.allow_one.set(None));
+            host.server.allow.set(false);
+            host.server.allow_one.set(None);
             host.look();
             Ok(json!({ "message": "permissions are looked at", "allow": false }))
         })

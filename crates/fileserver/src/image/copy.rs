@@ -57,12 +57,10 @@ impl Image {
                 Err(fault) => (Some(fault.to_string()), 0),
             };
             let failed = fault.is_some();
-            let mut report = self.0.report.borrow_mut();
-            report.faults += u64::from(failed);
+            self.0.report.borrow_mut().faults += u64::from(failed);
             if failed || n > 0 {
-                report.fault = fault;
+                self.0.report.borrow_mut().fault = fault;
             }
-            drop(report);
             if failed {
                 if self.0.state.borrow().refused.is_some() {
                     return;
@@ -105,9 +103,8 @@ impl Image {
                 Ok::<_, Stop>(some)
             };
             let some = self.step(&mut look).await?;
-            let state = self.0.state.borrow();
-            out.extend(some.into_iter().filter(|a| !state.stuck.contains(a)));
-            drop(state);
+            let stuck = |a: &Addr| self.0.state.borrow().stuck.contains(a);
+            out.extend(some.into_iter().filter(|a| !stuck(a)));
             if out.len() > 2 * QUEUE {
                 out.sort_unstable();
                 out.truncate(QUEUE);

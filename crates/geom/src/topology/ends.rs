@@ -100,7 +100,10 @@ impl Ends {
     /// It may be known by its end.
     fn add(&mut self, end: End) {
         let Some(known) = self.of(&end) else { return self.begin(end) };
-        let news = end.bytes.iter().fold(false, |news, bytes| known.add(*bytes) || news);
+        let mut news = false;
+        for bytes in &end.bytes {
+            news |= known.add(*bytes);
+        }
         self.is_unsaved |= news;
     }
 

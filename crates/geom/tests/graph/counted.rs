@@ -193,7 +193,8 @@ fn a_request_behind_one_that_is_cut_is_inside_the_layers_above() {
     assert_eq!(inside(&lab, above, disk), (2, wave));
     leaf.set(Mode::Now);
     leaf.release(&lab.cores);
-    (lab.finish(all), lab.finish(last));
+    lab.finish(all);
+    lab.finish(last);
     assert_eq!(inside(&lab, above, disk), (0, 0));
     let (ops, bytes) = (lab.stats(disk).ops, lab.stats(disk).bytes);
     assert_eq!((ops[Op::Write as usize], bytes[Op::Write as usize]), (101, 101 * SECTOR));

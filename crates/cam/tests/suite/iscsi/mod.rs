@@ -460,7 +460,7 @@ fn a_target_that_has_less_than_it_says_is_told_by_name_and_others_are_left_alone
     w.write(other, 0, &[9; 4096], Flags::default()).unwrap();
     for round in 0..2 {
         // At first it lies; then it shrinks under us.
-        let end = 64 * SECTOR >> round;
+        let end = (64 * SECTOR) >> round;
         w.write(lies, end - 4096, &[7; 4096], Flags::default()).unwrap();
         assert!(w.read(lies, end - 4096, 4096).unwrap() == [7; 4096]);
         assert_eq!(w.read(lies, end, 4096), Err(Errno::Inval));

@@ -273,7 +273,7 @@ const ROWS: &[Row] = &[
     ),
     other(
         "Reject, unsupported",
-        || unsupported(),
+        unsupported,
         Errno::Inval,
         INTERNAL,
         "rejected by the target: command not supported (iSCSI reason 05)",

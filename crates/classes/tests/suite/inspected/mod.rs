@@ -21,7 +21,7 @@ pub fn wipefs(device: &str) -> Vec<(u64, String)> {
         let mut fields = line.split(',');
         let offset = fields.next()?.trim_start_matches("0x");
         let at = u64::from_str_radix(offset, 16).unwrap_or_else(|_| panic!("{line}"));
-        Some((at, fields.last().unwrap_or("").to_owned()))
+        Some((at, fields.next_back().unwrap_or("").to_owned()))
     };
     text.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect()
 }

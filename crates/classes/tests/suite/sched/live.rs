@@ -318,7 +318,7 @@ fn the_counters_say_who_got_what() {
     let stats = lab.stats();
     let of = |key: u64| {
         let clients = stats["clients"].as_array().expect("clients");
-        clients.iter().find(|c| c["key"] == key.to_string()).expect("a client").clone()
+        clients.iter().find(|c| c["key"] == key).expect("a client").clone()
     };
     assert_eq!((&of(5)["requests"], &of(5)["read_bytes"]), (&json!(10), &json!(40960)));
     assert_eq!((&of(6)["requests"], &of(6)["written_bytes"]), (&json!(10), &json!(40960)));

@@ -30,8 +30,8 @@ impl Sim {
             0..48 => {
                 let ns = self.below(300 * MS);
                 // No number is drawn for it: the seeds that found something stay what they were.
-                if ns % 8 == 0 {
-                    self.rename_and_back(DISKS[usize::from(ns % 16 == 0)]);
+                if ns.is_multiple_of(8) {
+                    self.rename_and_back(DISKS[usize::from(ns.is_multiple_of(16))]);
                 }
                 self.stack().pass(ns);
             }

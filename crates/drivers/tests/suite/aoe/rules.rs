@@ -177,7 +177,7 @@ fn a_reservation_keeps_others_from_everything_but_asking() {
     // It does not hold before it is kept, and outlives the target.
     stage.vault.fail(Some(Errno::NoSpc));
     let release = reserve(2, reserve::SET, &[]);
-    assert_eq!(error(&stage.ask(&two, &[release.clone()])), code::UNAVAILABLE);
+    assert_eq!(error(&stage.ask(&two, std::slice::from_ref(&release))), code::UNAVAILABLE);
     assert_eq!(error(&stage.ask(&one, &[read(1)])), code::RESERVED);
     stage.vault.fail(None);
     let vault = stage.vault.clone();
@@ -191,7 +191,7 @@ fn a_reservation_keeps_others_from_everything_but_asking() {
     stage.vault.hold(true);
     assert!(stage.ask(&one, &[reserve(1, reserve::SET, &[me])]).is_empty());
     let late = reserve(2, reserve::SET, &[mac(0, 2)]);
-    assert!(stage.ask(&two, &[late.clone()]).is_empty());
+    assert!(stage.ask(&two, std::slice::from_ref(&late)).is_empty());
     stage.vault.hold(false);
     stage.pass(20_000_000);
     assert_eq!(error(&stage.ask(&two, &[late])), code::RESERVED);

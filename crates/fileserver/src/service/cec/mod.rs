@@ -107,6 +107,13 @@ impl Session {
         }
     }
 
+    /// Takes the last byte typed away.
+    fn erase(&mut self) {
+        if self.typed.pop().is_some() {
+            self.say("\u{8} \u{8}");
+        }
+    }
+
     /// What was typed comes back, as terminals in raw mode want it, and makes lines.
     fn take(&mut self, data: &[u8]) {
         for c in data {
@@ -116,11 +123,7 @@ impl Session {
                     self.lines.push_back(String::from_utf8_lossy(&line).into_owned());
                     self.say("\n");
                 }
-                c if ERASE.contains(&c) => {
-                    if self.typed.pop().is_some() {
-                        self.say("\u{8} \u{8}");
-                    }
-                }
+                c if ERASE.contains(&c) => self.erase(),
                 KILL => {
                     self.typed.clear();
                     self.say("^U\n");

@@ -153,7 +153,8 @@ impl House {
         let ended = self.world.run(&mut actors, limits, &mut || done.get());
         assert_eq!(ended, Ended::Stopped, "nothing happens any more");
         drop(actors);
-        (self.server.shutdown(), self.clients.shutdown());
+        self.server.shutdown();
+        self.clients.shutdown();
     }
 }
 

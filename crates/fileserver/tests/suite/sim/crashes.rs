@@ -206,9 +206,8 @@ async fn give_numbers(life: Rc<Life>, told: Told, round: Rc<Cell<u32>>) {
                 assert!(before.is_none_or(|b| b == told_as), "{ino} {} twice", inode.version);
             };
             if ino == made {
-                let all = told.borrow();
-                assert!(all.keys().all(|(path, _)| *path != made), "{made} is another file's");
-                drop(all);
+                let is_new = told.borrow().keys().all(|(path, _)| *path != made);
+                assert!(is_new, "{made} is another file's");
                 version(0).await;
             }
             let seg = life.seg(BLOCK, n as u8);

@@ -115,7 +115,8 @@ fn cut_after(operations: i64) -> bool {
             }
             if step == DUMP {
                 f.volume().dump(20_261_121).await.unwrap();
-                (d.dumped.set(true), d.synced.set(step + 1));
+                d.dumped.set(true);
+                d.synced.set(step + 1);
             }
         }
         f.volume().close().await.unwrap();
@@ -127,7 +128,8 @@ fn cut_after(operations: i64) -> bool {
     s.reactor.shutdown();
     let burnt = fuse.get() <= 0;
     *cache.fuse.borrow_mut() = None;
-    (cache.power_cut(), legs[0].power_cut());
+    cache.power_cut();
+    legs[0].power_cut();
     let s = server(&world, "main", 1, &cache, &legs);
     let o = s.options.clone();
     run(&world, &s.reactor, async move {

@@ -207,7 +207,8 @@ fn exposing_9_a_leg_fails_and_hangs_and_comes_back_with_exactly_what_it_missed()
             } else {
                 assert!(both[0].behind == 0 && both[1].behind > 0, "{both:?}");
             }
-            (far.failing.set(0), far.hangs.set(false));
+            far.failing.set(0);
+            far.hangs.set(false);
             all_have(&fs, &reactor).await;
             let both = fs.volume().legs();
             assert_eq!(both[1].copied - had, both[0].copied - had, "{both:?}");

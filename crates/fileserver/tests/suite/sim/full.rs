@@ -169,7 +169,7 @@ pub fn of_the_block_cache() {
         let seg = o.pool.get(4096).unwrap().seg(0, 4096).unwrap();
         for n in 0..BLOCKS {
             seg.with_mut(|b| b.fill(n as u8));
-            fs.run(|f| f.write(ino, n * 4096, &[seg.clone()], 0)).await.unwrap();
+            fs.run(|f| f.write(ino, n * 4096, std::slice::from_ref(&seg), 0)).await.unwrap();
         }
         let read = async |len: u64| {
             fs.run(|f| f.read(View::Live, ino, 0, (len * 4096) as usize, &mut Vec::new())).await

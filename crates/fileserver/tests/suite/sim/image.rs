@@ -82,6 +82,7 @@ struct Shared {
 }
 
 /// The image is in order, and every dump is what it was. What is found in the live tree.
+#[expect(clippy::await_holding_refcell_ref, reason = "no other task of the story looks at dumps")]
 async fn look(w: &Shared, fs: &Served, dumps_lost: bool) -> Tree {
     let found = fs.check(View::Live, true).await.unwrap();
     assert_eq!(found.faults, Vec::<String>::new());
@@ -308,7 +309,7 @@ pub fn play(seed: u64, more: bool) -> Tally {
     for life in 0..5 + below(4) {
         let world = World::new(seed ^ life << 32);
         let name = format!("s{life}");
-        let mut s = server::server(&world, &name, 1, &cache, &[worm.clone()]);
+        let mut s = server::server(&world, &name, 1, &cache, std::slice::from_ref(&worm));
         s.options.memory = 220 * BLOCK;
         s.options.fastworm = fast;
         let (o, v, wiped) = (s.options.clone(), w.clone(), !is_new && below(6) == 0);

@@ -81,7 +81,9 @@ fn one(seed: u64, wrong: fn(&Disk)) {
             let took = stretch(&fs, &reactor, ino, n).await;
             assert!(most(&took) <= 2 * usual, "{took:?} where {usual} is usual");
         }
-        (near.hangs.set(false), near.unreadable.set(false), near.slow_ns.set(0));
+        near.hangs.set(false);
+        near.unreadable.set(false);
+        near.slow_ns.set(0);
         reactor.sleep(6000 * MS).await;
         stretch(&fs, &reactor, ino, 8).await;
         let far_before = far.reads();

@@ -88,7 +88,8 @@ fn dumps_that_are_taken_while_others_are_copied_are_each_what_the_tree_was() {
         all_have(&fs, &o.reactor).await;
         fs.volume().close().await.unwrap();
         // From the last leg alone.
-        (cache.wipe(), legs[0].wipe());
+        cache.wipe();
+        legs[0].wipe();
         assert_eq!(volume::recover(&o, None).await.unwrap().number, 6);
         let fs = FileSystem::mount(volume::open(&o).await.unwrap(), 0, 0).await.unwrap();
         for (number, tree) in (1..).zip(&trees) {

@@ -302,7 +302,7 @@ impl Engine {
         if !asks {
             self.doubt_the_quiet(target, now);
         }
-        let Some(op) = self.ops.get_mut(at) else { return None };
+        let op = self.ops.get_mut(at)?;
         if op.span.is_some() {
             self.blocked.push(at);
         } else {

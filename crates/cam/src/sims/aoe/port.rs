@@ -206,11 +206,11 @@ impl Port {
             let Some(address) = doubted else { break };
             match inner.unit(address) {
                 Some(unit) => unit.doubt(core),
-                // The disk was exchanged, and may be back.
-                None if inner.may_be_back(address) => {
+                // The disk was exchanged, and may be back. Each core has heard the old one.
+                None => {
+                    inner.may_be_back(address);
                     self.engine.borrow_mut().renew(address, core.now());
                 }
-                None => {}
             }
         }
         let doubtful = self.engine.borrow().doubtful();

@@ -351,3 +351,26 @@ fn a_target_that_says_unasked_that_it_is_there_is_asked_who_it_is() {
     b.pump(0);
     assert_eq!(b.waiting(), 1);
 }
+
+/// E6: two cores heard an exchanged disk, and CAM found on one of them that the right one is back.
+#[test]
+fn a_core_that_heard_another_disk_asks_again_when_cam_trusts_the_target() {
+    let mut b = Bench::new(1);
+    b.serial = "another";
+    let now = b.now;
+    b.engines[0].renew(SHELF, now);
+    b.pump(0);
+    b.answer_all(0);
+    b.serial = "s";
+    b.now += 2_000 * MS;
+    b.engines[0].ask_sizes(&mut b.cables[0], b.now);
+    b.answer_all(0);
+    assert_eq!(b.engines[0].take_doubted(), Some(SHELF), "no path leads to that disk");
+    let now = b.now;
+    b.engines[0].trust(SHELF, now);
+    b.read(0, 900);
+    b.pump(0);
+    b.answer_all(0);
+    b.pump(0);
+    assert_eq!(b.waiting(), 1, "it is read where it is");
+}

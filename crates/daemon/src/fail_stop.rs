@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //!  S1  No destructor of a thread that panicked runs: what it was changing is seen by no one.
-//!  S2  The process ends within [`LOG_MAX`], also when the log cannot be written.
+//!  S2  The process ends within `LOG_MAX`, also when the log cannot be written.
 
 use std::backtrace::Backtrace;
 use std::io::Write;

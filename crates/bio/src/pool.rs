@@ -155,7 +155,7 @@ impl Pool {
     }
 
     /// Gives the system the pages of what was not needed since this was called last, the largest
-    /// and longest unused first; at most [`COOL_BYTES`] at once. Bytes given back.
+    /// and longest unused first; at most `COOL_BYTES` at once. Bytes given back.
     pub fn cool(&self) -> usize {
         let (used, peak) = (self.0.used.get(), self.0.peak.get());
         self.0.peak.set(used);

@@ -79,7 +79,7 @@ impl Keepers {
     }
 }
 
-/// See [`Keepers::hold`].
+/// See `Keepers::hold`.
 pub struct Held {
     keepers: Keepers,
     ino: Ino,

@@ -4,7 +4,7 @@
 //!  R1  A relay that is cut has no connection, and refuses new ones by closing them at once.
 //!  R2  A silent relay keeps its connections and forwards nothing; what was sent meanwhile arrives
 //!      when it is whole again.
-//!  R3  Every thread of a relay ends within [`PAUSE`] of its being dropped, or of its connection's
+//!  R3  Every thread of a relay ends within `PAUSE` of its being dropped, or of its connection's
 //!      end.
 
 use std::io::{ErrorKind, Read, Write};

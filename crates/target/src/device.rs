@@ -544,7 +544,7 @@ impl Device {
         self.reset_number.load(Ordering::Acquire)
     }
 
-    /// Its nexuses now, oldest first; one more may come at any time ([`Device::enlist`]).
+    /// Its nexuses now, oldest first; one more may come at any time (`Device::enlist`).
     pub fn nexuses(&self) -> Vec<Arc<Nexus>> {
         self.list().all.iter().filter_map(Weak::upgrade).collect()
     }

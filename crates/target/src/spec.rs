@@ -50,7 +50,7 @@ impl Label {
 }
 
 /// What a logical unit is made from; does not change while it lives, but for its label
-/// ([`Device::label`]).
+/// (`Device::label`).
 #[derive(Clone, Debug)]
 pub struct DeviceSpec {
     /// As it is at first.
@@ -59,7 +59,7 @@ pub struct DeviceSpec {
     pub serial: String,
     /// Other names that are configured.
     pub given: Given,
-    /// The way down, valid on every core; another one after a loss ([`Device::find`]).
+    /// The way down, valid on every core; another one after a loss (`Device::find`).
     pub edge: Edge,
     /// Size of the medium, bytes.
     pub media_bytes: u64,
@@ -76,7 +76,7 @@ pub struct DeviceSpec {
     pub rotation: Option<u16>,
     /// DELETE works: UNMAP and WRITE SAME with UNMAP are offered.
     pub can_delete: bool,
-    /// Deleted blocks read as zeroes, as it was when the unit was made; see [`Device::freeing`].
+    /// Deleted blocks read as zeroes, as it was when the unit was made; see `Device::freeing`.
     pub delete_reads_zero: bool,
     /// Best unit of DELETE, bytes; zero when there is none.
     pub delete_unit_bytes: u64,

@@ -42,7 +42,7 @@ pub struct LeftOut {
     pub next: Option<String>,
 }
 
-/// See [`LeftOut::of`].
+/// See `LeftOut::of`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Undone {
     /// A step.

@@ -17,7 +17,7 @@ use super::pump::Ending;
 pub const CONNECTIONS_MAX: usize = 16 * 1024;
 
 /// Connections of one core that have not said yet who they are. A further one waits for a place; if
-/// the oldest of them has had [`ENTRY_GRACE_NS`], it is closed and does not keep others waiting.
+/// the oldest of them has had `ENTRY_GRACE_NS`, it is closed and does not keep others waiting.
 pub const ENTRIES_MAX: usize = 1024;
 
 /// What a connection has to say who it is, however many wait behind it, ns. After a restart

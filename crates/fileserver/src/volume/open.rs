@@ -51,7 +51,7 @@ pub struct Options {
     pub name: String,
     /// Wall clock, ns since 1970.
     pub clock: Rc<dyn Fn() -> u64>,
-    /// See [`State::fastworm`].
+    /// See `State::fastworm`.
     pub fastworm: bool,
     /// Read ahead, until it is set otherwise.
     pub ahead: ReadAhead,

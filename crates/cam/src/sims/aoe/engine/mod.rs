@@ -232,8 +232,8 @@ impl Engine {
         self.targets.iter().filter(|t| t.doubtful).map(|t| t.address).collect()
     }
 
-    /// CAM knows who a target is, or does not want to know. A disk that no path leads to any more is
-    /// not the one that it has found: paths are asked anew.
+    /// CAM knows who a target is, or does not want to know. A disk that no path leads to any more
+    /// is not the one that it has found: paths are asked anew.
     pub(super) fn trust(&mut self, address: Address, now: u64) {
         let Some(t) = self.targets.iter_mut().find(|t| t.address == address) else { return };
         if !t.paths.iter().any(|path| path.is_same) {

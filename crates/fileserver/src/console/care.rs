@@ -354,7 +354,7 @@ pub(super) const REAM: Command = Command {
         name: "ream",
         doc: "Make a new file system on its devices; what they hold is lost",
         detail: "Devices that hold something are refused: what is recognised has to be named with \
-                 --yes-destroy, a device each, and --force stands for what file servers wrote.",
+                 --yes-destroy, a device each, and --force allows what file servers wrote.",
         args: &[
             NAME,
             YES_DESTROY,

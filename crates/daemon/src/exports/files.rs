@@ -183,7 +183,7 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 }
 
 impl InUse {
-    /// None yet; `tell` hears of those that change.
+    /// None yet; `tell` is told of those that change.
     pub fn new(tell: Arc<Tell>) -> InUse {
         InUse { inner: Arc::default(), tell }
     }

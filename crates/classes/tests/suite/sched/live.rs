@@ -316,13 +316,13 @@ fn the_counters_say_who_got_what() {
     }
     lab.drain();
     let stats = lab.stats();
-    let of = |key: u64| {
+    let of = |key: &str| {
         let clients = stats["clients"].as_array().expect("clients");
         clients.iter().find(|c| c["key"] == key).expect("a client").clone()
     };
-    assert_eq!((&of(5)["requests"], &of(5)["read_bytes"]), (&json!(10), &json!(40960)));
-    assert_eq!((&of(6)["requests"], &of(6)["written_bytes"]), (&json!(10), &json!(40960)));
-    assert!(of(6)["wait_max_ns"].as_u64() > Some(0), "one at a time: they waited");
+    assert_eq!((&of("5")["requests"], &of("5")["read_bytes"]), (&json!(10), &json!(40960)));
+    assert_eq!((&of("6")["requests"], &of("6")["written_bytes"]), (&json!(10), &json!(40960)));
+    assert!(of("6")["wait_max_ns"].as_u64() > Some(0), "one at a time: they waited");
     lab.verb("reset", "d0.sched.", Value::Null).expect("reset");
     assert_eq!(lab.stats()["requests"], 0);
 }

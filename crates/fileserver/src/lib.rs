@@ -26,6 +26,7 @@ pub mod config;
 mod console;
 pub mod fault;
 pub mod files;
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod image;
 mod journal;

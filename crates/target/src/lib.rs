@@ -30,6 +30,7 @@ mod execute;
 mod finish;
 mod flow;
 pub mod freeing;
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod gate;
 pub mod handlers;

@@ -16,7 +16,8 @@
 //! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses that are come to.
 //! * [`smp`]: what SAS expanders say of themselves and of their phys.
 //! * [`x509`]: the names in a certificate.
-//! * [`fuzzing`]: one function per codec that takes any bytes; run by `cargo test` and by `fuzz/`.
+//! * `fuzzing`, with the feature of that name: one function per codec that takes any bytes; run by
+//!   `cargo test` and by `fuzz/`.
 //!
 //! ```
 //! use wire::iscsi::{NopIn, Pdu, BHS_LEN, TAG_NONE};
@@ -33,6 +34,7 @@ pub mod cec;
 mod digest;
 mod error;
 pub mod fuse;
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod iscsi;
 pub mod nbd;

@@ -36,6 +36,7 @@ pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
 }
 
 /// Entry point for fuzzing; see [`crate::fuzzing::fuzz_members`].
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(data: &[u8]) {
     if let Ok(record) = metadata::Metadata::decode(data) {
         assert_eq!(metadata::Metadata::decode(&record.encode()), Ok(record));

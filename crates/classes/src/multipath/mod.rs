@@ -33,6 +33,7 @@ pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
 }
 
 /// Entry point for fuzzing; see [`crate::fuzzing::fuzz_members`].
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(data: &[u8]) {
     if let Ok(record) = metadata::Metadata::decode(data) {
         let options = options::Options::default();

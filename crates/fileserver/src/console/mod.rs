@@ -38,7 +38,9 @@ use args::Args;
 /// The verb before which a disk in the place of one that is gone is opened.
 pub(crate) const REPLACE: &str = replace::REPLACE.spec.name;
 
-pub(crate) use lines::{serve, typed, understand};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use lines::understand;
+pub(crate) use lines::{serve, typed};
 pub(crate) use paths::file;
 
 type Done = Local<'static, Result<Value, Error>>;

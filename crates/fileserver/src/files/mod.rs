@@ -44,6 +44,7 @@ pub const ROOT: Ino = 1;
 pub const SIZE_MAX: u64 = 1 << 60;
 
 /// Reads an item of any bytes as what its key says that it is.
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn look_at_item(key: &Key, value: &[u8]) {
     match key.kind {
         k if k == Item::Inode as u8 => drop(Inode::decode(value)),

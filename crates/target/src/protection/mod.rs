@@ -51,7 +51,9 @@ pub(crate) use check::{Facts, join, split};
 use check::{flip, generate};
 pub(crate) use cleaning::{clean_now, is_marked};
 pub(crate) use growth::{Recalled, keep, recall};
-pub(crate) use layout::{Header, Layout};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use layout::Header;
+pub(crate) use layout::Layout;
 use regions::{Marked, Regions, Turn};
 pub(crate) use repair::mount;
 

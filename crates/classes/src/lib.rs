@@ -8,6 +8,7 @@
 
 pub mod concat;
 mod conversation;
+mod crc;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod guard;

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
+
 /// How a column is set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -106,23 +108,11 @@ pub fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Seconds since 1970 as `2026-11-21 21:53:37Z`.
+/// Seconds since 1970 as `2026-11-21 21:53:37Z`; a time that no calendar has is the last one.
 pub fn utc(unix_s: u64) -> String {
-    let days = i64::try_from(unix_s / 86_400).unwrap_or(0);
-    let second = unix_s % 86_400;
-    // Days to a date of the Gregorian calendar, counted from 1 March of year 0 in eras of 400
-    // years, so that the leap day is the last of its year.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day = shifted.rem_euclid(146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = year + era * 400 + later;
-    let (h, m, s) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{of_month:02} {h:02}:{m:02}:{s:02}Z")
+    let second = i64::try_from(unix_s).unwrap_or(i64::MAX);
+    let at = Timestamp::from_second(second).unwrap_or(Timestamp::MAX);
+    at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]
@@ -159,5 +149,6 @@ mod tests {
         assert_eq!(utc(0), "1970-01-01 00:00:00Z");
         assert_eq!(utc(951_782_400), "2000-02-29 00:00:00Z");
         assert_eq!(utc(1_795_298_017), "2026-11-21 21:53:37Z");
+        assert_eq!(utc(u64::MAX), "9999-12-30 22:00:00Z");
     }
 }

@@ -1,7 +1,7 @@
 //! Second looks: a magic number of two or four bytes alone is too likely to be chance.
 
 use super::signs::{BCACHE, BCACHEFS};
-use crate::part::crc::{crc32, crc32c};
+use crate::crc::{crc32, crc32c};
 use crate::probe::{Sectors, Stop, byte, le16, le32, le64, span};
 
 /// `len` bytes that begin `back` bytes before the magic number; empty when they are not there.

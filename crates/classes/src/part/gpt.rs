@@ -21,11 +21,11 @@
 //!  G6  A primary copy of a larger disk counts when there is no backup that fits this one, and
 //!      nothing says that this disk is a member of a larger whole. Its partitions are read only.
 
-use super::crc::crc32;
 use super::gpt_fit::{Bad, plausible, usable};
 use super::mbr::{self, Slot};
 use super::table::{Body, Damage, Entry, Health, Media, Table};
 use super::types::{Guid, Kind};
+use crate::crc::crc32;
 use crate::inspect;
 use crate::probe::{Reason, Sectors, Stop, Why, array, le16, le32, le64, span};
 

@@ -13,13 +13,13 @@
 //! made shows it to others only when both copies stand.
 
 use super::bootcode;
-use super::crc::crc32;
 use super::error::{PartError, PartErrorKind};
 use super::gpt::{ENTRY, GptBody, HEADER, SIGNATURE, Source, TABLE_BYTES_MAX};
 use super::mbr::{self, Slot};
 use super::plan::WritePlan;
 use super::table::{Body, Media, Table};
 use super::types::{Guid, Kind};
+use crate::crc::crc32;
 use crate::probe::put;
 
 /// Entries of a table made here, unless asked otherwise.

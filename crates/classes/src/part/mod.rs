@@ -18,7 +18,6 @@ mod bootcode;
 mod bsd;
 mod class;
 mod commit;
-pub(crate) mod crc;
 mod create;
 mod ebr;
 mod edit;

@@ -25,7 +25,7 @@ impl SetId {
         match self {
             SetId::Intel(family) => format!("Intel-{family:08x}"),
             SetId::Ddf(guid) => {
-                format!("DDF-{:08x}", crate::part::crc::crc32(&[guid]))
+                format!("DDF-{:08x}", crate::crc::crc32(&[guid]))
             }
         }
     }

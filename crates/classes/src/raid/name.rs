@@ -14,8 +14,8 @@
 use super::found::SetId;
 use super::geom::NAME;
 use super::model::Volume;
+use crate::crc::crc32;
 use crate::label::clean;
-use crate::part::crc::crc32;
 
 /// Stands before what tells a volume apart whose label does not.
 const APART: char = '~';

@@ -1,6 +1,6 @@
 //! Fields of a section in either byte order, and its checksum.
 
-use crate::part::crc::crc32;
+use crate::crc::crc32;
 use crate::probe::{array, put, span};
 
 /// How numbers and checksums are written, the same in all of a set.

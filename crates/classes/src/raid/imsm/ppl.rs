@@ -20,7 +20,7 @@
 //!      being written: its rows had not begun, and those of the unit before were durable.
 
 use super::super::fault::Fault;
-use crate::part::crc::crc32c;
+use crate::crc::crc32c;
 use crate::probe::{Reason, array, le32, le64, put, span};
 
 /// Bytes of a unit's header.
@@ -306,7 +306,7 @@ mod tests {
         let mut bytes = header.encode();
         put(&mut bytes, 528, &149_u32.to_le_bytes());
         put(&mut bytes, 532, &[0; 4]);
-        let sum = crate::part::crc::crc32c(&[&bytes]);
+        let sum = crate::crc::crc32c(&[&bytes]);
         put(&mut bytes, 532, &sum.to_le_bytes());
         assert!(Header::decode(&bytes).expect_err("refused").to_string().contains("148"));
     }

@@ -78,7 +78,8 @@ pub fn command(name: &str, core: Option<usize>) -> Result<Command> {
     Ok(command)
 }
 
-/// A running child. Killed by its id and reaped when dropped.
+/// A running child. Killed by its id and reaped when dropped; a test that fails prints the end of
+/// its log.
 pub struct Proc {
     child: Child,
     log: PathBuf,
@@ -163,6 +164,10 @@ impl Drop for Proc {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the end of what {} (process {}) printed:", self.name, self.pid());
+            eprintln!("{}", self.tail());
+        }
     }
 }
 

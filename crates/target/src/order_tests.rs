@@ -3,13 +3,10 @@
 use super::*;
 use reactor::SeededRandom;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use testkit::Seeds;
 
-/// Schedules; more by `ASHLAR_SEEDS`.
-fn seeds() -> Range<u64> {
-    let most = std::env::var("ASHLAR_SEEDS").ok().and_then(|s| s.parse().ok());
-    0..most.unwrap_or(200)
-}
+/// Schedules.
+const SEEDS: u64 = 200;
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -178,7 +175,7 @@ fn schedule(seed: u64) {
 
 #[test]
 fn o1_to_o6_hold_in_any_schedule() {
-    seeds().for_each(schedule);
+    Seeds::of(SEEDS).each(schedule);
 }
 
 const SIMPLE: Request = Request {

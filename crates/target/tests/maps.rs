@@ -12,6 +12,7 @@ use geom::Edge;
 use reactor::SeededRandom;
 use target::registry::Addressing;
 use target::{DeviceSpec, GroupSpec, LunChange, LunSpec};
+use testkit::Seeds;
 use wire::scsi::{Lun as Number, parse_luns};
 use world::*;
 
@@ -224,7 +225,7 @@ impl Sim {
 
 #[test]
 fn whatever_changes_everybody_sees_its_own_map_and_hears_once() {
-    for seed in seeds(20) {
+    for seed in Seeds::of(20) {
         let run = std::panic::catch_unwind(|| {
             let mut sim = Sim::new(seed);
             for _ in 0..400 {

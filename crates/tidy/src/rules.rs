@@ -22,7 +22,7 @@ pub const FLOORS: &[(&str, u32)] = &[
 ];
 
 /// Rooms that are tools, not part of the daemon: they may import anything and nothing imports them.
-const TOOLS: &[&str] = &["tidy", "rig", "bench"];
+const TOOLS: &[&str] = &["tidy", "rig", "testkit", "bench"];
 
 /// Where `unsafe` may stand, with the reason in each block.
 const UNSAFE: &[&str] = &[

@@ -1,7 +1,7 @@
 //! A device and a SIM from hell, in seeded worlds: every CCB ends exactly once, freezes balance,
 //! nothing hangs, what was acknowledged is there, order is kept where it was asked for.
 //!
-//! `ASHLAR_CAM_SEEDS=N` runs so many worlds; a failing one names its seed.
+//! More of them: see `testkit::seeds`.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,7 @@ use cam::{
     Priority, Queueing, RESET_GRACE_NS, ResetId, Shape,
 };
 use reactor::SeededRandom;
+use testkit::Seeds;
 use wire::scsi::{Asc, Key, Sense, Status};
 
 const BLOCKS: u64 = 8;
@@ -389,12 +390,14 @@ impl World {
 
 #[test]
 fn thousands_of_worlds() {
-    let seeds = std::env::var("ASHLAR_CAM_SEEDS").ok().and_then(|n| n.parse().ok());
-    let (mut retries, mut freezes, mut lost) = (0, 0, 0);
-    let seeds = seeds.unwrap_or(SEEDS);
-    for seed in 0..seeds {
+    let all = Seeds::of(SEEDS);
+    let (mut retries, mut freezes, mut lost, seeds) = (0, 0, 0, all.count());
+    for seed in all.clone() {
         let (r, f, l) = World::new(seed).run();
         (retries, freezes, lost) = (retries + r, freezes + f, lost + u64::from(l));
+    }
+    if !all.are_enough() {
+        return;
     }
     // The worlds are not all alike.
     assert!(retries > 10 * seeds && freezes > 10 * seeds, "{retries} retries, {freezes} freezes");

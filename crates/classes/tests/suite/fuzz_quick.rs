@@ -5,8 +5,8 @@ use classes::fuzzing::{fuzz_label, fuzz_members, fuzz_part, fuzz_raid};
 use classes::label;
 use classes::part::params::{Add, Amount, Create};
 use classes::part::{self, Media, Scheme, Table};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use testkit::corpus::{Corpus, each_is_whole};
 
 use crate::support::{Image, Scratch, Seed, run, run_with};
 
@@ -101,48 +101,16 @@ const ROUNDS: u64 = 600;
 
 #[test]
 fn every_target_survives_its_corpus_and_mutations() {
-    let rounds = std::env::var("ASHLAR_SEEDS").ok().and_then(|n| n.parse().ok());
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (name, target, hot) in TARGETS {
-        let entries = std::fs::read_dir(corpus.join(name)).expect(name);
-        let mut seeds: Vec<_> = entries.map(|e| e.expect("a seed").path()).collect();
-        seeds.sort();
-        assert!(seeds.len() >= 6, "{name} has too few seeds");
-        let seeds: Vec<_> =
-            seeds.iter().map(|path| (path, std::fs::read(path).expect("a seed"))).collect();
-        let run = |bytes: &[u8], what: &str| {
-            let ran = std::panic::catch_unwind(|| target(bytes));
-            assert!(ran.is_ok(), "{name}: {what}");
-        };
-        for (path, bytes) in &seeds {
-            for len in (0..bytes.len()).step_by(2048).chain([bytes.len()]) {
-                run(&bytes[..len], &format!("{path:?}, first {len} bytes"));
-            }
-        }
-        for round in 0..rounds.unwrap_or(ROUNDS) {
-            let (path, bytes) = &seeds[(round % seeds.len() as u64) as usize];
-            let mut bytes = bytes.clone();
-            mutate(&mut bytes, &mut Seed(round), hot);
-            run(&bytes, &format!("{path:?}, round {round}"));
-        }
+        let corpus = Corpus::of(name, &target, 6);
+        corpus.beginnings(|len| (0..len).step_by(2048).chain([len]));
+        corpus.mutations(ROUNDS, |_, round, bytes| mutate(bytes, &mut Seed(round), hot));
     }
 }
 
-/// Each corpus folder and each file of a target belongs to a target, and the other way round.
 #[test]
-fn targets_have_a_folder_and_a_file_each() {
-    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let names = |folder: &str| {
-        let entries = std::fs::read_dir(fuzz.join(folder)).expect("fuzz/");
-        let all = entries.map(|e| e.expect("an entry").file_name().into_string().expect("a name"));
-        let own = all.filter(|name| name.starts_with("class_"));
-        own.map(|name| name.trim_end_matches(".rs").to_owned()).collect::<BTreeSet<_>>()
-    };
-    let known: BTreeSet<String> = TARGETS.iter().map(|(name, ..)| (*name).to_owned()).collect();
-    assert_eq!(names("corpus"), known);
-    assert_eq!(names("fuzz_targets"), known);
-    let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).expect("fuzz/Cargo.toml");
-    assert!(known.iter().all(|name| manifest.contains(&format!("name = \"{name}\""))));
+fn every_target_is_whole() {
+    each_is_whole("class_", TARGETS.iter().map(|(name, ..)| *name));
 }
 
 /// Checksums made right again after the damage, so that what is behind them is reached.

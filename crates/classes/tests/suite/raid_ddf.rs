@@ -3,6 +3,7 @@
 use classes::probe::{Reason, Sectors, Step, Why};
 use classes::raid::ddf::{self, Change, Copy, Limits, Meta, Order, Place};
 use classes::raid::{Array, DiskState, Layout, Level, SubdiskState, VolumeState};
+use testkit::Seeds;
 
 use crate::raid_world::{self, DISK_BYTES, SNIA, ddf as any, one};
 use crate::support::{Image, Seed, power_cuts};
@@ -37,13 +38,9 @@ fn metas(array: &Array, at: &Place) -> Vec<Meta> {
     indices.map(|index| ddf::create(array, index, at).expect("a disk's metadata")).collect()
 }
 
-fn seeds(default: u64) -> u64 {
-    std::env::var("ASHLAR_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
-
 #[test]
 fn any_array_reads_back_as_it_was_written() {
-    for seed in 0..seeds(60) {
+    for seed in Seeds::of(60) {
         let order = [Order::BIG, Order::LITTLE, Order::LINUX][(seed % 3) as usize];
         let size = if seed % 4 == 0 { 4096 } else { 512 };
         let array = any(seed);
@@ -247,7 +244,7 @@ fn any_damage_is_refused_or_understood() {
             written(&metas(&array, &place(512, Order::BIG))[0], 512)
         })
         .collect();
-    for seed in 0..seeds(150) {
+    for seed in Seeds::of(150) {
         let mut chance = Seed(seed);
         let mut image = bases[(seed % 6) as usize].clone();
         let held: Vec<u64> = image.held.keys().copied().collect();

@@ -3,6 +3,7 @@
 use classes::probe::{Reason, Sectors, Step, Why};
 use classes::raid::imsm::{self, Names, Over, Record, Torn};
 use classes::raid::{Array, DiskState, Layout, Level, SubdiskState, VolumeState};
+use testkit::Seeds;
 
 use crate::raid_world::{self, DISK_BYTES, INTEL, INTEL_LEVELS, intel, one, volume};
 use crate::support::{Image, Seed, power_cuts};
@@ -29,13 +30,9 @@ fn found(array: &Array, record: &Record) -> Vec<(String, Record)> {
     there.map(|disk| (disk.serial.clone(), record.clone())).collect()
 }
 
-fn seeds(default: u64) -> u64 {
-    std::env::var("ASHLAR_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
-
 #[test]
 fn any_array_reads_back_as_it_was_written() {
-    for seed in 0..seeds(3000) {
+    for seed in Seeds::of(3000) {
         for size in [512, 4096] {
             let mut array = intel(seed);
             if size == 4096 {
@@ -296,7 +293,7 @@ fn thirds(image: &Image, two: [&Record; 2], over: Option<&Over>, serial: &str) -
 #[test]
 fn a_mixture_of_two_records_that_adds_up_is_never_left() {
     let (mut found, mut careful) = (0, 0);
-    for seed in 0..seeds(300) {
+    for seed in Seeds::of(300) {
         let mut chance = Seed(seed);
         let disks = 3 + chance.below(12) as usize;
         let mut array = one(INTEL, Level::Raid5(Layout::LeftAsymmetric), disks);
@@ -323,7 +320,7 @@ fn a_mixture_of_two_records_that_adds_up_is_never_left() {
         assert_eq!(thirds(&torn, [&old, &new], Some(&over), &serial), 0, "{seed}");
     }
     assert!(found > 0, "without care some are believed");
-    assert_eq!(careful, seeds(300) as usize);
+    assert_eq!(careful as u64, Seeds::of(300).count());
 }
 
 #[test]
@@ -379,7 +376,7 @@ fn erased_is_gone_and_small_disks_are_refused() {
 
 #[test]
 fn any_bytes_behind_the_signature_are_refused_or_understood() {
-    for seed in 0..seeds(3000) {
+    for seed in Seeds::of(3000) {
         let mut chance = Seed(seed);
         let record = imsm::create(&intel(seed), &NAMES, 512).expect("a record");
         let mut bytes = record.encode().expect("bytes");

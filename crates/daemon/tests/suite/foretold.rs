@@ -2,7 +2,7 @@
 //! plan that refuses nothing is carried out wholly and leaves nothing to do, and one that refuses
 //! is refused and changes nothing.
 //!
-//! `ASHLAR_SEEDS=N` runs so many walks from `ASHLAR_SEED`; a failing one names its seed.
+//! More of them: see `testkit::seeds`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,6 +14,7 @@ use control::config::{Config, DaemonConfig, Port, read};
 use control::{Archive, Consent, Control};
 use daemon::{Daemon, catalog};
 use reactor::SeededRandom;
+use testkit::Seeds;
 
 /// Walks with every run.
 const SEEDS: u64 = 4;
@@ -259,11 +260,8 @@ fn walk(seed: u64) -> [u32; 4] {
 
 #[test]
 fn what_a_plan_says_is_what_apply_does() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let (first, count) = (number("ASHLAR_SEED").unwrap_or(1), number("ASHLAR_SEEDS"));
     let mut all = [0; 4];
-    for seed in first..first + count.unwrap_or(SEEDS) {
-        let seen = walk(seed);
+    for seen in Seeds::of(SEEDS).each(walk) {
         all.iter_mut().zip(seen).for_each(|(all, seen)| *all += seen);
     }
     let [done, refused, unread, used] = all;

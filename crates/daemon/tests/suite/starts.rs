@@ -12,7 +12,7 @@
 //!  H3  What a unit answers to a read are the bytes of its own disks.
 //!  H4  What is served stays served, in the same session, while the rest appears.
 //!
-//! `ASHLAR_SEEDS=N` runs so many from `ASHLAR_SEED`; a failing one names its seed.
+//! More of them: see `testkit::seeds`.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -25,6 +25,7 @@ use control::config::{Config, DaemonConfig, Port, read};
 use control::{Archive, Control};
 use daemon::{Daemon, catalog};
 use reactor::SeededRandom;
+use testkit::Seeds;
 
 /// Seeds with every run, and how many of them run at a time: most of the time they wait.
 const SEEDS: u64 = 100;
@@ -434,16 +435,16 @@ fn walk(seed: u64) -> Seen {
 
 #[test]
 fn what_is_there_is_served_and_what_is_missing_is_waited_for() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let (first, count) = (number("ASHLAR_SEED").unwrap_or(1), number("ASHLAR_SEEDS"));
-    let end = first + count.unwrap_or(SEEDS);
+    let seeds = &Seeds::of(SEEDS);
     let mut all = Seen::default();
-    for from in (first..end).step_by(AT_ONCE as usize) {
-        let threads: Vec<_> = (from..end.min(from + AT_ONCE))
-            .map(|seed| std::thread::spawn(move || walk(seed)))
-            .collect();
-        for thread in threads {
-            let seen = thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why));
+    for from in seeds.range().step_by(AT_ONCE as usize) {
+        let some = from..seeds.range().end.min(from + AT_ONCE);
+        let seen: Vec<Seen> = std::thread::scope(|scope| {
+            let threads: Vec<_> = some.map(|n| scope.spawn(move || seeds.play(n, walk))).collect();
+            let ended = threads.into_iter().map(|thread| thread.join());
+            ended.map(|end| end.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
+        });
+        for seen in seen {
             all.served += seen.served;
             all.awaited += seen.awaited;
             all.appeared += seen.appeared;
@@ -452,5 +453,5 @@ fn what_is_there_is_served_and_what_is_missing_is_waited_for() {
     }
     let Seen { served, awaited, appeared, ports } = all;
     println!("{served} served, {awaited} awaited, {appeared} images and {ports} ports appeared");
-    assert!(served > 0 && (count.is_some() || awaited > 0 && appeared > 0 && ports > 0));
+    assert!(served > 0 && (!seeds.are_enough() || awaited > 0 && appeared > 0 && ports > 0));
 }

@@ -2,6 +2,7 @@
 //! with the state machine: nexuses are numbers, a registration is a place in an array.
 
 use reactor::SeededRandom;
+use testkit::Seeds;
 use wire::scsi::{Asc, PrMove, PrOutAction, PrOutList, PrType, TransportId, asc};
 
 use super::*;
@@ -387,14 +388,10 @@ fn ascq(code: Asc) -> u8 {
     code.ascq
 }
 
-/// Test 11 of the list of what toy targets get wrong. `ASHLAR_SEEDS=10000` runs so many.
+/// Test 11 of the list of what toy targets get wrong.
 #[test]
 fn test_11_every_action_agrees_with_the_model() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
-    let first = number("ASHLAR_FIRST_SEED").unwrap_or(0);
-    for seed in first..first + number("ASHLAR_SEEDS").unwrap_or(100) {
-        run(seed);
-    }
+    Seeds::of(100).each(run);
 }
 
 fn plain(action: PrOutAction, key: u64, action_key: u64, kind: u8) -> Request {

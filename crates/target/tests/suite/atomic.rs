@@ -6,6 +6,7 @@ use bio::Op;
 use reactor::SeededRandom;
 use target::ProtectionSpec;
 use target::lun::{OpenSpec, open_device};
+use testkit::Seeds;
 use wire::scsi::ProtectionType;
 
 use crate::world::*;
@@ -121,7 +122,7 @@ fn after_cut(disk: &TestDisk, whole: usize, random: &mut SeededRandom) -> Vec<u8
 #[test]
 fn a_power_cut_leaves_all_of_an_atomic_write_or_nothing() {
     let (mut torn, mut there, mut missing) = (0, 0, 0);
-    for seed in seeds(40) {
+    for seed in Seeds::of(40) {
         let mut random = SeededRandom::new(seed);
         let whole = [512, 1024, 4096, 8192][random.below(4) as usize];
         let (w, disk) = world_of(whole as u64, 512, &OpenSpec::default());

@@ -4,6 +4,7 @@
 use reactor::sim::{Actor, Limits};
 use reactor::{Patience, SeededRandom};
 use target::{TaskAttribute, TmFunction, TmOutcome, WINDOW_MIN};
+use testkit::Seeds;
 
 use crate::world::*;
 
@@ -88,7 +89,7 @@ enum End {
 
 #[test]
 fn nothing_is_stuck_while_windows_are_small() {
-    for seed in seeds(12) {
+    for seed in Seeds::of(12) {
         let mut random = SeededRandom::new(seed);
         let end = [End::Cleared, End::Reset, End::NexusGone][(seed % 3) as usize];
         let w = World::simple(seed, 4096);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bio::{Errno, Op};
 use target::{TmFunction, TmOutcome, flags};
+use testkit::Seeds;
 use wire::fuzzing::Prng;
 
 use crate::lists::*;
@@ -428,7 +429,7 @@ fn model(
 
 #[test]
 fn random_segments_do_what_the_model_does() {
-    for seed in seeds(12) {
+    for seed in Seeds::of(12) {
         let mut rng = Prng::new(seed);
         let mut w = World::new(seed);
         let shapes = [("d0", 3000, 512), ("d1", 2500, 512), ("d2", 300, 4096)];

@@ -11,6 +11,7 @@ use reactor::{Patience, SeededRandom};
 use target::{
     CloseReason, Command, Login, Next, Response, Session, TaskAttribute, TmOutcome, Transport,
 };
+use testkit::Seeds;
 
 use crate::world::*;
 
@@ -253,7 +254,7 @@ fn pace(random: &mut SeededRandom) -> Pace {
 /// what the disk works on and a little more, and not for what waits.
 #[test]
 fn a_small_nexus_beside_greedy_ones_waits_for_little() {
-    for seed in seeds(4) {
+    for seed in Seeds::of(4) {
         let mut random = SeededRandom::new(seed);
         let pace = pace(&mut random);
         let kind = [Kind::Read, Kind::Verify, Kind::WriteSame][random.below(3) as usize];
@@ -273,7 +274,7 @@ fn a_small_nexus_beside_greedy_ones_waits_for_little() {
 /// L2: nexuses of one core that always have something waiting use the medium for as long.
 #[test]
 fn greedy_nexuses_of_all_sizes_get_the_same_time() {
-    for seed in seeds(4) {
+    for seed in Seeds::of(4) {
         let mut random = SeededRandom::new(seed);
         let pace = Pace { servers: 1 + random.below(4), ..pace(&mut random) };
         let size = |bytes: u64| Load { bytes: bytes * KIB, ..Load::GREEDY };

@@ -8,6 +8,7 @@ use reactor::{Patience, SeededRandom, sim};
 use target::lun::{OpenSpec, open_device};
 use target::vault::MemoryVault;
 use target::{MediumState, TmFunction};
+use testkit::Seeds;
 
 use crate::world::*;
 
@@ -86,7 +87,7 @@ fn a_miscompare_says_where_and_changes_nothing() {
 /// that answers late and in any order, while others write, zero and unmap beside it and over it.
 #[test]
 fn increments_by_compare_and_write_are_never_lost() {
-    for seed in seeds(24) {
+    for seed in Seeds::of(24) {
         let w = World::simple(seed, 64);
         let mut random = SeededRandom::new(seed);
         let names: Vec<String> = (0..8).map(|i| format!("i{i}")).collect();
@@ -219,7 +220,7 @@ impl Tap for Vec<u8> {
 /// Test 20: what GOOD promised survives a power cut.
 #[test]
 fn the_cache_never_lies() {
-    for seed in seeds(16) {
+    for seed in Seeds::of(16) {
         let w = World::simple(seed, 64);
         let h = w.calm(0, "i1", &[0]);
         let disk = w.disks[0].1.clone();

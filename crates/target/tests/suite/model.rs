@@ -16,6 +16,7 @@ use bio::{Errno, Op};
 use geom::Event;
 use reactor::SeededRandom;
 use target::{DataError, Next, TaskAttribute, TmFunction, TmOutcome};
+use testkit::Seeds;
 
 use crate::world::*;
 
@@ -507,7 +508,7 @@ impl Sim {
 
 #[test]
 fn initiators_hear_the_truth() {
-    for seed in seeds(12) {
+    for seed in Seeds::of(12) {
         let run = std::panic::catch_unwind(|| {
             let mut sim = Sim::new(seed);
             for _ in 0..STEPS {

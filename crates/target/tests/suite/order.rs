@@ -3,6 +3,7 @@
 use bio::Op;
 use reactor::SeededRandom;
 use target::{TaskAttribute, TmFunction, TmOutcome};
+use testkit::Seeds;
 
 use crate::world::*;
 
@@ -53,7 +54,7 @@ fn written(w: &World) -> Vec<u8> {
 
 #[test]
 fn test_17_an_ordered_command_is_a_barrier_for_all_nexuses_on_all_cores() {
-    for seed in seeds(60) {
+    for seed in Seeds::of(60) {
         let w = World::simple(seed, 64);
         let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
         let disk = w.disks[0].1.clone();
@@ -168,7 +169,7 @@ fn sleep(w: &World, ns: u64) {
 
 #[test]
 fn test_18_compare_and_write_counts_over_all_paths() {
-    for seed in seeds(20) {
+    for seed in Seeds::of(20) {
         let w = World::simple(seed, 64);
         let hosts: Vec<Host> = (0..8).map(|n| w.calm(n % 2, &format!("i{n}"), &[0])).collect();
         let disk = w.disks[0].1.clone();
@@ -388,7 +389,7 @@ fn overlapping_commands_of_a_nexus_keep_their_order_when_qam_says_so() {
 
 #[test]
 fn test_15_a_reset_takes_dormant_and_running_commands_of_all_cores() {
-    for seed in seeds(20) {
+    for seed in Seeds::of(20) {
         let w = World::simple(seed, 64);
         let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
         let disk = w.disks[0].1.clone();

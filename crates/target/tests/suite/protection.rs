@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bio::Op;
 use reactor::SeededRandom;
 use target::lun::{OpenSpec, open_device};
+use testkit::Seeds;
 
 use crate::tuples::*;
 use crate::world::*;
@@ -337,7 +338,7 @@ fn after_cut(disk: &TestDisk, random: &mut SeededRandom) -> Vec<u8> {
 #[test]
 fn after_a_power_cut_every_block_is_readable_and_none_is_older_than_promised() {
     let (mut cleaned, mut torn) = (0, 0);
-    for seed in seeds(3) {
+    for seed in Seeds::of(3) {
         let mut random = SeededRandom::new(seed);
         let mut allowed: std::collections::BTreeMap<u64, Vec<u32>> = Default::default();
         let (mut image, mut stamp) = (None, 0u32);

@@ -3,6 +3,7 @@
 //! says what each command must answer.
 
 use reactor::SeededRandom;
+use testkit::Seeds;
 
 use crate::tuples::*;
 use crate::world::*;
@@ -140,7 +141,7 @@ fn repeated(block: &Block, kind: u8, n: usize) -> Vec<Block> {
 
 #[test]
 fn verify_compares_tuples_as_the_tables_say() {
-    for seed in seeds(2) {
+    for seed in Seeds::of(2) {
         for kind in [1, 2, 3] {
             let w = World::protected(seed, BLOCKS, kind);
             let h = w.calm(0, "i1", &[0]);

@@ -9,6 +9,7 @@ use target::lun::{OpenSpec, open_device};
 use target::space::Room;
 use target::vault::MemoryVault;
 use target::{Device, DeviceSpec, TmFunction};
+use testkit::Seeds;
 
 use crate::world::*;
 
@@ -194,7 +195,7 @@ fn with_situa_the_first_who_comes_is_told_and_nobody_else() {
 /// hear what.
 #[test]
 fn nobody_is_told_twice_or_not_at_all() {
-    for seed in seeds(40) {
+    for seed in Seeds::of(40) {
         let (w, device) = thin(seed);
         let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0])];
         let mut random = SeededRandom::new(seed);

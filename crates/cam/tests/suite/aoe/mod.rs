@@ -2,7 +2,7 @@
 //! and come back, a target that answers late, twice and wrongly. No acknowledged write is lost, no
 //! old write comes over a newer one, nothing waits beyond its deadline.
 //!
-//! `ASHLAR_CAM_SEEDS=N` runs so many worlds; a failing one names its seed.
+//! More of them: see `testkit::seeds`.
 
 mod scenes;
 pub mod shelf;
@@ -18,6 +18,7 @@ use reactor::SeededRandom;
 use reactor::sim::{Segment, SegmentShape};
 use serde_json::json;
 use shelf::{Shelf, Ways};
+use testkit::Seeds;
 
 use crate::world::{World, range};
 
@@ -338,18 +339,21 @@ impl Storm {
 
 #[test]
 fn exposing_15_nothing_acknowledged_is_lost_and_nothing_old_comes_back() {
-    let of = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let (first, count) = (of("ASHLAR_SEED").unwrap_or(1), of("ASHLAR_CAM_SEEDS").unwrap_or(SEEDS));
+    let seeds = Seeds::of(SEEDS);
+    let count = seeds.count();
     let (mut acked, mut read, mut lost) = (0, 0, 0);
-    for seed in first..first + count {
+    let play = |seed| {
         let mut storm = Storm::new(seed);
         storm.run();
-        acked += storm.acked;
-        read += storm.read;
-        lost += u64::from(storm.lost);
+        (storm.acked, storm.read, storm.lost)
+    };
+    for (was_acked, was_read, was_lost) in seeds.each(play) {
+        acked += was_acked;
+        read += was_read;
+        lost += u64::from(was_lost);
     }
     println!("{acked} writes, {read} reads, {lost} disks lost of {count}");
-    if count >= SEEDS {
+    if seeds.are_enough() {
         assert!(acked > 20 * count && read > 20 * count && lost > 0);
     }
 }

@@ -2,7 +2,7 @@
 //! killed, that answer twice, with wrong tags and with wrong lengths. No acknowledged write is
 //! lost, no old write comes over a newer one, nothing waits for ever.
 //!
-//! `ASHLAR_CAM_SEEDS=N` runs so many worlds from `ASHLAR_SEED`; a failing one names its seed.
+//! More of them: see `testkit::seeds`.
 
 mod killers;
 pub mod peer;
@@ -20,6 +20,7 @@ use peer::{Peer, Ways};
 use reactor::SeededRandom;
 use reactor::sim::NetShape;
 use serde_json::{Value, json};
+use testkit::Seeds;
 use wire::iscsi::{Auth, ChapAccount, ChapUser};
 
 use crate::world::{World, range};
@@ -320,13 +321,15 @@ impl Storm {
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_old_comes_back() {
-    let of = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let (first, count) = (of("ASHLAR_SEED").unwrap_or(1), of("ASHLAR_CAM_SEEDS").unwrap_or(SEEDS));
+    let seeds = Seeds::of(SEEDS);
+    let count = seeds.count();
     let mut all = Sums::default();
-    for seed in first..first + count {
+    let play = |seed| {
         let mut storm = Storm::new(seed);
         storm.run();
-        let sums = storm.sums;
+        storm.sums
+    };
+    for sums in seeds.each(play) {
         all.acked += sums.acked;
         all.read += sums.read;
         all.lost += sums.lost;
@@ -340,7 +343,7 @@ fn nothing_acknowledged_is_lost_and_nothing_old_comes_back() {
          begun anew, {} answers unasked, {} lies",
         all.acked, all.orphans, all.read, all.lost, all.reinstated, all.stray, all.lies
     );
-    if count >= SEEDS {
+    if seeds.are_enough() {
         assert!(all.acked > 20 * count && all.read > 20 * count && all.lost > 0);
         assert!(all.orphans > 0 && all.reinstated > count && all.stray > 0 && all.lies > 0);
     }

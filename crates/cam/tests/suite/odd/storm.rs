@@ -2,7 +2,7 @@
 //! exchanged at any moment. No write and no read reaches a disk of another identity, and writes
 //! that were acknowledged are on the right one.
 //!
-//! `ASHLAR_SEEDS=N` runs so many worlds from `ASHLAR_SEED`; a failing one names its seed.
+//! More of them: see `testkit::seeds`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +10,7 @@ use bio::{Errno, Flags, Op};
 use geom::Edge;
 use reactor::SeededRandom;
 use reactor::sim::NetShape;
+use testkit::Seeds;
 
 use super::table::reply;
 use super::target::{Disk, OTHER, OWN, Reply, Target};
@@ -284,13 +285,15 @@ impl Storm {
 
 #[test]
 fn no_request_reaches_a_disk_of_another_identity() {
-    let of = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let (first, count) = (of("ASHLAR_SEED").unwrap_or(1), of("ASHLAR_SEEDS").unwrap_or(SEEDS));
+    let seeds = Seeds::of(SEEDS);
+    let count = seeds.count();
     let mut all = Sums::default();
-    for seed in first..first + count {
+    let play = |seed| {
         let mut storm = Storm::new(seed);
         storm.run();
-        let sums = storm.sums;
+        storm.sums
+    };
+    for sums in seeds.each(play) {
         all.acked += sums.acked;
         all.read += sums.read;
         all.failed += sums.failed;
@@ -301,7 +304,7 @@ fn no_request_reaches_a_disk_of_another_identity() {
         all.back += sums.back;
     }
     println!("{count} worlds: {all:?}");
-    if count >= SEEDS {
+    if seeds.are_enough() {
         assert!(all.acked > 20 * count && all.read > 10 * count, "{all:?}");
         assert!(all.lost > count / 10 && all.lost < count, "{all:?}");
         assert!(all.exchanged > count / 2 && all.live > 0 && all.back > 0, "{all:?}");

@@ -2,7 +2,7 @@
 //! is pulled. No acknowledged write is lost, no old write comes over a newer one, nothing waits for
 //! ever, and what was given up is not touched.
 //!
-//! `ASHLAR_CAM_SEEDS=N` runs so many worlds from `ASHLAR_SEED`; a failing one names its seed.
+//! More of them: see `testkit::seeds`.
 
 mod kernel;
 
@@ -14,6 +14,7 @@ use cam::sims::sg::Sg;
 use geom::Edge;
 use kernel::{Kernel, SECTOR, Ways};
 use reactor::SeededRandom;
+use testkit::Seeds;
 
 use crate::world::{World, range};
 
@@ -196,13 +197,15 @@ impl Storm {
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_waits_for_ever() {
-    let of = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let (first, count) = (of("ASHLAR_SEED").unwrap_or(1), of("ASHLAR_CAM_SEEDS").unwrap_or(SEEDS));
+    let seeds = Seeds::of(SEEDS);
+    let count = seeds.count();
     let mut all = Sums::default();
-    for seed in first..first + count {
+    let play = |seed| {
         let mut storm = Storm::new(seed);
         storm.run();
-        let sums = storm.sums;
+        storm.sums
+    };
+    for sums in seeds.each(play) {
         all.acked += sums.acked;
         all.read += sums.read;
         all.failed += sums.failed;
@@ -214,7 +217,7 @@ fn nothing_acknowledged_is_lost_and_nothing_waits_for_ever() {
         "{} writes, {} reads, {} failed, {} hung, {} resets, {} disks lost of {count}",
         all.acked, all.read, all.failed, all.hung, all.resets, all.lost
     );
-    if count >= SEEDS {
+    if seeds.are_enough() {
         assert!(all.acked > 50 * count && all.read > 50 * count);
         assert!(all.hung > 0 && all.resets > 0 && all.lost > 0 && all.lost < count);
     }

@@ -3,6 +3,7 @@
 use bio::Errno;
 use geom::Access;
 use serde_json::json;
+use testkit::Seeds;
 
 use super::ways::*;
 
@@ -97,9 +98,7 @@ fn live(seed: u64) {
     world.control.topology.check();
 }
 
-/// `ASHLAR_SEEDS` sets how many.
 #[test]
 fn seeded_lives() {
-    let seeds = std::env::var("ASHLAR_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
-    (1..=seeds).for_each(live);
+    Seeds::of(100).each(live);
 }

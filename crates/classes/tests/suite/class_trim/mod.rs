@@ -16,10 +16,6 @@ const MS: u64 = 1_000_000;
 const K: u64 = 1024;
 const SIZE: u64 = 1 << 20;
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-}
-
 /// A disk with a queue over it, open.
 struct Scene {
     life: Life,

@@ -10,10 +10,11 @@ use bio::{Bio, Errno, Op};
 use geom::{Access, Core, Edge};
 use reactor::SeededRandom;
 use serde_json::json;
+use testkit::Seeds;
 
+use super::MS;
 use super::late::{Deletes, LateDisk, SECTOR};
 use super::model::{Model, bytes_of};
-use super::{MS, number};
 use crate::sim::life::{Life, PowerCut};
 
 const SECTORS: u64 = 192;
@@ -229,11 +230,9 @@ const SEEDS: u64 = 1000;
 const PARTS: u64 = 4;
 
 fn part(nth: u64) {
-    let (mut tally, many) = (Tally::default(), number("ASHLAR_SEEDS", SEEDS).div_ceil(PARTS));
-    let first = number("ASHLAR_SEED", 0) + nth * many;
-    for seed in first..first + many {
-        one(seed, &mut tally);
-    }
+    let (mut tally, seeds) = (Tally::default(), Seeds::of(SEEDS).part(nth, PARTS));
+    seeds.each(|seed| one(seed, &mut tally));
+    let many = seeds.count();
     eprintln!("{tally:?}");
     assert!(tally.trims > 0 && tally.taken_back > 0 || many < 3, "{tally:?}");
     assert!(tally.waits > 0 && tally.cuts > 0 || many < 100, "{tally:?}");

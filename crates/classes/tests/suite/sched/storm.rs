@@ -12,6 +12,7 @@ use bio::{Errno, Flags, Op};
 use geom::{Create, Event};
 use reactor::model::Timing;
 use serde_json::{Value, json};
+use testkit::Seeds;
 
 use super::lab::{Lab, pattern};
 use super::leaf::{BLOCK, MS};
@@ -229,19 +230,17 @@ fn lose(storm: &mut Storm) {
     assert!(storm.lab.control.topology.find("d0.sched.").is_none(), "it went with its disk");
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
-
 #[test]
 fn no_request_is_lost_doubled_failed_or_out_of_order() {
-    let first = number("ASHLAR_SEED", 0);
-    let count = number("ASHLAR_SEEDS", SEEDS);
+    let seeds = Seeds::of(SEEDS);
+    let (first, count) = (seeds.range().start, seeds.count());
     // Each core its share of the seeds; a world lives on one thread.
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let share = |thread: u64| {
         let mut tally = Tally::default();
-        (first + thread..first + count).step_by(threads as usize).for_each(|s| one(s, &mut tally));
+        (first + thread..first + count)
+            .step_by(threads as usize)
+            .for_each(|n| seeds.play(n, |seed| one(seed, &mut tally)));
         tally
     };
     let tally = std::thread::scope(|scope| {

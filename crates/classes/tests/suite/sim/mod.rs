@@ -103,6 +103,7 @@ use plan::Plan;
 use raids::Kind;
 use reactor::SeededRandom;
 use run::{Tally, run};
+use testkit::Seeds;
 
 /// The classes, those with timers made quick.
 fn classes() -> Vec<Arc<dyn Class>> {
@@ -123,23 +124,16 @@ fn classes() -> Vec<Arc<dyn Class>> {
     classes::all().into_iter().map(swap).collect()
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-}
-
 /// What is to have happened by the end of a test. Of fewer seeds than the test takes by itself
 /// nobody knows: rare things are asked for only from that number on.
 fn happened(default: u64, what: bool, tally: &Tally) {
-    assert!(what || number("ASHLAR_SEEDS", default) < default, "not seen: {tally:?}");
+    assert!(what || !Seeds::of(default).are_enough(), "not seen: {tally:?}");
 }
 
 /// Many seeds of plans that `make` makes.
 fn many(default: u64, make: impl Fn(&mut SeededRandom) -> Plan) -> Tally {
     let mut tally = Tally::default();
-    let first = number("ASHLAR_SEED", 0);
-    for seed in first..first + number("ASHLAR_SEEDS", default) {
-        one(seed, &make, &mut tally);
-    }
+    Seeds::of(default).each(|seed| one(seed, &make, &mut tally));
     eprintln!("{tally:?}");
     happened(default, tally.ops > 0 && tally.acked > 0 && tally.flushed > 0, &tally);
     tally
@@ -198,10 +192,7 @@ type Run = fn(Kind, u64, u64, &mut Tally);
 
 fn of_arrays_by(run: Run, kind: Kind, default: u64) -> Tally {
     let mut tally = Tally::default();
-    let first = number("ASHLAR_SEED", 0);
-    for seed in first..first + number("ASHLAR_SEEDS", default) {
-        run(kind, seed, 4, &mut tally);
-    }
+    Seeds::of(default).each(|seed| run(kind, seed, 4, &mut tally));
     eprintln!("{tally:?}");
     happened(default, tally.acked > 0 && tally.flushed > 0 && tally.compared > 0, &tally);
     happened(default, tally.verified > 0, &tally);

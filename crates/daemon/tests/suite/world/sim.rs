@@ -79,8 +79,6 @@ impl Drop for Sim {
             for line in self.shared.last_lines() {
                 eprintln!("{line}");
             }
-            let seed = self.seed;
-            eprintln!("this was seed {seed}: ASHLAR_SEED={seed} shows it again");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The driver over bad wires: frames are lost, doubled, late and overtaken, interfaces go down, the
 //! disk loses its power, and a model says what each sector may hold.
 //!
-//! `ASHLAR_SEED=n` plays one, `ASHLAR_SEEDS=n` that many.
+//! More seeds: see `testkit::seeds`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use wire::ata::command as op;
 use wire::ata::{status, trim_blocks};
 
 use crate::aoe::stage::{SLOT, Stage, mac, params, target_mac};
-use crate::common::seeds;
+use testkit::Seeds;
 
 const CLIENTS: u8 = 3;
 /// Sectors of each client.
@@ -237,7 +237,7 @@ fn play(seed: u64) -> Played {
 
 #[test]
 fn exposing_16_whatever_the_wires_and_the_power_do_the_data_is_right() {
-    let played = seeds::each(seeds::chosen(40), play);
+    let played = Seeds::of(40).each(play);
     assert!(played.iter().any(|p| p.resent > 10), "nothing was ever lost");
     assert!(played.iter().any(|p| p.cuts > 0), "the power never went");
 }

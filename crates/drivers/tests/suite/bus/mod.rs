@@ -25,8 +25,8 @@ use target::{
     TaskAttribute, TmFunction, TmOutcome, Transport,
 };
 
-use crate::common::seeds;
 use crate::common::slow_disk;
+use testkit::Seeds;
 
 const SECTOR: usize = 512;
 const SECTORS: usize = 64;
@@ -384,7 +384,7 @@ fn play(seed: u64) -> (u32, u32, u32) {
 
 #[test]
 fn a_local_disk_keeps_what_it_acknowledged_whatever_others_do_to_the_unit() {
-    let all = seeds::each(seeds::chosen(60), play);
+    let all = Seeds::of(60).each(play);
     let sum = |f: fn(&(u32, u32, u32)) -> u32| all.iter().map(f).sum::<u32>();
     let (good, failed) = (sum(|t| t.0), sum(|t| t.1));
     println!("{} seeds: {good} good, {failed} failed", all.len());

@@ -2,7 +2,7 @@
 //! login, then mutants of every PDU an initiator has, cut anywhere by the network. Whatever comes,
 //! the driver neither panics nor hangs, and an initiator that comes after it all is served.
 //!
-//! `ASHLAR_FUZZ_ROUNDS=n` plays that many connections, `ASHLAR_SEED=n` one world again.
+//! More of them: see `testkit::seeds`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,11 +15,11 @@ use wire::iscsi::{
     TAG_NONE, TaskRequest, TextRequest, crc32c,
 };
 
-use crate::common::seeds;
 use crate::iscsi::simulated::{Client, Wire, offer, plant};
+use testkit::Seeds;
 
-/// Connections without `ASHLAR_FUZZ_ROUNDS`; each brings up to thirty mutants.
-const ROUNDS: u64 = 400;
+/// Worlds; each connection brings up to thirty mutants.
+const SEEDS: u64 = 8;
 
 /// Connections of one world.
 const OF_A_WORLD: u64 = 50;
@@ -283,6 +283,5 @@ fn play(seed: u64) -> u64 {
 
 #[test]
 fn mutants_do_no_harm() {
-    let rounds = seeds::number("ASHLAR_FUZZ_ROUNDS").unwrap_or(ROUNDS);
-    seeds::each(seeds::first(rounds.div_ceil(OF_A_WORLD)), play);
+    Seeds::of(SEEDS).each(play);
 }

@@ -18,9 +18,9 @@ use wire::iscsi::{
 
 use crate::common::cuts::Cuts;
 use crate::common::plant::{self, Plant};
-use crate::common::seeds;
 use crate::iscsi::initiator::rw10;
 use crate::iscsi::server::IQN;
+use testkit::Seeds;
 
 const CLIENTS: u64 = 3;
 /// Sectors of each client.
@@ -456,7 +456,7 @@ fn play(seed: u64) -> (u64, u32) {
 
 #[test]
 fn whatever_the_links_do_the_data_is_right() {
-    let played = seeds::each(seeds::chosen(30), play);
+    let played = Seeds::of(30).each(play);
     let logins: u32 = played.iter().map(|(_, logins)| logins).sum();
     let sessions = played.len() as u64 * CLIENTS;
     println!("{logins} logins of {sessions} clients");

@@ -16,7 +16,7 @@ use wire::fuse::codes::{MAJOR, MINOR, errno, fallocate, opcode, whence};
 use wire::fuse::{Header, REQUEST_HEAD};
 
 use crate::common::plant::Plant;
-use crate::common::seeds;
+use testkit::Seeds;
 
 const SECTOR: usize = 512;
 const SECTORS: usize = 256;
@@ -309,7 +309,7 @@ fn play(seed: u64) -> (u64, [u32; 3]) {
 
 #[test]
 fn whatever_happens_the_bytes_are_right() {
-    let played = seeds::each(seeds::chosen(30), play);
+    let played = Seeds::of(30).each(play);
     let mut all = [0; 3];
     for (_, counts) in &played {
         all.iter_mut().zip(counts).for_each(|(a, c)| *a += c);

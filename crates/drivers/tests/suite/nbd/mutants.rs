@@ -2,7 +2,7 @@
 //! simulated world. Whatever comes, the driver neither panics nor hangs, and a client that comes
 //! after it all is served.
 //!
-//! `ASHLAR_FUZZ_ROUNDS=n` plays that many connections, `ASHLAR_SEED=n` one world again.
+//! More of them: see `testkit::seeds`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,11 +12,11 @@ use reactor::sim::{Ended, NetShape, World};
 use reactor::{Address, Reactor, SeededRandom, Stream};
 use wire::nbd::{Form, Request, dial};
 
-use crate::common::seeds;
 use crate::nbd::simulated::{Client, plant};
+use testkit::Seeds;
 
-/// Connections without `ASHLAR_FUZZ_ROUNDS`; each brings up to thirty mutants.
-const ROUNDS: u64 = 600;
+/// Worlds; each connection brings up to thirty mutants.
+const SEEDS: u64 = 10;
 
 /// Connections of one world.
 const OF_A_WORLD: u64 = 60;
@@ -135,6 +135,5 @@ fn play(seed: u64) -> u64 {
 
 #[test]
 fn mutants_do_no_harm() {
-    let rounds = seeds::number("ASHLAR_FUZZ_ROUNDS").unwrap_or(ROUNDS);
-    seeds::each(seeds::first(rounds.div_ceil(OF_A_WORLD)), play);
+    Seeds::of(SEEDS).each(play);
 }

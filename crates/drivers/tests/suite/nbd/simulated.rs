@@ -16,7 +16,7 @@ use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 
 use crate::common::cuts::Cuts;
 use crate::common::plant::{self, Plant};
-use crate::common::seeds;
+use testkit::Seeds;
 
 const CLIENTS: u64 = 3;
 /// Sectors of each client.
@@ -352,7 +352,7 @@ fn play(seed: u64) -> (u64, u32) {
 
 #[test]
 fn whatever_the_links_do_the_data_is_right() {
-    let played = seeds::each(seeds::chosen(30), play);
+    let played = Seeds::of(30).each(play);
     let entries: u32 = played.iter().map(|(_, entries)| entries).sum();
     assert!(u64::from(entries) > played.len() as u64 * CLIENTS, "nothing was ever cut");
 }

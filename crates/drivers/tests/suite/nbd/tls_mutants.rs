@@ -20,9 +20,9 @@ use target::Registry;
 use wire::nbd::codes::{option, rep};
 use wire::nbd::{Form, OptionReply, dial};
 
-use crate::common::seeds;
 use crate::nbd::simulated::{Broken, Client, Wire, plant_with};
 use crate::nbd::tls::Papers;
+use testkit::Seeds;
 
 /// Connections of one world.
 const ROUNDS: u64 = 60;
@@ -236,5 +236,5 @@ fn play(seed: u64, papers: &Papers) {
 #[test]
 fn nobody_gets_in_without_keys() {
     let papers = Papers::new();
-    seeds::each(seeds::chosen(6), |seed| play(seed, &papers));
+    Seeds::of(6).each(|seed| play(seed, &papers));
 }

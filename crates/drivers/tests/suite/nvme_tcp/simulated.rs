@@ -11,9 +11,9 @@ use wire::nvme::Extent;
 use wire::nvme::codes::io;
 
 use crate::common::cuts::Cuts;
-use crate::common::seeds;
 use crate::nvme_tcp::host::{Answer, Broken, Host, SUBSYSTEM};
 use crate::nvme_tcp::stage::{admin, build, portal};
+use testkit::Seeds;
 
 const HOSTS: u64 = 3;
 /// Sectors of each host.
@@ -161,7 +161,7 @@ fn play(seed: u64) -> (u64, u32) {
 
 #[test]
 fn whatever_the_links_do_the_data_is_right() {
-    let played = seeds::each(seeds::chosen(30), play);
+    let played = Seeds::of(30).each(play);
     let entries: u32 = played.iter().map(|(_, entries)| entries).sum();
     assert!(u64::from(entries) > played.len() as u64 * HOSTS, "nothing was ever cut");
 }

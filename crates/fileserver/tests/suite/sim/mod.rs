@@ -32,31 +32,15 @@ mod takeover;
 mod temporary;
 mod upkeep;
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|v| v.parse().ok())
-}
-
-/// Plays seeds; a failing one prints itself. `ASHLAR_SEED=n` plays one, `ASHLAR_SEEDS=n` so many.
-fn play(few: u64, mut one: impl FnMut(u64)) {
-    let first = number("ASHLAR_SEED").or(number("ASHLAR_FIRST")).unwrap_or(0);
-    let many =
-        if number("ASHLAR_SEED").is_some() { 1 } else { number("ASHLAR_SEEDS").unwrap_or(few) };
-    for seed in first..first + many {
-        catch_unwind(AssertUnwindSafe(|| one(seed))).unwrap_or_else(|e| {
-            eprintln!("seed {seed}; again: ASHLAR_SEED={seed}");
-            resume_unwind(e)
-        });
-    }
-}
+use testkit::Seeds;
 
 #[test]
 fn what_was_synced_is_found_and_dumps_stay_as_they_were() {
     let mut total = story::Tally::default();
-    play(60, |seed| total.add(&story::play(seed)));
+    let seeds = Seeds::of(60);
+    seeds.each(|seed| total.add(&story::play(seed)));
     eprintln!("{total:?}");
-    if number("ASHLAR_SEED").is_none() {
+    if seeds.are_enough() {
         let t = &total;
         assert!(t.cuts > 20 && t.dumps > 40 && t.recovered > 20 && t.synced > 100, "{total:?}");
     }
@@ -64,13 +48,13 @@ fn what_was_synced_is_found_and_dumps_stay_as_they_were() {
 
 #[test]
 fn exposing_7_a_main_that_was_stopped_and_comes_back_writes_nothing_more() {
-    play(40, takeover::play);
+    Seeds::of(40).each(takeover::play);
 }
 
 #[test]
 fn damaged_devices_give_what_was_written_or_an_error_that_says_where() {
     let seen = std::cell::Cell::new((0, 0, 0));
-    play(120, |seed| damage::anywhere(seed, &seen));
+    Seeds::of(120).each(|seed| damage::anywhere(seed, &seen));
     let (good, bad, n) = seen.get();
     eprintln!("{good} trees read, {bad} refused, {n} seeds");
     assert!(n < 100 || (good > n && bad > n / 10), "{good} {bad} {n}");
@@ -113,29 +97,32 @@ fn a_cache_device_full_of_temporary_files_says_so_and_their_removal_makes_room()
 #[test]
 fn what_contradicts_itself_is_mended_and_no_contents_are_lost() {
     let done = std::cell::Cell::new(0);
-    play(150, |seed| mend::play(seed, &done));
+    let seeds = Seeds::of(150);
+    seeds.each(|seed| mend::play(seed, &done));
     eprintln!("{} repairs", done.get());
-    let seeds = number("ASHLAR_SEEDS").unwrap_or(150) as usize;
-    assert!(number("ASHLAR_SEED").is_some() || done.get() > 3 * seeds, "{} repairs", done.get());
+    let enough = done.get() as u64 > 3 * seeds.count();
+    assert!(!seeds.are_enough() || enough, "{} repairs", done.get());
 }
 
 #[test]
 fn images_keep_what_was_synced_and_every_dump_and_stay_in_order() {
     let mut total = image::Tally::default();
-    play(60, |seed| total.add(&image::play(seed, true)));
+    let seeds = Seeds::of(60);
+    seeds.each(|seed| total.add(&image::play(seed, true)));
     eprintln!("{total:?}");
     let t = &total;
     let enough = t.cuts > 60 && t.dumps > 400 && t.recovered > 20 && t.operations > 10_000;
     let enough = enough && t.amid_dumps > 1000 && t.amid_copies > 5000;
     let enough = enough && t.checks > 100 && t.amid_checks > 200 && t.mended > 10 && t.leaked > 10;
     let enough = enough && t.grown > 5 && t.watched > 3000;
-    assert!(number("ASHLAR_SEED").is_some() || enough, "{total:?}");
+    assert!(!seeds.are_enough() || enough, "{total:?}");
 }
 
 #[test]
 fn what_temporary_files_hold_is_in_no_dump_and_never_on_the_worm() {
     let mut total = temporary::Tally::default();
-    play(24, |seed| {
+    let seeds = Seeds::of(24);
+    seeds.each(|seed| {
         let t = temporary::play(seed);
         total.toggles += t.toggles;
         total.dumps += t.dumps;
@@ -148,7 +135,7 @@ fn what_temporary_files_hold_is_in_no_dump_and_never_on_the_worm() {
     eprintln!("{total:?}");
     let t = &total;
     let enough = t.toggles > 300 && t.amid > 3 && t.recovered > 20 && t.kept > 1000;
-    assert!(number("ASHLAR_SEED").is_some() || enough, "{total:?}");
+    assert!(!seeds.are_enough() || enough, "{total:?}");
 }
 
 #[test]

@@ -671,9 +671,3 @@ pub fn caching_page(wce: bool) -> ([u8; 6], Vec<u8>) {
     list.resize(24, 0);
     ([0x15, 0x10, 0, 0, list.len() as u8, 0], list)
 }
-
-/// Seeds to run: `ASHLAR_SEEDS` of them, or a few.
-pub fn seeds(few: u64) -> std::ops::Range<u64> {
-    let n = std::env::var("ASHLAR_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(few);
-    0..n
-}

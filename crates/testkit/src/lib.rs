@@ -1,0 +1,10 @@
+//! What the tests of all crates share.
+//!
+//! * [`seeds`]: which seeds a simulation plays, and what a failing one says.
+//! * [`corpus`]: the folders of `fuzz/corpus`, replayed with seeded mutations.
+#![forbid(unsafe_code)]
+
+pub mod corpus;
+pub mod seeds;
+
+pub use seeds::Seeds;

@@ -130,9 +130,19 @@ fn no_write_reaches_another_disk_that_tgt_has_after_a_restart() {
 }
 
 #[test]
-fn no_write_reaches_another_disk_that_a_second_daemon_has_after_a_restart() {
-    let mut house = House::new("odd-own-exchanged");
-    let mut other = house.sibling("odd-own-below", "");
+fn no_write_reaches_another_disk_of_a_second_daemon_that_was_killed() {
+    exchange_at_a_second_daemon("odd-own-killed", House::kill);
+}
+
+/// The logical unit may go before the session: then the disk was taken away, and is exchanged later.
+#[test]
+fn no_write_reaches_another_disk_of_a_second_daemon_that_was_stopped() {
+    exchange_at_a_second_daemon("odd-own-stopped", House::stop);
+}
+
+fn exchange_at_a_second_daemon(name: &str, end: fn(&mut House)) {
+    let mut house = House::new(name);
+    let mut other = house.sibling(&format!("{name}-below"), "");
     let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
     let disk =
         |file: &str| format!("{}serial = \"{file}\"\n", file_disk("d", &format!("{file}.img")));
@@ -142,11 +152,22 @@ fn no_write_reaches_another_disk_that_a_second_daemon_has_after_a_restart() {
     house.start();
     let mut host = host(&house);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
-    // An orderly stop may take the unit away first: then the disk has gone, and none was exchanged.
-    other.kill();
+    end(&mut other);
     other.configure(&disk("second"), "0 = \"d\"");
     other.start();
-    is_refused(&house, &mut host, (&first, &second), &["serial first", "serial second"]);
+    let ids = ["serial first", "serial second"];
+    is_refused(&house, &mut host, (&first, &second), &ids);
+    let parts =
+        [&ids[..], &["another disk is there than before", "`ashlar cam rescan 0`"]].concat();
+    for said in [house.ok(&["cam", "devlist"]), house.ok(&["journal"])] {
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    }
+    end(&mut other);
+    other.configure(&disk("first"), "0 = \"d\"");
+    other.start();
+    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    assert!(holds(&first, 9, 5) && is_untouched(&second));
+    assert!(!status(&house).contains("another disk"), "{}", status(&house));
     house.assert_alive();
 }
 
@@ -207,6 +228,47 @@ fn no_write_reaches_another_aoe_disk_that_a_second_daemon_has_after_a_restart() 
     other.kill();
     serve(&other, "first");
     other.start();
+    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    assert!(holds(&first, 9, 5) && is_untouched(&second));
+    house.assert_alive();
+}
+
+/// A slot has another disk by a plan: the target announces it, and the initiator asks.
+#[test]
+fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
+    let mut house = House::new("odd-aoe-plan");
+    let cable = Cable::new();
+    let [ours, theirs] = &cable.0;
+    let other = house.sibling("odd-aoe-plan-below", "");
+    let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
+    let serve = |other: &House, disk: &str| {
+        let disks: String = ["first", "second"]
+            .map(|d| format!("{}serial = \"{d}\"\n", file_disk(d, &format!("{d}.img"))))
+            .concat();
+        let target = format!(
+            "{disks}[[target]]\ndriver = \"aoe\"\nname = \"e566\"\n\
+             listen = [\"ether:{theirs}\"]\nshelf = 566\n[[access]]\ntarget = \"e566\"\n\
+             group = \"all\"\ninitiators = [\"*\"]\nluns = {{ 0 = \"{disk}\" }}\n"
+        );
+        other.write("ashlar.toml", &target);
+        other.ok(&["apply", "--yes-destroy", "e566/all"]);
+    };
+    serve(&other, "first");
+    let bus = format!(
+        "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{ours}\"]\n\
+         deadline_s = 20\nframe_life_ms = 500\nask_s = 3600\n"
+    );
+    house.configure(&bus, "0 = \"ada0\"");
+    house.start();
+    let mut host = host(&house);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+    serve(&other, "second");
+    for block in 4..8 {
+        assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
+    }
+    assert!(holds(&first, 3, 1) && is_untouched(&second));
+    until_says(&house, &["another disk is there than before", "serial first", "serial second"]);
+    serve(&other, "first");
     house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
     assert!(holds(&first, 9, 5) && is_untouched(&second));
     house.assert_alive();

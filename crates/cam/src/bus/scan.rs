@@ -293,6 +293,9 @@ impl Bus {
     ) -> Option<Vec<Lun>> {
         let old = lock(&self.known).get(&path).map(|k| (k.unit.clone(), k.facts.clone()));
         let lost = old.as_ref().is_some_and(|(unit, _)| unit.look(|device| device.is_lost()));
+        if let Some(known) = lock(&self.known).get(&path).filter(|_| lost) {
+            self.misses(path, known);
+        }
         let unit = match &old {
             Some((unit, _)) if !lost => unit.clone(),
             _ => self.make(path, core),
@@ -320,6 +323,11 @@ impl Bus {
             && !by_hand
             && self.is_held_back(&unit, known, (facts, mark.as_deref()), core)
         {
+            if lost {
+                // What is in its place was noted.
+                tell(self.forget(path, core));
+                self.is_missed_no_more(path);
+            }
             return luns;
         }
         self.refuses(path, said.as_ref().err().copied().filter(|_| known.is_none()));
@@ -384,6 +392,7 @@ impl Bus {
             unit.close();
             return Vec::new();
         }
+        self.is_found(path, &facts);
         unit.with(core, |device| device.identify(round));
         self.note(path, Event::FoundDevice);
         vec![Change::Found(unit.clone(), facts)]

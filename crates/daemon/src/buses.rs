@@ -71,11 +71,12 @@ fn bounds(bus: &BusConfig) -> Value {
     Value::Object(said.collect())
 }
 
-/// Has a running bus go on by other bounds.
-pub fn modify(room: &Room, bus: &BusConfig) -> Result<()> {
+/// Has a running bus go on by other bounds and terms.
+pub fn modify(room: &mut Room, bus: &BusConfig) -> Result<()> {
     let refuse = |why: String| Error::new(Kind::NotFound, "change bus", why).at(bus.name.as_str());
     let running = room.cam.bus(&bus.name).ok_or_else(|| refuse("it is not running".into()))?;
     let bounds = serde_json::from_value(bounds(bus)).map_err(|e| refuse(e.to_string()))?;
+    renew(room, bus)?;
     running.bound(bounds);
     running.look_at_most(u32::try_from(bus.luns_max()).unwrap_or(u32::MAX));
     Ok(())
@@ -235,6 +236,10 @@ pub fn look(room: &mut Room) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "bus_keys_tests.rs"]
+mod keys;
 
 #[cfg(test)]
 mod tests {

@@ -387,6 +387,14 @@ fn bounds_of_a_bus_change_while_a_host_has_its_disk() {
     // No attention, no lost disk, and the same session.
     assert_eq!((write(&mut host, 4, 2), read(&mut host, 3)), ("GOOD".into(), "GOOD".into()));
     assert!(shop.house.ok(&["plan"]).contains("no changes"));
+    // A limit below the disk, which is LUN 1, and terms of the next login.
+    let proof = "chap = { user = \"us\", secret = \"twelve letters\" }\n";
+    bus(&shop.house, at, &format!("luns_max = 1\ndata_digest = \"off\"\n{proof}"), "0 = \"da0\"");
+    assert!(shop.house.ok(&["apply"]).contains("change bus iscsi0"));
+    shop.house.ok(&["cam", "rescan", "all"]);
+    assert_eq!((write(&mut host, 5, 3), read(&mut host, 3)), ("GOOD".into(), "GOOD".into()));
+    until_says(&shop.house, &["has 2 logical units, and 1 are looked at"]);
+    assert!(shop.house.ok(&["plan"]).contains("no changes"));
     shop.house.assert_alive();
 }
 

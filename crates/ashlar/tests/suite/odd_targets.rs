@@ -28,7 +28,7 @@ fn cdb(opcode: u8, block: u8) -> [u8; 10] {
 }
 
 /// Key, code and qualifier of CHECK CONDITION; another status alone.
-fn words(ended: &Ended) -> String {
+pub fn words(ended: &Ended) -> String {
     match (ended.status, ended.sense.as_slice()) {
         (0, _) => "GOOD".into(),
         (2, [_, _, key, _, _, _, _, _, _, _, _, _, asc, ascq, ..]) => {
@@ -59,7 +59,9 @@ pub fn bus(house: &House, (portal, target): (SocketAddr, &str), more: &str, lun:
 /// A host of the house whose unit is ready.
 pub fn host(house: &House) -> Raw {
     let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
-    host.must(&TUR, 0);
+    // The bus may be asking still.
+    let becomes_ready = || words(&host.command(&TUR, 0, &[]).unwrap()) == "GOOD";
+    house.until("the unit is ready", LIMIT, becomes_ready);
     host
 }
 
@@ -328,15 +330,20 @@ fn a_disk_that_grows_at_a_second_daemon_grows_for_hosts() {
     let file = fs::File::options().write(true).open(path).unwrap();
     file.set_len(2 * BYTES).unwrap();
     other.ok(&["geom", "disk", "resize", "geom=d"]);
+    grows(&house, &mut host, 2 * BYTES);
+}
+
+/// A host hears that its disk has grown, and how large it is.
+pub fn grows(house: &House, host: &mut Raw, bytes: u64) {
     let mut heard = String::new();
     house.until("the host is told", LIMIT, || {
-        heard = read(&mut host, 0);
+        heard = read(host, 0);
         heard != "GOOD"
     });
     assert_eq!(heard, "06/2a/09");
     let capacity = host.must(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8);
     let last = u64::from(u32::from_be_bytes(capacity[..4].try_into().unwrap()));
-    assert_eq!((last + 1) * BLOCK as u64, 2 * BYTES);
+    assert_eq!((last + 1) * BLOCK as u64, bytes);
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn no_write_reaches_another_disk_of_a_second_daemon_that_was_killed() {
     exchange_at_a_second_daemon("odd-own-killed", House::kill);
 }
 
-/// The logical unit may go before the session: then the disk was taken away, and is exchanged later.
+/// The logical unit may go before the session: the disk is taken away first, and exchanged later.
 #[test]
 fn no_write_reaches_another_disk_of_a_second_daemon_that_was_stopped() {
     exchange_at_a_second_daemon("odd-own-stopped", House::stop);

@@ -1,5 +1,5 @@
-//! Disks that the configuration names and that are no longer at their places: taken away in order at
-//! their targets, or unreachable for longer than the deadline of their bus.
+//! Disks that the configuration names and that are no longer at their places: taken away in order
+//! at their targets, or unreachable for longer than the deadline of their bus.
 //!
 //! Invariants
 //!  M1  A scan that the bus starts itself takes in no other disk at the place of a missing one, as

@@ -192,8 +192,8 @@ fn beyond(path: Path, facts: &Facts, most: u32) -> Option<Trouble> {
     let Facts::Scsi(facts) = facts else { return None };
     let count = facts.luns_beyond;
     let why = format!("{path}: its target has {count} logical units, and {most} are looked at");
-    let action = "Raise `luns_max` of the bus, or map fewer units to this initiator; those that the \
-                  bus has already stay until it is opened again.";
+    let action = "Raise `luns_max` of the bus, or map fewer units to this initiator; disks that \
+                  the bus has already stay until it is opened again.";
     (count > 0).then(|| Trouble::degraded(why, action))
 }
 

@@ -37,7 +37,7 @@ impl KeptNames {
         *self.list() = names;
     }
 
-    /// Sets the names that the configuration calls disks by: what uses such a disk expects no other.
+    /// Sets the names that the configuration calls disks by: their users expect no other disk.
     pub fn set_called(&self, names: BTreeSet<String>) {
         *self.called.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }

@@ -120,8 +120,8 @@ impl<F: Front> Blocks<F> {
         }
     }
 
-    /// The peer asks which unit it has. False: the LUN has another one by now, of which this session
-    /// must not answer, and the session is over.
+    /// The peer asks which unit it has. False: the LUN has another one by now, for which this
+    /// session must not answer, and the session is over.
     pub fn is_asked_who(&self) -> bool {
         let (Some(nexus), Ok(lun)) = (self.nexus(), Lun::decode(self.lun)) else { return true };
         let path = nexus.path_now(self.lun);

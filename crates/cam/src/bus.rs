@@ -4,6 +4,7 @@
 
 mod bounds;
 mod identity;
+mod missing;
 mod places;
 mod refused;
 mod scan;
@@ -21,6 +22,7 @@ use wire::scsi::AccessState;
 use crate::address::{ANY, Path};
 use crate::device::{Queueing, Shape};
 use crate::events::Event;
+use crate::kept::KeptNames;
 use crate::periph::Facts;
 use crate::probe::Refusal;
 use crate::recovery::Policy;
@@ -71,6 +73,7 @@ pub struct Bus {
     number: u64,
     sim: Arc<dyn Sim>,
     names: Names,
+    kept: Arc<KeptNames>,
     bounds: Arc<bounds::Shared>,
     switchboard: Switchboard,
     inbox: Arc<Inbox>,
@@ -91,6 +94,8 @@ pub struct Bus {
     refused: Mutex<BTreeMap<Path, Refusal>>,
     /// Disks that were exchanged for others, until the administrator has them asked again.
     exchanged: Mutex<BTreeMap<Path, identity::Exchanged>>,
+    /// Disks that the configuration names and that were taken away at their targets.
+    missing: Mutex<BTreeMap<Path, missing::Missing>>,
     /// Why that went wrong the last time, for whoever asked for the scan.
     failure: Mutex<Option<Error>>,
     /// It was taken out: what a scan finds after that is let go.
@@ -134,10 +139,10 @@ impl Rescan {
         }
     }
 
-    /// A target answers again that did not: a disk of it that was exchanged may be back.
-    /// False: none was.
+    /// A target answers again that did not: a disk of it that is missing or was exchanged may be
+    /// back. False: it lacks none.
     pub fn may_be_back(&self, target: u64) -> bool {
-        let bus = self.0.upgrade().filter(|bus| bus.has_exchanged(target));
+        let bus = self.0.upgrade().filter(|bus| bus.lacks_a_disk(target));
         bus.is_some_and(|bus| {
             bus.wish(target);
             true
@@ -187,7 +192,8 @@ fn beyond(path: Path, facts: &Facts, most: u32) -> Option<Trouble> {
     let Facts::Scsi(facts) = facts else { return None };
     let count = facts.luns_beyond;
     let why = format!("{path}: its target has {count} logical units, and {most} are looked at");
-    let action = "Raise `luns_max` of the bus, or map fewer units to this initiator.";
+    let action = "Raise `luns_max` of the bus, or map fewer units to this initiator; disks that \
+                  the bus has already stay until it is opened again.";
     (count > 0).then(|| Trouble::degraded(why, action))
 }
 
@@ -197,10 +203,10 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Bus {
     /// The bus scbusN of a driver. What happens to its disks is told to `inbox`.
-    pub fn new(
+    pub(crate) fn new(
         number: u64,
         sim: Arc<dyn Sim>,
-        names: Names,
+        (names, kept): (Names, Arc<KeptNames>),
         switchboard: Switchboard,
         inbox: Arc<Inbox>,
     ) -> Arc<Bus> {
@@ -208,6 +214,7 @@ impl Bus {
             number,
             sim,
             names,
+            kept,
             bounds: Arc::default(),
             switchboard,
             inbox,
@@ -221,6 +228,7 @@ impl Bus {
             checks: Mutex::default(),
             refused: Mutex::default(),
             exchanged: Mutex::default(),
+            missing: Mutex::default(),
             failure: Mutex::default(),
             gone: AtomicBool::default(),
         });
@@ -412,6 +420,7 @@ impl Bus {
 
     fn forget(&self, path: Path, core: &Core) -> Vec<Change> {
         let Some(known) = lock(&self.known).remove(&path) else { return Vec::new() };
+        self.misses(path, &known);
         let now = core.now();
         known.unit.with(core, |device| device.lose(now));
         known.unit.close();

@@ -37,7 +37,7 @@ pub struct CamClass {
     cores: usize,
     buses: Mutex<Vec<Arc<Bus>>>,
     pub(crate) orders: Orders,
-    kept: KeptNames,
+    kept: Arc<KeptNames>,
     /// What looks have brought, until somebody says it.
     news: Mutex<Vec<News>>,
 }
@@ -81,7 +81,7 @@ impl CamClass {
             cores,
             buses: Mutex::default(),
             orders: Orders::default(),
-            kept: KeptNames::default(),
+            kept: Arc::default(),
             news: Mutex::default(),
         }
     }
@@ -127,7 +127,8 @@ impl CamClass {
         let mut buses = self.list();
         let mut numbers = 0..;
         let free = numbers.find(|n| buses.iter().all(|bus| bus.number() != *n));
-        let bus = Bus::new(free.unwrap_or(0), sim, names, switchboard, self.inbox.clone());
+        let (number, kept) = (free.unwrap_or(0), self.kept.clone());
+        let bus = Bus::new(number, sim, (names, kept), switchboard, self.inbox.clone());
         buses.push(bus.clone());
         buses.sort_by_key(|bus| bus.number());
         bus

@@ -8,7 +8,7 @@
 //!  K3  Of several ways to one disk each has its own name again; only a way that has none takes
 //!      what another has left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Who has a name.
@@ -22,16 +22,29 @@ pub struct Holder {
 
 /// See the module.
 #[derive(Default)]
-pub struct KeptNames(Mutex<BTreeMap<String, Holder>>);
+pub struct KeptNames {
+    kept: Mutex<BTreeMap<String, Holder>>,
+    called: Mutex<BTreeSet<String>>,
+}
 
 impl KeptNames {
     fn list(&self) -> MutexGuard<'_, BTreeMap<String, Holder>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps these names and no others, for disks that are found from now on.
     pub fn set(&self, names: BTreeMap<String, Holder>) {
         *self.list() = names;
+    }
+
+    /// Sets the names that the configuration calls disks by: their users expect no other disk.
+    pub fn set_called(&self, names: BTreeSet<String>) {
+        *self.called.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// Whether the configuration calls a disk by a name.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.called.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 
     /// The names, and for whom they are kept.

@@ -143,8 +143,8 @@ pub trait Sim: Send + Sync {
         Vec::new()
     }
 
-    /// Takes the secrets of these parameters, which are else as they were opened with, for every
-    /// login from now on; sessions go on.
+    /// Takes over what of these parameters may change while the bus runs: secrets, digests and
+    /// deadlines of logins from now on. Sessions go on.
     ///
     /// # Errors
     /// As of [`crate::kind::SimKind::open`]; nothing has changed then.

@@ -16,7 +16,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
+use geom::{ArgKind, ArgSpec, Control, Error, Trouble, VerbSpec};
 use serde_json::{Value, json};
 
 use crate::address::{ANY, Path};
@@ -152,8 +152,8 @@ impl CamClass {
             .iter()
             .map(|bus| {
                 let name = bus.sim().facts().name;
-                let troubles = whys(bus).into_iter();
-                let lines: String = troubles.map(|why| format!("{name}: {why}\n")).collect();
+                let line = |Trouble { why, action, .. }| format!("{name}: {why}. {action}\n");
+                let lines: String = bus.troubles().into_iter().map(line).collect();
                 match buses_alone {
                     true => format!("scbus{} on {name} bus 0\n{lines}", bus.number()),
                     false => bus.devlist(verbose, now) + &lines,

@@ -71,11 +71,12 @@ fn bounds(bus: &BusConfig) -> Value {
     Value::Object(said.collect())
 }
 
-/// Has a running bus go on by other bounds.
-pub fn modify(room: &Room, bus: &BusConfig) -> Result<()> {
+/// Has a running bus go on by other bounds and terms.
+pub fn modify(room: &mut Room, bus: &BusConfig) -> Result<()> {
     let refuse = |why: String| Error::new(Kind::NotFound, "change bus", why).at(bus.name.as_str());
     let running = room.cam.bus(&bus.name).ok_or_else(|| refuse("it is not running".into()))?;
     let bounds = serde_json::from_value(bounds(bus)).map_err(|e| refuse(e.to_string()))?;
+    renew(room, bus)?;
     running.bound(bounds);
     running.look_at_most(u32::try_from(bus.luns_max()).unwrap_or(u32::MAX));
     Ok(())
@@ -195,13 +196,13 @@ fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
 
-/// What was wrong when that was noted last, by bus or disk.
-pub type Said = BTreeMap<String, BTreeMap<String, Grade>>;
+/// What was wrong when that was noted last, by bus or disk: why, how bad, and what to do.
+pub type Said = BTreeMap<String, BTreeMap<String, (Grade, String)>>;
 
 /// Notes once what buses cannot reach any more, and what they can again.
 pub fn see_troubles(room: &mut Room) {
     let troubles = |bus: &Arc<Bus>| {
-        let whys = bus.troubles().into_iter().map(|t| (t.why, t.grade)).collect();
+        let whys = bus.troubles().into_iter().map(|t| (t.why, (t.grade, t.action))).collect();
         (bus.sim().facts().name, whys)
     };
     let now: Said = room.cam.buses().iter().map(troubles).collect();
@@ -214,9 +215,9 @@ pub fn note_news(room: &Room, before: &Said, now: &Said) {
     let none = BTreeMap::new();
     for (about, whys) in now {
         let said = before.get(about).unwrap_or(&none);
-        for (why, grade) in whys.iter().filter(|(why, _)| !said.contains_key(*why)) {
+        for (why, (grade, action)) in whys.iter().filter(|(why, _)| !said.contains_key(*why)) {
             let level = if *grade == Grade::Good { Level::Info } else { Level::Warn };
-            room.note(level, about, why.clone());
+            room.note(level, about, format!("{why}. {action}"));
         }
         for why in said.keys().filter(|why| !whys.contains_key(*why)) {
             room.note(Level::Info, about, format!("no longer so: {why}"));
@@ -235,6 +236,10 @@ pub fn look(room: &mut Room) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "bus_keys_tests.rs"]
+mod keys;
 
 #[cfg(test)]
 mod tests {

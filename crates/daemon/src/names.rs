@@ -68,6 +68,7 @@ impl Names {
     /// Disks have come, or the configuration is another: true when there is something to
     /// [`store`](Names::store).
     pub fn look(&mut self, config: &Config, is_starting: bool) -> bool {
+        self.cam.kept().set_called(config.called().map(str::to_owned).collect());
         let kept = self.cam.kept().all();
         let is_idle = kept.is_empty() && self.stored.is_empty() && self.cam.buses().is_empty();
         if is_idle || !self.vault.keeps() {

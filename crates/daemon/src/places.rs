@@ -39,7 +39,8 @@ pub fn see(room: &mut Room) {
     let mut now = Said::new();
     for disk in &named {
         let troubles = disks::troubles(&mut room.control.topology, disk);
-        let whys: BTreeMap<_, _> = troubles.into_iter().map(|t| (t.why, t.grade)).collect();
+        let whys: BTreeMap<_, _> =
+            troubles.into_iter().map(|t| (t.why, (t.grade, t.action))).collect();
         // Of a disk that is gone, nothing is known to be over.
         if room.control.topology.find(disk).is_some() {
             now.insert(disk.clone(), whys);

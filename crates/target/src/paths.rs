@@ -91,6 +91,12 @@ impl Session {
         self.make_path(number)
     }
 
+    /// The same, as the groups say it now.
+    pub fn path_now(&self, lun: [u8; 8]) -> Option<Rc<Path>> {
+        self.refresh();
+        self.path_of(lun)
+    }
+
     /// How a command ends that has no path, as its number has no unit.
     pub(crate) fn absent(&self, path: Option<&Rc<Path>>, lun: [u8; 8]) -> Asc {
         match path.map_or_else(|| Lun::decode(lun).ok(), |_| None) {

@@ -28,7 +28,7 @@ fn cdb(opcode: u8, block: u8) -> [u8; 10] {
 }
 
 /// Key, code and qualifier of CHECK CONDITION; another status alone.
-fn words(ended: &Ended) -> String {
+pub fn words(ended: &Ended) -> String {
     match (ended.status, ended.sense.as_slice()) {
         (0, _) => "GOOD".into(),
         (2, [_, _, key, _, _, _, _, _, _, _, _, _, asc, ascq, ..]) => {
@@ -59,7 +59,9 @@ pub fn bus(house: &House, (portal, target): (SocketAddr, &str), more: &str, lun:
 /// A host of the house whose unit is ready.
 pub fn host(house: &House) -> Raw {
     let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
-    host.must(&TUR, 0);
+    // The bus may be asking still.
+    let becomes_ready = || words(&host.command(&TUR, 0, &[]).unwrap()) == "GOOD";
+    house.until("the unit is ready", LIMIT, becomes_ready);
     host
 }
 
@@ -130,9 +132,19 @@ fn no_write_reaches_another_disk_that_tgt_has_after_a_restart() {
 }
 
 #[test]
-fn no_write_reaches_another_disk_that_a_second_daemon_has_after_a_restart() {
-    let mut house = House::new("odd-own-exchanged");
-    let mut other = house.sibling("odd-own-below", "");
+fn no_write_reaches_another_disk_of_a_second_daemon_that_was_killed() {
+    exchange_at_a_second_daemon("odd-own-killed", House::kill);
+}
+
+/// The logical unit may go before the session: the disk is taken away first, and exchanged later.
+#[test]
+fn no_write_reaches_another_disk_of_a_second_daemon_that_was_stopped() {
+    exchange_at_a_second_daemon("odd-own-stopped", House::stop);
+}
+
+fn exchange_at_a_second_daemon(name: &str, end: fn(&mut House)) {
+    let mut house = House::new(name);
+    let mut other = house.sibling(&format!("{name}-below"), "");
     let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
     let disk =
         |file: &str| format!("{}serial = \"{file}\"\n", file_disk("d", &format!("{file}.img")));
@@ -142,11 +154,22 @@ fn no_write_reaches_another_disk_that_a_second_daemon_has_after_a_restart() {
     house.start();
     let mut host = host(&house);
     assert_eq!(write(&mut host, 3, 1), "GOOD");
-    // An orderly stop may take the unit away first: then the disk has gone, and none was exchanged.
-    other.kill();
+    end(&mut other);
     other.configure(&disk("second"), "0 = \"d\"");
     other.start();
-    is_refused(&house, &mut host, (&first, &second), &["serial first", "serial second"]);
+    let ids = ["serial first", "serial second"];
+    is_refused(&house, &mut host, (&first, &second), &ids);
+    let parts =
+        [&ids[..], &["another disk is there than before", "`ashlar cam rescan 0`"]].concat();
+    for said in [house.ok(&["cam", "devlist"]), house.ok(&["journal"])] {
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    }
+    end(&mut other);
+    other.configure(&disk("first"), "0 = \"d\"");
+    other.start();
+    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    assert!(holds(&first, 9, 5) && is_untouched(&second));
+    assert!(!status(&house).contains("another disk"), "{}", status(&house));
     house.assert_alive();
 }
 
@@ -212,6 +235,47 @@ fn no_write_reaches_another_aoe_disk_that_a_second_daemon_has_after_a_restart() 
     house.assert_alive();
 }
 
+/// A slot has another disk by a plan: the target announces it, and the initiator asks.
+#[test]
+fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
+    let mut house = House::new("odd-aoe-plan");
+    let cable = Cable::new();
+    let [ours, theirs] = &cable.0;
+    let other = house.sibling("odd-aoe-plan-below", "");
+    let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
+    let serve = |other: &House, disk: &str| {
+        let disks: String = ["first", "second"]
+            .map(|d| format!("{}serial = \"{d}\"\n", file_disk(d, &format!("{d}.img"))))
+            .concat();
+        let target = format!(
+            "{disks}[[target]]\ndriver = \"aoe\"\nname = \"e566\"\n\
+             listen = [\"ether:{theirs}\"]\nshelf = 566\n[[access]]\ntarget = \"e566\"\n\
+             group = \"all\"\ninitiators = [\"*\"]\nluns = {{ 0 = \"{disk}\" }}\n"
+        );
+        other.write("ashlar.toml", &target);
+        other.ok(&["apply", "--yes-destroy", "e566/all"]);
+    };
+    serve(&other, "first");
+    let bus = format!(
+        "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{ours}\"]\n\
+         deadline_s = 20\nframe_life_ms = 500\nask_s = 3600\n"
+    );
+    house.configure(&bus, "0 = \"ada0\"");
+    house.start();
+    let mut host = host(&house);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+    serve(&other, "second");
+    for block in 4..8 {
+        assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
+    }
+    assert!(holds(&first, 3, 1) && is_untouched(&second));
+    until_says(&house, &["another disk is there than before", "serial first", "serial second"]);
+    serve(&other, "first");
+    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    assert!(holds(&first, 9, 5) && is_untouched(&second));
+    house.assert_alive();
+}
+
 fn reserve(portal: SocketAddr, target: &str, lun: u8) -> Raw {
     let mut host = Raw::login(portal, OTHER_HOST, target).unwrap();
     host.lun = lun;
@@ -266,15 +330,20 @@ fn a_disk_that_grows_at_a_second_daemon_grows_for_hosts() {
     let file = fs::File::options().write(true).open(path).unwrap();
     file.set_len(2 * BYTES).unwrap();
     other.ok(&["geom", "disk", "resize", "geom=d"]);
+    grows(&house, &mut host, 2 * BYTES);
+}
+
+/// A host hears that its disk has grown, and how large it is.
+pub fn grows(house: &House, host: &mut Raw, bytes: u64) {
     let mut heard = String::new();
     house.until("the host is told", LIMIT, || {
-        heard = read(&mut host, 0);
+        heard = read(host, 0);
         heard != "GOOD"
     });
     assert_eq!(heard, "06/2a/09");
     let capacity = host.must(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8);
     let last = u64::from(u32::from_be_bytes(capacity[..4].try_into().unwrap()));
-    assert_eq!((last + 1) * BLOCK as u64, 2 * BYTES);
+    assert_eq!((last + 1) * BLOCK as u64, bytes);
 }
 
 #[test]
@@ -324,6 +393,14 @@ fn bounds_of_a_bus_change_while_a_host_has_its_disk() {
     shop.house.ok(&["apply"]);
     // No attention, no lost disk, and the same session.
     assert_eq!((write(&mut host, 4, 2), read(&mut host, 3)), ("GOOD".into(), "GOOD".into()));
+    assert!(shop.house.ok(&["plan"]).contains("no changes"));
+    // A limit below the disk, which is LUN 1, and terms of the next login.
+    let proof = "chap = { user = \"us\", secret = \"twelve letters\" }\n";
+    bus(&shop.house, at, &format!("luns_max = 1\ndata_digest = \"off\"\n{proof}"), "0 = \"da0\"");
+    assert!(shop.house.ok(&["apply"]).contains("change bus iscsi0"));
+    shop.house.ok(&["cam", "rescan", "all"]);
+    assert_eq!((write(&mut host, 5, 3), read(&mut host, 3)), ("GOOD".into(), "GOOD".into()));
+    until_says(&shop.house, &["has 2 logical units, and 1 are looked at"]);
     assert!(shop.house.ok(&["plan"]).contains("no changes"));
     shop.house.assert_alive();
 }

@@ -1,5 +1,5 @@
 //! The kernel's own target, in a guest, below a daemon of the host: its LUN becomes another
-//! disk, and another host reserves it.
+//! disk, grows, and another host reserves it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,10 +10,12 @@ use rig::scenarios::{self, From, GO};
 
 use crate::house::House;
 use crate::house::raw::Raw;
-use crate::odd_targets::{bus, host, status, until_says, write};
+use crate::odd_targets::{bus, grows, host, status, until_says, words, write};
 
 const DEADLINE: Duration = Duration::from_secs(200);
 const LIMIT: Duration = Duration::from_secs(60);
+/// WRITE(10) of the block 40,000, which is beyond 16 MiB.
+const WRITE_40000: [u8; 10] = [0x2a, 0, 0, 0, 0x9c, 0x40, 0, 0, 1, 0];
 const TARGET: &str = "iqn.2026-11.test.ashlar:lio";
 
 /// Two disks of 16 MiB in memory, and what puts one of them behind LUN 0.
@@ -39,6 +41,11 @@ const PUT: &str = "put() {\n\
     ln -s $C/core/fileio_0/$1 $T/lun/lun_0/port; echo 1 >$T/enable\n\
 }\n";
 
+/// The first disk becomes 32 MiB long.
+const GROW: &str = "\
+    truncate -s 32M /tmp/first\n\
+    echo fd_dev_size=33554432 >/sys/kernel/config/target/core/fileio_0/first/control\n";
+
 /// `holds DISK BLOCK BYTE`: what the first byte of a block is.
 const HOLDS: &str = "holds() {\n\
     [ $(dd if=/tmp/$1 bs=512 skip=$2 count=1 2>/dev/null | od -An -tu1 -N1) = $3 ]\n\
@@ -59,6 +66,7 @@ fn script() -> Script {
         "and is written again",
         with("holds first 9 5; cmp -n 16777216 /tmp/second /dev/zero"),
     );
+    script.step("it grows", with(&format!("{GROW}told grown; holds first 40000 8")));
     script.step("another host reserves it", with("told reserve; holds first 11 7"));
     script
 }
@@ -88,6 +96,13 @@ impl Scene {
                 let (house, host) = (&self.house, self.host.as_mut().expect("a host"));
                 house.until("the disk is back", LIMIT, || write(host, 9, 5) == "GOOD");
                 assert!(!status(house).contains("another disk"), "{}", status(house));
+            }
+            "grown" => {
+                let (house, host) = (&self.house, self.host.as_mut().expect("a host"));
+                // The kernel's target sends no unit attention for it.
+                house.ok(&["cam", "rescan", "all"]);
+                grows(house, host, 32 << 20);
+                assert_eq!(words(&host.command(&WRITE_40000, 0, &[8; 512]).unwrap()), "GOOD");
             }
             "reserve" => {
                 let other = self.other_host();
@@ -136,6 +151,6 @@ fn the_kernels_target_exchanges_a_disk_and_another_host_reserves_it() {
     });
     let conversed = conversed.unwrap_or_else(|e| panic!("{e:#}\n{}", scene.house.log()));
     println!("{}", conversed.run.summary());
-    assert_eq!(asked_for, 4);
+    assert_eq!(asked_for, 5);
     scene.house.assert_alive();
 }

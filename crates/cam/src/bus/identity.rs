@@ -15,6 +15,7 @@ use std::sync::{Arc, Weak};
 use bio::Errno;
 use geom::{Core, Event as GeomEvent, Grade, Trouble};
 
+use super::missing::Missing;
 use super::{Bus, Known, lock, scan};
 use crate::address::Path;
 use crate::events::Event;
@@ -31,17 +32,15 @@ const GONE_PAUSE_NS: u64 = 1_000_000_000;
 
 /// A disk that is another one than before.
 pub(super) struct Exchanged {
-    /// The name of its disk.
-    name: String,
-    facts: Facts,
-    mark: Option<String>,
-    was: String,
-    is: String,
+    /// The disk that was there.
+    pub(super) own: Missing,
+    /// What is there instead, for people.
+    pub(super) is: String,
 }
 
 /// What a check found.
 #[derive(PartialEq, Eq, Debug)]
-enum Found {
+pub(super) enum Found {
     Same,
     /// The same disk with blocks of another length: nothing is where it was.
     Formatted,
@@ -50,7 +49,7 @@ enum Found {
     Unsure,
 }
 
-fn compare(was: &Facts, is: &Facts) -> Found {
+pub(super) fn compare(was: &Facts, is: &Facts) -> Found {
     match (was, is) {
         (Facts::Scsi(was), Facts::Scsi(is)) => compare_scsi(was, is),
         (Facts::Ata(a), Facts::Ata(b)) if a.identify.serial.is_empty() => {
@@ -115,14 +114,14 @@ fn words(facts: &Facts) -> String {
 }
 
 /// What a disk says it is, and what is written on the way to it.
-fn words_with(facts: &Facts, mark: Option<&str>) -> String {
+pub(super) fn words_with(facts: &Facts, mark: Option<&str>) -> String {
     let words = words(facts);
     mark.filter(|mark| !mark.is_empty())
         .map_or(words.clone(), |mark| format!("{words} config string {mark:?}"))
 }
 
 /// Others have marked it otherwise meanwhile; one without a mark may have lost it.
-fn is_marked_otherwise(was: Option<&str>, is: Option<&str>) -> bool {
+pub(super) fn is_marked_otherwise(was: Option<&str>, is: Option<&str>) -> bool {
     was.zip(is).is_some_and(|(was, is)| !was.is_empty() && !is.is_empty() && was != is)
 }
 
@@ -139,15 +138,12 @@ impl Bus {
         let path = unit.path();
         let Some((_, was)) = known else {
             let mut exchanged = lock(&self.exchanged);
-            let is_back = |old: &Exchanged| {
-                let same = compare(&old.facts, is) == Found::Same;
-                same && !is_marked_otherwise(old.mark.as_deref(), mark)
-            };
-            let back = exchanged.get(&path).is_some_and(is_back);
-            if back {
+            if exchanged.get(&path).is_some_and(|old| old.own.is_same_as((is, mark))) {
                 exchanged.remove(&path);
             }
-            return exchanged.contains_key(&path);
+            let is_held = exchanged.contains_key(&path);
+            drop(exchanged);
+            return is_held || self.is_in_place_of_missing(path, (is, mark));
         };
         if !was.is_disk() {
             return false;
@@ -257,16 +253,11 @@ impl Bus {
     ) {
         let path = unit.path();
         let said = match lock(&self.known).get(&path).filter(|k| Arc::ptr_eq(&k.unit, unit)) {
-            Some(known) => Exchanged {
-                name: known.name(),
-                facts: known.facts.clone(),
-                mark: known.mark.clone(),
-                was: words_with(&known.facts, known.mark.as_deref()),
-                is: words_with(is, mark),
-            },
+            Some(known) => Exchanged { own: Missing::of(known), is: words_with(is, mark) },
             None => return,
         };
         self.forget(path, core);
+        self.is_missed_no_more(path);
         self.sim.is_another(unit, core);
         match found {
             Found::Formatted => {
@@ -286,8 +277,8 @@ impl Bus {
     pub(super) fn identity_troubles(&self) -> Vec<Trouble> {
         let mut out = Vec::new();
         let number = self.number;
-        for (path, Exchanged { name, was, is, .. }) in &*lock(&self.exchanged) {
-            let place = self.sim.place(*path);
+        for (path, Exchanged { own, is }) in &*lock(&self.exchanged) {
+            let (name, was, place) = (&own.name, own.words(), self.sim.place(*path));
             let why = format!(
                 "{name} at {path} ({place}): another disk is there than before; it was {was}, and \
                  is {is} now; requests for {name} fail, none of them was sent to the other disk"
@@ -312,15 +303,17 @@ impl Bus {
         out
     }
 
-    /// Whether a disk of a target was exchanged, and that is not acknowledged.
-    pub(super) fn has_exchanged(&self, target: u64) -> bool {
-        lock(&self.exchanged).keys().any(|path| path.target == target)
+    /// Whether a disk of a target is missing or was exchanged, and that is not acknowledged.
+    pub(super) fn lacks_a_disk(&self, target: u64) -> bool {
+        let is_its = |path: &Path| path.target == target;
+        lock(&self.exchanged).keys().any(is_its) || lock(&self.missing).keys().any(is_its)
     }
 
     /// The administrator has places asked: what was exchanged there is known.
     pub(super) fn acknowledge(&self, target: Option<u64>) {
         let meant = |path: &Path| target.is_none_or(|target| target == path.target);
         lock(&self.exchanged).retain(|path, _| !meant(path));
+        lock(&self.missing).retain(|path, _| !meant(path));
     }
 }
 

@@ -12,6 +12,7 @@
 //!      is behind it, and the bus says what is wrong with it.
 //!  C6  A scan that the bus starts itself takes in no disk in place of another: that one is lost,
 //!      as by an identity check, until the administrator has the bus asked, or it is back.
+//!  C7  A limit of logical units that becomes lower takes away no device that the bus has.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -259,9 +260,13 @@ impl Bus {
         }
         let has = |lun| lun == 0 || luns.iter().any(|own| u64::from(own.number()) == lun);
         self.refuses_only(target, has);
+        let is_cut = luns.len() >= self.sim.luns_max() as usize;
         for path in known {
-            if luns.iter().all(|lun| u64::from(lun.number()) != path.lun) {
-                tell(self.forget(path, core));
+            match luns.iter().any(|lun| u64::from(lun.number()) == path.lun) {
+                true => {}
+                // C7
+                false if is_cut => drop(self.look_at(path, round.by_hand, core, &tell).await),
+                false => tell(self.forget(path, core)),
             }
         }
     }
@@ -293,6 +298,9 @@ impl Bus {
     ) -> Option<Vec<Lun>> {
         let old = lock(&self.known).get(&path).map(|k| (k.unit.clone(), k.facts.clone()));
         let lost = old.as_ref().is_some_and(|(unit, _)| unit.look(|device| device.is_lost()));
+        if let Some(known) = lock(&self.known).get(&path).filter(|_| lost) {
+            self.misses(path, known);
+        }
         let unit = match &old {
             Some((unit, _)) if !lost => unit.clone(),
             _ => self.make(path, core),
@@ -320,6 +328,11 @@ impl Bus {
             && !by_hand
             && self.is_held_back(&unit, known, (facts, mark.as_deref()), core)
         {
+            if lost {
+                // What is in its place was noted.
+                tell(self.forget(path, core));
+                self.is_missed_no_more(path);
+            }
             return luns;
         }
         self.refuses(path, said.as_ref().err().copied().filter(|_| known.is_none()));
@@ -384,6 +397,7 @@ impl Bus {
             unit.close();
             return Vec::new();
         }
+        self.is_found(path, &facts);
         unit.with(core, |device| device.identify(round));
         self.note(path, Event::FoundDevice);
         vec![Change::Found(unit.clone(), facts)]

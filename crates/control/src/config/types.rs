@@ -131,17 +131,32 @@ pub struct BusConfig {
 /// Most logical units of a target that a bus looks at when its section does not say it.
 const LUNS_MAX: u64 = 16_384;
 
+/// Keys of a kind's own that a running bus takes over: by kind.
+const LIVE_KEYS: &[(&str, &[&str])] = &[(
+    "iscsi",
+    &[
+        "luns_max",
+        "deadline_s",
+        "header_digest",
+        "data_digest",
+        "chap",
+        "mutual",
+        "chap_algorithms",
+    ],
+)];
+
 impl BusConfig {
-    /// Whether a running bus becomes another one without letting go of its disks: what differs is
-    /// how long requests may take, and how many logical units are looked at, which become more.
+    /// Whether a running bus becomes another one without letting go of its disks: what differs are
+    /// keys that it takes over while it runs.
     pub fn becomes(&self, to: &BusConfig) -> bool {
         let bare = |bus: &BusConfig| {
             let mut bare = bus.clone();
             (bare.timeout_s, bare.retries, bare.request_deadline_s) = (None, None, None);
-            bare.params.remove("luns_max");
+            let live = LIVE_KEYS.iter().filter(|(kind, _)| *kind == bus.kind);
+            live.flat_map(|(_, keys)| *keys).for_each(|key| drop(bare.params.remove(*key)));
             bare
         };
-        bare(self) == bare(to) && self.luns_max() <= to.luns_max()
+        bare(self) == bare(to)
     }
 
     /// Most logical units of a target that are looked at.

@@ -1,7 +1,8 @@
-//! Telling that a device came up: an answer to a question that nobody asked.
+//! Announcements: a slot that came up, or whose disk was exchanged, sends an answer to a question
+//! that no initiator asked. An initiator that had the slot then asks which disk it is.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wire::aoe::{Address, BROADCAST, Header, Mac, VERSION, command};
@@ -13,14 +14,15 @@ use super::portal::{Portal, Seat};
 /// What was told.
 #[derive(Default)]
 pub(super) struct Announcer {
-    /// Who was told of which slot; group addresses are everybody.
-    told: RefCell<BTreeSet<(Address, Mac)>>,
+    /// Addresses to which a slot was announced, and the number of the unit that it had then; group
+    /// addresses reach all initiators.
+    told: RefCell<BTreeMap<(Address, Mac), u32>>,
 }
 
 impl Announcer {
     /// Tells of what is there and was not told yet.
     pub fn look(&self, portal: &Portal) {
-        let mut now = BTreeSet::new();
+        let mut now = BTreeMap::new();
         for shelf in portal.here.shared.targets_at(&portal.at) {
             if !shelf.params.announce {
                 continue;
@@ -31,9 +33,10 @@ impl Announcer {
                     for entry in group.luns().iter() {
                         let Ok(slot) = u8::try_from(entry.lun) else { continue };
                         let address = Address { shelf: shelf.params.shelf, slot };
-                        if !address.is_single() || !now.insert((address, to)) {
+                        if !address.is_single() || now.contains_key(&(address, to)) {
                             continue;
                         }
+                        now.insert((address, to), entry.device.number());
                         let seat = Seat {
                             shelf: Arc::clone(&shelf),
                             port: port.clone(),
@@ -49,13 +52,16 @@ impl Announcer {
         self.told.replace(now);
     }
 
-    /// Whether a slot was announced to initiators.
-    pub fn has_told(&self, address: Address) -> bool {
-        self.told.borrow().iter().any(|(of, _)| *of == address)
+    /// Whether a slot was announced to initiators with the unit that it has now.
+    pub fn has_told(&self, seat: &Seat) -> bool {
+        let told = self.told.borrow();
+        let number = seat.entry.device.number();
+        told.iter().any(|((of, _), unit)| *of == seat.address && *unit == number)
     }
 
     fn tell(&self, portal: &Portal, seat: &Seat, to: Mac) {
-        if self.told.borrow().contains(&(seat.address, to)) {
+        let told = self.told.borrow().get(&(seat.address, to)).copied();
+        if told == Some(seat.entry.device.number()) {
             return;
         }
         let rules = seat.slot.rules();

@@ -212,8 +212,11 @@ fn facts(session: &Session) -> Identify {
 
 fn identify(session: &Rc<Session>, asked: &Asked) {
     let front: &Client = &session.front;
+    if !session.is_asked_who() {
+        // The initiator asks again, and then enters anew.
+        return;
+    }
     front.court.forget(front.key.mac);
-    session.is_asked_who();
     let bytes = facts(session).encode();
     let here = &front.portal.here;
     let mut data = here.segs();

@@ -321,7 +321,7 @@ impl Portal {
 
     fn enter(self: &Rc<Portal>, key: Key) -> Option<Rc<Session>> {
         let seat = self.seats(key.mac, key.address).into_iter().next()?;
-        if seat.shelf.params.announce && !self.announcer.has_told(seat.address) {
+        if seat.shelf.params.announce && !self.announcer.has_told(&seat) {
             // Before the first command of an initiator, which asks again: it may think of a disk
             // that was here before.
             self.announcer.look(self);

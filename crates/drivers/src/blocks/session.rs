@@ -120,11 +120,17 @@ impl<F: Front> Blocks<F> {
         }
     }
 
-    /// The peer has asked who the unit is.
-    pub fn is_asked_who(&self) {
-        if let (Some(nexus), Ok(lun)) = (self.nexus(), Lun::decode(self.lun)) {
-            nexus.learn(u64::from(lun.number()));
+    /// The peer asks which unit it has. False: the LUN has another one by now, for which this
+    /// session must not answer, and the session is over.
+    pub fn is_asked_who(&self) -> bool {
+        let (Some(nexus), Ok(lun)) = (self.nexus(), Lun::decode(self.lun)) else { return true };
+        let path = nexus.path_now(self.lun);
+        if path.is_some_and(|path| !Arc::ptr_eq(path.device(), &self.device)) {
+            self.front.over(Over::Exchanged);
+            return false;
         }
+        nexus.learn(u64::from(lun.number()));
+        true
     }
 
     /// The unit.

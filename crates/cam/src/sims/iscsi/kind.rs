@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use wire::iscsi::{Algorithms, ChapUser, DigestPolicy, SECRET_LEN_MIN, normalise_name};
 
-use super::engine::{Chap, Rules, Secrets};
+use super::engine::{Chap, Rules, Shared, Terms};
 use super::{Iscsi, secret};
 use crate::kind::{Open, SimKind};
 use crate::sim::Sim;
@@ -55,7 +55,8 @@ struct Params {
     #[serde(default = "deadline")]
     #[schemars(range(min = 1, max = 25))]
     deadline_s: u64,
-    /// Most logical units that are looked at, those with the lowest place in the target's list.
+    /// Most logical units that are looked at, those with the lowest place in the target's list. A
+    /// running bus keeps disks that it has when this becomes lower.
     #[serde(default = "luns")]
     #[schemars(range(min = 1, max = 16384))]
     luns_max: u32,
@@ -165,11 +166,22 @@ fn chap(params: &Params) -> Result<Option<Chap>, String> {
     Ok(Some(Chap { user: own, mutual, algorithms }))
 }
 
-/// The names and secrets of a bus with these parameters.
-pub(super) fn secrets(bus: &str, params: &Value) -> Result<Option<Chap>, Error> {
+impl Params {
+    fn terms(&self) -> Result<Terms, String> {
+        Ok(Terms {
+            chap: chap(self)?,
+            header_digest: self.header_digest.into(),
+            data_digest: self.data_digest.into(),
+            deadline_ns: self.deadline_s * S,
+        })
+    }
+}
+
+/// The terms of a bus with these parameters.
+pub(super) fn terms(bus: &str, params: &Value) -> Result<Terms, Error> {
     let refuse = |what: String| Error::new(Errno::Inval, format!("bus {bus}: {what}"));
     let params = Params::deserialize(params).map_err(|e| refuse(e.to_string()))?;
-    chap(&params).map_err(refuse)
+    params.terms().map_err(refuse)
 }
 
 impl SimKind for IscsiKind {
@@ -215,10 +227,7 @@ impl SimKind for IscsiKind {
             initiator,
             target,
             isid: [0; 6],
-            chap: Secrets::new(chap(&params).map_err(refuse)?),
-            header_digest: params.header_digest.into(),
-            data_digest: params.data_digest.into(),
-            deadline_ns: params.deadline_s * S,
+            terms: Shared::new(params.terms().map_err(refuse)?),
             luns_max: params.luns_max,
         };
         let site = (request.site.switchboard.clone(), request.site.cores);

@@ -297,8 +297,8 @@ impl Sim for Iscsi {
     }
 
     fn renew(&self, params: &Value) -> Result<(), Error> {
-        let chap = kind::secrets(&self.inner.name, params)?;
-        self.inner.rules.chap.set(chap);
+        let terms = kind::terms(&self.inner.name, params)?;
+        self.inner.rules.terms.set(terms);
         Ok(())
     }
 

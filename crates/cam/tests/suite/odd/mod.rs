@@ -331,3 +331,57 @@ fn a_scan_that_the_bus_starts_takes_in_no_disk_in_place_of_another() {
 
 const NAMELESS: Disk = Disk { serial: "", naa: 0, ..OWN };
 const LARGER_NAMELESS: Disk = Disk { sectors: 128, ..NAMELESS };
+
+/// C6, M1: the logical unit is taken away in order, and comes back with another disk.
+#[test]
+fn another_disk_after_an_orderly_removal_is_not_taken_in() {
+    for (is_called, by) in [(true, "a scan"), (true, "a login"), (false, "a scan")] {
+        let mut w = World::with(6, &[]);
+        let target = Target::start(&w.core, portal(), OWN, 6, ways(8));
+        let edge = open(&mut w, 10);
+        let called = is_called.then(|| "da0".to_owned()).into_iter().collect();
+        w.cam.kept().set_called(called);
+        w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE).unwrap();
+        let look = |w: &mut World| {
+            for _ in 0..150 {
+                w.turn(20 * MS);
+                let cam = w.cam.clone();
+                cam.look(&mut w.control).into_iter().for_each(|(_, names)| drop(names.unwrap()));
+            }
+        };
+        let ask = |w: &mut World, target: &Target| {
+            match by {
+                "a login" => target.peer.kill(),
+                _ => w.buses[0].rescan().wish(),
+            }
+            look(w);
+        };
+        target.is_away(true);
+        w.buses[0].rescan().wish();
+        look(&mut w);
+        assert!(w.buses[0].devices().is_empty());
+        assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
+        let own = target.exchange(OTHER, vec![3; OTHER.sectors * SECTOR]);
+        target.is_away(false);
+        ask(&mut w, &target);
+        let said = |w: &World| w.buses[0].troubles().into_iter().map(|t| t.why).collect::<String>();
+        assert_eq!(w.buses[0].devices().is_empty(), is_called, "{by}: {}", said(&w));
+        assert_eq!(w.write(edge, 0, &[1; SECTOR], bio::Flags::NONE), Err(Errno::NxIo));
+        assert!(target.peer.bytes.borrow().iter().all(|b| *b == 3));
+        if !is_called {
+            assert_eq!(said(&w), "", "nothing expects the first one");
+            continue;
+        }
+        for part in ["da0", "another disk is there than before", "OWN", "OTHER"] {
+            assert!(said(&w).contains(part), "{part}: {}", said(&w));
+        }
+        let listed = w.verb("devlist", "", &json!({})).unwrap()["text"].to_string();
+        for part in ["OWN", "OTHER", "`ashlar cam rescan 0`"] {
+            assert!(listed.contains(part), "{part}: {listed}");
+        }
+        target.exchange(OWN, own);
+        ask(&mut w, &target);
+        assert_eq!(w.buses[0].devices().len(), 1, "{by}: the right one is back");
+        assert_eq!(said(&w), "");
+    }
+}

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use geom::Core;
 use wire::iscsi::{Auth, ScsiCommand};
-use wire::scsi::{Identity, Lun, inquiry_data, report_luns};
+use wire::scsi::{Identity, Lun, inquiry_data, no_lun_inquiry, report_luns};
 
 use crate::iscsi::peer::{Odd, Peer, SECTOR, Ways, sense_of};
 
@@ -62,6 +62,8 @@ struct State {
     replies: Vec<Reply>,
     /// Logical units that it tells of, where there are more than one.
     luns: u32,
+    /// There is no logical unit.
+    is_away: bool,
     /// READ CAPACITY(16) data in place of the usual ones.
     capacity: Option<Vec<u8>>,
     /// Operation codes that came.
@@ -100,6 +102,11 @@ impl Target {
     /// It has so many logical units, all alike.
     pub fn has_luns(&self, count: u32) {
         self.state.borrow_mut().luns = count;
+    }
+
+    /// Its logical unit is taken away, as an orderly stop does, or is there again.
+    pub fn is_away(&self, is_away: bool) {
+        self.state.borrow_mut().is_away = is_away;
     }
 
     /// READ CAPACITY(16) data from now on.
@@ -156,6 +163,12 @@ impl State {
             return Odd::Status(reply.status, sense);
         }
         let Some(disk) = &self.disk else { return Odd::Mute };
+        if self.is_away {
+            return match cdb[0] {
+                0x12 => Odd::Data(no_lun_inquiry()),
+                _ => Odd::Status(2, sense_of(5, 0x25, 0)),
+            };
+        }
         if !matches!(cdb[0], 0x12 | 0xa0)
             && let Some((asc, ascq)) = self.attentions.pop_front()
         {

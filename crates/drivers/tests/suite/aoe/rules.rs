@@ -9,9 +9,10 @@ use wire::aoe::{
 use wire::ata::command as op;
 
 use crate::aoe::stage::{
-    NAME, SHELF, SLOT, Stage, ata, calm, config, error, header, heard, long, mac, params, portal,
-    target_mac, who,
+    DISK_BYTES, NAME, SHELF, SLOT, Stage, ata, calm, config, error, header, heard, long, mac,
+    params, portal, target_mac, who,
 };
+use crate::aoe::volatile::Volatile;
 
 fn stage() -> Stage {
     Stage::new(1, &[calm()], 1500, params())
@@ -224,6 +225,61 @@ fn a_device_that_comes_up_says_so_to_those_that_may_know() {
     stage.pass(2_000_000_000);
     let third = aoe::Address { shelf: SHELF, slot: 3 };
     assert_eq!((heard(&one), heard(&two)), (vec![], vec![third]), "who is named");
+    stage.end();
+}
+
+/// An initiator that hears it asks which disk the slot has; without it a write of the old disk's
+/// would be carried out on the new one.
+#[test]
+fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
+    let params = json!({ "shelf": SHELF, "announce": true });
+    let mut stage = Stage::new(3, &[calm()], 1500, params);
+    let mut other = None;
+    let add = |control: &mut geom::Control| {
+        other = Some(Volatile::add_as(control, "other", DISK_BYTES));
+    };
+    stage.plant.add_unit("other", add);
+    let other = other.unwrap();
+    let link = stage.plug(0, 1);
+    stage.pass(1_500_000_000);
+    let write = |byte: u8| ata(1, 0x77, long(0x34, 0, 1), &[byte; 512]);
+    let came = stage.ask(&link, &[write(1)]);
+    assert_eq!((came.len(), stage.disk.bytes(0, 1)), (1, vec![1]));
+    let kinds = |came: Vec<Vec<u8>>| -> Vec<(u8, u32)> {
+        let header = |frame: &Vec<u8>| Header::decode(frame).unwrap().0;
+        came.iter().map(header).map(|header| (header.command, header.tag)).collect()
+    };
+    let both = [("mac:02:00:00:02:*", &[(0, false)][..])];
+    stage.allow_of("other", &both);
+    // The first ends the session of the old disk, and the initiator sends it again.
+    assert_eq!(stage.ask(&link, &[write(2)]), [[0; 0]; 0]);
+    let came = stage.ask(&link, &[write(2)]);
+    assert_eq!(kinds(came), [(command::CONFIG, 0)], "it is announced, and nothing is written");
+    assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![0]));
+    // An initiator that knows goes on, and hears it once.
+    let identify = ata(1, 0x78, Ata { command: op::IDENTIFY, ..Ata::default() }, &[]);
+    let ends = |came: &[Vec<u8>]| heard(&came[0]).0.error;
+    assert_eq!(ends(&stage.ask(&link, &[write(3)])), Some(code::UNAVAILABLE));
+    assert_eq!(ends(&stage.ask(&link, std::slice::from_ref(&identify))), None);
+    assert_eq!(ends(&stage.ask(&link, &[write(3)])), None);
+    assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![3]));
+    // The session of a disk that was exchanged does not say who it was: the initiator would take
+    // the new disk for the old one, and its write would be let through.
+    stage.allow_of("slow", &both);
+    assert_eq!(stage.ask(&link, std::slice::from_ref(&identify)), [[0; 0]; 0]);
+    assert_eq!(kinds(stage.ask(&link, std::slice::from_ref(&identify))), [(command::CONFIG, 0)]);
+    assert_eq!(ends(&stage.ask(&link, &[write(5)])), Some(code::UNAVAILABLE));
+    assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![3]));
+    // One that sends nothing is told within a second.
+    stage.allow_of("other", &both);
+    stage.pass(1_500_000_000);
+    let mut came = Vec::new();
+    link.receive(100, &mut |frame| came.push(frame.to_vec())).unwrap();
+    assert_eq!(kinds(came), [(command::CONFIG, 0)]);
+    stage.pass(3_000_000_000);
+    // It is the disk that the initiator asked about last.
+    assert_eq!(ends(&stage.ask(&link, &[write(4)])), None);
+    assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![4]));
     stage.end();
 }
 

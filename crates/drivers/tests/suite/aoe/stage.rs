@@ -96,6 +96,11 @@ impl Stage {
 
     /// Who sees what.
     pub fn allow(&self, groups: &[Grant<'_>]) {
+        self.allow_of("slow", groups);
+    }
+
+    /// The same of another disk.
+    pub fn allow_of(&self, disk: &str, groups: &[Grant<'_>]) {
         let group = |(n, (who, luns)): (usize, &Grant<'_>)| GroupSpec {
             name: format!("g{n}"),
             initiators: vec![who.to_string()],
@@ -103,7 +108,7 @@ impl Stage {
                 .iter()
                 .map(|(lun, read_only)| LunSpec {
                     lun: *lun,
-                    device: "slow".into(),
+                    device: disk.into(),
                     read_only: *read_only,
                 })
                 .collect(),

@@ -27,10 +27,15 @@ pub struct Volatile(Mutex<State>);
 impl Volatile {
     /// Adds one of `len` bytes called `slow`.
     pub fn add(control: &mut Control, len: usize) -> Arc<Volatile> {
+        Volatile::add_as(control, "slow", len)
+    }
+
+    /// Adds one of another name.
+    pub fn add_as(control: &mut Control, name: &'static str, len: usize) -> Arc<Volatile> {
         let state = State { now: vec![0; len], safe: vec![0; len], down_until: 0 };
         let disk = Arc::new(Volatile(Mutex::new(state)));
         let attrs = [("GEOM::candelete", Attr::Int(1)), ("GEOM::deletereadszero", Attr::Int(1))];
-        disk::add_with(control, "slow", len as u64, disk.clone(), &attrs);
+        disk::add_with(control, name, len as u64, disk.clone(), &attrs);
         disk
     }
 

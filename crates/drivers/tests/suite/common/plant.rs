@@ -27,7 +27,7 @@ pub struct Plant {
     engines: Vec<Rc<Engine>>,
     pub registry: Arc<Registry>,
     // Ends behind what uses it.
-    _control: Control,
+    control: Control,
 }
 
 impl Plant {
@@ -61,7 +61,13 @@ impl Plant {
         let given = Given { uuid: Some(UUID), eui64: Some(EUI64), ..Given::default() };
         let spec = OpenSpec { given, ..OpenSpec::default() };
         open_device(&mut control, &registry, "slow", &spec).unwrap();
-        Plant { cores, engines, registry, _control: control }
+        Plant { cores, engines, registry, control }
+    }
+
+    /// Adds another unit, over a disk that is added now.
+    pub fn add_unit(&mut self, name: &str, add_disk: impl FnOnce(&mut Control)) {
+        add_disk(&mut self.control);
+        open_device(&mut self.control, &self.registry, name, &OpenSpec::default()).unwrap();
     }
 
     /// A target, at which `initiators` find the disk at LUN 0.

@@ -18,14 +18,14 @@ impl Engine {
 
     /// How long one may take to stand, ns.
     pub(in crate::sims::iscsi) fn patience_ns(&self) -> u64 {
-        self.rules.deadline_ns / 4
+        self.rules.terms.deadline_ns() / 4
     }
 
     /// When something is to be done at the latest, ns.
     pub(in crate::sims::iscsi) fn due(&self) -> u64 {
-        let quarter = self.rules.deadline_ns / 4;
+        let quarter = self.rules.terms.deadline_ns() / 4;
         let ping = self.heard_ns + if self.pinged { 2 * quarter } else { quarter };
-        let lost = if self.lost { u64::MAX } else { self.down_ns + self.rules.deadline_ns };
+        let lost = if self.lost { u64::MAX } else { self.down_ns + self.rules.terms.deadline_ns() };
         match self.stage {
             Stage::Down => lost,
             Stage::Login(_) => lost.min(self.stage_due_ns),
@@ -57,10 +57,10 @@ impl Engine {
     }
 
     fn watch(&mut self, wire: &mut dyn Wire, now: u64) -> Result<(), Fault> {
-        let quarter = self.rules.deadline_ns / 4;
+        let quarter = self.rules.terms.deadline_ns() / 4;
         if matches!(self.stage, Stage::Down | Stage::Login(_)) {
             // I5
-            if !self.lost && now >= self.down_ns + self.rules.deadline_ns {
+            if !self.lost && now >= self.down_ns + self.rules.terms.deadline_ns() {
                 // Whoever has nothing under way hears of it too.
                 (self.lost, self.found, self.news) = (true, true, true);
                 self.counts.lost += 1;

@@ -332,7 +332,7 @@ impl Engine {
                 self.leave(seconds(within_s), now);
             }
             AsyncEvent::ConnectionDropped | AsyncEvent::SessionDropped => {
-                self.wait_ns = now + seconds(wait_s).min(self.rules.deadline_ns / 2);
+                self.wait_ns = now + seconds(wait_s).min(self.rules.terms.deadline_ns() / 2);
                 return Err(Fault::Protocol("the target drops the connection"));
             }
             AsyncEvent::ScsiEvent => {

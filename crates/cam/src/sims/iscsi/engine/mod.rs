@@ -37,6 +37,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bio::Segs;
@@ -80,22 +81,40 @@ pub(super) struct Chap {
     pub algorithms: Algorithms,
 }
 
-/// The names and secrets of a bus, shared by its sessions: a login uses those that are there when
-/// it begins.
+/// What a login proves, and wants of the connection.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Secrets(Arc<Mutex<Option<Chap>>>);
+pub(super) struct Terms {
+    pub chap: Option<Chap>,
+    pub header_digest: DigestPolicy,
+    pub data_digest: DigestPolicy,
+    /// How long a path may be silent, ns.
+    pub deadline_ns: u64,
+}
 
-impl Secrets {
-    pub(super) fn new(chap: Option<Chap>) -> Secrets {
-        Secrets(Arc::new(Mutex::new(chap)))
+/// The terms of a bus, which change while it runs: shared by its sessions. A login uses those that
+/// are there when it begins; the deadline holds from then on for all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shared(Arc<(Mutex<Terms>, AtomicU64)>);
+
+impl Shared {
+    pub(super) fn new(terms: Terms) -> Shared {
+        let shared = Shared::default();
+        shared.set(terms);
+        shared
     }
 
-    fn get(&self) -> Option<Chap> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn get(&self) -> Terms {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn set(&self, chap: Option<Chap>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = chap;
+    pub(super) fn set(&self, terms: Terms) {
+        self.0.1.store(terms.deadline_ns, Ordering::Relaxed);
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = terms;
+    }
+
+    /// How long a path may be silent, ns.
+    pub(super) fn deadline_ns(&self) -> u64 {
+        self.0.1.load(Ordering::Relaxed)
     }
 }
 
@@ -105,11 +124,7 @@ pub(super) struct Rules {
     pub initiator: String,
     pub target: String,
     pub isid: [u8; 6],
-    pub chap: Secrets,
-    pub header_digest: DigestPolicy,
-    pub data_digest: DigestPolicy,
-    /// How long a path may be silent, ns.
-    pub deadline_ns: u64,
+    pub terms: Shared,
     /// Most logical units that are looked at.
     pub luns_max: u32,
 }
@@ -318,7 +333,8 @@ impl Engine {
         now: u64,
     ) -> Result<(), Fault> {
         let rules = &self.rules;
-        let chap = rules.chap.get().map(|chap| ClientChap {
+        let terms = rules.terms.get();
+        let chap = terms.chap.map(|chap| ClientChap {
             user: chap.user,
             algorithms: chap.algorithms,
             mutual: chap.mutual.map(|user| (user, random)),
@@ -332,8 +348,8 @@ impl Engine {
             ..Params::default()
         };
         let offer = Offer {
-            header_digest: rules.header_digest,
-            data_digest: rules.data_digest,
+            header_digest: terms.header_digest,
+            data_digest: terms.data_digest,
             params,
             ..Offer::default()
         };
@@ -349,7 +365,7 @@ impl Engine {
         let (login, first) = ClientLogin::start(config).map_err(Fault::Login)?;
         (self.framer, self.heard_ns, self.pinged, self.useful) = (PRE_LOGIN, now, false, false);
         self.stage = Stage::Login(Box::new(login));
-        self.stage_due_ns = now + self.rules.deadline_ns / 4;
+        self.stage_due_ns = now + self.rules.terms.deadline_ns() / 4;
         wire.send(&first.to_bytes(), None, &[]);
         Ok(())
     }
@@ -377,7 +393,7 @@ impl Engine {
         if was_up {
             // Time2Wait: a login ends the old session, which the target may want to find first.
             let wait_ns = u64::from(self.params.time2wait_s) * 1_000_000_000;
-            self.wait_ns = self.wait_ns.max(now + wait_ns.min(self.rules.deadline_ns / 2));
+            self.wait_ns = self.wait_ns.max(now + wait_ns.min(self.rules.terms.deadline_ns() / 2));
         }
         for at in 0..self.ops.len() {
             let Some(op) = self.ops.get(at).filter(|op| op.busy) else { continue };

@@ -2,13 +2,13 @@
 
 use bio::{Pool, PoolConfig, Segs};
 use wire::iscsi::{
-    Access, AsyncEvent, AsyncMessage, Auth, BHS_LEN, Bhs, CHALLENGE_LEN, Challenge, ClientError,
-    DataIn, DigestPolicy, Grant, Login, LoginConfig, LoginStatus, LogoutRequest, Need, NopIn,
-    NopOut, Numbers, Offer, PRE_LOGIN, Params, Pdu, R2t, Residual, ScsiCommand, ScsiResponse, Step,
-    TAG_NONE, TaskRequest, opcode, opcode_of,
+    Access, Algorithms, AsyncEvent, AsyncMessage, Auth, BHS_LEN, Bhs, CHALLENGE_LEN, Challenge,
+    ChapUser, ClientError, DataIn, DigestPolicy, Grant, Login, LoginConfig, LoginStatus,
+    LogoutRequest, Need, NopIn, NopOut, Numbers, Offer, PRE_LOGIN, Params, Pdu, R2t, Residual,
+    ScsiCommand, ScsiResponse, Step, TAG_NONE, TaskRequest, opcode, opcode_of,
 };
 
-use super::{Engine, Fault, Rules, Secrets, Task, Wire};
+use super::{Chap, Engine, Fault, Rules, Shared, Task, Terms, Wire};
 use crate::ccb::CamStatus;
 
 const S: u64 = 1_000_000_000;
@@ -70,10 +70,12 @@ impl Stage {
             initiator: "iqn.2026-11.test:us".into(),
             target: "iqn.2026-11.test:them".into(),
             isid: [0x80, 1, 2, 3, 4, 5],
-            chap: Secrets::default(),
-            header_digest: DigestPolicy::Prefer,
-            data_digest: DigestPolicy::Prefer,
-            deadline_ns: 8 * S,
+            terms: Shared::new(Terms {
+                chap: None,
+                header_digest: DigestPolicy::Prefer,
+                data_digest: DigestPolicy::Prefer,
+                deadline_ns: 8 * S,
+            }),
             luns_max: 1,
         };
         let pool = Pool::new(PoolConfig::default());
@@ -152,6 +154,30 @@ impl Stage {
     fn pump(&mut self, now: u64) -> Result<(), Fault> {
         self.engine.pump(&mut self.line, now)
     }
+}
+
+/// A running bus takes them over.
+#[test]
+fn terms_hold_from_the_next_login_and_the_deadline_at_once() {
+    let mut s = Stage::new();
+    let terms = s.engine.rules.terms.clone();
+    let says = |s: &mut Stage, wanted: &str| {
+        s.engine.connected(challenge(), &mut s.line, S).unwrap();
+        let text = String::from_utf8(s.line.take().pop().unwrap().1).unwrap();
+        s.engine.dropped(S);
+        assert!(text.contains(wanted), "{text:?}");
+    };
+    says(&mut s, "\0HeaderDigest=CRC32C,None\0DataDigest=CRC32C,None\0");
+    assert_eq!(s.engine.patience_ns(), 2 * S);
+    let (header_digest, data_digest) = (DigestPolicy::Require, DigestPolicy::Off);
+    terms.set(Terms { chap: None, header_digest, data_digest, deadline_ns: 8 * S });
+    says(&mut s, "\0HeaderDigest=CRC32C\0InitialR2T=No\0");
+    let user = ChapUser { name: "us".into(), secret: b"twelve letters".to_vec() };
+    let algorithms = Algorithms { md5: true, sha1: true, sha256: true, sha3: true };
+    let chap = Some(Chap { user, mutual: None, algorithms });
+    terms.set(Terms { chap, deadline_ns: 4 * S, ..Terms::default() });
+    assert_eq!(s.engine.patience_ns(), S);
+    says(&mut s, "AuthMethod=CHAP");
 }
 
 /// I2

@@ -1,0 +1,91 @@
+//! Disks that the configuration names and that are no longer at their places: taken away in order
+//! at their targets, or unreachable for longer than the deadline of their bus.
+//!
+//! Invariants
+//!  M1  A scan that the bus starts itself takes in no other disk at the place of a missing one, as
+//!      it takes in none for one that was exchanged under way (C6 of [`super::scan`]).
+//!  M2  A disk that is found again, wherever that is, is not missing and was not exchanged.
+
+use super::identity::{Exchanged, Found, compare, is_marked_otherwise, words_with};
+use super::{Bus, Known, lock};
+use crate::address::Path;
+use crate::events::Event;
+use crate::periph::Facts;
+
+/// A disk that was at a place.
+pub(super) struct Missing {
+    /// The name of its disk.
+    pub(super) name: String,
+    facts: Facts,
+    mark: Option<String>,
+}
+
+impl Missing {
+    /// A disk as it is known.
+    pub(super) fn of(known: &Known) -> Missing {
+        Missing { name: known.name(), facts: known.facts.clone(), mark: known.mark.clone() }
+    }
+
+    /// What it said it is, for people.
+    pub(super) fn words(&self) -> String {
+        words_with(&self.facts, self.mark.as_deref())
+    }
+
+    /// Whether a disk that says this of itself, with that mark, is this one.
+    pub(super) fn is_same_as(&self, (is, mark): (&Facts, Option<&str>)) -> bool {
+        compare(&self.facts, is) == Found::Same && !is_marked_otherwise(self.mark.as_deref(), mark)
+    }
+}
+
+impl Bus {
+    /// A disk leaves its place.
+    pub(super) fn misses(&self, path: Path, known: &Known) {
+        let is_called = |(_, name): &(_, String)| self.kept.is_called(name);
+        if known.facts.is_disk() && known.provider.as_ref().is_some_and(is_called) {
+            lock(&self.missing).insert(path, Missing::of(known));
+        }
+    }
+
+    /// No disk is missing at a place.
+    pub(super) fn is_missed_no_more(&self, path: Path) {
+        lock(&self.missing).remove(&path);
+    }
+
+    /// M1: true when a disk is another one than the one that is missing at its place.
+    pub(super) fn is_in_place_of_missing(
+        &self,
+        path: Path,
+        (is, mark): (&Facts, Option<&str>),
+    ) -> bool {
+        let Some(own) = lock(&self.missing).remove(&path) else { return false };
+        let is_other = match compare(&own.facts, is) {
+            Found::Other => true,
+            Found::Same => !own.is_same_as((is, mark)),
+            Found::Formatted | Found::Unsure => false,
+        };
+        if !is_other || !self.kept.is_called(&own.name) {
+            return false;
+        }
+        self.note(path, Event::InquiryChanged);
+        lock(&self.exchanged).insert(path, Exchanged { own, is: words_with(is, mark) });
+        self.inbox.nudge();
+        true
+    }
+
+    /// M2: a disk is taken in. What is at the place where it was is asked again.
+    pub(super) fn is_found(&self, path: Path, facts: &Facts) {
+        self.is_missed_no_more(path);
+        let Some(identity) = facts.identity() else { return };
+        let is_it = |own: &Missing| own.facts.identity().as_ref() == Some(&identity);
+        lock(&self.missing).retain(|_, own| !is_it(own));
+        let mut exchanged = lock(&self.exchanged);
+        let before: Vec<Path> = exchanged.keys().copied().collect();
+        exchanged.retain(|_, old| !is_it(&old.own));
+        let left = before.into_iter().filter(|path| !exchanged.contains_key(path));
+        let left: Vec<Path> = left.collect();
+        drop(exchanged);
+        if let Some(bus) = self.me.upgrade() {
+            left.into_iter().for_each(|path| bus.wish(path.target));
+        }
+    }
+}

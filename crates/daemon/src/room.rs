@@ -1,5 +1,6 @@
 //! The control thread: changes come here one at a time.
 
+mod changing;
 mod checking;
 mod comings;
 mod guarding;
@@ -149,7 +150,14 @@ impl Room {
                 self.consent = consent;
                 let _ = to.send(());
             }
-            Change::Loses(geom, to) => drop(to.send(self.loses(&geom))),
+            Change::Loses(geom, from, to) => drop(to.send(match from {
+                Some(from) => self.added_lose(&from, &geom),
+                None => self.loses(&geom),
+            })),
+            Change::Held(names, to) => drop(to.send(self.held_by(&names))),
+            Change::Foresee(change, ahead, to) => {
+                drop(to.send(self.foresee(&change.0, &change.1, &ahead)));
+            }
             Change::Want(action, to) => {
                 self.want(&action);
                 let _ = to.send(());
@@ -210,6 +218,7 @@ impl Room {
             }
             Action::RenameDisk { from, to } => self.rename_disk(&from.name, &to.name),
             Action::CreateGeom { geom } => self.create_geom(geom),
+            Action::ModifyGeom { from, to } => self.modify_geom(from, to),
             Action::RemoveGeom { geom } => {
                 let done = self.destroy(&geom.class, &geom.name);
                 done.inspect(|()| self.forget_files(geom))

@@ -55,6 +55,7 @@ pub fn risk(action: &Action, scene: &Scene<'_>) -> Judged {
         | Action::CreateDisk { .. }
         | Action::GrowDisk { .. }
         | Action::CreateGeom { .. }
+        | Action::ModifyGeom { .. }
         | Action::CreateTarget { .. }
         | Action::Renew { .. } => Judged::default(),
         Action::Units { from, to } => match newly_protected(from, to).next() {

@@ -91,3 +91,21 @@ fn a_mirror_is_made_anew_when_its_next_member_has_what_goes() {
     whole(&other, &["d0", "d1"]);
     whole(&document(&[("d0", "/a"), ("d1", "/c")], &["d0", "d1"], None), &["d0", "d1"]);
 }
+
+/// What stands on a partition that has a letter (BSD) goes on under the disk's new name.
+#[test]
+fn a_partition_with_a_letter_follows_its_renamed_disk() {
+    let config = |disk: &str| {
+        let text = format!(
+            "[[disk]]\nname='{disk}'\nkind='file'\npath='/a'\n\
+             [[target]]\ndriver='iscsi'\nname='iqn.2026-11.test:t'\nlisten=['127.0.0.1:0']\n\
+             [[access]]\ntarget='iqn.2026-11.test:t'\ngroup='g'\ninitiators=['*']\n\
+             luns={{ 0='{disk}a', 1='{disk}s1b' }}\n"
+        );
+        read(&text, "a.toml", &catalog()).expect("well-formed")
+    };
+    let (from, to) = (config("d0"), config("data"));
+    let steps = plan(&from, &to, (&State::default(), &Foreseen::new()), &catalog());
+    let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
+    assert_eq!(what, ["rename disk d0 to data"]);
+}

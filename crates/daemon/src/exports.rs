@@ -9,6 +9,7 @@
 mod awaited;
 pub mod clashes;
 mod files;
+mod former;
 mod portals;
 mod specs;
 
@@ -117,6 +118,7 @@ impl Exports {
         started_ns: u64,
     ) -> Exports {
         let patience_ns = u64::try_from(arrival::START_PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+        registry.set_former(by_hand.names().clone());
         Exports {
             registry,
             drivers,
@@ -442,6 +444,7 @@ impl Exports {
 
     /// Providers have other names, and so have their units.
     pub fn rename(&mut self, names: &[(String, String)]) {
+        let left = self.left_names(names);
         for (from, to) in names {
             if let Some(device) = self.registry.device(from) {
                 let label = Label { name: to.clone(), ..(*device.label()).clone() };
@@ -449,7 +452,8 @@ impl Exports {
             }
         }
         self.awaited.rename(names);
-        self.by_hand.rename(names);
+        self.by_hand.rename(names, left);
+        self.serve_former();
         self.attachments.look();
     }
 

@@ -248,6 +248,11 @@ impl Room {
             }
         }?;
         self.returns.is_done(action);
+        let removed = match action {
+            Action::RemoveDisk { disk } => Some(disk.name.as_str()),
+            _ => None,
+        };
+        self.exports.drop_former(&self.control.topology, removed);
         self.rest_closed();
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         // What was lost is in the configuration still, and is made anew.
@@ -530,6 +535,9 @@ impl Room {
             self.exports.clear_reservations(name)?;
             self.note(Level::Warn, name, "its reservations were cleared by hand".to_owned());
             return Ok(Value::Null);
+        }
+        if (class, verb) == ("lun", "forget-name") {
+            return self.forget_name(params);
         }
         if class == "lun" {
             return self.tray(verb, params);

@@ -1,7 +1,7 @@
 //! Geoms of the configuration that change while they are used.
 
 use classes::guard;
-use control::api::{Kind, Result};
+use control::api::{Error, Kind, Level, Result};
 use control::config::GeomConfig;
 use geom::Redeclare;
 use serde_json::Value;
@@ -49,6 +49,17 @@ impl Room {
         let by = guard::By { class: &to.class, geom: &to.name, force: false };
         let held = self.held(&GeomConfig { members, provider: None, ..to.clone() }, by)?;
         Some(format!("{held}: it is overwritten"))
+    }
+
+    /// The operator ends a name that a unit had.
+    pub(super) fn forget_name(&mut self, params: &Value) -> Result<Value> {
+        let name = params.get("name").and_then(Value::as_str).unwrap_or("");
+        if !self.exports.forget_former(name) {
+            let error = Error::new(Kind::NotFound, "forget name", "no unit was called so");
+            return Err(error.at(name).next("`ashlar status` lists former names."));
+        }
+        self.note(Level::Info, name, "its old name was ended by hand".to_owned());
+        Ok(serde_json::json!({ "message": format!("{name}: no longer served") }))
     }
 
     /// Members and settings change; those who use the geom notice nothing.

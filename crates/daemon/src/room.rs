@@ -147,6 +147,7 @@ impl Room {
                 self.returns.want_only(&config);
                 self.exports.identities.intend(&config);
                 self.exports.buses = config.bus;
+                self.exports.consent.clone_from(&consent);
                 self.consent = consent;
                 let _ = to.send(());
             }

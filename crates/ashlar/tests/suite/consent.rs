@@ -348,6 +348,23 @@ fn protection_names_what_its_provider_holds_and_asks_for_its_name() {
         assert!(said.code == 4 && asks, "{name}: {said}");
     }
     assert!(contents(&house) == before, "something was written");
+    // A start cannot ask: it leaves the LUN out.
+    house.stop();
+    let unit = "\n[[unit]]\nprovider = \"ext4\"\nprotection = \"type1\"\n";
+    house.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
+    house.start();
+    house.ashlar(&["status"]).ends(3).says(&["ext4", "protection information is written over"]);
+    assert!(contents(&house) == before, "something was written at a start");
+    house.configure(&all_disks(), "0 = \"ext4\"");
+    house.ok(&["apply"]);
+    house.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
+    house.ok(&["apply", "--yes-destroy", "ext4"]);
+    assert!(contents(&house) != before, "its end is protection information");
+    // Which later starts find.
+    house.stop();
+    house.start_whole();
+    let status = house.ashlar(&["status"]);
+    assert!(!status.out.contains("protection information"), "{status}");
     house.stop();
 }
 

@@ -51,6 +51,7 @@ pub(crate) use check::{Facts, join, split};
 use check::{flip, generate};
 pub(crate) use cleaning::{clean_now, is_marked};
 pub(crate) use growth::{Recalled, keep, recall};
+pub use layout::MAGIC;
 pub(crate) use layout::{Header, Layout};
 use regions::{Marked, Regions, Turn};
 pub(crate) use repair::mount;

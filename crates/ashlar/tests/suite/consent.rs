@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use crate::house::{House, file_disk, tool};
 
@@ -359,7 +360,8 @@ fn protection_names_what_its_provider_holds_and_asks_for_its_name() {
     house.ok(&["apply"]);
     house.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
     house.ok(&["apply", "--yes-destroy", "ext4"]);
-    assert!(contents(&house) != before, "its end is protection information");
+    let soon = Duration::from_secs(60);
+    house.until("its end is protection information", soon, || contents(&house) != before);
     // Which later starts find.
     house.stop();
     house.start_whole();

@@ -38,8 +38,8 @@ impl Exports {
         let Ok(Some(held)) = guard::holds(control, by, name) else { return Ok(()) };
         let why = format!("it holds {held}, and protection information is written over its end");
         let next = format!(
-            "Take `protection` out of its [[unit]] and `ashlar apply`; to have it and lose that, put \
-             it in again and `ashlar apply --yes-destroy {name}`."
+            "Take `protection` out of its [[unit]] and `ashlar apply`; to have it and lose that, \
+             put it in again and `ashlar apply --yes-destroy {name}`."
         );
         Err(Error::new(Kind::WouldDestroy, "export", why).at(name).next(next))
     }

@@ -103,6 +103,20 @@ pub fn holds(control: &mut Control, by: By<'_>, name: &str) -> Result<Option<Str
     Ok((!is_blank && !is_known).then(|| "something unknown in its last sector".to_owned()))
 }
 
+/// Whether the last sector of a provider begins with these bytes.
+///
+/// # Errors
+/// As of [`holds`].
+pub fn ends_with(
+    control: &mut Control,
+    class: &str,
+    name: &str,
+    magic: &[u8],
+) -> Result<bool, Error> {
+    let (_, last) = hand::reading(control, class, name, |c, edge| hand::last(c, name, edge))?;
+    Ok(last.starts_with(magic))
+}
+
 /// It is open for writing, or exclusively: the class says by whom, and refuses.
 fn is_open(control: &Control, name: &str) -> bool {
     let counts = control.topology.find(name).map(|on| control.topology.counts(on));

@@ -1,6 +1,7 @@
 //! What the operator changes by hand while the daemon runs and expects to find after it has started
-//! again: states of port groups (`alua set`), media (`tray load`, `tray eject`). The configuration
-//! says what is there first; this says what has become of it. One record of the state folder.
+//! again: states of port groups (`alua set`), media (`tray load`, `tray eject`), and the names that
+//! renamed disks had. The configuration says what is there first; this says what has become of it.
+//! One record of the state folder.
 //!
 //! Invariants
 //!  H1  A word of the operator is saved before it holds, and holds before it is acknowledged. One
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use control::api::{Error, Kind, Result};
 use control::config::AluaState;
 use serde_json::{Map, Value, json};
+use target::registry::Former;
 use target::vault::{self, Vault, ticket};
 
 use crate::vault::{Tell, read};
@@ -47,6 +49,7 @@ pub struct Tray {
 struct Kept {
     groups: BTreeMap<String, Word>,
     trays: BTreeMap<String, Tray>,
+    names: BTreeMap<String, Former>,
 }
 
 /// See the module.
@@ -124,8 +127,28 @@ impl ByHand {
         self.change("tray", unit, next, act)
     }
 
-    /// Providers have other names: trays follow. One that cannot be saved is said.
-    pub fn rename(&mut self, names: &[(String, String)]) {
+    /// Former names of units.
+    pub fn names(&self) -> &BTreeMap<String, Former> {
+        &self.kept.names
+    }
+
+    /// Former names that are no longer served; true when there were some. What cannot be saved
+    /// is said.
+    pub fn forget_names(&mut self, which: impl Fn(&str, &Former) -> bool) -> bool {
+        let mut next = self.kept.clone();
+        next.names.retain(|name, unit| !which(name, unit));
+        let some = next != self.kept;
+        if let Err(e) = self.change("forget name", "export", next.clone(), || Ok(())) {
+            (self.tell)("daemon", e.to_string());
+            // After a restart it is forgotten again.
+            self.kept = next;
+        }
+        some
+    }
+
+    /// Providers have other names: trays and former names follow, and `left` names are kept as
+    /// former ones. What cannot be saved is said.
+    pub fn rename(&mut self, names: &[(String, String)], left: Vec<(String, Former)>) {
         let called = |name: String| match names.iter().find(|(from, _)| *from == name) {
             Some((_, to)) => to.clone(),
             None => name,
@@ -134,6 +157,11 @@ impl ByHand {
         let trays = std::mem::take(&mut next.trays).into_iter();
         let tray = |tray: Tray| Tray { provider: tray.provider.map(called), ..tray };
         next.trays = trays.map(|(unit, is)| (called(unit), tray(is))).collect();
+        for unit in next.names.values_mut() {
+            unit.provider = called(std::mem::take(&mut unit.provider));
+        }
+        next.names.extend(left);
+        next.names.retain(|name, _| names.iter().all(|(_, to)| to != name));
         if let Err(e) = self.change("rename disk", "tray", next, || Ok(())) {
             (self.tell)("daemon", e.to_string());
         }
@@ -187,7 +215,12 @@ fn encode(kept: &Kept) -> Vec<u8> {
     };
     let groups: Map<String, Value> = kept.groups.iter().map(word).collect();
     let trays: Map<String, Value> = kept.trays.iter().map(tray).collect();
-    json!({ "layout": LAYOUT, "groups": groups, "trays": trays }).to_string().into_bytes()
+    let former = |(name, f): (&String, &Former)| {
+        (name.clone(), json!({ "serial": f.serial, "provider": f.provider }))
+    };
+    let names: Map<String, Value> = kept.names.iter().map(former).collect();
+    let all = json!({ "layout": LAYOUT, "groups": groups, "trays": trays, "names": names });
+    all.to_string().into_bytes()
 }
 
 fn decode(bytes: &[u8]) -> Option<Kept> {
@@ -208,6 +241,12 @@ fn decode(bytes: &[u8]) -> Option<Kept> {
         };
         let tray = Tray { provider, is_out: tray.get("out")?.as_bool()? };
         kept.trays.insert(name.clone(), tray);
+    }
+    // Earlier versions kept none.
+    for (name, unit) in all.get("names").and_then(Value::as_object).into_iter().flatten() {
+        let text = |key| unit.get(key)?.as_str().map(str::to_owned);
+        let former = Former { serial: text("serial")?, provider: text("provider")? };
+        kept.names.insert(name.clone(), former);
     }
     Some(kept)
 }
@@ -274,10 +313,37 @@ mod tests {
     }
 
     #[test]
+    fn former_names_follow_and_go_when_they_are_given_anew() {
+        let vault = MemoryVault::new();
+        let mut hand = ByHand::load(vault.clone(), quiet());
+        let pair = |from: &str, to: &str| [(from.to_owned(), to.to_owned())];
+        let unit = |provider: &str| Former { serial: "S".into(), provider: provider.into() };
+        hand.rename(&pair("d0", "x"), vec![("d0".into(), unit("x"))]);
+        hand.rename(&pair("x", "y"), vec![("x".into(), unit("y"))]);
+        let both = BTreeMap::from([("d0".to_owned(), unit("y")), ("x".to_owned(), unit("y"))]);
+        assert_eq!(ByHand::load(vault.clone(), quiet()).names(), &both);
+        hand.rename(&pair("y", "d0"), vec![("y".into(), unit("d0"))]);
+        let left: Vec<&String> = hand.names().keys().collect();
+        assert_eq!(left, ["x", "y"], "d0 is its name again");
+        assert!(hand.forget_names(|name, _| name == "x"));
+        assert!(!hand.forget_names(|name, _| name == "x"));
+        let again = ByHand::load(vault, quiet());
+        assert_eq!(again.names(), &BTreeMap::from([("y".to_owned(), unit("d0"))]));
+    }
+
+    #[test]
+    fn earlier_records_without_names_are_read() {
+        let old = br#"{"layout":1,"groups":{},"trays":{}}"#;
+        assert_eq!(decode(old), Some(Kept::default()));
+    }
+
+    #[test]
     fn h3_a_record_that_makes_no_sense_is_none_and_is_said() {
         let mut kept = Kept::default();
         kept.groups.insert("a".into(), Word { configured: SET.0, state: SET.1 });
         kept.trays.insert("cd0".into(), Tray { provider: None, is_out: true });
+        let former = Former { serial: "S \"1\"".into(), provider: "x".into() };
+        kept.names.insert("d0".into(), former);
         let good = encode(&kept);
         assert_eq!(decode(&good), Some(kept));
         let text = String::from_utf8(good.clone()).unwrap();

@@ -57,6 +57,10 @@ impl Ahead {
                 named.extend(geom.below());
                 false
             }
+            Action::ModifyGeom { to, .. } => {
+                named.extend(to.below());
+                false
+            }
             action => matches!(action, Action::RemoveDisk { .. } | Action::RemoveGeom { .. }),
         };
         let mut ahead = Ahead::default();
@@ -64,7 +68,8 @@ impl Ahead {
             let made = match &step.action {
                 Action::CreateDisk { disk } | Action::RenameDisk { to: disk, .. } => &disk.name,
                 Action::CreateGeom { geom } => &geom.name,
-                Action::RemoveGeom { geom } if removes => {
+                // One that changes lets go of the disks that are removed after it.
+                Action::RemoveGeom { geom } | Action::ModifyGeom { from: geom, .. } if removes => {
                     ahead.going.push((geom.class.clone(), geom.name.clone()));
                     continue;
                 }
@@ -114,8 +119,12 @@ pub enum Change {
         /// To answer.
         to: SyncSender<()>,
     },
-    /// What a geom's members would lose if it were made.
-    Loses(Box<GeomConfig>, SyncSender<Option<String>>),
+    /// What a geom's members would lose if it were made, or if it were changed from the second.
+    Loses(Box<GeomConfig>, Option<Box<GeomConfig>>, SyncSender<Option<String>>),
+    /// What these providers hold.
+    Held(Vec<String>, SyncSender<Option<String>>),
+    /// Why a geom of the first section would not become that of the second while it is used.
+    Foresee(Box<(GeomConfig, GeomConfig)>, Ahead, SyncSender<Result<()>>),
     /// A step that could not be carried out and is wanted all the same.
     Want(Box<Action>, SyncSender<()>),
     /// One step of a plan.

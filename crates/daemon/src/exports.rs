@@ -9,7 +9,9 @@
 mod awaited;
 pub mod clashes;
 mod files;
+mod former;
 mod portals;
+mod protecting;
 mod specs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,6 +102,8 @@ pub struct Exports {
     pub files: InUse,
     /// Those that the configuration is to have.
     pub buses: Vec<BusConfig>,
+    /// Names that were given last as consent to lose what they hold.
+    pub consent: Vec<String>,
     /// What a start left out is tried again: what keeps one LUN away keeps no other (W1).
     pub is_retrying: bool,
     /// How long a start waits for providers that may still come, ns of the cores' clock.
@@ -117,6 +121,7 @@ impl Exports {
         started_ns: u64,
     ) -> Exports {
         let patience_ns = u64::try_from(arrival::START_PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+        registry.set_former(by_hand.names().clone());
         Exports {
             registry,
             drivers,
@@ -128,6 +133,7 @@ impl Exports {
             awaited: Awaited::default(),
             files,
             buses: Vec::new(),
+            consent: Vec::new(),
             is_retrying: false,
             start_ends_ns: started_ns.saturating_add(patience_ns),
         }
@@ -442,6 +448,7 @@ impl Exports {
 
     /// Providers have other names, and so have their units.
     pub fn rename(&mut self, names: &[(String, String)]) {
+        let left = self.left_names(names);
         for (from, to) in names {
             if let Some(device) = self.registry.device(from) {
                 let label = Label { name: to.clone(), ..(*device.label()).clone() };
@@ -449,7 +456,8 @@ impl Exports {
             }
         }
         self.awaited.rename(names);
-        self.by_hand.rename(names);
+        self.by_hand.rename(names, left);
+        self.serve_former();
         self.attachments.look();
     }
 
@@ -606,6 +614,7 @@ impl Exports {
         let serial = unit.serial.clone().unwrap_or_else(derived);
         let ids = Ids::new(&serial, unit.given);
         clashes::clash(&ids.all(), name, |id| self.registry.known_by(id))?;
+        self.may_protect(control, name, (&serial, unit.protection))?;
         let spec = OpenSpec { serial: Some(serial), ..unit.clone() };
         let is_new = self.registry.device(name).is_none();
         open_device(control, &self.registry, name, &spec).map_err(|e| from_geom(op, name, e))?;

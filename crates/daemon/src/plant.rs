@@ -382,6 +382,10 @@ impl Plant for Daemon {
             action => action.groups().try_for_each(exports::judge_group)?,
         }
         let ahead = Ahead::of(step, before);
+        if let Action::ModifyGeom { from, to } = &step.action {
+            let change = Box::new((from.clone(), to.clone()));
+            return self.desk.order(|to| Change::Foresee(change, ahead, to))?;
+        }
         let step = Box::new(step.clone());
         self.desk.ask(|to| Question::Check(step, ahead, to))?
     }
@@ -410,9 +414,17 @@ impl Plant for Daemon {
     }
 
     fn loses(&self, action: &Action) -> Option<String> {
-        let Action::CreateGeom { geom } = action else { return None };
+        let (geom, from) = match action {
+            Action::CreateGeom { geom } => (geom, None),
+            Action::ModifyGeom { from, to } => (to, Some(Box::new(from.clone()))),
+            Action::Units { .. } => {
+                let names = action.destroyed();
+                return self.desk.order(|to| Change::Held(names, to)).ok()?;
+            }
+            _ => return None,
+        };
         let geom = Box::new(geom.clone());
-        self.desk.order(|to| Change::Loses(geom, to)).ok()?
+        self.desk.order(|to| Change::Loses(geom, from, to)).ok()?
     }
 
     fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {

@@ -1,5 +1,6 @@
 //! The control thread: changes come here one at a time.
 
+mod changing;
 mod checking;
 mod comings;
 mod guarding;
@@ -146,10 +147,18 @@ impl Room {
                 self.returns.want_only(&config);
                 self.exports.identities.intend(&config);
                 self.exports.buses = config.bus;
+                self.exports.consent.clone_from(&consent);
                 self.consent = consent;
                 let _ = to.send(());
             }
-            Change::Loses(geom, to) => drop(to.send(self.loses(&geom))),
+            Change::Loses(geom, from, to) => drop(to.send(match from {
+                Some(from) => self.added_lose(&from, &geom),
+                None => self.loses(&geom),
+            })),
+            Change::Held(names, to) => drop(to.send(self.held_by(&names))),
+            Change::Foresee(change, ahead, to) => {
+                drop(to.send(self.foresee(&change.0, &change.1, &ahead)));
+            }
             Change::Want(action, to) => {
                 self.want(&action);
                 let _ = to.send(());
@@ -210,6 +219,7 @@ impl Room {
             }
             Action::RenameDisk { from, to } => self.rename_disk(&from.name, &to.name),
             Action::CreateGeom { geom } => self.create_geom(geom),
+            Action::ModifyGeom { from, to } => self.modify_geom(from, to),
             Action::RemoveGeom { geom } => {
                 let done = self.destroy(&geom.class, &geom.name);
                 done.inspect(|()| self.forget_files(geom))
@@ -239,6 +249,11 @@ impl Room {
             }
         }?;
         self.returns.is_done(action);
+        let removed = match action {
+            Action::RemoveDisk { disk } => Some(disk.name.as_str()),
+            _ => None,
+        };
+        self.exports.drop_former(&self.control.topology, removed);
         self.rest_closed();
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         // What was lost is in the configuration still, and is made anew.
@@ -521,6 +536,9 @@ impl Room {
             self.exports.clear_reservations(name)?;
             self.note(Level::Warn, name, "its reservations were cleared by hand".to_owned());
             return Ok(Value::Null);
+        }
+        if (class, verb) == ("lun", "forget-name") {
+            return self.forget_name(params);
         }
         if class == "lun" {
             return self.tray(verb, params);

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bio::{Attr, Op};
 use control::api::{
     AwaitedState, Bucket, BusState, ConsumerState, Daemon, Denied, DeviceErrorState, DeviceState,
-    Digests, DiskMode, DiskState, GeomState, GroupState, Health, Histogram, LunState, Memory,
-    OpStats, PortGroupState, ProviderState, RegistrantState, ReservationState, RivalsState,
-    SCHEMA_VERSION, SessionState, State, Stats, TargetHealth, TargetState, TroubleState, WhyNot,
+    Digests, DiskMode, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram,
+    LunState, Memory, OpStats, PortGroupState, ProviderState, RegistrantState, ReservationState,
+    RivalsState, SCHEMA_VERSION, SessionState, State, Stats, TargetHealth, TargetState,
+    TroubleState, WhyNot,
 };
 use control::config::units::short;
 use control::config::{AccessConfig, Config};
@@ -85,10 +86,19 @@ pub fn state(from: &Sources<'_>) -> State {
         rivals: rivals(from),
         certificates: from.files.certificates(),
         changed_files: from.files.changed(),
+        former_names: former_names(from),
         ..State::default()
     };
     state.health = state.worst();
     state
+}
+
+fn former_names(from: &Sources<'_>) -> Vec<FormerNameState> {
+    let one = |(name, unit): (&String, &target::registry::Former)| FormerNameState {
+        name: name.clone(),
+        provider: unit.provider.clone(),
+    };
+    from.registry.former.iter().map(one).collect()
 }
 
 fn histogram(buckets: &[u64], sum_ns: u64) -> Histogram {

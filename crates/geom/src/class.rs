@@ -86,6 +86,19 @@ pub struct Create<'a> {
     pub params: &'a serde_json::Value,
 }
 
+/// A geom that a configuration declared and now declares otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Redeclare<'a> {
+    /// Name of the geom.
+    pub name: &'a str,
+    /// Names of the members that were declared.
+    pub from: &'a [String],
+    /// Names of the members that are declared now.
+    pub to: &'a [String],
+    /// The class's own parameters, as they are declared now.
+    pub params: &'a serde_json::Value,
+}
+
 /// A transformation. One value a class, registered once.
 pub trait Class: Send + Sync {
     /// Name in lists, configuration and commands: lower case.
@@ -180,6 +193,29 @@ pub trait Class: Send + Sync {
     ) -> Result<(), Error> {
         let _ = consent;
         control.call(|t| self.create(t, request)).map(drop)
+    }
+
+    /// Why [`Class::redeclare`] would refuse, as far as shows beforehand. Members that are not in
+    /// the graph are left out: an earlier step of the plan makes them.
+    fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {
+        let _ = (control, request);
+        Err(Error::new(
+            Errno::NotSup,
+            format!("a geom of class {} does not change while it is used", self.name()),
+        ))
+    }
+
+    /// Changes members and settings of a geom while it is used, as a configuration declares it
+    /// now. What [`Class::foresee`] refuses is refused before anything is changed. `consent`: as
+    /// in [`Class::declare`].
+    fn redeclare(
+        &self,
+        control: &mut Control,
+        request: &Redeclare<'_>,
+        consent: &[String],
+    ) -> Result<(), Error> {
+        let _ = consent;
+        self.foresee(control, request)
     }
 
     /// Where the bytes of members are in what a geom of these parameters shows, in words: what

@@ -67,7 +67,7 @@ pub use handlers::disk::{naa, unmap_limits};
 pub use load::FlowView;
 pub use memory::{Eater, PATIENCE_NS, Part};
 pub use order::Span;
-pub use protection::ProtectionSpec;
+pub use protection::{MAGIC as PROTECTION_MAGIC, ProtectionSpec};
 pub use registry::{
     Account, GroupSpec, LunChange, LunSpec, Proof, Proofs, Registry, TargetPort, Teller,
 };

@@ -2,8 +2,11 @@
 //! a provider, at any place among those that a verb takes, is named, and the name is asked for.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 use crate::house::{House, file_disk, tool};
 
@@ -17,7 +20,7 @@ const EDGE_BYTES: u64 = 1 << 20;
 const HELD: [(&str, &str); 9] = [
     ("ext4", "ext2, ext3 or ext4"),
     ("xfs", "XFS"),
-    ("btrfs", "btrfs"),
+    ("btrfs", "Btrfs"),
     ("luks", "LUKS"),
     ("lvm", "LVM2"),
     ("md12", "md 1.2"),
@@ -87,6 +90,7 @@ const VERBS: &[(&str, &str, Writes)] = &[
     ("multipath", "follow", Own),
     // Of a file server that was refused because of what a device holds.
     ("fs", "ream", Any(&[])),
+    // Of a device that was lost, with another disk in its place.
     ("fs", "replace", Any(&[])),
     ("fs", "dump", Own),
     ("fs", "yesterday", Own),
@@ -248,6 +252,148 @@ fn verbs_name_what_a_provider_holds_and_ask_for_its_name() {
     house.ok(&["mirror", "label", "x", "b0", "md12", "--yes-destroy", "md12"]);
     house.assert_alive();
     house.stop();
+}
+
+/// Boot code that ends as a boot sector does.
+fn boot_code(house: &House) -> String {
+    let path = house.path("code");
+    let mut code = vec![0x90; 512];
+    code[510..].copy_from_slice(&[0x55, 0xaa]);
+    std::fs::write(&path, code).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Each image in a partition for boot code, 1 MiB from the start of a disk of its own.
+fn within_partitions(house: &House) -> String {
+    let mut all = String::new();
+    for (name, _) in HELD {
+        let (from, to) = (house.path(&format!("{name}.img")), format!("in-{name}"));
+        let bytes = std::fs::metadata(&from).unwrap().len();
+        let path = house.image(&format!("{to}.img"), bytes + (4 << 20));
+        let (from, at) = (from.to_str().unwrap(), path.to_str().unwrap());
+        let sectors = format!("1:2048:{}", 2048 + bytes / 512 - 1);
+        tool("sgdisk", &["-a", "1", "-n", &sectors, "-t", "1:ef02", at], "");
+        let files = [format!("if={from}"), format!("of={at}")];
+        let how = ["bs=1M", "seek=1", "conv=notrunc,sparse", "status=none"];
+        tool("dd", &[&files[0], &files[1], how[0], how[1], how[2], how[3]], "");
+        all += &file_disk(&to, &format!("{to}.img"));
+    }
+    all
+}
+
+/// Types `part restore` with a table on its input.
+fn restore(house: &House, words: &[&str]) -> (i32, String) {
+    let mut command = house.command(words);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("started");
+    // One that refuses at once may not read it.
+    let table = b"GPT 128\n1 linux-data 2048 4096\n";
+    let _ = child.stdin.take().expect("an input").write_all(table);
+    let done = child.wait_with_output().expect("ended");
+    let text = [done.stdout, done.stderr].concat();
+    (done.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn verbs_of_tables_name_what_a_provider_or_partition_holds() {
+    let mut house = everything("consent-part");
+    let (boot, within) = (boot_code(&house), within_partitions(&house));
+    house.configure(&format!("{}{within}", all_disks()), "");
+    house.start_whole();
+    let before = contents(&house);
+    for (name, holds) in HELD {
+        // A type says what a partition is for, not what is in it.
+        let line = format!("part bootcode in-{name} -p {boot} -i 1");
+        refuses(&house, &line, &format!("in-{name}p1"), holds);
+        let asks = format!("--yes-destroy {name}");
+        // With -F a table gives way, and nothing else.
+        for words in [&["part", "restore", name][..], &["part", "restore", "-F", name]] {
+            if name == "gpt" {
+                continue;
+            }
+            let (code, said) = restore(&house, words);
+            let named = said.contains(holds) && said.contains(&asks);
+            assert!(code == 4 && named, "{words:?} over {holds}: {code} {said}");
+        }
+        // All of the providers are looked at before the first is written.
+        let (code, said) = restore(&house, &["part", "restore", "-F", "b0", name]);
+        assert_eq!(code, if name == "gpt" { 0 } else { 4 }, "{name}: {said}");
+    }
+    let (code, said) = restore(&house, &["part", "restore", "b1", "gpt"]);
+    assert!(code != 0 && said.contains("-F"), "{said}");
+    let (now, last) = (contents(&house), HELD.len() - 1);
+    assert!(now[..last] == before[..last], "something was written");
+    assert!(now[last] != before[last], "the table gave way");
+    // With their names it is done.
+    let (code, said) = restore(&house, &["part", "restore", "xfs", "--yes-destroy", "xfs"]);
+    assert_eq!(code, 0, "{said}");
+    let line = ["part", "bootcode", "in-luks", "-p", &boot, "-i", "1"];
+    house.ok(&[&line[..], &["--yes-destroy", "in-luksp1"]].concat());
+    house.stop();
+}
+
+#[test]
+fn protection_names_what_its_provider_holds_and_asks_for_its_name() {
+    let mut house = everything("consent-protection");
+    house.configure(&all_disks(), "");
+    house.start_whole();
+    let before = contents(&house);
+    for (name, holds) in HELD {
+        let unit = format!("\n[[unit]]\nprovider = \"{name}\"\nprotection = \"type1\"\n");
+        house.configure(&format!("{}{unit}", all_disks()), &format!("0 = \"{name}\""));
+        let plan = house.ashlar(&["plan"]);
+        let says = plan.out.contains("destroys") && plan.out.contains(holds);
+        assert!(plan.code == 6 && says, "{name}: {plan}");
+        let said = house.ashlar(&["apply"]);
+        let asks = said.err.contains(&format!("--yes-destroy {name}"));
+        assert!(said.code == 4 && asks, "{name}: {said}");
+    }
+    assert!(contents(&house) == before, "something was written");
+    // A start cannot ask: it leaves the LUN out.
+    house.stop();
+    let unit = "\n[[unit]]\nprovider = \"ext4\"\nprotection = \"type1\"\n";
+    house.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
+    house.start();
+    house.ashlar(&["status"]).ends(3).says(&["ext4", "protection information is written over"]);
+    assert!(contents(&house) == before, "something was written at a start");
+    house.configure(&all_disks(), "0 = \"ext4\"");
+    house.ok(&["apply"]);
+    house.configure(&format!("{}{unit}", all_disks()), "0 = \"ext4\"");
+    house.ok(&["apply", "--yes-destroy", "ext4"]);
+    let soon = Duration::from_secs(60);
+    house.until("its end is protection information", soon, || contents(&house) != before);
+    // Which later starts find.
+    house.stop();
+    house.start_whole();
+    let status = house.ashlar(&["status"]);
+    assert!(!status.out.contains("protection information"), "{status}");
+    house.stop();
+}
+
+#[test]
+fn a_file_server_asks_before_a_lost_device_is_made_of_a_disk_in_use() {
+    let mut house = everything("consent-replace");
+    house.image("far.img", BYTES);
+    let server = "\n[[geom]]\nclass = \"fs\"\nname = \"main\"\ncreate = true\n\
+                  members = [\"b0\", \"b1\", \"far\"]\ndump_at = \"never\"\n";
+    let all = format!("{}{}{server}", disks(&BLANK), file_disk("far", "far.img"));
+    house.configure(&all, "");
+    house.start_whole();
+    house.stop();
+    for (name, holds) in HELD {
+        // The device is lost, and another disk has its place.
+        std::fs::copy(house.path(&format!("{name}.img")), house.path("far.img")).unwrap();
+        house.start_whole();
+        refuses(&house, "fs replace main far", "far", holds);
+        refuses(&house, "fs replace main far --force", "far", holds);
+        house.stop();
+        let [was, is] = ["far.img", &format!("{name}.img")].map(|file| {
+            let mut edges = vec![0; EDGE_BYTES as usize];
+            File::open(house.path(file)).unwrap().read_exact_at(&mut edges, 0).unwrap();
+            edges
+        });
+        assert!(was == is, "{name}: something was written");
+    }
 }
 
 /// Geoms of the configuration that write on their members, with a second member that holds

@@ -369,3 +369,74 @@ fn names_that_clients_and_media_choose_reach_no_terminal_as_commands() {
     said(&["journal"]);
     assert!(!obeyed(&house.log()), "{}", house.log());
 }
+
+/// A client that reconnects asks for the name that it knows, as `nbd-client -persist` does.
+#[test]
+fn a_renamed_disk_is_served_under_its_old_name_until_that_is_used_anew() {
+    let mut house = House::new("nbd-renamed");
+    let [one, two] = [1, 2].map(|n| {
+        let path = house.image(&format!("{n}.img"), n * UNIT_BYTES);
+        std::fs::write(house.path("mark"), [b'0' + n as u8; 512]).unwrap();
+        tool(
+            "dd",
+            &[
+                &format!("if={}", house.path("mark").display()),
+                &format!("of={}", path.display()),
+                "conv=notrunc",
+                "status=none",
+            ],
+            "",
+        );
+        format!("{n}.img")
+    });
+    let port = free_port().unwrap();
+    let configure = |house: &House, disks: &str, lun: &str| {
+        let nbd = format!(
+            "[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"127.0.0.1:{port}\"]\n\
+             [[access]]\ntarget = \"n\"\ngroup = \"g\"\ninitiators = [\"*\"]\n\
+             luns = {{ {lun} }}\n"
+        );
+        house.configure(&format!("{disks}\n{nbd}"), "");
+    };
+    let url = |name: &str| format!("nbd://127.0.0.1:{port}/{name}");
+    let size = |name: &str| -> Option<u64> {
+        let mut command = Command::new(proc::tool("nbdinfo").unwrap());
+        let done = command.args(["--size", &url(name)]).output().unwrap();
+        String::from_utf8_lossy(&done.stdout).trim().parse().ok().filter(|_| done.status.success())
+    };
+    configure(&house, &file_disk("d0", &one), "0 = \"d0\"");
+    house.start();
+    let mut client = Nbd::enter(&url("d0"));
+    configure(&house, &file_disk("data", &one), "0 = \"data\"");
+    house.ashlar(&["plan"]).ends(6).says(&["rename disk d0 to data", "safe"]);
+    house.ok(&["apply"]);
+    client.does("read -P 0x31 0 512");
+    for name in ["d0", "data"] {
+        assert_eq!(size(name), Some(UNIT_BYTES), "{name}");
+    }
+    assert_eq!(size("d1"), None, "no such name");
+    // It is told, and outlives a restart.
+    house.ashlar(&["status"]).says(&["export d0", "get data", "forget-name name=d0"]);
+    let exported = house.ok(&["export"]);
+    assert!(exported.contains("d0 = \"data\""), "{exported}");
+    drop(client);
+    house.stop();
+    house.start();
+    Nbd::enter(&url("d0")).does("read -P 0x31 0 512");
+    // Another disk has the name from now on.
+    let both = [file_disk("data", &one), file_disk("d0", &two)].concat();
+    configure(&house, &both, "0 = \"data\", 1 = \"d0\"");
+    house.ok(&["apply"]);
+    assert_eq!((size("d0"), size("data")), (Some(2 * UNIT_BYTES), Some(UNIT_BYTES)));
+    configure(&house, &file_disk("data", &one), "0 = \"data\"");
+    house.ok(&["apply"]);
+    assert_eq!(size("d0"), None, "clients of that one do not get the first");
+    // And by hand.
+    configure(&house, &file_disk("x", &one), "0 = \"x\"");
+    house.ok(&["apply"]);
+    assert_eq!(size("data"), Some(UNIT_BYTES));
+    house.ok(&["geom", "lun", "forget-name", "name=data"]);
+    assert_eq!((size("data"), size("x")), (None, Some(UNIT_BYTES)));
+    house.ashlar(&["geom", "lun", "forget-name", "name=data"]).complains(&["no unit was called"]);
+    house.stop();
+}

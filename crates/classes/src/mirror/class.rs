@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec,
-    Verdict,
+    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Redeclare, Taster, Topology,
+    VerbSpec, Verdict,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -212,6 +212,19 @@ impl Class for MirrorClass {
         consent: &[String],
     ) -> Result<(), Error> {
         verbs::declare(self, control, request, consent)
+    }
+
+    fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {
+        verbs::foresee(control, request)
+    }
+
+    fn redeclare(
+        &self,
+        control: &mut Control,
+        request: &Redeclare<'_>,
+        consent: &[String],
+    ) -> Result<(), Error> {
+        verbs::redeclare(control, request, consent)
     }
 
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {

@@ -15,6 +15,7 @@ mod layer;
 mod level;
 mod lineage;
 mod metadata;
+mod settings;
 mod shared;
 mod state;
 mod tasks;

@@ -375,8 +375,8 @@ impl Mirror {
         self.counted.insert(disk);
     }
 
-    /// M11
-    pub(super) fn outdate_copies(&mut self) {
+    /// M11; S1 of `settings`.
+    pub(super) fn outdate_absent(&mut self) {
         self.renew();
         self.count_those_here();
     }

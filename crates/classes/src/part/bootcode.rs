@@ -15,11 +15,17 @@
 
 use std::collections::BTreeSet;
 
+use bio::Errno;
+use geom::{Control, Error};
+
 use super::error::{PartError, PartErrorKind as K};
+use super::geom::PartGeom;
 use super::plan::WritePlan;
+use super::request::Request;
 use super::table::{Body, Scheme, Table};
-use super::{bsd, gpt, mbr};
+use super::{bsd, gpt, mbr, verbs};
 use crate::probe::array;
+use crate::{guard, inspect};
 
 const OP: &str = "bootcode";
 
@@ -39,6 +45,31 @@ pub(crate) fn signed(code: &[u8]) -> Result<(), PartError> {
         true => Ok(()),
         false => {
             Err(bad(format!("bootcode of {} bytes without a signature: 55 AA at 510", code.len())))
+        }
+    }
+}
+
+/// Code for a partition goes over nothing that is known, unless its provider is named: the type
+/// says what a partition is for, not what is in it.
+pub(super) fn may_write(control: &mut Control, request: &Request) -> Result<(), Error> {
+    let Request::Bootcode { geom, partcode: Some(_), index: Some(index), yes_destroy, .. } =
+        request
+    else {
+        return Ok(());
+    };
+    let id = verbs::find(control, geom)?;
+    let name = |part: &mut PartGeom, _: &mut _| part.name_of(*index).map(str::to_owned);
+    let Some(name) = verbs::with(&mut control.topology, id, name)? else { return Ok(()) };
+    // One that is in use is refused by the edit.
+    let Ok(mut report) = inspect::report(control, &name) else { return Ok(()) };
+    // Other boot code is what goes.
+    report.findings.retain(|finding| finding.kind != "boot");
+    let by = guard::By { class: "", geom: &name, force: false };
+    match guard::in_words(&report, by).filter(|_| !yes_destroy.contains(&name)) {
+        None => Ok(()),
+        Some(held) => {
+            let what = format!("{name} holds {held}");
+            Err(Error::new(Errno::Exist, what).destroying(vec![name]))
         }
     }
 }

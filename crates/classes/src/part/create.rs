@@ -24,10 +24,12 @@ const WIPE_BYTES: u64 = 128 << 10;
 pub(super) struct Making<'a> {
     /// What kind.
     pub(super) scheme: Scheme,
-    /// Whether what is there may be lost.
+    /// Whether a partition table that is there may be lost.
+    pub(super) replace: bool,
+    /// Whether all that is there may be lost.
     pub(super) overwrite: bool,
-    /// How the user says so: "create with overwrite".
-    pub(super) consent: &'static str,
+    /// How the user says the one and the other: "create with overwrite".
+    pub(super) consent: [&'static str; 2],
     /// What is said when it is done: "created".
     pub(super) done: &'static str,
     /// Blocks of chance that are wanted.
@@ -56,8 +58,9 @@ pub(super) fn create(
         let random = random.first().copied().unwrap_or_default();
         Ok(vec![Table::create(media, &params::Create { scheme, entries }, random)?])
     };
-    let (consent, done) = ("create with overwrite", "created");
-    let making = Making { scheme, overwrite, consent, done, chances: 1, tables: &tables };
+    let (consent, done) = (["create with overwrite"; 2], "created");
+    let replace = overwrite;
+    let making = Making { scheme, replace, overwrite, consent, done, chances: 1, tables: &tables };
     let geom = begin(control, name, &making)?;
     if now {
         finish(control, geom)?;
@@ -163,11 +166,11 @@ fn may_replace(
         let Some(table) = &part.table else {
             return Ok(());
         };
-        if !making.overwrite {
+        if !making.replace {
             let what = format!(
                 "{name} carries a {}; `part destroy -F {name}` first, or {}",
                 describe(table, name),
-                making.consent
+                making.consent[0]
             );
             return Err(Error::new(Errno::Exist, what));
         }
@@ -235,12 +238,13 @@ fn fill(
     let media = Media { sectors, sector_size: limits.sector_bytes, stripe_size, stripe_offset };
     let seen = look(control, geom, media, *place, making.chances)?;
     let known = with(&mut control.topology, geom, |part, _| part.media.is_some())?;
-    // A table of this geom was spoken about before: its class does not count then.
-    let class = if known { NAME } else { "" };
+    // A table of this geom was spoken about before, or may be lost: its class does not count then.
+    let spoken = known || making.replace;
+    let class = if spoken { NAME } else { "" };
     let signs = guard::in_words(&seen.report, guard::By { class, geom: name, force: false });
-    let there: Vec<String> = seen.table.filter(|_| !known).into_iter().chain(signs).collect();
+    let there: Vec<String> = seen.table.filter(|_| !spoken).into_iter().chain(signs).collect();
     let is_foreign = seen.report.findings.iter().any(|f| f.class != NAME);
-    let (overwrite, consent) = (making.overwrite, making.consent);
+    let (overwrite, [_, consent]) = (making.overwrite, making.consent);
     if let Some((at, error)) = seen.unread
         && !overwrite
     {

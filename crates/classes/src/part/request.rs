@@ -168,6 +168,9 @@ pub enum Request {
         /// Which slot `partcode` is for.
         #[serde(default)]
         index: Option<u32>,
+        /// Providers of partitions whose contents may be lost.
+        #[serde(default)]
+        yes_destroy: Vec<String>,
     },
     /// What makes the table again; the answer is a [`super::Backup`].
     Backup {
@@ -186,9 +189,12 @@ pub enum Request {
         /// Unique ids, too: for the disk that it was made of.
         #[serde(default)]
         ids: bool,
-        /// Whether a table, label or file system that is there may be lost.
+        /// Whether a partition table that is there may be lost.
         #[serde(default)]
         force: bool,
+        /// Providers whose other contents may be lost, too.
+        #[serde(default)]
+        yes_destroy: Vec<String>,
     },
     /// Write the changes made with `commit: false`.
     Commit {

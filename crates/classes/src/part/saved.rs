@@ -29,13 +29,14 @@ pub(super) fn backup(control: &mut Control, name: &str) -> Result<Backup, Error>
 }
 
 /// Makes the table of a backup on every one of `names`: in memory on all of them first, so that
-/// a refusal leaves all as they were.
+/// a refusal leaves all as they were. A partition table gives way with `replace`, other contents
+/// only on the providers that `consent` names.
 pub(super) fn restore(
     control: &mut Control,
     names: &[String],
     text: &str,
     take: Take,
-    overwrite: bool,
+    (replace, consent): (bool, &[String]),
     now: bool,
 ) -> Result<Answer, Error> {
     let source = Backup::read(text).map_err(refusal)?;
@@ -49,11 +50,18 @@ pub(super) fn restore(
         return Err(Error::new(Errno::Inval, what));
     }
     let tables = |media: Media, random: &[[u8; 16]]| Ok(steps(source.table(media, take, random)?));
-    let consent = "restore with force";
-    let (done, chances) = ("restored", source.chances());
-    let making = Making { scheme, overwrite, consent, done, chances, tables: &tables };
     let mut begun: Vec<GeomId> = Vec::new();
     for name in names {
+        let overwrite = consent.contains(name);
+        let making = Making {
+            scheme,
+            replace: replace || overwrite,
+            overwrite,
+            consent: ["restore with --force", "name it with --yes-destroy"],
+            done: "restored",
+            chances: source.chances(),
+            tables: &tables,
+        };
         let geom = no_edits(control, name).and_then(|()| begin(control, name, &making));
         match geom {
             Ok(geom) => begun.push(geom),

@@ -14,7 +14,7 @@ use super::class::{NAME, damages, refusal};
 use super::commit::{commit, undo};
 use super::geom::{PartGeom, Stands};
 use super::request::{Answer, EntryView, Request, TableView};
-use super::{Table, Take, create, params, saved};
+use super::{Table, Take, bootcode, create, params, saved};
 use crate::slice;
 
 /// Carries out a verb. See [`Request`] for the parameters and [`Answer`] for the answer.
@@ -35,8 +35,9 @@ pub(super) fn run(
             return serde_json::to_value(backup)
                 .map_err(|e| Error::new(Errno::Inval, e.to_string()));
         }
-        Request::Restore { geoms, backup, labels, ids, force } => {
-            saved::restore(control, &geoms, &backup, Take { labels, ids }, force, now)?
+        Request::Restore { geoms, backup, labels, ids, force, yes_destroy } => {
+            let (take, may) = (Take { labels, ids }, (force, yes_destroy.as_slice()));
+            saved::restore(control, &geoms, &backup, take, may, now)?
         }
         Request::Commit { geom } => {
             let id = find(control, &geom)?;
@@ -48,7 +49,10 @@ pub(super) fn run(
             undo(control, id)?;
             answer(control, &geom, format!("{geom} undone"), Vec::new())
         }
-        other => edit(control, other, now)?,
+        other => {
+            bootcode::may_write(control, &other)?;
+            edit(control, other, now)?
+        }
     };
     serde_json::to_value(answer).map_err(|e| Error::new(Errno::Inval, e.to_string()))
 }

@@ -259,7 +259,8 @@ impl Desk {
     pub(crate) fn ended(&self, number: u64, outcome: Outcome, now: u64, load: Load) {
         let freed = {
             let mut inside = self.inside();
-            inside.pace.end(now, load);
+            let units = inside.queue.in_flight().1;
+            inside.pace.end(now, load, units);
             inside.queue.ended(number, outcome, now);
             if inside.queue.is_off() {
                 // Nobody will ever want to know it.

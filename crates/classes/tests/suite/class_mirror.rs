@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::world::{Disk, World};
 
-const MIB: usize = 1 << 20;
+pub(crate) const MIB: usize = 1 << 20;
 
-fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = move || {
         x ^= x << 13;
@@ -23,7 +23,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// A labelled mirror of `n` disks of a MiB.
-fn mirror(n: usize, extra: Value) -> (World, Vec<Disk>) {
+pub(crate) fn mirror(n: usize, extra: Value) -> (World, Vec<Disk>) {
     let mut world = World::new();
     let made = (0..n).map(|i| world.disk(&format!("d{i}"), vec![0; MIB], 512)).collect();
     let names: Vec<String> = (0..n).map(|i| format!("d{i}")).collect();
@@ -37,7 +37,7 @@ fn mirror(n: usize, extra: Value) -> (World, Vec<Disk>) {
 }
 
 /// Waits until nobody is rebuilt any more.
-fn complete(world: &mut World) {
+pub(crate) fn complete(world: &mut World) {
     let state = |w: &World| w.show("mirror", "m", "State") == ["COMPLETE"];
     for _ in 0..2000 {
         if state(world) {
@@ -52,7 +52,7 @@ fn complete(world: &mut World) {
     );
 }
 
-fn write_all(world: &mut World, seed: u64) -> Vec<u8> {
+pub(crate) fn write_all(world: &mut World, seed: u64) -> Vec<u8> {
     let bytes = noise(seed, MIB - 512);
     let open = world.open("mirror/m", Access::WRITE);
     world.write(&open, 0, &bytes).expect("written");
@@ -60,14 +60,14 @@ fn write_all(world: &mut World, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn read_all(world: &mut World) -> Vec<u8> {
+pub(crate) fn read_all(world: &mut World) -> Vec<u8> {
     let open = world.open("mirror/m", Access::READ);
     let bytes = world.read(&open, 0, MIB - 512).expect("read");
     world.close(open);
     bytes
 }
 
-fn dump(world: &mut World, disk: &str) -> Value {
+pub(crate) fn dump(world: &mut World, disk: &str) -> Value {
     let answer = world.verb("mirror", "dump", "", json!({ "members": [disk] })).expect("a record");
     answer["records"][0].clone()
 }
@@ -398,30 +398,6 @@ fn resize_makes_a_closed_mirror_smaller_and_a_smaller_disk_fits() {
     assert_eq!(world.size("mirror/m"), (MIB - 512) as u64);
     assert!(disks[0].bytes()[..MIB - 512] == disks[1].bytes()[..MIB - 512]);
     assert!(disks[0].bytes()[..MIB - 512] == bytes);
-}
-
-/// `configure -h` and `-d`, and what `create -n` says.
-#[test]
-fn names_are_stored_and_forgotten_again_and_nothing_is_rebuilt_unasked() {
-    let (mut world, _) = mirror(2, json!({}));
-    let home = |world: &mut World, disk: &str| dump(world, disk)["hardcoded"].clone();
-    assert_eq!(home(&mut world, "d1"), json!(""));
-    world.verb("mirror", "configure", "m", json!({ "hardcode": true })).expect("stored");
-    assert_eq!((home(&mut world, "d0"), home(&mut world, "d1")), (json!("d0"), json!("d1")));
-    let both = json!({ "hardcode": true, "dynamic": true });
-    world.verb("mirror", "configure", "m", both).expect_err("one of them");
-    world.verb("mirror", "configure", "m", json!({ "dynamic": true })).expect("forgotten");
-    assert_eq!((home(&mut world, "d0"), home(&mut world, "d1")), (json!(""), json!("")));
-    world.verb("mirror", "destroy", "", json!({ "names": ["m"] })).expect("stopped");
-    let by_hand = json!({ "members": ["d0", "d1"], "no_autosync": true });
-    world.verb("mirror", "create", "h", by_hand).expect("made");
-    assert_eq!(world.show("mirror", "h", "State"), ["DEGRADED"]);
-    assert_eq!(world.show("mirror", "h", "Flags"), ["NOAUTOSYNC"]);
-    let stored = world.verb("mirror", "configure", "h", json!({ "hardcode": true }));
-    assert!(stored.expect_err("no records").what.contains("made by hand"));
-    let two = json!({ "names": ["h", "n"] });
-    let error = world.verb("mirror", "stop", "", two).expect_err("no n");
-    assert!(error.what.contains("no mirror n") && error.what.contains("h stopped"), "{error}");
 }
 
 /// The space added holds something else on each member.

@@ -7,6 +7,7 @@ mod class_clients;
 mod class_disks;
 mod class_label;
 mod class_mirror;
+mod class_mirror_settings;
 mod class_multipath;
 mod class_powercut;
 mod class_properties;

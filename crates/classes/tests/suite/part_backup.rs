@@ -287,7 +287,9 @@ fn the_data_of_a_lost_table_stays() {
     let text = "MBR 4\n1 linux-data 63 30000\n";
     let error = restore(&mut w, "ada0", text, json!({})).expect_err("swap is there");
     assert!(error.kind == Errno::Exist && error.what.contains("Linux swap space"), "{error}");
-    restore(&mut w, "ada0", text, json!({ "force": true })).expect("restored");
+    let error = restore(&mut w, "ada0", text, json!({ "force": true })).expect_err("no table");
+    assert_eq!(error.destroys, ["ada0"], "{error}");
+    restore(&mut w, "ada0", text, json!({ "yes_destroy": ["ada0"] })).expect("restored");
     let now = disk.bytes();
     assert!(now[512..63 * 512].iter().all(|b| *b == 0), "the swap space is gone");
     assert!(now[63 * 512..30_063 * 512].iter().all(|b| *b == 0x5a), "the data is not");

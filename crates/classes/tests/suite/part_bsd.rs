@@ -5,6 +5,8 @@ use classes::part::{self, Media, Place, Scheme, Table};
 use serde_json::json;
 use std::collections::BTreeSet;
 
+use geom::Access;
+
 use crate::support::{self, Image, Scratch, apply_to, power_cuts, run, run_on, table_of};
 use crate::world::World;
 
@@ -68,6 +70,23 @@ fn ours_read_strangers() {
     for row in ["6144", "22527", "22528", "100000"] {
         assert!(said.split_whitespace().any(|word| word == row), "{row}: {said}");
     }
+}
+
+/// They are named after their disk or slice.
+#[test]
+fn partitions_with_letters_follow_a_disk_that_has_another_name() {
+    let mut image = Image::new(20000, 512);
+    let (table, _) = add(&made(20000, 512), "freebsd-ufs", Some(100), 50);
+    image.apply(&part::plan(None, &table).expect("a plan"));
+    let (mut w, _) = World::with("d0", image.read(0, 20000 * 512), 512);
+    assert_eq!(w.names(), ["d0", "d0a"]);
+    let open = w.open("d0a", Access::READ);
+    let names = w.control.call(|t| t.rename("test", "d0", "x")).expect("renamed");
+    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    assert_eq!(names, [pair("d0", "x"), pair("d0a", "xa")]);
+    assert_eq!(w.names(), ["x", "xa"]);
+    w.read(&open, 0, 512).expect("its reader notices nothing");
+    w.close(open);
 }
 
 #[test]

@@ -71,6 +71,19 @@ pub struct State {
     /// Files that are in use and have other contents now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changed_files: Vec<ChangedFilesState>,
+    /// Names that units had before their disk was renamed, and are served under to NBD clients.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub former_names: Vec<FormerNameState>,
+}
+
+/// A name that a unit had.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FormerNameState {
+    /// The name.
+    pub name: String,
+    /// The provider that the unit is over, as it is called now.
+    pub provider: String,
 }
 
 impl State {

@@ -93,6 +93,13 @@ pub enum Action {
         /// Which.
         geom: GeomConfig,
     },
+    /// Members or settings of a geom change while it is used; class and name stay.
+    ModifyGeom {
+        /// As it is.
+        from: GeomConfig,
+        /// As it shall be.
+        to: GeomConfig,
+    },
     /// A geom goes; nothing stands on it any more.
     RemoveGeom {
         /// Which.
@@ -179,6 +186,7 @@ impl Action {
             Action::GrowDisk { from, to } => Action::GrowDisk { from: to, to: from },
             Action::RenameDisk { from, to } => Action::RenameDisk { from: to, to: from },
             Action::CreateGeom { geom } => Action::RemoveGeom { geom },
+            Action::ModifyGeom { from, to } => Action::ModifyGeom { from: to, to: from },
             Action::RemoveGeom { geom } => Action::CreateGeom { geom },
             Action::Units { from, to } => Action::Units { from: to, to: from },
             Action::PortGroups { from, to } => Action::PortGroups { from: to, to: from },
@@ -244,6 +252,10 @@ impl Action {
             }
             Action::RenameDisk { from, to } => rename(config, &from.name, to),
             Action::CreateGeom { geom } => config.geom.push(geom.clone()),
+            Action::ModifyGeom { to, .. } => {
+                let place = config.geom.iter_mut().find(|g| g.name == to.name);
+                place.into_iter().for_each(|g| *g = to.clone());
+            }
             Action::RemoveGeom { geom } => config.geom.retain(|g| g.name != geom.name),
             Action::Units { to, .. } => config.unit.clone_from(to),
             Action::PortGroups { to, .. } => config.alua.clone_from(to),
@@ -282,6 +294,7 @@ impl Action {
             Action::GrowDisk { to, .. } => format!("grow disk {} ({})", to.name, to.kind),
             Action::RenameDisk { from, to } => format!("rename disk {} to {}", from.name, to.name),
             Action::CreateGeom { geom } => format!("create geom {} ({})", geom.name, geom.class),
+            Action::ModifyGeom { to, .. } => format!("change geom {} ({})", to.name, to.class),
             Action::RemoveGeom { geom } => format!("remove geom {} ({})", geom.name, geom.class),
             Action::Units { .. } => "change how units are shown".to_owned(),
             Action::PortGroups { .. } => "change target port groups".to_owned(),
@@ -319,7 +332,9 @@ impl Action {
             | Action::RemoveDisk { disk }
             | Action::GrowDisk { to: disk, .. }
             | Action::RenameDisk { to: disk, .. } => disk.name.clone(),
-            Action::CreateGeom { geom } | Action::RemoveGeom { geom } => geom.name.clone(),
+            Action::CreateGeom { geom }
+            | Action::RemoveGeom { geom }
+            | Action::ModifyGeom { to: geom, .. } => geom.name.clone(),
             Action::CreateTarget { target } | Action::RemoveTarget { target } => {
                 target.name.clone()
             }

@@ -6,7 +6,7 @@ use crate::config::{Config, GeomConfig};
 
 /// The class whose members are found by their records; what the configuration names are those that
 /// it had when it was made.
-const BY_RECORD: &str = "mirror";
+pub(super) const BY_RECORD: &str = "mirror";
 
 /// How the reason of a geom begins that a verb slipped in.
 const INSERTED: &str = "inserted over ";

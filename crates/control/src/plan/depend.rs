@@ -3,13 +3,14 @@
 //! A reference in a configuration may name a provider that tasting makes (`d0p1`, `gpt/root`), so
 //! two sources are used: the graph, for what exists; the form of the name, for what does not yet.
 
+use super::rename::is_bsd_letter;
 use crate::api::{State, TargetHealth, TargetState};
 use crate::config::{AccessConfig, Config, GeomConfig};
 use std::collections::{HashMap, HashSet};
 
 /// Whether a provider of that name comes, by the form of the name, from the disk or geom `owner`:
 /// the same name, `owner` behind a class and a slash, or `owner` with `p1`, `s1`, `.suffix` or
-/// `/suffix` appended.
+/// `/suffix` appended; a letter (BSD) where `owner` ends in a digit.
 pub fn rests_on(reference: &str, owner: &str) -> bool {
     let bare = match reference.split_once('/') {
         Some((_, tail)) if tail.starts_with(owner) => tail,
@@ -22,8 +23,8 @@ pub fn rests_on(reference: &str, owner: &str) -> bool {
     match letters.next() {
         None => true,
         Some('.' | '/') => true,
-        Some('p' | 's') => letters.next().is_some_and(|c| c.is_ascii_digit()),
-        _ => false,
+        Some('p' | 's') if letters.next().is_some_and(|c| c.is_ascii_digit()) => true,
+        _ => is_bsd_letter(rest) && owner.ends_with(|c: char| c.is_ascii_digit()),
     }
 }
 
@@ -167,6 +168,10 @@ mod tests {
             ("d0.nop", "d0", true),
             ("mirror/m0", "m0", true),
             ("mirror/m0p2", "m0", true),
+            ("d0a", "d0", true),
+            ("d0s1a", "d0", true),
+            ("d0u", "d0", false),
+            ("data", "dat", false),
             ("d01", "d0", false),
             ("d0pool", "d0", false),
             ("gpt/root", "d0", false),

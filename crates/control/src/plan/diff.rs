@@ -3,12 +3,12 @@
 //! targets and LUNs are brought from the bottom up.
 
 use super::action::{Action, Step};
-use super::by_hand::members;
+use super::by_hand::{BY_RECORD, members};
 use super::depend::{Ground, bottom_up};
 use super::identity::{Foreseen, Identities};
 use super::rename::{rename, renamed};
 use super::risk::{Scene, risk};
-use crate::api::State;
+use crate::api::{GeomState, State};
 use crate::config::{
     AccessConfig, AluaConfig, Catalog, Config, DiskConfig, GeomConfig, TargetConfig, UnitConfig,
 };
@@ -76,46 +76,100 @@ fn grows(from: &DiskConfig, to: &DiskConfig, state: &State) -> bool {
     from.kind == "file" && same == *to && others(from) == others(to) && larger
 }
 
-/// Buses, disks and geoms that have to go, with the reason.
-fn gone(
-    running: &Config,
-    desired: &Config,
-    ground: &Ground,
-    state: &State,
-) -> BTreeMap<String, String> {
+/// Buses, disks and geoms that have to go, and geoms that change instead.
+#[derive(Default)]
+struct Gone {
+    /// Names with the reason.
+    why: BTreeMap<String, String>,
+    /// Geoms that change while they are used.
+    changed: BTreeSet<String>,
+    /// Disks of members that such geoms give up: they go after that.
+    late: BTreeSet<String>,
+}
+
+impl Gone {
+    /// What goes below a provider and takes it with it.
+    fn below(&self, reference: &str, ground: &Ground) -> Option<&String> {
+        let kept = || self.changed.iter().any(|geom| ground.rests(reference, geom));
+        let mut all = self.why.keys().filter(|gone| ground.rests(reference, gone));
+        all.find(|gone| !self.late.contains(*gone) || !kept())
+    }
+}
+
+/// Which buses, disks and geoms have to go.
+fn gone(running: &Config, desired: &Config, ground: &Ground, state: &State) -> Gone {
     let absent = "no longer in the configuration".to_owned();
-    let mut gone = BTreeMap::new();
+    let mut gone = Gone::default();
     let wanted = disks_of(desired);
     for bus in &running.bus {
         match desired.bus(&bus.name) {
-            None => gone.insert(bus.name.clone(), absent.clone()),
-            Some(to) if !bus.becomes(to) => gone.insert(bus.name.clone(), changes(bus, to)),
+            None => gone.why.insert(bus.name.clone(), absent.clone()),
+            Some(to) if !bus.becomes(to) => gone.why.insert(bus.name.clone(), changes(bus, to)),
             Some(_) => None,
         };
     }
     for disk in &running.disk {
         match wanted.get(disk.name.as_str()).copied() {
-            None => gone.insert(disk.name.clone(), absent.clone()),
+            None => gone.why.insert(disk.name.clone(), absent.clone()),
             Some(to) if to != disk && !grows(disk, to, state) => {
-                gone.insert(disk.name.clone(), changes(disk, to))
+                gone.why.insert(disk.name.clone(), changes(disk, to))
             }
             Some(_) => None,
         };
     }
     for geom in bottom_up(running, ground) {
-        let why = match desired.geom(&geom.name) {
+        let to = desired.geom(&geom.name);
+        let scene = (running, desired, ground, state);
+        if let Some(late) = to.and_then(|to| lets_go(geom, to, scene, &gone)) {
+            gone.changed.insert(geom.name.clone());
+            gone.late.extend(late);
+            continue;
+        }
+        let why = match to {
             None => Some(absent.clone()),
             Some(to) if to != geom && !names_members(geom, to, state) => Some(changes(geom, to)),
             Some(_) => {
-                let rests = |o: &&String| geom.below().any(|b| ground.rests(b, o));
-                gone.keys().find(rests).map(|below| format!("{below} below it changes"))
+                let below = geom.below().find_map(|b| gone.below(b, ground));
+                below.map(|below| format!("{below} below it changes"))
             }
         };
         if let Some(why) = why {
-            gone.insert(geom.name.clone(), why);
+            gone.why.insert(geom.name.clone(), why);
         }
     }
     gone
+}
+
+/// Whether a geom can change while it is used, with the disks that it lets go of and that go. Not
+/// one that has not started, nor one whose next member is on what goes, or has the image of a disk
+/// that goes.
+fn lets_go(
+    from: &GeomConfig,
+    to: &GeomConfig,
+    (running, desired, ground, state): (&Config, &Config, &Ground, &State),
+    gone: &Gone,
+) -> Option<Vec<String>> {
+    let same = from.class == BY_RECORD && to.class == from.class && to.provider == from.provider;
+    let runs = |g: &GeomState| g.class == from.class && g.name == from.name;
+    let here = state.geoms.iter().find(|g| runs(g) && !g.withering);
+    let runs = here.is_some_and(|g| !g.providers.is_empty());
+    if !same || from == to || !runs || names_members(from, to, state) {
+        return None;
+    }
+    if to.members.iter().any(|member| gone.below(member, ground).is_some()) {
+        return None;
+    }
+    let dropped: Vec<&String> =
+        from.members.iter().filter(|member| !to.members.contains(member)).collect();
+    let is_below = |name: &&String| dropped.iter().any(|member| ground.rests(member, name));
+    let late: Vec<String> = gone.why.keys().filter(is_below).cloned().collect();
+    let path = |disk: &DiskConfig| disk.params.get("path").cloned();
+    let frees = |name: &String| {
+        let Some(disk) = running.disk.iter().find(|d| d.name == *name) else { return false };
+        let takes = |d: &DiskConfig| d.name == *name || path(d).is_some() && path(d) == path(disk);
+        !desired.disk.iter().any(takes)
+    };
+    late.iter().all(frees).then_some(late)
 }
 
 /// Whether the one difference is that the configuration names the members that a geom has by now.
@@ -151,15 +205,21 @@ impl Planner<'_> {
         &mut self,
         running: &Config,
         desired: &Config,
-        gone: &BTreeMap<String, String>,
+        gone: &Gone,
         other: &BTreeSet<&str>,
         ground: &Ground,
     ) {
         // A geom that is made may open its members exclusively: LUNs on them go first. A member
         // that the new configuration exports as well keeps its LUNs.
-        let comes = |g: &&GeomConfig| running.geom(&g.name).is_none() || gone.contains_key(&g.name);
+        let comes =
+            |g: &&GeomConfig| running.geom(&g.name).is_none() || gone.why.contains_key(&g.name);
         let mut taken: HashSet<&str> =
             desired.geom.iter().filter(comes).flat_map(GeomConfig::below).collect();
+        for geom in desired.geom.iter().filter(|g| gone.changed.contains(&g.name)) {
+            let had = running.geom(&geom.name);
+            let new = |member: &&str| had.is_none_or(|had| had.below().all(|b| b != *member));
+            taken.extend(geom.below().filter(new));
+        }
         for lun in desired.access.iter().flat_map(|a| a.luns.values()) {
             taken.remove(lun.provider.as_str());
         }
@@ -179,7 +239,7 @@ impl Planner<'_> {
             less.luns.retain(|_, lun| {
                 let changes =
                     other.contains(lun.provider.as_str()) || taken.contains(lun.provider.as_str());
-                !changes && !gone.keys().any(|o| ground.rests(&lun.provider, o))
+                !changes && gone.below(&lun.provider, ground).is_none()
             });
             if less != *access {
                 let why = "what is behind a LUN changes";
@@ -240,13 +300,7 @@ impl Planner<'_> {
         }
     }
 
-    fn remove(
-        &mut self,
-        running: &Config,
-        desired: &Config,
-        gone: &BTreeMap<String, String>,
-        ground: &Ground,
-    ) {
+    fn remove(&mut self, running: &Config, desired: &Config, gone: &Gone, ground: &Ground) {
         for target in &running.target {
             let why = match desired.target(&target.name) {
                 None => "no longer in the configuration",
@@ -258,29 +312,24 @@ impl Planner<'_> {
             self.step(Action::RemoveTarget { target: target.clone() }, why);
         }
         for geom in bottom_up(running, ground).into_iter().rev() {
-            if let Some(why) = gone.get(&geom.name) {
+            if let Some(why) = gone.why.get(&geom.name) {
                 self.step(Action::RemoveGeom { geom: geom.clone() }, why);
             }
         }
         for disk in running.disk.iter().rev() {
-            if let Some(why) = gone.get(&disk.name) {
+            if let Some(why) = gone.why.get(&disk.name).filter(|_| !gone.late.contains(&disk.name))
+            {
                 self.step(Action::RemoveDisk { disk: disk.clone() }, why);
             }
         }
         for bus in running.bus.iter().rev() {
-            if let Some(why) = gone.get(&bus.name) {
+            if let Some(why) = gone.why.get(&bus.name) {
                 self.step(Action::RemoveBus { bus: bus.clone() }, why);
             }
         }
     }
 
-    fn bring(
-        &mut self,
-        running: &Config,
-        desired: &Config,
-        gone: &BTreeMap<String, String>,
-        ground: &Ground,
-    ) {
+    fn bring(&mut self, running: &Config, desired: &Config, gone: &Gone, ground: &Ground) {
         let new = "in the configuration, not running".to_owned();
         for bus in &desired.bus {
             if let Some(from) = self.now.bus(&bus.name).filter(|from| *from != bus).cloned() {
@@ -288,22 +337,31 @@ impl Planner<'_> {
                 self.step(Action::ModifyBus { from, to: bus.clone() }, why);
             }
             if self.now.bus(&bus.name).is_none() {
-                let why = gone.get(&bus.name).unwrap_or(&new).clone();
+                let why = gone.why.get(&bus.name).unwrap_or(&new).clone();
                 self.step(Action::CreateBus { bus: bus.clone() }, why);
             }
         }
         let here: HashSet<String> = self.now.disk.iter().map(|d| d.name.clone()).collect();
         for disk in &desired.disk {
             if !here.contains(&disk.name) {
-                let why = gone.get(&disk.name).unwrap_or(&new).clone();
+                let why = gone.why.get(&disk.name).unwrap_or(&new).clone();
                 self.step(Action::CreateDisk { disk: disk.clone() }, why);
             }
         }
         for geom in bottom_up(desired, ground) {
             if self.now.geom(&geom.name).is_none() {
-                let why = gone.get(&geom.name).unwrap_or(&new).clone();
+                let why = gone.why.get(&geom.name).unwrap_or(&new).clone();
                 self.step(Action::CreateGeom { geom: geom.clone() }, why);
             }
+            let from = self.now.geom(&geom.name).filter(|_| gone.changed.contains(&geom.name));
+            if let Some(from) = from.cloned() {
+                let why = changes(&from, geom);
+                self.step(Action::ModifyGeom { from, to: geom.clone() }, why);
+            }
+        }
+        for disk in running.disk.iter().filter(|disk| gone.late.contains(&disk.name)) {
+            let why = gone.why.get(&disk.name).cloned().unwrap_or_default();
+            self.step(Action::RemoveDisk { disk: disk.clone() }, why);
         }
         for target in &desired.target {
             if let Some(from) = self.now.target(&target.name).filter(|t| *t != target).cloned() {

@@ -1,7 +1,7 @@
 //! Which disk hosts see behind a LUN before and after a plan. Names of sections and paths of files
 //! are not what hosts know a disk by.
 
-use super::rename::follow;
+use super::rename::{follow, given};
 use crate::api::{LunState, State};
 use crate::config::{Config, DiskConfig, LunConfig};
 use serde_json::Value;
@@ -34,9 +34,10 @@ impl<'a> Identities<'a> {
     ) -> Identities<'a> {
         let groups = state.targets.iter().flat_map(|t| &t.groups);
         let luns = groups.flat_map(|g| &g.luns).filter(|lun| !lun.serial.is_empty());
+        let taken = given(running);
         let called = |lun: &LunState| {
             let mut name = lun.provider.clone();
-            renames.iter().for_each(|(from, to)| follow(&mut name, &from.name, &to.name));
+            renames.iter().for_each(|(from, to)| follow(&mut name, &from.name, &to.name, &taken));
             name
         };
         Identities {

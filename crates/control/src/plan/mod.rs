@@ -11,6 +11,8 @@
 mod action;
 mod apply;
 mod by_hand;
+#[cfg(test)]
+mod changed_tests;
 mod depend;
 mod diff;
 mod identity;

@@ -5,8 +5,11 @@
 //!      alike: names that are exchanged are an exchange of disks.
 //!  R2  Two disks are one when they are at one path, kind and parameters are equal, and no other
 //!      disk of either side has the same. One without a path is known by its name alone.
+//!  R3  A reference that is the disk's name and a letter is a BSD partition of it, unless the
+//!      configuration gives that name to something else.
 
 use crate::config::{Config, DiskConfig};
+use std::collections::BTreeSet;
 
 /// The disks that only have another name: as they are, and as they shall be.
 pub(super) fn renamed(running: &Config, desired: &Config) -> Vec<(DiskConfig, DiskConfig)> {
@@ -26,24 +29,39 @@ pub(super) fn renamed(running: &Config, desired: &Config) -> Vec<(DiskConfig, Di
 }
 
 /// What `reference` is called when the disk `from` is called `to`: that disk, a partition of it,
-/// or something else as it was.
-pub(super) fn follow(reference: &mut String, from: &str, to: &str) {
+/// or something else as it was. `taken`: names that the configuration gives.
+pub(super) fn follow(reference: &mut String, from: &str, to: &str, taken: &BTreeSet<String>) {
     let Some(rest) = reference.strip_prefix(from) else { return };
     let mut letters = rest.chars();
     let is_part = matches!(letters.next(), Some('p' | 's'))
         && letters.next().is_some_and(|c| c.is_ascii_digit());
-    if rest.is_empty() || is_part {
+    // R3
+    let is_letter = is_bsd_letter(rest) && !taken.contains(reference.as_str());
+    if rest.is_empty() || is_part || is_letter {
         *reference = format!("{to}{rest}");
     }
 }
 
+/// Whether that is the end of the name of a partition of a BSD label.
+pub(super) fn is_bsd_letter(rest: &str) -> bool {
+    matches!(rest.as_bytes(), [b'a'..=b't'])
+}
+
+/// Names that a configuration gives to buses' disks, disks and geoms.
+pub(super) fn given(config: &Config) -> BTreeSet<String> {
+    let aliases = config.bus.iter().flat_map(|b| b.names.keys().cloned());
+    let disks = config.disk.iter().map(|d| d.name.clone());
+    aliases.chain(disks).chain(config.geom.iter().map(|g| g.name.clone())).collect()
+}
+
 /// The disk `from` is called `to` in all of a configuration.
 pub(super) fn rename(config: &mut Config, from: &str, to: &DiskConfig) {
+    let taken = given(config);
     config.disk.iter_mut().filter(|d| d.name == from).for_each(|d| *d = to.clone());
     let layers = config.geom.iter_mut().flat_map(|g| g.provider.iter_mut().chain(&mut g.members));
     let luns = config.access.iter_mut().flat_map(|a| a.luns.values_mut().map(|l| &mut l.provider));
     let units = config.unit.iter_mut().map(|u| &mut u.provider);
-    layers.chain(luns).chain(units).for_each(|reference| follow(reference, from, &to.name));
+    layers.chain(luns).chain(units).for_each(|reference| follow(reference, from, &to.name, &taken));
 }
 
 #[cfg(test)]
@@ -75,11 +93,22 @@ mod tests {
 
     #[test]
     fn what_names_it_follows() {
-        for (reference, then) in
-            [("d0", "x"), ("d0p1", "xp1"), ("d0s2", "xs2"), ("d01", "d01"), ("gpt/d0", "gpt/d0")]
-        {
+        let taken = BTreeSet::from(["d0b".to_owned()]);
+        for (reference, then) in [
+            ("d0", "x"),
+            ("d0p1", "xp1"),
+            ("d0s2", "xs2"),
+            ("d0s2e", "xs2e"),
+            ("d0a", "xa"),
+            ("d0t", "xt"),
+            ("d0u", "d0u"),
+            ("d0ab", "d0ab"),
+            ("d0b", "d0b"),
+            ("d01", "d01"),
+            ("gpt/d0", "gpt/d0"),
+        ] {
             let mut name = reference.to_owned();
-            follow(&mut name, "d0", "x");
+            follow(&mut name, "d0", "x", &taken);
             assert_eq!(name, then, "{reference}");
         }
     }

@@ -54,18 +54,16 @@ pub fn risk(action: &Action, scene: &Scene<'_>) -> Judged {
         | Action::ModifyBus { .. }
         | Action::CreateDisk { .. }
         | Action::GrowDisk { .. }
+        // An NBD client that comes again gets it by the name that it knows.
+        | Action::RenameDisk { .. }
         | Action::CreateGeom { .. }
+        | Action::ModifyGeom { .. }
         | Action::CreateTarget { .. }
         | Action::Renew { .. } => Judged::default(),
         Action::Units { from, to } => match newly_protected(from, to).next() {
             Some(_) => Judged::of(Risk::Destroys),
             None => Judged::default(),
         },
-        // A client that comes again asks for the name that it knows.
-        Action::RenameDisk { from, .. } => {
-            let by_name = |s: &&SessionState| s.unit.as_deref() == Some(from.name.as_str());
-            Judged::for_them(state.sessions().map(|(_, session)| session).filter(by_name))
-        }
         Action::PortGroups { from, to } => {
             let loses = |g: &AluaConfig| {
                 let was = from.iter().find(|f| f.name == g.name).map(|f| f.state);

@@ -1,14 +1,14 @@
 //! export: the running configuration as a document.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{Error, Kind, Result};
+use crate::api::{Error, Kind, Result, State};
 use crate::config::{Config, secret, write};
 use crate::plan::{inserted, members};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// See the module.
 pub struct Export;
@@ -45,7 +45,7 @@ impl Verb for Export {
         (file:PATH, credential:NAME) are printed; a secret that is written out in the \
         configuration is hidden without --secrets, and a document with a hidden one is refused. \
         Layers that were slipped in by hand are told at its head, and members of mirrors are those \
-        that they have.";
+        that they have. Names that renamed disks had for NBD clients are `aliases`.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar export > ashlar.toml", "ashlar export --secrets > ashlar.toml"];
 
@@ -67,9 +67,26 @@ impl DaemonVerb for Export {
                 geom.members = now;
             }
         }
+        keep_former(&mut config, &state);
         let config = if params.secrets { config } else { hidden(&config)? };
         document.push_str(&write(&config));
         Ok(Answer { generation, document, config })
+    }
+}
+
+/// Names that units had are aliases of the NBD targets that have a LUN of theirs.
+fn keep_former(config: &mut Config, state: &State) {
+    for former in &state.former_names {
+        let access = config.access.iter();
+        let of = access.filter(|a| a.luns.values().any(|lun| lun.provider == former.provider));
+        let names: Vec<&String> = of.map(|a| &a.target).collect();
+        let targets = config.target.iter_mut();
+        for target in targets.filter(|t| t.driver == "nbd" && names.contains(&&t.name)) {
+            let aliases = target.params.entry("aliases").or_insert_with(|| json!({}));
+            if let Some(aliases) = aliases.as_object_mut() {
+                aliases.entry(former.name.clone()).or_insert_with(|| json!(former.provider));
+            }
+        }
     }
 }
 

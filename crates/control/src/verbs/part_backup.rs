@@ -47,10 +47,13 @@ pub struct RestoreParams {
     #[schemars(extend("x-short" = "l"))]
     #[serde(default)]
     pub labels: bool,
-    /// Give up the table, label or file system that is there.
+    /// Give up the partition table that is there.
     #[schemars(extend("x-short" = "F"))]
     #[serde(default)]
     pub force: bool,
+    /// Name of a provider whose label, file system or other contents may be lost.
+    #[serde(default)]
+    pub yes_destroy: Vec<String>,
     /// Restore unique ids, too: on the disk that the backup was made of. Only JSON has them.
     #[serde(default)]
     pub ids: bool,
@@ -104,8 +107,9 @@ impl Verb for Restore {
     const DOC: &'static str = "Make the partition table of a backup on standard input";
     const DETAIL: &'static str = "Takes what `part backup` or gpart's backup printed, as text or \
         JSON. The table is made on all the providers named, or on none. A line that is wrong is \
-        named, and nothing is written. A table, label or file system that is there is given up \
-        only with --force, one with a partition in use never. Disk and partitions get new unique \
+        named, and nothing is written. A partition table that is there is given up only with \
+        --force, one with a partition in use never; a label, file system or anything else only \
+        with --yes-destroy and the provider's name. Disk and partitions get new unique \
         ids unless --ids is given.";
     const EXAMPLES: &'static [&'static str] = &[
         "ashlar part restore ada1 < ada0.part",
@@ -144,7 +148,8 @@ impl DaemonVerb for Restore {
         params: RestoreParams,
         progress: &mut Progress<'_>,
     ) -> Result<PartAnswer> {
-        let RestoreParams { geoms, labels, force, ids, no_commit, flags, backup } = params;
+        let RestoreParams { geoms, labels, force, ids, no_commit, flags, backup, yes_destroy } =
+            params;
         let Some(backup) = backup else {
             return Err(Error::new(Kind::Usage, "part restore", "`backup` is missing"));
         };
@@ -154,6 +159,7 @@ impl DaemonVerb for Restore {
             "labels": labels,
             "ids": ids,
             "force": force,
+            "yes_destroy": yes_destroy,
             "commit": part::at_once(no_commit, flags.as_deref()),
         });
         control.verb(("part", "restore"), &params, progress)

@@ -89,8 +89,8 @@ impl Verb for Bootcode {
         first stage and leave the second; the label in sector 1 stays. An EBR has none.\n\
         -p FILE -i INDEX goes to the begin of a partition of a GPT or MBR, which must have room \
         for it and not be open for writing; the rest of the last sector is zeros. The partition's \
-        name must be typed unless its type is freebsd-boot, bios-boot or prep-boot. It is written \
-        after the table.\n\
+        name must be typed unless its type is freebsd-boot, bios-boot or prep-boot and it holds \
+        nothing that `ashlar inspect` knows. It is written after the table.\n\
         With both, either none or both are accepted. The files are read by the command, not by \
         the daemon.";
     const EXAMPLES: &'static [&'static str] = &[
@@ -132,13 +132,15 @@ impl DaemonVerb for Bootcode {
         progress: &mut Progress<'_>,
     ) -> Result<PartAnswer> {
         consent(control, &params)?;
-        let BootcodeParams { geom, bootcode, partcode, index, skip_serial, .. } = params;
+        let BootcodeParams { geom, bootcode, partcode, index, skip_serial, yes_destroy, .. } =
+            params;
         let params = json!({
             "geom": geom,
             "bootcode": bootcode,
             "partcode": partcode,
             "index": index,
             "skip_serial": skip_serial,
+            "yes_destroy": yes_destroy,
             "commit": part::at_once(params.no_commit, params.flags.as_deref()),
         });
         control.verb(("part", "bootcode"), &params, progress)

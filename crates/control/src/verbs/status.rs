@@ -131,6 +131,20 @@ fn certificates(state: &State) -> impl Iterator<Item = Finding> + '_ {
     })
 }
 
+/// Names under which NBD clients get a unit whose disk has another name now.
+fn former_names(state: &State) -> impl Iterator<Item = Finding> + '_ {
+    state.former_names.iter().map(|former| Finding {
+        health: Health::Ok,
+        at: format!("export {}", former.name),
+        why: format!("NBD clients that ask for it get {}, its name now", former.provider),
+        action: format!(
+            "When none does any more: `ashlar geom lun forget-name name={}`.",
+            former.name
+        ),
+        see: "ashlar sessions".to_owned(),
+    })
+}
+
 /// Files that were replaced and not read again yet.
 fn changed_files(state: &State) -> impl Iterator<Item = Finding> + '_ {
     state.changed_files.iter().map(|changed| Finding {
@@ -259,6 +273,7 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
     out.extend(rivals(state));
     out.extend(certificates(state));
     out.extend(changed_files(state));
+    out.extend(former_names(state));
     out.extend(last_errors(state));
     out.sort_by_key(|f| std::cmp::Reverse(f.health));
     out

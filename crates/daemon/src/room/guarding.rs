@@ -34,7 +34,7 @@ impl Room {
     }
 
     /// What the members of a geom hold, in words.
-    fn held(&mut self, geom: &GeomConfig, by: guard::By<'_>) -> Option<String> {
+    pub(super) fn held(&mut self, geom: &GeomConfig, by: guard::By<'_>) -> Option<String> {
         let mut held = Vec::new();
         for name in geom.below() {
             if self.control.topology.find(name).is_some()
@@ -44,6 +44,18 @@ impl Room {
             }
         }
         (!held.is_empty()).then(|| held.join("; "))
+    }
+
+    /// What providers hold of which the end is to be written over, in words.
+    pub(super) fn held_by(&mut self, names: &[String]) -> Option<String> {
+        let by = guard::By { class: "", geom: "", force: false };
+        let held = names.iter().filter_map(|name| {
+            self.control.topology.find(name)?;
+            let words = guard::holds(&mut self.control, by, name).ok()??;
+            Some(format!("{name} holds {words}"))
+        });
+        let held: Vec<String> = held.collect();
+        (!held.is_empty()).then(|| format!("{}: its end is overwritten", held.join("; ")))
     }
 
     /// How a geom of the configuration is put together, if nothing but that says so.

@@ -68,12 +68,17 @@ fn recorded(dice: &mut Dice, add: &mut impl FnMut(&str, &[String]), units: &mut 
         is
     };
     let legs: Vec<&str> =
-        ["k0", "k1"].into_iter().filter(|name| memory(dice, name, "1MiB")).collect();
+        ["k0", "k1", "k2"].into_iter().filter(|name| memory(dice, name, "1MiB")).collect();
     let served = memory(dice, "cache", "32MiB") & memory(dice, "worm", "32MiB");
-    if legs.len() == 2 && dice.chance(70) {
-        let members = dice.one(&["'k0', 'k1'", "'k0', 'k1'", "'k1', 'k0'"]);
-        let name = dice.one(&["r", "r", "q"]);
-        add("geom", &[format!("class = 'mirror'\nname = '{name}'\nmembers = [{members}]")]);
+    let has = |name| legs.contains(&name);
+    if has("k0") && has("k1") && dice.chance(70) {
+        let pairs = ["'k0', 'k1'", "'k0', 'k1'", "'k1', 'k0'", "'k0'"];
+        let more = ["'k0', 'k2'", "'k0', 'k1', 'k2'", "'k2'", "'k2', 'k1'"];
+        let members = if has("k2") && dice.chance(50) { dice.one(&more) } else { dice.one(&pairs) };
+        let name = dice.one(&["r", "r", "r", "q"]);
+        let balance = dice.one(&["", "balance = 'prefer'", "no_failsync = true"]);
+        let members = format!("members = [{members}]\n{balance}");
+        add("geom", &[format!("class = 'mirror'\nname = '{name}'\n{members}")]);
         units.push(format!("mirror/{name}"));
     }
     if dice.chance(40) {
@@ -201,6 +206,12 @@ fn client(control: &Control, dice: &mut Dice) -> Option<TcpStream> {
     Some(line)
 }
 
+/// A member of the mirror is put out of use, as one that is away is. The last one is refused.
+fn degrade(control: &Control, dice: &mut Dice) {
+    let params = serde_json::json!({ "name": "r", "members": [dice.one(&["k0", "k1", "k2"])] });
+    let _ = control.change(|plant| plant.verb("mirror", "deactivate", &params, &mut |_| {}));
+}
+
 fn walk(seed: u64) -> [u32; 4] {
     let site = Site::new(seed);
     let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
@@ -222,6 +233,9 @@ fn walk(seed: u64) -> [u32; 4] {
             clients.clear();
         }
         clients.extend(client(&control, &mut dice));
+        if dice.chance(25) {
+            degrade(&control, &mut dice);
+        }
         seen[3] += u32::from(control.plant().state().sessions().next().is_some());
         let Some(mut desired) = desired else {
             seen[2] += 1;

@@ -1,7 +1,8 @@
 //! Names of units, and what clients are told about one.
 //!
 //! An initiator's exports are the LUNs of its group. Each is called by its LUN in decimal digits,
-//! by the name of its unit, or by an alias; nothing at all is LUN 0. Where targets share an address
+//! by the name of its unit, by an alias, or by the name that its unit had before its disk was
+//! renamed; nothing at all is LUN 0. Where targets share an address
 //! and a name is not enough, `TARGET/NAME` is.
 
 use std::sync::Arc;
@@ -63,7 +64,7 @@ pub(crate) fn find(
     let of_target = |t: &&Arc<Checked>, name: &str| {
         let port = engine.find_target(NAME, &t.spec.name)?;
         let decision = port.decide(initiator, portal);
-        let entry = pick(t, &decision.luns, name)?.clone();
+        let entry = pick(engine, t, &decision.luns, name)?.clone();
         Some(Found { target: (*t).clone(), port, entry })
     };
     let plain = targets.iter().find_map(|t| of_target(&t, name));
@@ -86,7 +87,9 @@ pub(crate) fn awaited(
         let port = engine.find_target(NAME, &t.spec.name)?;
         let luns = port.decide(initiator, portal).luns;
         let number = if name.is_empty() { Some(0) } else { name.parse().ok() };
-        let unit = t.params.aliases.get(name).map_or(name, String::as_str);
+        let former = || Some(engine.registry().former(name)?.provider);
+        let unit = t.params.aliases.get(name).cloned().or_else(former);
+        let unit = unit.as_deref().unwrap_or(name);
         let found = luns.awaited().find(|(lun, of)| *of == unit || Some(*lun) == number);
         found.map(|(lun, _)| lun)
     };
@@ -97,14 +100,23 @@ pub(crate) fn awaited(
     })
 }
 
-fn pick<'a>(target: &Checked, luns: &'a LunMap, name: &str) -> Option<&'a Arc<LunEntry>> {
+fn pick<'a>(
+    engine: &Engine,
+    target: &Checked,
+    luns: &'a LunMap,
+    name: &str,
+) -> Option<&'a Arc<LunEntry>> {
     let named = |name: &str| luns.iter().find(|e| e.device.name() == name);
     let of_lun = |lun: u64| luns.get(lun);
     if name.is_empty() {
         return of_lun(0);
     }
     let alias = || target.params.aliases.get(name).and_then(|unit| named(unit));
-    named(name).or_else(alias).or_else(|| of_lun(name.parse().ok()?))
+    let former = || {
+        let unit = engine.registry().former(name)?;
+        luns.iter().find(|e| e.device.spec().serial == unit.serial)
+    };
+    named(name).or_else(alias).or_else(former).or_else(|| of_lun(name.parse().ok()?))
 }
 
 /// Lines of LIST: the names of units, with their target's where there is another of that name.

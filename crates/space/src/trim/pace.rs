@@ -10,6 +10,10 @@
 //!      99th percentile of their times is what it was. After a command that made `n` late, the
 //!      next waits for `n * 1000 / LATE_PERMILLE` requests to end. When there are no others, it
 //!      does not wait. The first of all looks how many there are before it goes.
+//!  P3  After one command nothing is sent for at most [`PAUSE_MAX_NS`]: a device that stalled once
+//!      is not left alone for minutes.
+//!  P4  Commands become smaller only as long as smaller ones are quicker: one whose cost is not in
+//!      its size is not cut into thousands of pieces.
 
 /// Of a thousand requests so many may be late because of a command.
 pub const LATE_PERMILLE: u64 = 5;
@@ -19,6 +23,10 @@ const GUESS_NS: u64 = 50_000_000;
 const IDLE_NS: u64 = 100_000_000;
 /// Commands are made smaller when they take so many times as long as the quickest.
 const SLOW_TIMES: u64 = 4;
+/// Longest pause after a command, ns.
+const PAUSE_MAX_NS: u64 = 10_000_000_000;
+/// Sizes that are told apart: by powers of two.
+const SIZES: usize = 64;
 
 /// Requests of others so far, in numbers that only grow.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -45,6 +53,11 @@ pub struct Pace {
     /// What the last command took, ns.
     last_ns: Option<u64>,
     quickest_ns: u64,
+    /// What the last command of each size took, ns, by the power of two of its units; zero: none
+    /// was sent.
+    took_ns: [u64; SIZES],
+    /// That power of the last one.
+    size: usize,
     begun_at: u64,
     /// The load when the command under way began.
     at_begin: Load,
@@ -66,6 +79,8 @@ impl Pace {
             free_at: 0,
             last_ns: None,
             quickest_ns: u64::MAX,
+            took_ns: [0; SIZES],
+            size: 0,
             begun_at: 0,
             at_begin: Load::default(),
             owed: None,
@@ -141,14 +156,19 @@ impl Pace {
         (self.begun_at, self.at_begin) = (now, load);
     }
 
-    /// It has ended.
-    pub fn end(&mut self, now: u64, load: Load) {
+    /// It has ended; it had so many units.
+    pub fn end(&mut self, now: u64, load: Load, units: u64) {
         let took = now.saturating_sub(self.begun_at);
         self.last_ns = Some(took);
         self.quickest_ns = self.quickest_ns.min(took);
         self.spent_ns = self.spent_ns.saturating_add(took);
         let share = u64::from(self.pacing.share.clamp(1, 100));
-        self.free_at = now.saturating_add(took.saturating_mul(100 - share) / share);
+        let pause = took.saturating_mul(100 - share) / share;
+        self.free_at = now.saturating_add(pause.min(PAUSE_MAX_NS));
+        self.size = units.max(1).ilog2() as usize;
+        if let Some(last) = self.took_ns.get_mut(self.size) {
+            *last = took;
+        }
         let late = load.begun.saturating_sub(self.at_begin.ended);
         let owed = late.saturating_mul(1000 / LATE_PERMILLE);
         self.owed = (late > 0).then(|| load.ended.saturating_add(owed));
@@ -157,13 +177,21 @@ impl Pace {
         self.look(now, load);
     }
 
+    /// Whether the last command was quicker than one of twice its size, as far as is known (P4).
+    fn smaller_is_quicker(&self) -> bool {
+        let took = |size: usize| self.took_ns.get(size).copied().unwrap_or(0);
+        let larger = took(self.size + 1);
+        larger == 0 || took(self.size) / 3 <= larger / 4
+    }
+
     /// How large commands may become, from how large they are: halved while they take long for
-    /// their size, doubled otherwise.
+    /// their size and smaller ones are quicker, doubled otherwise.
     pub fn size(&self, now_max: u64) -> u64 {
-        match self.last_ns {
-            Some(took) if took / SLOW_TIMES > self.quickest_ns => now_max / 2,
-            Some(_) => now_max.saturating_mul(2),
-            None => now_max,
+        let Some(took) = self.last_ns else { return now_max };
+        let is_slow = took / SLOW_TIMES > self.quickest_ns;
+        match is_slow && self.smaller_is_quicker() {
+            true => now_max / 2,
+            false => now_max.saturating_mul(2),
         }
     }
 }
@@ -185,7 +213,7 @@ mod tests {
                         pace.begin(now, Load::default());
                         let took = 30 * MS + now % 7 * MS;
                         (now, busy) = (now + took, busy + took);
-                        pace.end(now, Load::default());
+                        pace.end(now, Load::default(), 1);
                     }
                     Err(at) => {
                         assert!(at > now, "it would ask for ever");
@@ -209,7 +237,7 @@ mod tests {
             let load = |ended| Load { begun: all, ended };
             match ends {
                 Some(end) if now >= end => {
-                    pace.end(now, load(all));
+                    pace.end(now, load(all), 1);
                     ends = None;
                 }
                 Some(_) => late += 1,
@@ -235,7 +263,7 @@ mod tests {
         assert_eq!(pace.may(105 * MS, load), Ok(()), "nothing came since it looks");
         pace.begin(105 * MS, load);
         let more = Load { begun: 1010, ended: 1010 };
-        pace.end(155 * MS, more);
+        pace.end(155 * MS, more, 1);
         assert!(pace.may(156 * MS, more).is_err(), "ten were late");
         assert_eq!(pace.may(155 * MS + 1000 * MS, more), Ok(()), "and nobody came since");
         let mut new = Pace::new(Pacing { share: 5 });
@@ -262,10 +290,49 @@ mod tests {
         let mut pace = Pace::new(Pacing { share: 5 });
         assert_eq!(pace.size(64), 64);
         pace.begin(0, Load::default());
-        pace.end(MS, Load::default());
+        pace.end(MS, Load::default(), 64);
         assert_eq!(pace.size(64), 128);
         pace.begin(100 * MS, Load::default());
-        pace.end(109 * MS, Load::default());
+        pace.end(109 * MS, Load::default(), 64);
         assert_eq!(pace.size(64), 32);
+    }
+
+    /// A device that stalls once, for 20 s: a command took as long as nineteen pauses.
+    #[test]
+    fn p3_a_stall_of_the_device_does_not_stop_everything_for_minutes() {
+        let mut pace = Pace::new(Pacing { share: 5 });
+        pace.begin(0, Load::default());
+        pace.end(20_000 * MS, Load::default(), 1);
+        let again = pace.may(20_001 * MS, Load::default());
+        assert_eq!(again, Err(20_000 * MS + PAUSE_MAX_NS));
+        assert_eq!(pace.may(30_000 * MS, Load::default()), Ok(()));
+    }
+
+    /// Commands needed for `left` units, where one takes as long as `cost` says.
+    fn commands(left: u64, cost: impl Fn(u64) -> u64) -> u64 {
+        let mut pace = Pace::new(Pacing { share: 5 });
+        // The first names what was deleted before: there is nothing to do.
+        pace.begin(0, Load::default());
+        pace.end(MS / 100, Load::default(), 8192);
+        let (mut left, mut size, mut now, mut sent) = (left, 8192, MS, 0);
+        while left > 0 {
+            let units = size.min(left);
+            pace.begin(now, Load::default());
+            now += cost(units);
+            pace.end(now, Load::default(), units);
+            size = pace.size(size).clamp(1, 8192);
+            left -= units;
+            sent += 1;
+        }
+        sent
+    }
+
+    #[test]
+    fn p4_commands_whose_cost_is_not_in_their_size_are_not_cut_small() {
+        let fixed = commands(65_536, |_| MS);
+        assert!(fixed <= 32, "{fixed} commands of 8192 units for 65,536");
+        // Where size costs, they are short.
+        let linear = commands(65_536, |units| units * MS / 100);
+        assert!(linear > 5000, "{linear} commands for 65,536 units that take 10 us each");
     }
 }

@@ -11,7 +11,7 @@ use wire::iscsi::crc32c;
 use wire::scsi::{ProtectionType, TUPLE_LEN};
 
 /// First bytes of a header.
-const MAGIC: &[u8; 8] = b"ASHPROT1";
+pub const MAGIC: &[u8; 8] = b"ASHPROT1";
 
 /// Version of what follows the magic.
 const VERSION: u32 = 1;

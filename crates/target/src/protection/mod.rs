@@ -54,6 +54,7 @@ pub(crate) use growth::{Recalled, keep, recall};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use layout::Header;
 pub(crate) use layout::Layout;
+pub use layout::MAGIC;
 use regions::{Marked, Regions, Turn};
 pub(crate) use repair::mount;
 

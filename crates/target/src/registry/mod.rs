@@ -13,6 +13,7 @@
 
 mod doors;
 mod facts;
+mod former;
 mod groups;
 mod known;
 mod label;
@@ -48,6 +49,7 @@ use numbers::Numbers;
 pub use doors::Doors;
 pub use facts::{CommandView, Counters, DEPTH_MAX, HeldBack, SessionFacts};
 pub(crate) use facts::{FlowNotes, Tally, add};
+pub use former::Former;
 pub(crate) use groups::View;
 pub use groups::{GROUPS_MAX, Group, GroupSpec, Groups, LunSpec, PATTERNS_MAX, PORTALS_MAX};
 pub use map::{LUN_MAX, LunEntry, LunMap, Tell};
@@ -156,6 +158,8 @@ pub struct Registry {
     doors: Doors,
     /// Who sends requests.
     origins: Arc<Origins>,
+    /// Former names of units.
+    former: Mutex<BTreeMap<String, Former>>,
     /// Largest transfer that the cores' pools let through, bytes; zero before there is a core.
     transfer_max: Arc<AtomicU32>,
 }

@@ -1,5 +1,6 @@
 //! The registry as plain data, for the control room.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,7 +9,7 @@ use wire::scsi::{AccessState, Addressing};
 
 use super::facts::SessionFacts;
 use super::rivals::Rivals;
-use super::{Denied, Registry};
+use super::{Denied, Former, Registry};
 use crate::device::ModeBits;
 use crate::ids::Ids;
 use crate::load::FlowView;
@@ -29,6 +30,8 @@ pub struct RegistryView {
     pub denied: Vec<Denied>,
     /// Sessions that several hosts take from each other.
     pub rivals: Vec<Rivals>,
+    /// Former names of units.
+    pub former: BTreeMap<String, Former>,
 }
 
 /// A target.
@@ -147,6 +150,7 @@ impl Registry {
             sessions: state.sessions.values().cloned().collect(),
             denied: state.denied.iter().cloned().collect(),
             rivals: state.rivals.all().cloned().collect(),
+            former: self.all_former(),
         }
     }
 

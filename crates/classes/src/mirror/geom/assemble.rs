@@ -63,7 +63,7 @@ impl MirrorGeom {
                 if self.twins.len() < REFUSALS_MAX && !self.twins.contains(&on) {
                     self.twins.push(on);
                     if self.mirror.running {
-                        self.mirror.outdate_copies();
+                        self.mirror.outdate_absent();
                         self.push(t, me, Job::Rewrite);
                     }
                 }
@@ -90,7 +90,7 @@ impl MirrorGeom {
             return;
         }
         if self.idents.is_another(disk, ident) && self.mirror.running {
-            self.mirror.outdate_copies();
+            self.mirror.outdate_absent();
         }
     }
 
@@ -152,8 +152,11 @@ impl MirrorGeom {
                     }
                 }
                 self.fault = None;
+                if let Some(wish) = self.wish.take() {
+                    self.mirror.work_as(wish.over(self.mirror.settings()));
+                }
                 if !self.twins.is_empty() {
-                    self.mirror.outdate_copies();
+                    self.mirror.outdate_absent();
                 }
                 let mut members = self.consumers.values().filter_map(|c| t.below(*c));
                 self.zeroes = members.all(|p| zeroes(t, p));

@@ -223,6 +223,11 @@ impl MirrorGeom {
         tasks::write_records(&self.shared, notes, settle);
     }
 
+    /// All records are written anew: settings have changed.
+    pub(in crate::mirror) fn rewrite(&mut self, t: &mut Topology, me: GeomId) {
+        self.push(t, me, Job::Rewrite);
+    }
+
     /// A member is rebuilt from its start, unless it has become the last (M4) or is gone.
     fn anew(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
         // J5: what became of the others was written before, or they go first.

@@ -13,6 +13,7 @@ use crate::mirror::class::{MirrorClass, Seen};
 use crate::mirror::geom::MirrorGeom;
 use crate::mirror::lineage::Lineage;
 use crate::mirror::metadata::{Balance, Metadata, disk_flags};
+use crate::mirror::settings::Wish;
 use crate::mirror::state::{MEMBERS_MAX, Mirror};
 
 pub(super) fn label(
@@ -145,11 +146,14 @@ pub(in crate::mirror) fn declare(
     }
     if let Some(geom) = control.topology.find_geom(NAME, name) {
         let (balance, slice, flags) = (balance(&request)?, slice(&request)?, flags(&request, 0));
+        let wish = Wish { balance, slice, flags };
         let differs = control.topology.with(geom, |g: &mut MirrorGeom, _| {
-            let m = &g.mirror;
-            balance.is_some_and(|b| b != m.balance)
-                || slice.is_some_and(|s| s != m.slice)
-                || flags & !m.flags != 0
+            if !g.mirror.running {
+                g.wish = Some(wish);
+                return false;
+            }
+            let now = g.mirror.settings();
+            wish.over(now) != now
         });
         if differs == Some(true) {
             super::whole::configure(control, name, &request)?;

@@ -4,7 +4,7 @@ use bio::Errno;
 use geom::{Control, Error, Topology};
 use serde_json::{Value, json};
 
-use super::{Request, complete, inval, is_own, priority, with, write_record};
+use super::{Request, complete, inval, is_own, priority, runs, with, write_record};
 use crate::members::{hand, known};
 use crate::mirror::NAME;
 use crate::mirror::geom::{Job, MirrorGeom, Parting};
@@ -155,14 +155,8 @@ fn keep_one(mirror: &Mirror, slot: usize, member: &str) -> Result<(), Error> {
 
 pub(super) fn forget(control: &mut Control, on: &str) -> Result<Value, Error> {
     let count = with(control, on, |g, t, me| {
-        if !g.mirror.running {
-            // No record could say so.
-            let what = format!(
-                "{on} has not started: it does when its members are there, or after a while \
-                 without those that are missing"
-            );
-            return Err(Error::new(Errno::Busy, what));
-        }
+        // No record could say so.
+        runs(&g.mirror)?;
         let count = g.mirror.members().count();
         g.mirror.count_only(count as u8);
         g.push(t, me, Job::Rewrite);

@@ -2,6 +2,7 @@
 
 mod made;
 mod members;
+mod redeclare;
 mod specs;
 mod whole;
 
@@ -23,6 +24,7 @@ use crate::members::follow::{self, Ask};
 use crate::members::{hand, known};
 use crate::span::words;
 pub(super) use made::{by_hand, declare};
+pub(super) use redeclare::{foresee, redeclare};
 pub(super) use specs::VERBS;
 
 /// Longest wait of a verb for its mirror to have done what it asked for.
@@ -171,6 +173,19 @@ fn with<R>(
             Err(Error::new(Errno::TimedOut, what))
         }
     }
+}
+
+/// Refuses before the start: records of members that are still to come may say otherwise.
+fn runs(mirror: &Mirror) -> Result<(), Error> {
+    if mirror.running {
+        return Ok(());
+    }
+    let what = format!(
+        "{0} has not started: it does when its members are there, or after a while without those \
+         that are missing; `ashlar mirror list {0}` says what it waits for",
+        mirror.name
+    );
+    Err(Error::new(Errno::Busy, what))
 }
 
 /// Refuses while members are missing: a change would not reach them.

@@ -9,13 +9,14 @@ use geom::{Class, Control, Error, GeomId, Topology};
 use serde_json::{Value, json};
 
 use super::members::slot;
-use super::{Request, balance, complete, inval, priority, shape, slice, with};
+use super::{Request, balance, complete, inval, priority, runs, shape, slice, with};
 use crate::members::{hand, known};
 use crate::mirror::bitmap::Shape;
 use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::{Job, MirrorGeom};
 use crate::mirror::level::Stage;
 use crate::mirror::metadata::{Metadata, mirror_flags};
+use crate::mirror::settings::Settings;
 use crate::mirror::state::{Mirror, Role};
 use crate::mirror::verify::Ask;
 use crate::mirror::{NAME, flag_words};
@@ -79,8 +80,14 @@ pub(super) fn configure(
     request: &Request,
 ) -> Result<Value, Error> {
     let (balance, slice, priority) = (balance(request)?, slice(request)?, priority(request)?);
+    // Members that are away would not have it.
+    let of_all = request.hardcode || request.dynamic;
+    let of_all = of_all || request.bitmap || request.no_bitmap || request.region.is_some();
     with(control, on, |g, t, me| {
-        complete(&g.mirror)?;
+        runs(&g.mirror)?;
+        if of_all {
+            complete(&g.mirror)?;
+        }
         if let (Some(priority), Some(member)) = (priority, &request.member) {
             let slot = slot(g, t, member)?;
             if let Some(Some(member)) = g.mirror.slots.get_mut(slot) {
@@ -104,9 +111,12 @@ pub(super) fn configure(
         if let Some(change) = bitmap_change(&g.mirror, (on, growing), request)? {
             g.push(t, me, Job::Bitmap(change));
         }
-        g.mirror.balance = balance.unwrap_or(g.mirror.balance);
-        g.mirror.slice = slice.unwrap_or(g.mirror.slice);
-        g.mirror.flags = flags(request, g.mirror.flags);
+        let now = g.mirror.settings();
+        g.mirror.work_as(Settings {
+            balance: balance.unwrap_or(now.balance),
+            slice: slice.unwrap_or(now.slice),
+            flags: flags(request, now.flags),
+        });
         if let Some(rate) = request.sync_rate {
             g.shared.sync_rate.store(rate, Relaxed);
         }

@@ -1,0 +1,143 @@
+//! Change of a mirror that the configuration declares otherwise than before, while it is used.
+
+use geom::{Control, Error, GeomId, Redeclare, Topology};
+use serde_json::Value;
+
+use super::members::{forget, insert, remove};
+use super::{Request, balance, complete, inval, runs, slice, with};
+use crate::guard;
+use crate::members::known;
+use crate::mirror::NAME;
+use crate::mirror::geom::MirrorGeom;
+use crate::mirror::metadata::mirror_flags;
+use crate::mirror::settings::Settings;
+use crate::mirror::state::{MEMBERS_MAX, Role};
+
+/// What becomes of members.
+#[derive(Debug, Default)]
+struct Difference {
+    /// They are rebuilt from those that are there.
+    added: Vec<String>,
+    /// They are in use, and their records are cleared.
+    removed: Vec<String>,
+    /// Those that are away are no longer expected.
+    gives_up: bool,
+}
+
+/// Why the change would be refused.
+pub(in crate::mirror) fn foresee(
+    control: &mut Control,
+    request: &Redeclare<'_>,
+) -> Result<(), Error> {
+    settings(request.params)?;
+    let geom = known::geom(control, NAME, request.name)?;
+    difference(&mut control.topology, geom, request).map(drop)
+}
+
+/// New members are taken in before others go, so that no copy is given up for nothing.
+pub(in crate::mirror) fn redeclare(
+    control: &mut Control,
+    request: &Redeclare<'_>,
+    consent: &[String],
+) -> Result<(), Error> {
+    let (on, settings) = (request.name, settings(request.params)?);
+    control.settle()?;
+    let geom = known::geom(control, NAME, on)?;
+    let difference = difference(&mut control.topology, geom, request)?;
+    if !consent.iter().any(|name| name == on) {
+        let by = guard::By { class: NAME, geom: on, force: false };
+        let added: Vec<&str> = difference.added.iter().map(String::as_str).collect();
+        guard::check(control, by, &added, consent)?;
+    }
+    if difference.gives_up {
+        forget(control, on)?;
+    }
+    if !difference.added.is_empty() {
+        let members = difference.added;
+        insert(control, on, &Request { members, force: true, ..Request::default() })?;
+    }
+    if !difference.removed.is_empty() {
+        remove(control, on, &Request { members: difference.removed, ..Request::default() })?;
+    }
+    with(control, on, |g, t, me| {
+        if g.mirror.work_as(settings) {
+            g.rewrite(t, me);
+        }
+        Ok(())
+    })
+}
+
+/// The settings that a section gives; a key that is not there has its default.
+fn settings(params: &Value) -> Result<Settings, Error> {
+    let request: Request = match params {
+        Value::Null => Request::default(),
+        given => serde_json::from_value(given.clone()).map_err(|e| inval(e.to_string()))?,
+    };
+    let flags = [
+        (request.no_failsync, mirror_flags::NOFAILSYNC),
+        (request.no_autosync, mirror_flags::NOAUTOSYNC),
+    ];
+    let default = Settings::default();
+    Ok(Settings {
+        balance: balance(&request)?.unwrap_or(default.balance),
+        slice: slice(&request)?.unwrap_or(default.slice),
+        flags: flags.iter().filter(|(on, _)| *on).fold(0, |all, (_, flag)| all | flag),
+    })
+}
+
+/// What the change of a section means for the members that there are. A member that it names
+/// before and after is left as it is, also when it is away.
+fn difference(
+    topology: &mut Topology,
+    geom: GeomId,
+    request: &Redeclare<'_>,
+) -> Result<Difference, Error> {
+    let judged = topology.with(geom, |g: &mut MirrorGeom, t| judge(g, t, request));
+    judged.unwrap_or_else(|| Err(inval(format!("{} is going", request.name))))
+}
+
+fn judge(g: &MirrorGeom, t: &Topology, request: &Redeclare<'_>) -> Result<Difference, Error> {
+    let (mirror, on) = (&g.mirror, request.name);
+    runs(mirror)?;
+    let is_here = |name: &&String| g.slot_called(t, name).is_some();
+    let came = request.to.iter().filter(|name| !request.from.contains(name));
+    let added: Vec<String> = came.filter(|name| !is_here(name)).cloned().collect();
+    let went = request.from.iter().filter(|name| !request.to.contains(name));
+    let (removed, lost): (Vec<&String>, Vec<&String>) = went.partition(is_here);
+    let away = usize::from(mirror.all).saturating_sub(mirror.members().count());
+    let gives_up = away > 0 && !lost.is_empty();
+    let changes = !added.is_empty() || !removed.is_empty() || gives_up;
+    if changes && lost.len() < away {
+        complete(mirror).map_err(|e| {
+            let what = format!(
+                "{}. A member that is away and that `members` no longer names is given up",
+                e.what
+            );
+            Error::new(e.kind, what)
+        })?;
+    }
+    let slots: Vec<usize> = removed.iter().filter_map(|name| g.slot_called(t, name)).collect();
+    if !slots.is_empty() && mirror.in_role(Role::Active).iter().all(|slot| slots.contains(slot)) {
+        let what = format!(
+            "no member that has everything would be left in {on}: keep one of {} until the new \
+             ones are rebuilt (`ashlar mirror list {on}` shows how far they are)",
+            request.from.join(", ")
+        );
+        return Err(Error::new(bio::Errno::Busy, what));
+    }
+    if mirror.members().count() + added.len() > MEMBERS_MAX {
+        return Err(inval(format!("a mirror has at most {MEMBERS_MAX} members")));
+    }
+    for name in &added {
+        let Some(limits) = t.find(name).and_then(|on| t.limits(on)) else { continue };
+        if !mirror.fits(limits.media_bytes) {
+            let what = format!("{name} has {} bytes, too few for {on}", limits.media_bytes);
+            return Err(inval(what));
+        }
+        if let Some(why) = mirror.other_sectors(limits.sector_bytes) {
+            return Err(inval(format!("{name}: {why}")));
+        }
+    }
+    let removed = removed.into_iter().cloned().collect();
+    Ok(Difference { added, removed, gives_up })
+}

@@ -1,0 +1,177 @@
+//! Settings and members of a mirror that change while it is used, also while a member is away.
+
+use std::time::Duration;
+
+use bio::Errno;
+use geom::{Access, Create, Redeclare};
+use serde_json::{Value, json};
+
+use crate::class_mirror::{MIB, complete, dump, mirror, noise, read_all, write_all};
+use crate::world::World;
+
+/// `configure -h` and `-d`, and what `create -n` says.
+#[test]
+fn names_are_stored_and_forgotten_again_and_nothing_is_rebuilt_unasked() {
+    let (mut world, _) = mirror(2, json!({}));
+    let home = |world: &mut World, disk: &str| dump(world, disk)["hardcoded"].clone();
+    assert_eq!(home(&mut world, "d1"), json!(""));
+    world.verb("mirror", "configure", "m", json!({ "hardcode": true })).expect("stored");
+    assert_eq!((home(&mut world, "d0"), home(&mut world, "d1")), (json!("d0"), json!("d1")));
+    let both = json!({ "hardcode": true, "dynamic": true });
+    world.verb("mirror", "configure", "m", both).expect_err("one of them");
+    world.verb("mirror", "configure", "m", json!({ "dynamic": true })).expect("forgotten");
+    assert_eq!((home(&mut world, "d0"), home(&mut world, "d1")), (json!(""), json!("")));
+    world.verb("mirror", "destroy", "", json!({ "names": ["m"] })).expect("stopped");
+    let by_hand = json!({ "members": ["d0", "d1"], "no_autosync": true });
+    world.verb("mirror", "create", "h", by_hand).expect("made");
+    assert_eq!(world.show("mirror", "h", "State"), ["DEGRADED"]);
+    assert_eq!(world.show("mirror", "h", "Flags"), ["NOAUTOSYNC"]);
+    let stored = world.verb("mirror", "configure", "h", json!({ "hardcode": true }));
+    assert!(stored.expect_err("no records").what.contains("made by hand"));
+    let two = json!({ "names": ["h", "n"] });
+    let error = world.verb("mirror", "stop", "", two).expect_err("no n");
+    assert!(error.what.contains("no mirror n") && error.what.contains("h stopped"), "{error}");
+}
+
+/// S1: the one that was away comes back with the record of before, in either order.
+#[test]
+fn settings_that_change_while_a_member_is_away_outlive_its_return() {
+    for order in [[0, 1], [1, 0]] {
+        let (mut world, disks) = mirror(2, json!({ "balance": "load" }));
+        let bytes = write_all(&mut world, 1);
+        world.lose("d1");
+        let prefers = json!({ "balance": "prefer", "slice": 8192, "no_failsync": true });
+        world.verb("mirror", "configure", "m", prefers).expect("taken while one is away");
+        assert_eq!(world.show("mirror", "m", "Balance"), ["prefer"]);
+        world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+        let mut again = World::new();
+        for i in order {
+            again.attach(&format!("d{i}"), &disks[i], 512, (0, 0));
+        }
+        again.control.wait_until(Duration::from_secs(6), |c| c.topology.find("mirror/m").is_some());
+        complete(&mut again);
+        assert_eq!(again.show("mirror", "m", "Balance"), ["prefer"], "{order:?}");
+        assert_eq!(again.show("mirror", "m", "Flags"), ["NOFAILSYNC"], "{order:?}");
+        for disk in ["d0", "d1"] {
+            assert_eq!(dump(&mut again, disk)["slice"], 8192, "{order:?} {disk}");
+        }
+        assert!(read_all(&mut again) == bytes, "{order:?}");
+    }
+}
+
+#[test]
+fn changes_that_members_away_would_lack_are_refused() {
+    let (mut world, _) = mirror(2, json!({}));
+    world.lose("d1");
+    for params in [
+        json!({ "hardcode": true }),
+        json!({ "dynamic": true }),
+        json!({ "bitmap": true }),
+        json!({ "no_bitmap": true }),
+    ] {
+        let error =
+            world.verb("mirror", "configure", "m", params.clone()).expect_err("one is away");
+        assert_eq!(error.kind, Errno::Busy, "{params}: {error}");
+        assert!(error.what.contains("not all members of m are in use"), "{params}: {error}");
+    }
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
+}
+
+/// A start of the daemon with a section that says otherwise than the records, and a member away.
+#[test]
+fn a_mirror_that_waits_for_a_member_takes_declared_settings_when_it_starts() {
+    let (mut world, disks) = mirror(2, json!({ "balance": "load" }));
+    world.verb("mirror", "stop", "m", json!({})).expect("stopped");
+    let mut again = World::new();
+    again.attach("d0", &disks[0], 512, (0, 0));
+    let class = again.control.topology.class("mirror").expect("the class");
+    let (members, params) = ([again.find("d0")], json!({ "balance": "prefer" }));
+    let declared = Create { name: "m", members: &members, params: &params };
+    class.declare(&mut again.control, &declared, &[]).expect("it waits");
+    assert!(!again.has("mirror/m"), "for d1");
+    again.control.wait_until(Duration::from_secs(6), |c| c.topology.find("mirror/m").is_some());
+    again.control.settle().expect("at rest");
+    assert_eq!(again.show("mirror", "m", "Balance"), ["prefer"]);
+    assert_eq!(dump(&mut again, "d0")["balance"], "prefer");
+}
+
+/// Asks what is foreseen, and does it: both say the same.
+fn redeclare(
+    world: &mut World,
+    (from, to): (&[&str], &[&str]),
+    params: &Value,
+    consent: &[&str],
+) -> Result<(), geom::Error> {
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let (from, to) = (own(from), own(to));
+    let request = Redeclare { name: "m", from: &from, to: &to, params };
+    let class = world.control.topology.class("mirror").expect("the class");
+    let foreseen = class.foresee(&mut world.control, &request);
+    let done = class.redeclare(&mut world.control, &request, &own(consent));
+    match (&foreseen, &done) {
+        (Err(foreseen), Err(done)) => assert_eq!(foreseen.what, done.what),
+        (Err(foreseen), Ok(())) => panic!("foreseen, and done: {foreseen}"),
+        (Ok(()), Err(done)) if done.destroys.is_empty() => panic!("not foreseen: {done}"),
+        (Ok(()), _) => {}
+    }
+    done
+}
+
+#[test]
+fn a_member_that_is_away_is_replaced_under_a_user() {
+    let (mut world, _) = mirror(2, json!({}));
+    let new = world.disk("d2", vec![0; MIB], 512);
+    let open = world.open("mirror/m", Access { r: 1, w: 1, e: 0 });
+    let bytes = noise(2, MIB - 512);
+    world.write(&open, 0, &bytes).expect("written");
+    world.lose("d1");
+    let prefers = json!({ "balance": "prefer" });
+    redeclare(&mut world, (&["d0", "d1"], &["d0", "d2"]), &prefers, &[]).expect("replaced");
+    complete(&mut world);
+    assert!(new.bytes()[..MIB - 512] == bytes);
+    assert_eq!(world.show("mirror", "m", "Balance"), ["prefer"]);
+    assert_eq!(dump(&mut world, "d2")["all"], 2);
+    world.write(&open, 0, &[3; 512]).expect("it is used still");
+    assert_eq!(new.bytes()[..512], [3; 512]);
+    world.close(open);
+    // Another key is gone from the section, and another member comes and one goes.
+    let third = world.disk("d3", vec![0; MIB], 512);
+    redeclare(&mut world, (&["d0", "d2"], &["d2", "d3"]), &json!({}), &[]).expect("changed");
+    complete(&mut world);
+    assert_eq!(world.show("mirror", "m", "Balance"), ["load"]);
+    assert!(third.bytes()[..MIB - 512] == new.bytes()[..MIB - 512]);
+    let gone = world.verb("mirror", "dump", "", json!({ "members": ["d0"] }));
+    assert!(gone.is_err(), "its record is cleared");
+}
+
+#[test]
+fn changes_of_members_that_would_lose_something_are_foreseen_and_refused() {
+    let (mut world, _) = mirror(2, json!({}));
+    write_all(&mut world, 3);
+    let mut held = vec![0; MIB];
+    held[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
+    held[MIB - 512..].fill(7);
+    let full = world.disk("full", held.clone(), 512);
+    world.disk("d2", vec![0; MIB], 512);
+    world.disk("small", vec![0; MIB / 2], 512);
+    let none = json!({});
+    let both = ["d0", "d1"];
+    let refused = |world: &mut World, from: &[&str], to: &[&str], why: &str| {
+        let error = redeclare(world, (from, to), &none, &[]).expect_err(why);
+        assert!(error.what.contains(why), "{error}");
+        error
+    };
+    refused(&mut world, &both, &["d2"], "no member that has everything would be left");
+    refused(&mut world, &both, &["d0", "d1", "small"], "too few");
+    let error = refused(&mut world, &both, &["d0", "d1", "full"], "full holds");
+    assert_eq!(error.destroys, ["full"]);
+    assert!(full.bytes() == held, "nothing is written to it");
+    world.lose("d1");
+    // It is named still, and so expected.
+    let error = refused(&mut world, &both, &["d0", "d1", "d2"], "not all members of m are in use");
+    assert_eq!(error.kind, Errno::Busy);
+    assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"]);
+    // Consent may name the mirror.
+    redeclare(&mut world, (&both, &["d0", "full"]), &none, &["m"]).expect("it may be lost");
+    complete(&mut world);
+}

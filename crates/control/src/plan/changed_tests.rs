@@ -1,0 +1,111 @@
+//! Geoms that change while they are used, in plans.
+
+use super::{Foreseen, plan};
+use crate::api::{ConsumerState, GeomState, ProviderState, State};
+use crate::config::{Config, GeomConfig, read};
+use crate::fake::catalog;
+
+/// A document with these disks, a mirror of these members, and a LUN on it.
+fn document(disks: &[(&str, &str)], members: &[&str], balance: Option<&str>) -> Config {
+    let mut text = String::new();
+    for (name, path) in disks {
+        text += &format!("[[disk]]\nname='{name}'\nkind='file'\npath='{path}'\n");
+    }
+    text += "[[target]]\ndriver='iscsi'\nname='iqn.2026-11.test:t'\nlisten=['127.0.0.1:0']\n";
+    text += "[[access]]\ntarget='iqn.2026-11.test:t'\ngroup='g'\ninitiators=['*']\n";
+    text += "luns={ 0='mirror/r0' }\n";
+    let mut config = read(&text, "a.toml", &catalog()).expect("well-formed");
+    config.geom.push(GeomConfig {
+        class: "mirror".into(),
+        name: "r0".into(),
+        provider: None,
+        members: members.iter().map(|name| (*name).to_owned()).collect(),
+        params: balance.iter().map(|word| ("balance".to_owned(), (*word).into())).collect(),
+    });
+    config
+}
+
+/// What runs: disks, and the mirror on those of its members that are there.
+fn state(config: &Config, on: &[&str]) -> State {
+    let provider = |name: &str| ProviderState { name: name.into(), ..Default::default() };
+    let disk = |name: &str| GeomState {
+        class: "disk".into(),
+        name: name.into(),
+        rank: 1,
+        providers: vec![provider(name)],
+        ..Default::default()
+    };
+    let below =
+        |name: &&str| ConsumerState { provider: Some((*name).into()), ..Default::default() };
+    let mirror = GeomState {
+        class: "mirror".into(),
+        name: "r0".into(),
+        rank: 2,
+        consumers: on.iter().map(below).collect(),
+        providers: vec![provider("mirror/r0")],
+        ..Default::default()
+    };
+    let disks = config.disk.iter().map(|d| disk(&d.name));
+    State { geoms: disks.chain([mirror]).collect(), ..State::default() }
+}
+
+fn steps(from: &Config, to: &Config, on: &[&str]) -> Vec<String> {
+    let steps = plan(from, to, (&state(from, on), &Foreseen::new()), &catalog());
+    steps.into_iter().map(|s| s.what).collect()
+}
+
+const BOTH: [(&str, &str); 2] = [("d0", "/a"), ("d1", "/b")];
+
+#[test]
+fn settings_and_members_of_a_mirror_change_under_its_luns() {
+    let from = document(&BOTH, &["d0", "d1"], None);
+    let all: [(&[&str], Option<&str>); 3] =
+        [(&["d0", "d1"], Some("prefer")), (&["d1", "d0"], None), (&["d0"], None)];
+    for (members, balance) in all {
+        let to = document(&BOTH, members, balance);
+        assert_eq!(steps(&from, &to, &["d0", "d1"]), ["change geom r0 (mirror)"], "{members:?}");
+    }
+}
+
+/// The disk of a member that is away, or given up, goes after the mirror has let go of it.
+#[test]
+fn a_disk_that_is_replaced_in_a_mirror_withdraws_no_lun() {
+    let from = document(&BOTH, &["d0", "d1"], None);
+    let to = document(&[("d0", "/a"), ("d2", "/c")], &["d0", "d2"], None);
+    for on in [&["d0", "d1"][..], &["d0"]] {
+        let wanted = ["create disk d2 (file)", "change geom r0 (mirror)", "remove disk d1 (file)"];
+        assert_eq!(steps(&from, &to, on), wanted, "{on:?}");
+    }
+}
+
+#[test]
+fn a_mirror_is_made_anew_when_its_next_member_has_what_goes() {
+    let from = document(&BOTH, &["d0", "d1"], None);
+    let whole = |to: &Config, on: &[&str]| {
+        let steps = steps(&from, to, on);
+        assert!(steps.contains(&"remove geom r0 (mirror)".to_owned()), "{steps:?}");
+    };
+    // The image of d1 under another name with other keys, and another image under its name.
+    let mut other = document(&[("d0", "/a"), ("d2", "/b")], &["d0", "d2"], None);
+    other.disk[1].params.insert("read_only".into(), true.into());
+    whole(&other, &["d0", "d1"]);
+    whole(&document(&[("d0", "/a"), ("d1", "/c")], &["d0", "d1"], None), &["d0", "d1"]);
+}
+
+/// What stands on a partition that has a letter (BSD) goes on under the disk's new name.
+#[test]
+fn a_partition_with_a_letter_follows_its_renamed_disk() {
+    let config = |disk: &str| {
+        let text = format!(
+            "[[disk]]\nname='{disk}'\nkind='file'\npath='/a'\n\
+             [[target]]\ndriver='iscsi'\nname='iqn.2026-11.test:t'\nlisten=['127.0.0.1:0']\n\
+             [[access]]\ntarget='iqn.2026-11.test:t'\ngroup='g'\ninitiators=['*']\n\
+             luns={{ 0='{disk}a', 1='{disk}s1b' }}\n"
+        );
+        read(&text, "a.toml", &catalog()).expect("well-formed")
+    };
+    let (from, to) = (config("d0"), config("data"));
+    let steps = plan(&from, &to, (&State::default(), &Foreseen::new()), &catalog());
+    let what: Vec<&str> = steps.iter().map(|s| s.what.as_str()).collect();
+    assert_eq!(what, ["rename disk d0 to data"]);
+}

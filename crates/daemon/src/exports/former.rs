@@ -1,0 +1,47 @@
+//! Names that units had before their disk was renamed: NBD clients that come again ask for them.
+
+use geom::Topology;
+use target::registry::Former;
+
+use super::Exports;
+
+impl Exports {
+    /// Units with a serial number that lose their names, as clients will ask for them. Only NBD
+    /// has units by name.
+    pub(super) fn left_names(&self, names: &[(String, String)]) -> Vec<(String, Former)> {
+        if !self.registry.view().targets.iter().any(|target| target.driver == "nbd") {
+            return Vec::new();
+        }
+        let unit = |(from, to): &(String, String)| {
+            let serial = self.registry.device(from)?.spec().serial.clone();
+            Some((from.clone(), Former { serial, provider: to.clone() }))
+        };
+        names.iter().filter_map(unit).collect()
+    }
+
+    /// The registry serves what is kept.
+    pub(super) fn serve_former(&self) {
+        self.registry.set_former(self.by_hand.names().clone());
+    }
+
+    /// Former names that something else has now are not served any more, nor those of a disk that
+    /// is removed.
+    pub fn drop_former(&mut self, topology: &Topology, removed: Option<&str>) {
+        if self.by_hand.names().is_empty() {
+            return;
+        }
+        let goes = |unit: &Former| {
+            removed.is_some_and(|disk| control::plan::rests_on(&unit.provider, disk))
+        };
+        if self.by_hand.forget_names(|name, unit| topology.find(name).is_some() || goes(unit)) {
+            self.serve_former();
+        }
+    }
+
+    /// The operator ends a former name. False: there is none.
+    pub fn forget_former(&mut self, name: &str) -> bool {
+        let done = self.by_hand.forget_names(|former, _| former == name);
+        self.serve_former();
+        done
+    }
+}

@@ -1,0 +1,46 @@
+//! Protection information is not made over contents unasked: a plan asks for the provider's name,
+//! but a start cannot ask, nor can it be asked of a disk that comes later.
+
+use classes::guard;
+use control::api::{Error, Kind, Result};
+use geom::Control;
+use target::vault::Kind as Record;
+use target::{PROTECTION_MAGIC, ProtectionSpec};
+
+use super::Exports;
+
+/// Who looks.
+const CLASS: &str = "lun";
+
+impl Exports {
+    /// Refuses a unit whose protection information would be made now, over what the end of its
+    /// provider holds.
+    pub(super) fn may_protect(
+        &self,
+        control: &mut Control,
+        name: &str,
+        (serial, protection): (&str, ProtectionSpec),
+    ) -> Result<()> {
+        if protection == ProtectionSpec::Off
+            || !self.may_fail(name)
+            || self.consent.iter().any(|given| given == name)
+        {
+            return Ok(());
+        }
+        // Of a provider that has grown since the record says where it is.
+        let kept = self.registry.vault().load(serial, Record::Protection);
+        if kept.is_ok_and(|record| record.is_some_and(|bytes| !bytes.is_empty()))
+            || guard::ends_with(control, CLASS, name, PROTECTION_MAGIC).is_ok_and(|is| is)
+        {
+            return Ok(());
+        }
+        let by = guard::By { class: CLASS, geom: name, force: false };
+        let Ok(Some(held)) = guard::holds(control, by, name) else { return Ok(()) };
+        let why = format!("it holds {held}, and protection information is written over its end");
+        let next = format!(
+            "Take `protection` out of its [[unit]] and `ashlar apply`; to have it and lose that, \
+             put it in again and `ashlar apply --yes-destroy {name}`."
+        );
+        Err(Error::new(Kind::WouldDestroy, "export", why).at(name).next(next))
+    }
+}

@@ -1,0 +1,86 @@
+//! Geoms of the configuration that change while they are used.
+
+use classes::guard;
+use control::api::{Error, Kind, Level, Result};
+use control::config::GeomConfig;
+use geom::Redeclare;
+use serde_json::Value;
+
+use super::Room;
+use crate::desk::Ahead;
+use crate::errors::{from_geom, named};
+
+/// What the class is asked.
+fn request<'a>(from: &'a GeomConfig, to: &'a GeomConfig, params: &'a Value) -> Redeclare<'a> {
+    Redeclare { name: &to.name, from: &from.members, to: &to.members, params }
+}
+
+/// Members that the second section names and the first does not.
+fn added<'a>(from: &'a GeomConfig, to: &'a GeomConfig) -> impl Iterator<Item = &'a String> {
+    to.members.iter().filter(|member| !from.members.contains(member))
+}
+
+impl Room {
+    /// Why the change would be refused. `ahead`: what earlier steps of the plan do.
+    pub(super) fn foresee(
+        &mut self,
+        from: &GeomConfig,
+        to: &GeomConfig,
+        ahead: &Ahead,
+    ) -> Result<()> {
+        let op = "change geom";
+        for name in added(from, to) {
+            if self.control.topology.find(name).is_some() || !ahead.brings(name) {
+                named(&self.control.topology, op, name)?;
+            }
+        }
+        let (class, params) = (self.class(&to.class, op)?, Value::Object(to.params.clone()));
+        let refused = class.foresee(&mut self.control, &request(from, to, &params));
+        refused.map_err(|e| from_geom(op, &to.name, e))
+    }
+
+    /// What members that come would lose.
+    pub(super) fn added_lose(&mut self, from: &GeomConfig, to: &GeomConfig) -> Option<String> {
+        let view = self.control.topology.view(0);
+        let geom = view.into_iter().find(|g| g.class == to.class && g.name == to.name);
+        let below = geom.into_iter().flat_map(|g| g.consumers);
+        let has: Vec<String> = below.filter_map(|consumer| consumer.provider).collect();
+        let members = added(from, to).filter(|name| !has.contains(name)).cloned().collect();
+        let by = guard::By { class: &to.class, geom: &to.name, force: false };
+        let held = self.held(&GeomConfig { members, provider: None, ..to.clone() }, by)?;
+        Some(format!("{held}: it is overwritten"))
+    }
+
+    /// The operator ends a name that a unit had.
+    pub(super) fn forget_name(&mut self, params: &Value) -> Result<Value> {
+        let name = params.get("name").and_then(Value::as_str).unwrap_or("");
+        if !self.exports.forget_former(name) {
+            let error = Error::new(Kind::NotFound, "forget name", "no unit was called so");
+            return Err(error.at(name).next("`ashlar status` lists former names."));
+        }
+        self.note(Level::Info, name, "its old name was ended by hand".to_owned());
+        Ok(serde_json::json!({ "message": format!("{name}: no longer served") }))
+    }
+
+    /// Members and settings change; those who use the geom notice nothing.
+    pub(super) fn modify_geom(&mut self, from: &GeomConfig, to: &GeomConfig) -> Result<()> {
+        let op = "change geom";
+        for name in added(from, to) {
+            self.provider(name, op)?;
+        }
+        let (class, params) = (self.class(&to.class, op)?, Value::Object(to.params.clone()));
+        let consent = self.consent.clone();
+        let done = class.redeclare(&mut self.control, &request(from, to, &params), &consent);
+        done.map_err(|e| {
+            let error = from_geom(op, &to.name, e);
+            match error.kind {
+                // A plan asks for the name of what it changes.
+                Kind::WouldDestroy => {
+                    let name = &to.name;
+                    error.next(format!("`ashlar apply --yes-destroy {name}`, if it may be lost."))
+                }
+                _ => error,
+            }
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! Former names of units whose disk was renamed: clients that ask for a unit by its name, as those
+//! of NBD do, get it under the old one too.
+//!
+//! Invariants
+//!  F1  A former name stands for one unit, by its serial number: another unit that has the unit's
+//!      name by then is not served under it.
+//!  F2  A unit that is called so comes first.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use super::Registry;
+
+/// What a former name stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Former {
+    /// Serial number of the unit.
+    pub serial: String,
+    /// What its provider is called now.
+    pub provider: String,
+}
+
+impl Registry {
+    /// These are the former names from now on.
+    pub fn set_former(&self, all: BTreeMap<String, Former>) {
+        *self.former.lock().unwrap_or_else(PoisonError::into_inner) = all;
+    }
+
+    /// All former names.
+    pub fn all_former(&self) -> BTreeMap<String, Former> {
+        self.former.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The unit that was called so.
+    pub fn former(&self, name: &str) -> Option<Former> {
+        self.former.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+}

@@ -7,6 +7,7 @@ use geom::{Class, Create};
 use reactor::model::{DiskOp, Fault};
 use serde_json::json;
 use target::lun::{OpenSpec, close_device, open_device};
+use target::registry::Former;
 use target::{GroupSpec, Label, LunSpec};
 
 use crate::world::agent::Agent;
@@ -455,7 +456,7 @@ impl Sim {
     }
 
     /// A disk, what is named after it and their units have other names for a while. No host may
-    /// notice: what the model expects stays as it was.
+    /// notice, also none that enters by the name of before: what the model expects stays as it was.
     fn rename_and_back(&mut self, disk: &str) {
         self.say(|| format!("{disk} is called otherwise"));
         for (from, to) in [(disk, "other"), ("other", disk)] {
@@ -464,6 +465,11 @@ impl Sim {
             // Requests that the disk does not answer keep the graph from coming to rest.
             let names = names.unwrap_or_else(|e| panic!("{from} to {to}: {e}"));
             assert!(names.iter().any(|(was, is)| was == from && is == to), "{names:?}");
+            let former = names.iter().filter_map(|(from, to)| {
+                let serial = stack.registry.device(from)?.spec().serial.clone();
+                Some((from.clone(), Former { serial, provider: to.clone() }))
+            });
+            stack.registry.set_former(former.collect());
             for (from, to) in &names {
                 if let Some(device) = stack.registry.device(from) {
                     let label = Label { name: to.clone(), ..(*device.label()).clone() };

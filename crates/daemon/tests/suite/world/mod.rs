@@ -64,7 +64,8 @@ const OLD_REGRESSIONS: &[u64] = &[12, 1004, 10128, 20273, 20366];
 /// 5596: of two explanations, each the end of another session, the model kept both as one.
 /// 8209: what was possible only if a session was over was still doubted when its port had logged in
 /// again.
-const REGRESSIONS: &[u64] = &[176, 189, 197, 1109, 5190, 5596, 8209];
+/// 100074: a client that entered by the old name of a disk that had just been renamed was refused.
+const REGRESSIONS: &[u64] = &[176, 189, 197, 1109, 5190, 5596, 8209, 100_074];
 
 #[test]
 fn everything_holds_whatever_happens() {

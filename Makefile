@@ -12,9 +12,11 @@ BENCH_PACKAGES = $(shell sed "s/\#.*//" ci/packages/bench.txt)
 
 build:
 	$(CARGO) build --release -p ashlar
+	ci/strip $(ASHLAR)
 
 build-bench: build
 	$(CARGO) build --release -p ashlar-bench
+	ci/strip $(BENCH)
 
 run: deps-demo build-bench
 	$(BENCH) demo --data $(DATA) --serve

@@ -333,7 +333,7 @@ fn a_disk_that_grows_at_a_second_daemon_grows_for_hosts() {
     grows(&house, &mut host, 2 * BYTES);
 }
 
-/// A host hears that its disk has grown, and how large it is.
+/// A host is told that its disk has grown, and how large it is.
 pub fn grows(house: &House, host: &mut Raw, bytes: u64) {
     let mut heard = String::new();
     house.until("the host is told", LIMIT, || {

@@ -62,7 +62,7 @@ pub(super) fn may_write(control: &mut Control, request: &Request) -> Result<(), 
     let Some(name) = verbs::with(&mut control.topology, id, name)? else { return Ok(()) };
     // One that is in use is refused by the edit.
     let Ok(mut report) = inspect::report(control, &name) else { return Ok(()) };
-    // Other boot code is what goes.
+    // Boot code that is there is replaced: that is what was asked for.
     report.findings.retain(|finding| finding.kind != "boot");
     let by = guard::By { class: "", geom: &name, force: false };
     match guard::in_words(&report, by).filter(|_| !yes_destroy.contains(&name)) {

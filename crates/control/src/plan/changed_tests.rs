@@ -92,7 +92,7 @@ fn a_mirror_is_made_anew_when_its_next_member_has_what_goes() {
     whole(&document(&[("d0", "/a"), ("d1", "/c")], &["d0", "d1"], None), &["d0", "d1"]);
 }
 
-/// What stands on a partition that has a letter (BSD) goes on under the disk's new name.
+/// LUNs and layers on a partition with a letter (BSD) stay when its disk is renamed.
 #[test]
 fn a_partition_with_a_letter_follows_its_renamed_disk() {
     let config = |disk: &str| {

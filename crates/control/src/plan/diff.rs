@@ -88,7 +88,7 @@ struct Gone {
 }
 
 impl Gone {
-    /// What goes below a provider and takes it with it.
+    /// The removed or changed section below a provider that takes the provider with it.
     fn below(&self, reference: &str, ground: &Ground) -> Option<&String> {
         let kept = || self.changed.iter().any(|geom| ground.rests(reference, geom));
         let mut all = self.why.keys().filter(|gone| ground.rests(reference, gone));
@@ -141,8 +141,8 @@ fn gone(running: &Config, desired: &Config, ground: &Ground, state: &State) -> G
 }
 
 /// Whether a geom can change while it is used, with the disks that it lets go of and that go. Not
-/// one that has not started, nor one whose next member is on what goes, or has the image of a disk
-/// that goes.
+/// one that has not started, nor one whose new member is on a removed section or has the image of a
+/// removed disk.
 fn lets_go(
     from: &GeomConfig,
     to: &GeomConfig,

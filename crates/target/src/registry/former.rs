@@ -2,7 +2,7 @@
 //! of NBD do, get it under the old one too.
 //!
 //! Invariants
-//!  F1  A former name stands for one unit, by its serial number: another unit that has the unit's
+//!  F1  A former name leads to one unit, by its serial number: another unit that has the unit's
 //!      name by then is not served under it.
 //!  F2  A unit that is called so comes first.
 
@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 
 use super::Registry;
 
-/// What a former name stands for.
+/// The unit of a former name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Former {
     /// Serial number of the unit.

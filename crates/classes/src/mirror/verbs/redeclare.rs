@@ -13,7 +13,7 @@ use crate::mirror::metadata::mirror_flags;
 use crate::mirror::settings::Settings;
 use crate::mirror::state::{MEMBERS_MAX, Role};
 
-/// What becomes of members.
+/// How the members change.
 #[derive(Debug, Default)]
 struct Difference {
     /// They are rebuilt from those that are there.

@@ -228,8 +228,8 @@ fn a_device_that_comes_up_says_so_to_those_that_may_know() {
     stage.end();
 }
 
-/// An initiator that hears it asks which disk the slot has; without it a write of the old disk's
-/// would be carried out on the new one.
+/// An initiator that gets the announcement asks which disk the slot has; without it a write of the
+/// old disk's would be carried out on the new one.
 #[test]
 fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
     let params = json!({ "shelf": SHELF, "announce": true });
@@ -256,7 +256,7 @@ fn a_slot_whose_disk_is_exchanged_is_announced_before_it_serves() {
     let came = stage.ask(&link, &[write(2)]);
     assert_eq!(kinds(came), [(command::CONFIG, 0)], "it is announced, and nothing is written");
     assert_eq!((stage.disk.bytes(0, 1), other.bytes(0, 1)), (vec![1], vec![0]));
-    // An initiator that knows goes on, and hears it once.
+    // An initiator that knows goes on, and gets one announcement.
     let identify = ata(1, 0x78, Ata { command: op::IDENTIFY, ..Ata::default() }, &[]);
     let ends = |came: &[Vec<u8>]| heard(&came[0]).0.error;
     assert_eq!(ends(&stage.ask(&link, &[write(3)])), Some(code::UNAVAILABLE));

@@ -49,9 +49,24 @@ impl Drop for Scratch {
     }
 }
 
-/// A TCP port of 127.0.0.1 that nobody listened on a moment ago.
+/// Ports that [`free_port`] gives: below those that the kernel gives to connections, one of which
+/// could otherwise take a port between this answer and the server's bind.
+const PORTS: std::ops::Range<u16> = 10_000..32_000;
+
+/// A TCP port of 127.0.0.1 that is free and that this process was not given before. Processes begin
+/// at different places of the range.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0").context("find a free port")?.local_addr()?.port())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let count = u32::from(PORTS.end - PORTS.start);
+    let first = std::process::id().wrapping_mul(397);
+    for _ in 0..count {
+        let step = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % count;
+        let port = PORTS.start + u16::try_from(step)?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port of {PORTS:?} is free at 127.0.0.1")
 }
 
 /// A program's path: from PATH, or from the folders that only root's PATH has.

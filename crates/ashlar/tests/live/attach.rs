@@ -1,0 +1,345 @@
+//! LUNs as block devices of this machine, by FUSE: file systems on them, who may do what, and what
+//! is left when the daemon goes. Needs root, FUSE and loop devices; where they are not to be had
+//! the tests say so and pass.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rig::proc;
+
+use crate::house::raw::Raw;
+use crate::house::{House, IQN, file_disk, text};
+
+/// Size of the disk here.
+const DISK_BYTES: u64 = 96 << 20;
+
+/// Longest wait for something that takes milliseconds.
+const SOON: Duration = Duration::from_secs(15);
+
+/// Longest run of a tool that writes through a device.
+const TOOL_LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a tool; a hanging one fails the test.
+#[track_caller]
+fn run(name: &str, words: &[&str]) -> String {
+    let ran = try_run(name, words);
+    ran.unwrap_or_else(|e| panic!("{name} {}: {e}", words.join(" ")))
+}
+
+fn try_run(name: &str, words: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(proc::tool(name).map_err(|e| e.to_string())?);
+    let ran = proc::run_limited(command.args(words), TOOL_LIMIT).map_err(|e| e.to_string())?;
+    match ran.ok() {
+        true => Ok(ran.output),
+        false => Err(ran.output),
+    }
+}
+
+/// Configuration: a disk, the house's target, and a local one called after the house.
+fn configure(house: &House, local: &str, attach: &str, luns: &str) {
+    house.configure(
+        &format!(
+            "{}\n[[target]]\ndriver = \"local\"\nname = \"{local}\"\nattach = [{attach}]\n\
+             by = \"fuse\"\n\
+             [[access]]\ntarget = \"{local}\"\ngroup = \"machine\"\n\
+             initiators = [\"local:{local}\"]\nluns = {{ {luns} }}\n",
+            file_disk("d0", "d0.img")
+        ),
+        "0 = \"d0\"",
+    );
+}
+
+/// A house with a local target, started; `None` where nothing can be attached.
+fn house(name: &str, local: &str, attach: &str, luns: &str) -> Option<House> {
+    let mut house = House::alone(name);
+    house.image("d0.img", DISK_BYTES);
+    configure(&house, local, attach, luns);
+    house.start();
+    let said = house.ashlar(&["attach", "0"]);
+    if said.code == 0 {
+        return Some(house);
+    }
+    let lacks = ["/dev/fuse", "losetup", "mount ", "/run/ashlar", "direct I/O"];
+    assert!(lacks.iter().any(|w| said.err.contains(w)), "{said}");
+    println!("nothing can be attached here: {}", said.err);
+    house.stop();
+    None
+}
+
+/// The device of LUN 0.
+fn device(house: &House) -> String {
+    text(&house.json(&["attach", "--list"])["attached"][0]["device"])
+}
+
+/// A mount that goes with the test.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    #[track_caller]
+    fn new(house: &House, device: &str, how: &[&str]) -> Mounted {
+        let at = house.path("mnt");
+        fs::create_dir_all(&at).unwrap();
+        run("mount", &[how, &[device, at.to_str().unwrap()]].concat());
+        Mounted(at)
+    }
+
+    fn at(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A failed test must say why it failed.
+        let _ = try_run("umount", &[self.0.to_str().unwrap()]);
+    }
+}
+
+/// Nothing of that target is mounted or a loop device.
+fn assert_gone(local: &str) {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(&format!("/{local}.")), "{mounts}");
+    let loops = run("losetup", &["--list", "--noheadings"]);
+    assert!(!loops.contains(&format!("/{local}.")), "{loops}");
+    assert!(!Path::new("/run/ashlar/attached").join(format!("{local}.0")).exists());
+}
+
+/// Bytes of a file that are there.
+fn allocated(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn a_file_system_on_an_attached_lun() {
+    let Some(mut house) = house("attach-fs", "t-fs", "", "0 = \"d0\"") else { return };
+    let (device, image) = (device(&house), house.path("d0.img"));
+    assert_eq!(house.ok(&["attach", "d0"]).trim(), device, "attached already");
+    // Its tables are written now: what is allocated later is what the test wrote.
+    let eager = "lazy_itable_init=0,lazy_journal_init=0";
+    run("mkfs.ext4", &["-q", "-b", "4096", "-E", eager, &device]);
+    let mnt = Mounted::new(&house, &device, &[]);
+    let big: Vec<u8> = (0..24u32 << 20).map(|i| (i ^ (i >> 9)) as u8).collect();
+    fs::write(mnt.at().join("big"), &big).unwrap();
+    run(
+        "cp",
+        &["-r", concat!(env!("CARGO_MANIFEST_DIR"), "/../rig/src"), mnt.at().to_str().unwrap()],
+    );
+    let file = fs::File::open(mnt.at().join("big")).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    // What was promised is in the image now, as others see it.
+    run("sync", &["-f", mnt.at().to_str().unwrap()]);
+    let bytes = fs::read(&image).unwrap();
+    let part = &big[10 << 20..(10 << 20) + 4096];
+    assert!(bytes.chunks(4096).any(|c| c == part), "data that was synced is not in the image");
+
+    let refused = house.ashlar(&["detach", "0"]);
+    assert_ne!(refused.code, 0);
+    refused.complains(&["mounted on", mnt.at().to_str().unwrap()]);
+
+    let full = allocated(&image);
+    fs::remove_file(mnt.at().join("big")).unwrap();
+    run("sync", &["-f", mnt.at().to_str().unwrap()]);
+    run("fstrim", &[mnt.at().to_str().unwrap()]);
+    let left = allocated(&image);
+    assert!(left + (16 << 20) < full, "of {full} bytes {left} are still allocated");
+    let same = ["-r", concat!(env!("CARGO_MANIFEST_DIR"), "/../rig/src")];
+    run("diff", &[&same[..], &[mnt.at().join("src").to_str().unwrap()]].concat());
+    drop(mnt);
+    run("e2fsck", &["-fn", &device]);
+    let sessions = house.json(&["sessions"]);
+    let session = &sessions["sessions"][0]["session"];
+    assert_eq!(session["initiator"], "local:t-fs");
+    assert!(session["stats"]["write"]["bytes"].as_u64().unwrap() > 24 << 20, "{session}");
+
+    house.ok(&["detach", &device]);
+    house.ashlar(&["attach", "--list"]).says(&["nothing is attached"]);
+    assert_gone("t-fs");
+    run("e2fsck", &["-fn", image.to_str().unwrap()]);
+    house.assert_alive();
+    house.stop();
+}
+
+#[test]
+fn the_engine_rules_over_this_machine_too() {
+    let Some(mut house) = house("attach-rules", "t-rules", "", "0 = \"d0\"") else { return };
+    let device = device(&house);
+    let write = || {
+        try_run(
+            "dd",
+            &[
+                "if=/dev/zero",
+                &format!("of={device}"),
+                "bs=4096",
+                "count=1",
+                "oflag=direct",
+                "conv=notrunc",
+            ],
+        )
+    };
+    write().unwrap();
+    // A reservation of another initiator.
+    let mut raw = Raw::login(house.portal(), "iqn.2024-01.test:a", IQN).unwrap();
+    raw.command(&[0; 6], 0, &[]).unwrap();
+    let mut out = |action: u8, key: u64, action_key: u64| {
+        let mut list = [0; 24];
+        list[..8].copy_from_slice(&key.to_be_bytes());
+        list[8..16].copy_from_slice(&action_key.to_be_bytes());
+        raw.command(&[0x5F, action, 1, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status
+    };
+    assert_eq!((out(0, 0, 1), out(1, 1, 0)), (0, 0));
+    assert!(write().is_err(), "written in spite of a reservation");
+    assert_eq!(out(2, 1, 0), 0);
+    write().unwrap();
+
+    // No group, no LUN; and what to add is said.
+    house.ashlar(&["attach", "7"]).complains(&["LUN 7", "luns"]);
+    house.ok(&["detach", "0"]);
+
+    // Read only by its group.
+    configure(&house, "t-rules", "", "0 = { provider = \"d0\", mode = \"ro\" }");
+    house.ok(&["apply", house.path("ashlar.toml").to_str().unwrap()]);
+    let device = house.ok(&["attach", "0"]).trim().to_owned();
+    assert_eq!(run("blockdev", &["--getro", &device]).trim(), "1");
+    assert_eq!(house.json(&["attach", "--list"])["attached"][0]["read_only"], true);
+    let denied = try_run("dd", &["if=/dev/zero", &format!("of={device}"), "bs=4096", "count=1"]);
+    assert!(denied.is_err());
+    house.stop();
+    assert_gone("t-rules");
+}
+
+#[test]
+fn nobody_is_let_in_by_default() {
+    let mut house = House::alone("attach-denied");
+    house.image("d0.img", DISK_BYTES);
+    configure(&house, "t-denied", "", "0 = \"d0\"");
+    let path = house.path("ashlar.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"local:t-denied\"", "\"local:other\"")).unwrap();
+    house.start();
+    let said = house.ashlar(&["attach", "0"]);
+    assert_ne!(said.code, 0);
+    said.complains(&["local:t-denied", "[[access]]", "initiators"]);
+    assert_gone("t-denied");
+    house.stop();
+}
+
+#[test]
+fn sizes_are_seen_live_and_restarts_bring_back_what_is_configured() {
+    let Some(mut house) = house("attach-again", "t-again", "0", "0 = \"d0\"") else { return };
+    let first = device(&house);
+    let bytes = |device: &str| run("blockdev", &["--getsize64", device]).trim().to_owned();
+    assert_eq!(bytes(&first), DISK_BYTES.to_string());
+    let grown = DISK_BYTES + (8 << 20);
+    let config = fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    let sized = |bytes: u64| {
+        let text = config.replace("/d0.img\"\n", &format!("/d0.img\"\nsize = {bytes}\n"));
+        fs::write(house.path("ashlar.toml"), text).unwrap();
+        house.ok(&["apply", house.path("ashlar.toml").to_str().unwrap()]);
+    };
+    // The size that it has is written down: the disk stays, and so does its device.
+    sized(DISK_BYTES);
+    assert_eq!(house.log().matches("LUN 0 (d0) is /dev/").count(), 1);
+    assert_eq!(device(&house), first);
+    sized(grown);
+    house.until("the new size is seen", SOON, || bytes(&first) == grown.to_string());
+
+    run("mkfs.ext4", &["-q", &first]);
+    house.stop();
+    assert_gone("t-again");
+    // The target comes before its groups, and is not tried without them.
+    let log = house.log();
+    assert!(!log.contains("no access group") && !log.contains("grants it"), "{log}");
+    house.start();
+    house.until("it is attached again", SOON, || !device(&house).is_empty());
+    run("e2fsck", &["-fn", &device(&house)]);
+
+    // Killed: what is left is taken away by the next start, and it is there once more.
+    house.kill();
+    house.start();
+    house.until("it is attached once more", SOON, || !device(&house).is_empty());
+    run("e2fsck", &["-fn", &device(&house)]);
+    let loops = run("losetup", &["--list", "--noheadings"]);
+    assert_eq!(loops.matches("/t-again.").count(), 1, "{loops}");
+    house.stop();
+    assert_gone("t-again");
+}
+
+#[test]
+fn a_device_that_somebody_has_open_is_taken_away_by_force_only() {
+    let Some(mut house) = house("attach-open", "t-open", "", "0 = \"d0\"") else { return };
+    let device = device(&house);
+    let opened = fs::File::open(&device).unwrap();
+    let mut holder = Command::new("sleep").arg("600").stdin(opened).spawn().unwrap();
+    let open = format!("open in sleep (pid {})", holder.id());
+    let refused = house.ashlar(&["detach", "0"]);
+    assert_ne!(refused.code, 0);
+    refused.complains(&[&device, &open, "ashlar detach 0 --force"]);
+    let list = house.ok(&["attach", "--list"]);
+    assert!(list.contains(&open), "{list}");
+    assert_eq!(run("blockdev", &["--getsize64", &device]).trim(), DISK_BYTES.to_string());
+    house.ok(&["detach", "0", "--force"]);
+    let list = house.json(&["attach", "--list"]);
+    assert_eq!(list["attached"].as_array().map(Vec::len), Some(0), "{list}");
+    assert!(house.log().contains(&format!("{device} goes under {open}")), "{}", house.log());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    // Closed: it goes without force.
+    house.ok(&["attach", "0"]);
+    house.ok(&["detach", "0"]);
+    house.stop();
+    assert_gone("t-open");
+}
+
+#[test]
+fn dirty_pages_beyond_what_memory_may_hold_are_written_through_the_daemon() {
+    let Some(mut house) = house("attach-memory", "t-memory", "", "0 = \"d0\"") else { return };
+    let device = device(&house);
+    run("mkfs.ext4", &["-q", "-b", "4096", &device]);
+    let mnt = Mounted::new(&house, &device, &[]);
+    // A writer that may have less memory than it writes: its pages must go through the daemon
+    // while it waits for memory.
+    // Both kinds of control groups, old and new.
+    let kinds =
+        [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+    let group = kinds.iter().find_map(|(root, key)| {
+        let group = Path::new(root).join(format!("ashlar-test-{}", house.pid()));
+        let is_group = Path::new(root).join("cgroup.procs").exists();
+        let made = is_group && fs::create_dir(&group).is_ok();
+        let set = made && fs::write(group.join(key), "32M").is_ok();
+        if made && !set {
+            fs::remove_dir(&group).unwrap();
+        }
+        set.then_some(group)
+    });
+    let limited = group.is_some();
+    println!("memory of the writer is {}", if limited { "32 MiB" } else { "not limited here" });
+    let enter = match &group {
+        Some(group) => format!("echo $$ > {}/cgroup.procs; ", group.display()),
+        None => String::new(),
+    };
+    let at = mnt.at().to_str().unwrap();
+    let script = format!(
+        "{enter}for i in 1 2 3; do dd if=/dev/zero of={at}/f$i bs=1M count=20 conv=fsync; done"
+    );
+    run("sh", &["-ec", &script]);
+    let status = house.ashlar(&["status"]);
+    assert_eq!(status.code, 0, "{status}");
+    drop(mnt);
+    if let Some(group) = group {
+        fs::remove_dir(group).unwrap();
+    }
+    run("e2fsck", &["-fn", &device]);
+    // In use at the end of the daemon: what is promised is written all the same.
+    let mnt = Mounted::new(&house, &device, &[]);
+    fs::write(mnt.at().join("last"), vec![0x5A; 1 << 20]).unwrap();
+    house.stop();
+    drop(mnt);
+    let image = house.path("d0.img");
+    let found = fs::read(&image).unwrap();
+    let page = [0x5A; 4096];
+    assert!(found.chunks(4096).filter(|c| *c == page).count() >= 256, "what was written is lost");
+}

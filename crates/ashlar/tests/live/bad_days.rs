@@ -1,0 +1,636 @@
+//! Disks that fail, hang, shrink or go; peers that flood, stall or may not come in. In every test
+//! another initiator writes and compares meanwhile, and must notice nothing.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rig::peer;
+use rig::proc::{self, Proc};
+use serde_json::Value;
+
+use crate::house::load::Load;
+use crate::house::raw::{Raw, login_request};
+use crate::house::{House, IQN, QEMU, array, file_disk, text, tool};
+
+/// Size of the disks here.
+const DISK_BYTES: u64 = 64 << 20;
+/// Buffers that the daemon may use here.
+const POOL_BYTES: u64 = 32 << 20;
+/// Resident memory beyond the buffers that no test may need: code, tables, connections.
+const RESIDENT_MORE: u64 = 96 << 20;
+/// Half-open connections; more with ASHLAR_CONNECTIONS.
+const CONNECTIONS: usize = 2000;
+/// A question to the daemon is answered within this time, whatever its disks do.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// A house with a good disk `good` as LUN 0 and whatever else is given.
+fn with(name: &str, disks: &str, luns: &str) -> House {
+    let mut house = House::alone(name);
+    house.image("good.img", DISK_BYTES);
+    write(&house, disks, luns);
+    house.start();
+    house
+}
+
+fn write(house: &House, disks: &str, luns: &str) {
+    let daemon = format!("[daemon]\nmemory = {POOL_BYTES}\ncores = 2\n\n");
+    let disks = format!("{daemon}{}{disks}", file_disk("good", "good.img"));
+    house.configure(&disks, &format!("0 = \"good\"{luns}"));
+}
+
+/// The daemon answers soon, has not panicked and is as small as it should be.
+#[track_caller]
+fn assert_well(house: &mut House) {
+    house.assert_alive();
+    let start = Instant::now();
+    house.json(&["list"]);
+    house.json(&["sessions"]);
+    assert!(start.elapsed() < ANSWER_LIMIT * 2, "it takes {:?} to answer", start.elapsed());
+    let resident = proc::resident_bytes(house.pid()).unwrap();
+    assert!(resident < POOL_BYTES + RESIDENT_MORE, "{} MiB resident", resident >> 20);
+}
+
+/// `qemu-io` fails, and says this.
+#[track_caller]
+fn assert_fails(url: &str, commands: &[&str], words: &[&str]) {
+    let error = match peer::qemu_io(url, commands) {
+        Ok(text) => panic!("{commands:?} succeeded: {text}"),
+        Err(e) => format!("{e:#}"),
+    };
+    words.iter().for_each(|w| assert!(error.contains(w), "no {w:?} in {error}"));
+}
+
+/// `qemu-io` as a child that may never end.
+fn hanging(house: &House, url: &str, command: &str) -> Proc {
+    let mut qemu = Command::new(proc::tool("qemu-io").unwrap());
+    qemu.args(["-f", "raw", "-c", command, url]);
+    Proc::start("qemu-io", &mut qemu, &house.path("hanging")).unwrap()
+}
+
+/// `ashlar status` says that something is wrong with this, for this reason.
+#[track_caller]
+fn finding(house: &House, at: &str) -> Value {
+    let status = house.ashlar(&["status", "--json"]).ends(3).json();
+    let mut found = array(&status["findings"]).iter();
+    found.find(|f| text(&f["at"]).contains(at)).unwrap_or_else(|| panic!("{status:#}")).clone()
+}
+
+#[test]
+fn a_disk_with_errors_says_so_to_its_initiator_alone() {
+    let nop = "[[geom]]\nclass = \"nop\"\nname = \"bad\"\nprovider = \"d1\"\n";
+    let disks = format!("[[disk]]\nname = \"d1\"\nkind = \"memory\"\nsize = \"16MiB\"\n{nop}");
+    let mut house = with("errors", &disks, ", 1 = \"bad\"");
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let set = |words: &[&str]| {
+        house.ok(&[&["geom", "nop", "configure", "name=bad"], words].concat());
+    };
+    let url = house.url(1);
+    peer::qemu_io(&url, &["write -P 3 0 1M", "flush"]).unwrap();
+    set(&["write_fail_percent=100"]);
+    assert_fails(&url, &["write -P 4 0 64k"], &["Input/output error"]);
+    peer::qemu_io(&url, &["read -P 3 0 1M"]).unwrap();
+    set(&["write_fail_percent=0", "read_fail_percent=100"]);
+    assert_fails(&url, &["read 0 64k"], &["Input/output error"]);
+    peer::qemu_io(&url, &["write -P 5 0 64k"]).unwrap();
+    set(&["read_fail_percent=0"]);
+    peer::qemu_io(&url, &["read -P 5 0 64k", "read -P 3 64k 960k"]).unwrap();
+    let (_, bad) = house.provider("bad").unwrap();
+    let kinds = bad["stats"].as_object().unwrap().values();
+    let errors: u64 = kinds.filter_map(|kind| kind["errors"].as_u64()).sum();
+    assert!(errors >= 2, "errors are counted: {bad:#}");
+    load.finish();
+    assert_well(&mut house);
+    house.stop();
+}
+
+#[test]
+fn a_disk_that_hangs_stops_nobody_else() {
+    let model = "[[disk]]\nname = \"m\"\nkind = \"model\"\nsize = \"16MiB\"\nlatency = \"none\"\n";
+    let mut house = with("hangs", model, ", 1 = \"m\"");
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let url = house.url(1);
+    peer::qemu_io(&url, &["write -P 1 0 1M", "flush"]).unwrap();
+    house.ok(&["geom", "disk", "hang", "name=m"]);
+    let mut waits = hanging(&house, &url, "write -P 2 0 64k");
+    let in_flight = || {
+        let (_, m) = house.provider("m").unwrap();
+        m["stats"]["in_flight"].as_u64() > Some(0)
+    };
+    house.until("the write hangs", Duration::from_secs(10), in_flight);
+    // Questions are answered, and what has nothing to do with it can be changed.
+    let start = Instant::now();
+    house.json(&["list"]);
+    house.ok(&["tree"]);
+    assert!(start.elapsed() < ANSWER_LIMIT, "{:?}", start.elapsed());
+    load.goes_on();
+    house.image("d2.img", DISK_BYTES);
+    write(&house, &format!("{model}{}", file_disk("d2", "d2.img")), ", 1 = \"m\", 2 = \"d2\"");
+    house.ok(&["apply"]);
+    peer::qemu_io(&house.url(2), &["write -P 6 0 64k", "read -P 6 0 64k"]).unwrap();
+    assert!(waits.ended().unwrap().is_none(), "it did not hang: {}", waits.output());
+    house.ok(&["geom", "disk", "release", "name=m"]);
+    waits.wait_ready(Duration::from_secs(10), || waits_done(&house)).unwrap();
+    peer::qemu_io(&url, &["read -P 2 0 64k", "read -P 1 64k 960k"]).unwrap();
+
+    // An initiator that dies on it: its session goes once the disk has answered.
+    house.ok(&["geom", "disk", "hang", "name=m"]);
+    let mut dies = hanging(&house, &url, "write -P 7 0 64k");
+    house.until("the write hangs", Duration::from_secs(10), in_flight);
+    dies.kill().unwrap();
+    load.goes_on();
+    house.ok(&["geom", "disk", "release", "name=m"]);
+    let one = || array(&house.json(&["sessions"])["sessions"]).len() == 1;
+    house.until("only the load is connected", Duration::from_secs(15), one);
+    load.finish();
+
+    // It hangs while the daemon is told to stop.
+    house.ok(&["geom", "disk", "hang", "name=m"]);
+    let waits = hanging(&house, &url, "write -P 8 0 64k");
+    house.until("the write hangs", Duration::from_secs(10), || {
+        house.provider("m").unwrap().1["stats"]["in_flight"].as_u64() > Some(0)
+    });
+    assert_well(&mut house);
+    house.stop();
+    drop(waits);
+}
+
+/// The hanging qemu-io has said that its request ended.
+fn waits_done(house: &House) -> bool {
+    std::fs::read_to_string(house.path("hanging")).is_ok_and(|text| text.contains(" ops;"))
+}
+
+fn cut(path: &Path, bytes: u64) {
+    std::fs::File::options().write(true).open(path).unwrap().set_len(bytes).unwrap();
+}
+
+#[test]
+fn a_disk_that_shrinks_is_gone_and_comes_back() {
+    let mut house = House::alone("shrinks");
+    let image = house.image("short.img", DISK_BYTES);
+    house.image("good.img", DISK_BYTES);
+    write(&house, &file_disk("short", "short.img"), ", 1 = \"short\"");
+    house.start();
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let url = house.url(1);
+    peer::qemu_io(&url, &["write -P 1 0 1M", "write -P 2 32M 1M", "flush"]).unwrap();
+    house.ashlar(&["status"]).ends(0);
+    cut(&image, 4 << 20);
+    // It is not made long again by being written.
+    assert_fails(&url, &["write -P 9 32M 64k"], &[]);
+    assert_eq!(image.metadata().unwrap().len(), 4 << 20);
+    assert_fails(&url, &["read 32M 64k"], &[]);
+    let said = house.ok(&["journal"]);
+    let sizes = format!("has {} bytes and had {DISK_BYTES}", 4 << 20);
+    assert!(said.contains(&sizes) && said.contains("as long again"), "{said}");
+    let found = finding(&house, "short");
+    assert!(!text(&found["why"]).is_empty() && text(&found["action"]).contains("apply"), "{found}");
+    house.ashlar(&["status"]).ends(3).says(&["FAILED", "short"]);
+    assert!(peer::qemu_io(&url, &["read 0 64k"]).is_err(), "a disk that is gone answers");
+    load.goes_on();
+    // Longer, but not whole: the operator must say that this is meant.
+    cut(&image, 8 << 20);
+    let looks = Instant::now();
+    while looks.elapsed() < Duration::from_secs(3) {
+        assert!(house.provider("short").is_none(), "a part of it came back");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    cut(&image, DISK_BYTES);
+    let is_well = || house.ashlar(&["status"]).code == 0;
+    house.until("it is back by itself", Duration::from_secs(20), is_well);
+    // What `status` advises otherwise.
+    cut(&image, 4 << 20);
+    assert_fails(&url, &["read 32M 64k"], &[]);
+    std::fs::remove_file(&image).unwrap();
+    house.image("short.img", DISK_BYTES);
+    house.ok(&["apply"]);
+    house.until("the new one is there", Duration::from_secs(20), is_well);
+    peer::qemu_io(&url, &["write -P 1 0 1M"]).unwrap();
+    peer::qemu_io(&url, &["read -P 1 0 1M", "write -P 3 32M 64k", "read -P 3 32M 64k"]).unwrap();
+    load.finish();
+    assert_well(&mut house);
+    house.stop();
+}
+
+#[test]
+fn file_that_is_removed_in_use_is_reported_and_can_be_saved() {
+    let mut house = with("removed", "", "");
+    house.image("d1.img", DISK_BYTES);
+    write(&house, &file_disk("d1", "d1.img"), ", 1 = \"d1\"");
+    house.ok(&["apply"]);
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let (url, image, aside) = (house.url(1), house.path("d1.img"), house.path("aside.img"));
+    house.ashlar(&["status"]).ends(0);
+    let noted = |words: &str| {
+        let is_noted = || house.ok(&["journal"]).contains(words);
+        house.until("it is in the journal", Duration::from_secs(10), is_noted);
+    };
+    // Renamed and back.
+    std::fs::rename(&image, &aside).unwrap();
+    let found = finding(&house, "disk d1");
+    assert_eq!(found["health"], "degraded", "{found}");
+    assert!(text(&found["action"]).contains("aside.img"), "{found}");
+    noted("was renamed to");
+    std::fs::rename(&aside, &image).unwrap();
+    house.ashlar(&["status"]).ends(0);
+    noted("no longer so");
+    // Removed: what is written can be saved by the command that status gives.
+    std::fs::remove_file(&image).unwrap();
+    peer::qemu_io(&url, &["write -P 6 32M 1M", "flush"]).unwrap();
+    let found = finding(&house, "disk d1");
+    assert!(text(&found["why"]).contains("was removed while it is in use"), "{found}");
+    noted("was removed while it is in use");
+    house.ashlar(&["list", "disks", "d1"]).says(&["degraded", "was removed"]);
+    let action = text(&found["action"]);
+    let save = action.split('`').find(|words| words.starts_with("cp ")).unwrap();
+    tool("sh", &["-c", save], "");
+    load.finish();
+    house.stop();
+    house.start();
+    house.ashlar(&["status"]).ends(0);
+    peer::qemu_io(&url, &["read -P 6 32M 1M", "read -P 0 0 1M"]).unwrap();
+    // No other program writes what a host writes.
+    let path = image.display().to_string();
+    assert_fails(&path, &["write 0 64k"], &["lock"]);
+    assert_well(&mut house);
+    house.stop();
+    peer::qemu_io(&path, &["read -P 6 32M 1M", "write 0 64k"]).unwrap();
+}
+
+#[test]
+fn what_stands_on_a_disk_comes_back_with_it() {
+    let nop = "[[geom]]\nclass = \"nop\"\nname = \"top\"\nprovider = \"low\"\n";
+    let mut house = House::alone("stands");
+    let image = house.image("low.img", DISK_BYTES);
+    house.image("good.img", DISK_BYTES);
+    write(&house, &format!("{}{nop}", file_disk("low", "low.img")), ", 1 = \"top\"");
+    house.start();
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let url = house.url(1);
+    peer::qemu_io(&url, &["write -P 1 0 1M", "flush"]).unwrap();
+    let lose = || {
+        cut(&image, 4 << 20);
+        assert_fails(&url, &["write -P 2 32M 64k"], &[]);
+        house.until("it is gone", Duration::from_secs(10), || house.provider("top").is_none());
+    };
+    lose();
+    cut(&image, DISK_BYTES);
+    let is_well = || house.ashlar(&["status"]).code == 0;
+    house.until("all of it is back", Duration::from_secs(20), is_well);
+    peer::qemu_io(&url, &["read -P 1 0 1M", "write -P 3 32M 64k", "read -P 3 32M 64k"]).unwrap();
+    // Taken out of the configuration while it is gone, it stays out.
+    lose();
+    write(&house, "", "");
+    house.ok(&["apply"]);
+    cut(&image, DISK_BYTES);
+    let looks = Instant::now();
+    while looks.elapsed() < Duration::from_secs(4) {
+        assert!(house.provider("low").is_none(), "nobody wants it");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    house.ashlar(&["status"]).ends(0);
+    load.finish();
+    assert_well(&mut house);
+    house.stop();
+}
+
+#[test]
+fn a_block_device_that_loses_its_medium() {
+    let mut house = House::alone("loop");
+    house.image("good.img", DISK_BYTES);
+    let image = house.image("medium.img", DISK_BYTES);
+    // Loop devices need root and a kernel that has them; the same is tried with a file elsewhere.
+    let mut setup = Command::new(proc::tool("losetup").unwrap());
+    let made = proc::run(setup.args(["-f", "--show"]).arg(&image));
+    let Ok(device) = made.map(|text| text.trim().to_owned()) else {
+        println!("no loop device can be had here");
+        return;
+    };
+    let _ends = Detach(device.clone());
+    let disk = format!("[[disk]]\nname = \"dev\"\nkind = \"blockdev\"\npath = \"{device}\"\n");
+    write(&house, &disk, ", 1 = \"dev\"");
+    house.start();
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let url = house.url(1);
+    peer::qemu_io(&url, &["write -P 1 0 1M", "write -P 2 32M 1M", "flush"]).unwrap();
+    let bytes = std::fs::read(&image).unwrap();
+    assert!(bytes[32 << 20..33 << 20].iter().all(|b| *b == 2));
+    cut(&image, 0);
+    tool("losetup", &["-c", &device], "");
+    assert_fails(&url, &["read 32M 64k"], &[]);
+    finding(&house, "dev");
+    // It is back by itself, and what it held with it, as far as the image has it.
+    cut(&image, DISK_BYTES);
+    tool("losetup", &["-c", &device], "");
+    let is_well = || house.ashlar(&["status"]).code == 0;
+    house.until("the device is back", Duration::from_secs(20), is_well);
+    peer::qemu_io(&url, &["read -P 0 0 1M", "write -P 4 32M 64k", "read -P 4 32M 64k"]).unwrap();
+    load.finish();
+    assert_well(&mut house);
+    house.stop();
+}
+
+/// Gives a loop device back.
+struct Detach(String);
+
+impl Drop for Detach {
+    fn drop(&mut self) {
+        // Nothing can be done when it fails, and a failed test must say why it failed.
+        let _ = Command::new(proc::tool("losetup").unwrap()).args(["-d", &self.0]).status();
+    }
+}
+
+#[test]
+fn buffers_run_out_and_everybody_waits_in_turn() {
+    let null = "[[disk]]\nname = \"null\"\nkind = \"null\"\nsize = \"1GiB\"\n";
+    let mut house = with("pool", &format!("{null}{}", slow("slow", "good")), ", 1 = \"null\"");
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let slow = ["geom", "nop", "insert", "name=late", "provider=null", "delay_ms=40"];
+    house.ok(&[&slow[..], &["write_delay_percent=100", "read_delay_percent=100"]].concat());
+    // 6 times 32 times 1 MiB want six times the memory there is.
+    let bench = |words: &[&str]| {
+        let mut command = Command::new(proc::tool("qemu-img").unwrap());
+        let all = ["bench", "-f", "raw", "-t", "none", "-d", "32", "-s", "1M", "-c", "96"];
+        command.args(all).args(words).arg(house.url(1));
+        command
+    };
+    let mut greedy: Vec<Proc> = (0..6)
+        .map(|n| {
+            let words: &[&str] = if n % 2 == 0 { &["-w"] } else { &[] };
+            let log = house.path(&format!("bench-{n}"));
+            Proc::start("qemu-img bench", &mut bench(words), &log).unwrap()
+        })
+        .collect();
+    let mut most = 0;
+    let start = Instant::now();
+    while greedy.iter_mut().any(|g| g.ended().unwrap().is_none()) {
+        // 10 s on a machine that does nothing else; who is never served is still there then.
+        assert!(start.elapsed() < Duration::from_secs(600), "they starve");
+        most = most.max(proc::resident_bytes(house.pid()).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for g in &mut greedy {
+        assert!(g.ended().unwrap().unwrap().success(), "{}", g.output());
+    }
+    assert!(most < POOL_BYTES + RESIDENT_MORE, "{} MiB resident", most >> 20);
+    let rounds = load.finish();
+    println!("{rounds} rounds, at most {} MiB resident, {:?}", most >> 20, start.elapsed());
+    assert_well(&mut house);
+    house.stop();
+}
+
+/// A layer that is there from the start.
+fn slow(name: &str, provider: &str) -> String {
+    format!("[[geom]]\nclass = \"nop\"\nname = \"{name}\"\nprovider = \"{provider}\"\n")
+}
+
+/// Bytes by chance, the same in every run.
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut x = seed * 2 + 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 32) as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+/// How many files this process may have open.
+fn files_max() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits.lines().find(|l| l.starts_with("Max open files")).unwrap();
+    line.split_whitespace().nth(3).and_then(|n| n.parse().ok()).unwrap_or(1024)
+}
+
+fn open_files(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+fn connect(house: &House) -> TcpStream {
+    let stream = TcpStream::connect_timeout(&house.portal(), Duration::from_secs(10)).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+#[test]
+fn floods_of_connections_and_garbage() {
+    let mut house = with("flood", "", "");
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let before = open_files(house.pid());
+    let wanted = std::env::var("ASHLAR_CONNECTIONS").ok().and_then(|n| n.parse().ok());
+    let count = wanted.unwrap_or(CONNECTIONS).min(files_max().saturating_sub(200));
+    // Half-open: nothing said, a part of a header, a header without its data, a part of the data.
+    let login = login_request("iqn.2026-11.test:half", IQN);
+    let starts = [0, 20, 48, 60];
+    let mut half = Vec::new();
+    for n in 0..count {
+        let mut stream = connect(&house);
+        // It may have been closed already to make room.
+        let _ = stream.write_all(&login[..starts[n % starts.len()]]);
+        half.push(stream);
+    }
+    load.goes_on();
+    peer::qemu_io(&house.url(0), &["read 0 64k"]).unwrap();
+    assert_well(&mut house);
+
+    let mut lengths = [0xff; 48];
+    lengths[0] = 0x43;
+    let mut kinds: Vec<Vec<u8>> = vec![
+        vec![0; 4096],
+        vec![0xff; 4096],
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+        lengths.to_vec(),
+        login_request("not a name", "neither"),
+        [login.clone(), login.clone()].concat(),
+    ];
+    kinds.extend((0..150).map(|seed| noise(seed, 200 + seed as usize * 40)));
+    // Almost right: a login with single bytes of its header changed.
+    kinds.extend((0..192).map(|n| {
+        let mut bytes = login.clone();
+        bytes[n / 4] ^= [0x01, 0x80, 0x41, 0xff][n % 4];
+        bytes
+    }));
+    for bytes in &kinds {
+        let mut stream = connect(&house);
+        // A reset in the middle is as good an answer as any.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+    }
+    // The same after a good login.
+    for seed in 0..40 {
+        let mut raw =
+            Raw::login(house.portal(), &format!("iqn.2026-11.test:n{seed}"), IQN).unwrap();
+        let _ = raw.stream.write_all(&noise(seed, 3000));
+    }
+    load.goes_on();
+    assert_well(&mut house);
+    // Who says nothing is sent away in the end, and nothing is kept of anybody.
+    let mut last = half.pop().unwrap();
+    let start = Instant::now();
+    let mut rest = Vec::new();
+    let _ = last.read_to_end(&mut rest);
+    println!("{count} half-open; the last was closed after {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(25), "a silent connection may stay");
+    drop(half);
+    let gone = || open_files(house.pid()) <= before + 4;
+    house.until("all descriptors are given back", Duration::from_secs(20), gone);
+    println!("{} rounds meanwhile", load.finish());
+    assert_well(&mut house);
+    house.stop();
+}
+
+#[test]
+fn peers_that_ask_for_much_and_read_nothing() {
+    let mut house = with("stalled", "", "");
+    // The last MiB is left to the writer at the end.
+    let load = Load::start(&house.url(0), DISK_BYTES - (1 << 20));
+    let mut stalled = Vec::new();
+    for n in 0..3 {
+        let name = format!("iqn.2026-11.test:stalled-{n}");
+        let mut raw = Raw::login(house.portal(), &name, IQN).unwrap();
+        // The window is not that large; what is beyond it is nobody's problem but ours.
+        for command in 0..100 {
+            if raw.ask(command * 512, 512).is_err() {
+                break;
+            }
+        }
+        stalled.push(raw);
+        load.goes_on();
+    }
+    let held = array(&house.json(&["sessions"])["sessions"]).len();
+    assert!(held >= 2, "{held} sessions");
+    assert_well(&mut house);
+    peer::qemu_io(&house.url(0), &["write -P 1 63M 1M", "read -P 1 63M 1M"]).unwrap();
+    load.goes_on();
+    drop(stalled);
+    let one = || array(&house.json(&["sessions"])["sessions"]).len() == 1;
+    house.until("only the load is connected", Duration::from_secs(20), one);
+    println!("{} rounds meanwhile", load.finish());
+    assert_well(&mut house);
+    house.stop();
+}
+
+const GROUPS: &str = r#"
+[[target]]
+driver = "iscsi"
+name = "{iqn}"
+listen = ["{portal}"]
+chap_md5 = true
+
+[[target]]
+driver = "iscsi"
+name = "{iqn}.secret"
+listen = ["{portal}"]
+chap_md5 = true
+chap = { user = "alice", secret = "initiator-pass" }
+
+[[access]]
+target = "{iqn}"
+group = "writers"
+initiators = ["iqn.2026-11.test:writer-*"]
+luns = { 0 = "good" }
+
+[[access]]
+target = "{iqn}"
+group = "readers"
+initiators = ["iqn.2026-11.test:reader-*"]
+luns = { 5 = { provider = "good", mode = "ro" } }
+
+[[access]]
+target = "{iqn}.secret"
+group = "all"
+initiators = ["*"]
+luns = { 0 = "good" }
+"#;
+
+#[test]
+fn who_may_not_come_in_is_told_why() {
+    let mut house = House::alone("denied");
+    house.image("good.img", DISK_BYTES);
+    house.write("ashlar.toml", &format!("{}{GROUPS}", file_disk("good", "good.img")));
+    house.start();
+    let (writer, reader) = ("iqn.2026-11.test:writer-1", "iqn.2026-11.test:reader-1");
+    let load = Load::start(&house.url_as(writer, 0), DISK_BYTES / 2);
+    // In no group: nothing is seen, and `status` says who came and what to do.
+    assert!(peer::qemu_io(&house.url(0), &["read 0 4k"]).is_err(), "a stranger was let in");
+    let status = house.json(&["status"]);
+    let access = array(&status["findings"]).iter().find(|f| f["at"] == "access").unwrap();
+    assert!(text(&access["why"]).contains(QEMU), "{status:#}");
+    assert!(text(&access["action"]).contains("ashlar access check"), "{status:#}");
+    house.ashlar(&["sessions", "--denied"]).ends(0).says(&[QEMU, "127.0.0.1", "group"]);
+    house.ashlar(&["access", "check", QEMU]).ends(0).says(&["no group matches", "deny"]);
+    // Another group's LUN does not exist for this one.
+    assert!(peer::qemu_io(&house.url_as(reader, 0), &["read 0 4k"]).is_err());
+    assert!(peer::qemu_io(&house.url_as(writer, 5), &["read 0 4k"]).is_err());
+    // A read-only LUN: reads, and no writes, whoever opens it.
+    peer::qemu_io(&house.url_as(writer, 0), &["write -P 9 48M 64k", "flush"]).unwrap();
+    let mut reads = Command::new(proc::tool("qemu-io").unwrap());
+    reads.args(["-r", "-f", "raw", "-c", "read -P 9 48M 64k"]).arg(house.url_as(reader, 5));
+    assert!(!proc::run(&mut reads).unwrap().contains("failed"));
+    assert!(peer::qemu_io(&house.url_as(reader, 5), &["write -P 8 48M 64k"]).is_err());
+    peer::qemu_io(&house.url_as(writer, 0), &["read -P 9 48M 64k"]).unwrap();
+
+    // A wrong secret, none, and the right one.
+    let secret = rig::Target { iqn: format!("{IQN}.secret"), ..house.target(0) };
+    let chap =
+        |secret: &str| rig::Chap { user: "alice".into(), secret: secret.into(), mutual: None };
+    assert!(peer::iscsi_inq(&secret.url(), None).is_err());
+    assert!(peer::iscsi_inq(&secret.url_with(&chap("wrong-password")), None).is_err());
+    let denied = house.json(&["sessions", "--denied"]);
+    let about: Vec<_> =
+        array(&denied["denied"]).iter().filter(|d| d["target"] == secret.iqn).collect();
+    assert!(!about.is_empty(), "{denied:#}");
+    assert!(!denied.to_string().contains("wrong-password"), "a secret is shown");
+    peer::iscsi_inq(&secret.url_with(&chap("initiator-pass")), None).unwrap();
+    assert!(!house.log().contains("initiator-pass"), "a secret is logged");
+    load.finish();
+    house.assert_alive();
+    house.stop();
+}
+
+/// Sessions come and go by the thousand, each with lines in the log, which nobody reads.
+#[test]
+fn a_log_that_nobody_reads_stops_nobody() {
+    const LOGINS: usize = 1500;
+    let house = House::alone("unread");
+    house.image("good.img", DISK_BYTES);
+    write(&house, "", "");
+    let mut serve = house.command(&["serve"]);
+    serve.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+    let mut daemon = serve.spawn().unwrap();
+    house.until("it serves", Duration::from_secs(30), || house.ashlar(&["status"]).code == 0);
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let start = Instant::now();
+    let mut longest = Duration::ZERO;
+    for n in 0..LOGINS {
+        let at = Instant::now();
+        let name = format!("iqn.2024-01.test:{n}-{}", "x".repeat(120));
+        Raw::login(house.portal(), &name, IQN).unwrap();
+        longest = longest.max(at.elapsed());
+    }
+    println!("{LOGINS} sessions in {:?}, the longest login took {longest:?}", start.elapsed());
+    load.goes_on();
+    let asked = Instant::now();
+    house.ok(&["status"]);
+    assert!(asked.elapsed() < ANSWER_LIMIT, "{:?}", asked.elapsed());
+    load.finish();
+    let resident = proc::resident_bytes(daemon.id()).unwrap();
+    assert!(resident < POOL_BYTES + RESIDENT_MORE, "{} MiB resident", resident >> 20);
+    // Now somebody reads: what is there, and how much is not.
+    let mut log = daemon.stderr.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        log.read_to_string(&mut text).map(|_| text)
+    });
+    assert!(Command::new("kill").arg(daemon.id().to_string()).status().unwrap().success());
+    assert!(daemon.wait().unwrap().success());
+    let text = reader.join().unwrap().unwrap();
+    let lines = text.lines().count();
+    println!("{lines} lines, {} KiB", text.len() >> 10);
+    assert!(!text.contains("panicked"), "{text}");
+    assert!(text.contains("stopping: SIGTERM") && lines > LOGINS, "{lines} lines");
+}

@@ -1,0 +1,337 @@
+//! libiscsi's conformance suite against the daemon, over units of several flavours.
+//! `iscsi-test-cu.txt` says what is expected of every test on every flavour and why; a difference
+//! in either direction fails. `ASHLAR_TESTCU_WRITE=FILE` writes a draft of it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rig::proc::{self, free_port};
+use rig::testcu::{self, Expectations, Flavour, Outcome};
+use rig::{Chap, Target};
+
+use crate::house::raw::Raw;
+use crate::house::{House, IQN, file_disk};
+
+/// Runs that pass, at least. The file says which.
+const PASS_MIN: usize = 649;
+
+/// Size of the units.
+const UNIT_BYTES: u64 = 256 << 20;
+
+/// A unit in a target of its own.
+struct Unit {
+    /// The flavour, and the disk's name.
+    name: &'static str,
+    /// The disk's section behind its name; `{size}` in it is [`UNIT_BYTES`].
+    disk: &'static str,
+    /// More keys of its LUN.
+    lun: &'static str,
+    /// What is said of it in `[[unit]]`.
+    unit: &'static str,
+    /// More lines of its target.
+    target: &'static str,
+    takes: &'static [&'static str],
+    leaves: &'static [&'static str],
+}
+
+const FILE: &str = "kind = \"file\"\npath = \"{here}/{name}.img\"\ncreate = true\nsize = {size}\n";
+
+/// What each is special in, and which tests it lets run.
+const UNITS: &[Unit] = &[
+    Unit {
+        name: "thin",
+        disk: FILE,
+        lun: "",
+        unit: "",
+        target: "",
+        takes: &["*"],
+        leaves: SPECIAL,
+    },
+    Unit {
+        name: "protected",
+        disk: FILE,
+        lun: ", mode = \"ro\"",
+        unit: "",
+        target: "",
+        takes: &["ReadOnly"],
+        leaves: &[],
+    },
+    // Blocks of 4 KiB.
+    Unit {
+        name: "4k",
+        // Fewer than 65,536: so many the tool would write with one WRITE.
+        disk: "kind = \"file\"\npath = \"{here}/4k.img\"\ncreate = true\nsize = 201326592\n\
+               sector_size = 4096\n",
+        lun: "",
+        unit: "",
+        target: "",
+        takes: BLOCKS,
+        leaves: &[
+            "ReadOnly",
+            // A file keeps 512 bytes as a whole, not a block of these.
+            "WriteAtomic16",
+            "WriteSame*.UnmapUnaligned",
+            "WriteSame*.ZeroBlocks",
+            "*.InvalidDataOutSize",
+        ],
+    },
+    // Fully provisioned.
+    Unit {
+        name: "full",
+        disk: "kind = \"model\"\nsize = {size}\ndiscards = false\n",
+        lun: "",
+        unit: "",
+        target: "",
+        takes: BLOCKS,
+        leaves: LEFT_BY_FULL,
+    },
+    // The suite knows of MD5 only.
+    Unit {
+        name: "chap",
+        disk: FILE,
+        lun: "",
+        unit: "",
+        target: "chap = { user = \"alice\", secret = \"file:{here}/secret\" }\nchap_md5 = true\n",
+        takes: &["iSCSI*", "TestUnitReady"],
+        leaves: &[],
+    },
+    // Nothing outlives a power cut, so an atomic write may be as long as the tool's, who goes to
+    // 256 blocks whatever page B0h says.
+    Unit {
+        name: "memory",
+        disk: "kind = \"memory\"\nsize = {size}\n",
+        lun: "",
+        unit: "",
+        target: "",
+        takes: &["WriteAtomic16"],
+        leaves: &[],
+    },
+    // With protection information of type 1, of which nothing is to be seen by whoever asks for
+    // none. The tool's tests of RDPROTECT and its like end where a unit has it, so they are left
+    // out.
+    Unit {
+        name: "dif",
+        disk: FILE,
+        lun: "",
+        unit: "protection = \"type1\"\n",
+        target: "",
+        takes: BLOCKS,
+        leaves: LEFT_BY_DIF,
+    },
+    // Its medium can be taken out.
+    Unit {
+        name: "removable",
+        disk: FILE,
+        lun: "",
+        unit: "removable = true\n",
+        target: "",
+        takes: &["NoMedia", "PreventAllow", "StartStopUnit"],
+        leaves: &[],
+    },
+    // It may be erased for good; small, for that is done often.
+    Unit {
+        name: "sanitize",
+        disk: "kind = \"file\"\npath = \"{here}/sanitize.img\"\ncreate = true\nsize = 8388608\n",
+        lun: "",
+        unit: "sanitize = true\n",
+        target: "",
+        takes: &["Sanitize"],
+        leaves: &["Sanitize.Reset"],
+    },
+    // Slow enough to be erased for eight seconds.
+    Unit {
+        name: "slow",
+        disk: "kind = \"model\"\nsize = 8388608\nlatency = \"between\"\n\
+               latency_min_us = 900000\nlatency_max_us = 900000\n",
+        lun: "",
+        unit: "sanitize = true\n",
+        target: "",
+        takes: &["Sanitize.Reset"],
+        leaves: &[],
+    },
+    // WRITE SAME of no blocks goes to the end of it.
+    Unit {
+        name: "to-end",
+        disk: FILE,
+        lun: "",
+        unit: "write_same_to_end = true\n",
+        target: "",
+        takes: &["WriteSame*.ZeroBlocks", "WriteSame16.UnmapUntilEnd"],
+        leaves: &[],
+    },
+    // The same unit by two portals.
+    Unit {
+        name: "paths",
+        disk: FILE,
+        lun: "",
+        unit: "",
+        target: "",
+        takes: &["MultipathIO"],
+        leaves: &[],
+    },
+];
+
+/// What is about blocks and their number.
+const BLOCKS: &[&str] = &[
+    "CompareAndWrite",
+    "GetLBAStatus",
+    "Inquiry",
+    "Mandatory",
+    "OrWrite",
+    "Prefetch*",
+    "Read*",
+    "Unmap",
+    "Verify*",
+    "Write*",
+    "iSCSIResiduals",
+];
+
+/// What another flavour is for.
+const SPECIAL: &[&str] = &[
+    "MultipathIO",
+    "PreventAllow",
+    "ReadOnly",
+    "Sanitize",
+    "StartStopUnit.Simple",
+    "WriteSame*.ZeroBlocks",
+];
+
+/// A fully provisioned unit unmaps nothing, and the tool asks one that does for other things, too.
+const LEFT_BY_FULL: &[&str] = &[
+    "*.BlockLimits",
+    "*.InvalidDataOutSize",
+    "*.Unmap*",
+    "*.Unwritten",
+    "GetLBAStatus",
+    "ReadOnly",
+    "Unmap",
+    "WriteSame*.ZeroBlocks",
+];
+
+/// An atomic write would have to take its tuples with it, which lie elsewhere.
+const LEFT_BY_DIF: &[&str] = &["ReadOnly", "WriteAtomic16", "WriteSame*.ZeroBlocks", "*.*Protect"];
+
+fn config(second: SocketAddr) -> String {
+    let sections = UNITS.iter().map(|unit| {
+        let Unit { name, disk, lun, unit, target, .. } = unit;
+        let disk = disk.replace("{name}", name).replace("{size}", &UNIT_BYTES.to_string());
+        format!(
+            "[[disk]]\nname = \"{name}\"\n{disk}\n\
+             [[unit]]\nprovider = \"{name}\"\n{unit}\n[[target]]\ndriver = \"iscsi\"\n\
+             name = \"{{iqn}}.{name}\"\nlisten = [\"{{portal}}\", \"{second}\"]\n{target}\n\
+             [[access]]\ntarget = \"{{iqn}}.{name}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+             luns = {{ 0 = {{ provider = \"{name}\"{lun} }} }}\n"
+        )
+    });
+    sections.collect()
+}
+
+fn flavours(house: &House, second: SocketAddr) -> Vec<Flavour> {
+    let chap = Chap { user: "alice".into(), secret: "initiator-pass".into(), mutual: None };
+    let flavour = |unit: &Unit| {
+        let at = Target { iqn: format!("{IQN}.{}", unit.name), ..house.target(0) };
+        let url = if unit.name == "chap" { at.url_with(&chap) } else { at.url() };
+        let mut flavour = Flavour::new(unit.name, url).taking(unit.takes).leaving(unit.leaves);
+        flavour.sanitize = unit.unit.contains("sanitize");
+        // Three seconds for the erasing to begin, one for a reset to end, then a minute each.
+        flavour.awake_from = (unit.name == "slow").then_some(3);
+        if unit.name == "paths" {
+            flavour.urls.push(Target { portal: second, ..at }.url());
+        }
+        flavour
+    };
+    UNITS.iter().map(flavour).collect()
+}
+
+#[test]
+fn the_suite_says_what_the_file_says() {
+    let mut house = House::alone("conformance");
+    house.secret("secret", "initiator-pass");
+    let second: SocketAddr = ([127, 0, 0, 1], free_port().unwrap()).into();
+    house.write("ashlar.toml", &config(second));
+    house.start();
+    let report = testcu::run_all(&flavours(&house, second)).unwrap();
+    println!("iscsi-test-cu: {}", report.summary());
+    let untold = report.skipped_everywhere();
+    println!("{} tests skipped everywhere: {untold:?}", untold.len());
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/iscsi-test-cu.txt");
+    let expected = Expectations::read(&file).unwrap();
+    if let Some(path) = std::env::var_os("ASHLAR_TESTCU_WRITE") {
+        std::fs::write(path, expected.redraft(&report.results)).unwrap();
+    }
+    let differences = expected.differences(&report.results);
+    let text: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    assert!(differences.is_empty(), "{}\n{}", report.summary(), text.join("\n"));
+    assert!(report.count(Outcome::Pass) >= PASS_MIN, "{}", report.summary());
+    assert!(untold.is_empty(), "skipped everywhere: {untold:?}");
+    house.assert_alive();
+    house.stop();
+}
+
+/// How often the tool is asked until it hears the answer to its reset.
+const LUN_RESETS_MAX: usize = 50;
+
+/// LUN RESET of the tool against this house: what it says with all words.
+fn lun_reset(house: &House) -> String {
+    let mut command = Command::new(proc::tool("iscsi-test-cu").unwrap());
+    command.args(["-d", "-V", "-t", "ALL.iSCSITMF.LUNResetSimpleAsync"]).arg(house.url(0));
+    proc::run_limited(&mut command, Duration::from_secs(20)).unwrap().output
+}
+
+/// The lines of the file that say `fail`, looked at on the wire: what we answer is right.
+#[test]
+fn what_fails_is_the_tools_own() {
+    let mut house = House::alone("suite-proof");
+    house.image("d0.img", 64 << 20);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    let mut raw = Raw::login(house.portal(), "iqn.2024-01.test:proof", IQN).unwrap();
+    assert_eq!(raw.command(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
+
+    // GetLBAStatus.UnmapSingle: the first descriptor begins where it was asked for. The tool asks
+    // at block I + 1 and wants one that begins at I + (blocks of a physical block).
+    for lba in [0, 8] {
+        let write = [0x2A, 0, 0, 0, 0, lba, 0, 0, 8, 0];
+        assert_eq!(raw.command(&write, 0, &[0xff; 4096]).unwrap().status, 0);
+    }
+    let mut list = [0; 24];
+    (list[1], list[3], list[19]) = (22, 16, 8);
+    assert_eq!(raw.command(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status, 0);
+    for (lba, state) in [(0, 1), (1, 1), (8, 0), (9, 0)] {
+        let ask = [0x9E, 0x12, 0, 0, 0, 0, 0, 0, 0, lba, 0, 0, 0, 24, 0, 0];
+        let told = raw.command(&ask, 24, &[]).unwrap();
+        assert_eq!((told.status, told.data.len()), (0, 24));
+        let first = [told.data[15], told.data[19], told.data[20]];
+        assert_eq!(first, [lba, 8 - lba % 8, state], "of block {lba}");
+    }
+
+    // WriteAtomic16.Simple: the tool goes to 256 blocks whatever page B0h says. It says 1.
+    let told = raw.command(&[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).unwrap();
+    assert_eq!((told.status, &told.data[44..64]), (0, &[&[0, 0, 0, 1][..], &[0; 16]].concat()[..]));
+    for (blocks, status) in [(1, 0), (2, 2)] {
+        let write = [0x9C, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, blocks, 0, 0];
+        let told = raw.command(&write, 0, &vec![1; 512 * usize::from(blocks)]).unwrap();
+        assert_eq!(told.status, status, "{blocks} blocks");
+    }
+
+    // iSCSITMF.LUNResetSimpleAsync: the tool looks whether the answer to its reset was good before
+    // it has sent it. By its own words the answer, which comes later, is FUNCTION COMPLETE.
+    // It may leave before it has heard that, when the answer to its WRITE comes alone.
+    let mut heard = false;
+    for _ in 0..LUN_RESETS_MAX {
+        let words = lun_reset(&house);
+        let failed: Vec<&str> = words.lines().filter(|line| line.contains("CU_ASSERT")).collect();
+        assert!(matches!(failed[..], [line] if line.contains("reconnect_succeeded,1")), "{words}");
+        let answers = words.matches("LU RESET: TMF response").count();
+        let good = words.matches("LU RESET: TMF response 0 for").count();
+        assert_eq!(answers, good, "{words}");
+        heard |= good > 0;
+        if heard {
+            break;
+        }
+    }
+    assert!(heard, "no answer to a reset was heard in {LUN_RESETS_MAX} tries");
+    house.stop();
+}

@@ -1,0 +1,160 @@
+//! DELETE from end to end: what QEMU's initiators let go by UNMAP, WRITE SAME with UNMAP and NBD's
+//! TRIM is given back by the files behind every class, and nothing else is. A block device too,
+//! where loop devices are to be had.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rig::peer::qemu_io;
+use rig::proc;
+
+use crate::house::{House, file_disk, gave, tool};
+
+const MIB: u64 = 1 << 20;
+const DISK_BYTES: u64 = 32 * MIB;
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A unit over a class: what makes it, what it is called, its disks, and how much they hold of a
+/// byte of it, in halves.
+struct Stack {
+    made: &'static [&'static str],
+    unit: &'static str,
+    disks: &'static [&'static str],
+    halves: u64,
+}
+
+const fn over(
+    made: &'static [&'static str],
+    unit: &'static str,
+    disks: &'static [&'static str],
+) -> Stack {
+    Stack { made, unit, disks, halves: 2 }
+}
+
+const STACKS: &[Stack] = &[
+    over(&[], "d0", &["d0"]),
+    over(&["geom nop insert name=between provider=d1"], "d1", &["d1"]),
+    over(&["sched insert -a fair d2"], "d2", &["d2"]),
+    over(&["trim insert d3 --zeroes drop --quiet-ms 3600000"], "d3", &["d3"]),
+    over(&["geom label label name=data provider=d4"], "label/data", &["d4"]),
+    over(&["part create -s GPT d5", "part add -t freebsd-ufs -b 2048 d5"], "d5p1", &["d5"]),
+    Stack { halves: 4, ..over(&["mirror label m d6 d7"], "mirror/m", &["d6", "d7"]) },
+    over(&["stripe label -s 64k s d8 d9"], "stripe/s", &["d8", "d9"]),
+    over(&["concat label c d10 d11"], "concat/c", &["d10", "d11"]),
+    over(&["multipath label p d12"], "multipath/p", &["d12"]),
+    Stack {
+        halves: 3,
+        ..over(&["raid label Intel v RAID5 d13 d14 d15 -s 64k"], "raid", &["d13", "d14", "d15"])
+    },
+];
+
+/// What is written, and what of it is let go: over the border of two members, where there is one.
+const WRITTEN: (u64, u64) = (24 * MIB, 6 * MIB);
+const GONE: (u64, u64) = (26 * MIB, 2 * MIB);
+
+fn blocks(files: &[PathBuf]) -> u64 {
+    files.iter().map(|f| std::fs::metadata(f).unwrap().blocks() * 512).sum()
+}
+
+/// Writes, lets a part of it go in one way, and reads it all back.
+fn lets_go(house: &House, url: &str, unit: &str, files: &[PathBuf], halves: u64, how: &str) {
+    let ((at, len), (from, gone)) = (WRITTEN, GONE);
+    qemu_io(url, &[&format!("write -P 7 {at} {len}"), "flush"]).unwrap();
+    let full = blocks(files);
+    qemu_io(url, &[&format!("{how} {from} {gone}"), "flush"]).unwrap();
+    if unit == "d3" {
+        assert_eq!(blocks(files), full, "it waits in the queue");
+        house.ok(&["trim", "now", "d3.trim", "--wait"]);
+    }
+    let left = blocks(files);
+    let what = format!("{unit}: {how} by {url}: {full} bytes, then {left}");
+    assert!(gave(full, left, gone * halves / 2), "{what}");
+    let (end, rest) = (from + gone, at + len - from - gone);
+    let kept = [format!("read -P 7 {at} {}", from - at), format!("read -P 7 {end} {rest}")];
+    let zero = format!("read -P 0 {from} {gone}");
+    qemu_io(url, &[&kept[0], &kept[1], &zero]).unwrap_or_else(|e| panic!("{what}: {e:#}"));
+}
+
+#[test]
+fn what_is_let_go_is_given_back_by_the_files_behind_every_class() {
+    let mut house = House::alone("deletes");
+    let disks: Vec<&str> = STACKS.iter().flat_map(|s| s.disks).copied().collect();
+    let file = |disk: &str| format!("{disk}.img");
+    disks.iter().for_each(|d| drop(house.image(&file(d), DISK_BYTES)));
+    let disks: String = disks.iter().map(|d| file_disk(d, &file(d))).collect();
+    house.configure(&disks, "");
+    house.start();
+    for line in STACKS.iter().flat_map(|s| s.made) {
+        house.ok(&line.split(' ').collect::<Vec<_>>());
+    }
+    let list = house.ok(&["raid", "list"]);
+    let volume = list.split_whitespace().find(|w| w.starts_with("raid/") && w.ends_with("/v"));
+    let volume = volume.expect("a volume");
+    let whole = || house.ok(&["raid", "status"]).contains("OPTIMAL");
+    house.until("the array is whole", LIMIT, whole);
+    let names: Vec<&str> =
+        STACKS.iter().map(|s| if s.unit == "raid" { volume } else { s.unit }).collect();
+    let nbd = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
+    let luns: Vec<String> =
+        (0..).zip(&names).map(|(n, name)| format!("{n} = \"{name}\"")).collect();
+    let luns = luns.join(", ");
+    house.configure(
+        &format!(
+            "{disks}\n[[target]]\ndriver = \"nbd\"\nname = \"shop\"\nlisten = [\"{nbd}\"]\n\n\
+             [[access]]\ntarget = \"shop\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+             luns = {{ {luns} }}\n"
+        ),
+        &luns,
+    );
+    house.ok(&["apply"]);
+    for ((lun, stack), name) in (0..).zip(STACKS).zip(&names) {
+        let files: Vec<_> = stack.disks.iter().map(|d| house.path(&file(d))).collect();
+        let exports = [house.url(lun), format!("nbd://{nbd}/{name}")];
+        for url in &exports {
+            lets_go(&house, url, stack.unit, &files, stack.halves, "discard");
+        }
+        // QEMU says UNMAP with it, where deleted blocks read as zeroes.
+        if stack.unit != "d3" {
+            lets_go(&house, &exports[0], stack.unit, &files, stack.halves, "write -z -u");
+        }
+    }
+    house.assert_alive();
+    house.stop();
+}
+
+/// A loop device over a file; away with it.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &Path) -> Option<Loop> {
+        let mut command = Command::new(proc::tool("losetup").unwrap());
+        let made = command.args(["--find", "--show", "--direct-io=on"]).arg(file).output().unwrap();
+        let device = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+        made.status.success().then_some(Loop(device))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        tool("losetup", &["--detach", &self.0], "");
+    }
+}
+
+#[test]
+fn what_is_let_go_of_a_block_device_is_given_back_by_what_is_behind_it() {
+    let mut house = House::alone("deletes-blockdev");
+    let file = house.image("loop.img", DISK_BYTES);
+    let Some(device) = Loop::over(&file) else {
+        return println!("skipped: no loop device to be had");
+    };
+    let disk = format!("[[disk]]\nname = \"b0\"\nkind = \"blockdev\"\npath = \"{}\"\n", device.0);
+    house.configure(&disk, "0 = \"b0\"");
+    house.start();
+    for how in ["discard", "write -z -u"] {
+        lets_go(&house, &house.url(0), "b0", std::slice::from_ref(&file), 2, how);
+    }
+    house.stop();
+}

@@ -1,0 +1,578 @@
+//! A file server in the daemon: typed verbs, restarts, the config string of the first one over AoE
+//! shelves, a standby that takes over, a file as a LUN.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bio::Segs;
+use reactor::{Config, PortChoice, Reactor};
+use rig::proc::{self, Proc};
+
+use crate::house::{House, ninep, tool};
+
+/// Longest way of a change from a server to where it is looked for.
+const SOON: Duration = Duration::from_secs(20);
+
+const DISKS: &str = r#"
+[[disk]]
+name = "ssd"
+kind = "file"
+path = "{here}/ssd.img"
+[[disk]]
+name = "near"
+kind = "file"
+path = "{here}/near.img"
+[[disk]]
+name = "far"
+kind = "file"
+path = "{here}/far.img"
+"#;
+
+const SERVER: &str = r#"
+[[geom]]
+class = "fs"
+name = "main"
+members = ["ssd", "near", "far"]
+create = true
+linux = ["127.0.0.1:0"]
+console = ["unix:{here}/cons"]
+everybody = "glenda"
+dump_at = "never"
+"#;
+
+fn images(house: &House) {
+    for (name, mib) in [("ssd", 48), ("near", 128), ("far", 128)] {
+        house.image(&format!("{name}.img"), mib << 20);
+    }
+}
+
+/// The path of the dump that is taken.
+fn dump(house: &House, name: &str) -> String {
+    let said = house.json(&["fs", "dump", name, "--wait"]);
+    said["answer"]["path"].as_str().expect("a path").to_owned()
+}
+
+/// It is refused with this text.
+#[track_caller]
+fn refuses(house: &House, words: &[&str], text: &str) {
+    let said = house.ashlar(words);
+    assert!(said.code != 0, "{said}");
+    said.complains(&[text]);
+}
+
+#[test]
+fn verbs_do_what_they_say_and_everything_is_there_after_a_restart() {
+    let mut house = House::alone("fs-verbs");
+    images(&house);
+    house.configure(&format!("{DISKS}{SERVER}"), "");
+    house.start();
+    house.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING", "far (ACTIVE)"]);
+    house.ashlar(&["fs", "ls", "main", "/"]).ends(0).says(&["adm"]);
+    house.ashlar(&["fs", "newuser", "main", "rob"]).ends(0).says(&["rob:rob"]);
+    house.ashlar(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]).ends(0);
+    // A dump, a change, what changed, and back.
+    let first = dump(&house, "main");
+    house.ashlar(&["fs", "newuser", "main", "ken"]).ends(0);
+    house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).says(&["+1", "ken:ken"]);
+    let old = format!("{first}/adm/users");
+    house.ashlar(&["fs", "history", "main", "/adm/users"]).ends(0).says(&[&old, "/adm/users "]);
+    house.ashlar(&["fs", "history", "main", "/adm/users", "-D"]).ends(0).says(&["ken:ken"]);
+    let late = ["fs", "history", "main", "/adm/users", "--since", "29991231"];
+    let late = house.ashlar(&late).ends(0);
+    assert!(late.out.contains("/adm/users ") && !late.out.contains(&old), "{late}");
+    let back = ["fs", "yesterday", "main", "/adm/users", "--date", "last", "--copy"];
+    house.ashlar(&back).ends(0).says(&[&old, "as it was then"]);
+    house.ashlar(&["fs", "diff", "main", "/adm/users"]).ends(0).says(&["no difference"]);
+    refuses(&house, &["fs", "yesterday", "main", "/adm/users"], "no dump is that old");
+    house.ashlar(&["fs", "users", "main"]).ends(0).says(&["rob"]);
+    let second = dump(&house, "main");
+    assert_eq!(second, format!("{first}1"), "the second dump of a day");
+    for words in
+        [&["fs", "check", "main", "--rdall"][..], &["fs", "check", "main", "--dump", "all"]]
+    {
+        let found = house.json(words);
+        assert_eq!(found["answer"]["faults"], 0, "{found}");
+    }
+    house
+        .ashlar(&["fs", "statw", "main"])
+        .ends(0)
+        .says(&["near", "far", "lag", "read ms", " dump,"]);
+    house.ashlar(&["fs", "stats", "main"]).ends(0).says(&["1000 s", "requests/s"]);
+    house.ashlar(&["fs", "copying", "main", "off"]).ends(0).says(&["nothing is copied"]);
+    house.ashlar(&["fs", "statw", "main"]).ends(0).says(&["fs copying main on"]);
+    house.ashlar(&["fs", "copying", "main", "on"]).ends(0);
+    house.ashlar(&["fs", "allow", "main", "rob"]).ends(0).says(&["rob may do everything"]);
+    refuses(&house, &["fs", "allow", "main", "nobody"], "there is no user nobody");
+    house.ashlar(&["fs", "disallow", "main"]).ends(0);
+    house.ashlar(&["fs", "create", "main", "/lib/t", "sys", "sys", "644", "t"]).ends(0);
+    house
+        .ashlar(&["fs", "check", "main", "--pfile", "--pdir"])
+        .ends(0)
+        .says(&["/lib/t\n", "/adm\n"]);
+    house.ashlar(&["fs", "check", "main", "--rtmp"]).ends(0).says(&["/lib/t is removed"]);
+    // A cache device that grew is used without a restart.
+    let cache = fs::File::options().write(true).open(house.path("ssd.img")).unwrap();
+    cache.set_len(96 << 20).unwrap();
+    house.ok(&["geom", "disk", "resize", "name=ssd"]);
+    house.until("the cache device is larger", SOON, || {
+        house.json(&["fs", "grow", "main"])["answer"]["slots"].as_u64() > Some(5000)
+    });
+    house.ashlar(&["fs", "printconf", "main"]).ends(0).says(&["c\"ssd\"{\"near\"\"far\"}"]);
+    // What is wrong is said with what to type.
+    refuses(&house, &["fs", "remove", "main", &format!("{first}/adm/users")], "kept for ever");
+    refuses(&house, &["fs", "remove", "main", "/adm"], "not empty");
+    refuses(&house, &["fs", "cat", "main", "/nowhere"], "file not found");
+    refuses(&house, &["fs", "check", "main", "--dump", "1999/0101"], "fs dumps main");
+    refuses(&house, &["fs", "ream", "main"], "fs halt main");
+    refuses(&house, &["fs", "dump", "other"], "fs status");
+    // The same words on the console's socket.
+    let mut console = UnixStream::connect(house.path("cons")).unwrap();
+    console.set_read_timeout(Some(SOON)).unwrap();
+    console.write_all(b"ls /\nsync\nfrob\ncreate '/lib/a b' sys sys 644\n").unwrap();
+    let mut heard = String::new();
+    while heard.matches("main: ").count() < 5 {
+        let mut some = [0; 4096];
+        let n = console.read(&mut some).unwrap();
+        heard += &String::from_utf8_lossy(&some[..n]);
+    }
+    for text in ["lib\n", "all is durable", "no command `frob`", "/lib/a b is there"] {
+        assert!(heard.contains(text), "{text} in {heard}");
+    }
+    drop(console);
+    // Killed, and stopped in order: nothing that was durable is lost, no dump changes.
+    house.ashlar(&["fs", "sync", "main"]).ends(0);
+    let users = house.ok(&["fs", "cat", "main", &old]);
+    for kill in [true, false] {
+        match kill {
+            true => house.kill(),
+            false => house.stop(),
+        }
+        house.start();
+        house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).says(&["a b"]);
+        assert_eq!(house.ok(&["fs", "cat", "main", &old]), users);
+        let found = house.json(&["fs", "check", "main", "--rdall"]);
+        assert_eq!(found["answer"]["faults"], 0, "{found}");
+    }
+    // Halted: it says so, refuses, and starts again.
+    house.ashlar(&["fs", "halt", "main"]).ends(0).says(&["all is durable"]);
+    house.ashlar(&["status"]).ends(3).says(&["fs start main"]);
+    refuses(&house, &["fs", "ls", "main", "/"], "fs start main");
+    let asks = ["near holds device of a file server's WORM", "--yes-destroy near"];
+    house.ashlar(&["fs", "ream", "main"]).ends(4).complains(&asks);
+    house.ashlar(&["fs", "start", "main"]).ends(0);
+    // Changed by a plan it is made anew over what it has; taken out it leaves its disks.
+    house.configure(&format!("{DISKS}{}", SERVER.replace("never", "03:00")), "");
+    house.ashlar(&["apply"]).ends(0);
+    house.ashlar(&["fs", "list", "main"]).ends(0).says(&["03:00:00"]);
+    house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).says(&["a b"]);
+    house.configure(DISKS, "");
+    house.ashlar(&["apply"]).ends(0);
+    refuses(&house, &["fs", "ls", "main", "/lib"], "there is no file server main");
+    let settings = "settings = \"\"\"\nfilsys main c'ssd'{'near''far'}\ndumpctl no\n\"\"\"\n";
+    let lines = SERVER.replace("members = [\"ssd\", \"near\", \"far\"]\n", settings);
+    let lines = lines.replace("dump_at = \"never\"\n", "");
+    house.configure(&format!("{DISKS}{lines}"), "");
+    house.ashlar(&["apply"]).ends(0);
+    house.ashlar(&["fs", "ls", "main", "/lib"]).ends(0).says(&["a b"]);
+    house.configure(&format!("{DISKS}{SERVER}"), "");
+    house.ashlar(&["apply"]).ends(0);
+    // The cache device is lost: the WORM has all but what came after the last dump.
+    house.ashlar(&["fs", "create", "main", "/later", "sys", "sys", "644"]).ends(0);
+    house.stop();
+    house.image("ssd.img", 48 << 20);
+    fs::File::options().write(true).open(house.path("ssd.img")).unwrap().set_len(0).unwrap();
+    house.image("ssd.img", 48 << 20);
+    house.start();
+    house.ashlar(&["status"]).ends(3).says(&["blank", "fs recover main"]);
+    house.ashlar(&["fs", "recover", "main"]).ends(0).says(&[&second]);
+    assert_eq!(house.ok(&["fs", "cat", "main", &old]), users);
+    refuses(&house, &["fs", "cat", "main", "/later"], "file not found");
+    let found = house.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
+    assert_eq!(found["answer"]["faults"], 0, "{found}");
+    assert_eq!(found["answer"]["checked"].as_array().map(Vec::len), Some(2));
+    // Back to the first dump; the second one stays.
+    house.ashlar(&["fs", "halt", "main"]).ends(0);
+    let back = ["fs", "recover", "main", "--force", "--dump"];
+    refuses(&house, &[&back[..], &["1999/0101"]].concat(), "the WORM has 2, from");
+    let date = first.trim_start_matches("/dump/");
+    house.ashlar(&[&back[..], &[date]].concat()).ends(0).says(&[&first]);
+    assert_eq!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
+    let later = second.trim_start_matches("/dump/");
+    house.ashlar(&["fs", "dumps", "main"]).ends(0).says(&[date, later]);
+    house.stop();
+}
+
+/// `create` makes no other file system where one was served; on disks that forget it makes one at
+/// every start.
+#[test]
+fn create_makes_no_other_file_system_but_on_disks_that_forget() {
+    let mut house = House::alone("fs-created");
+    images(&house);
+    house.configure(&format!("{DISKS}{SERVER}"), "");
+    house.start();
+    house.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING"]);
+    house.stop();
+    for name in ["ssd", "near", "far"] {
+        fs::remove_file(house.path(&format!("{name}.img"))).expect("removed");
+    }
+    images(&house);
+    house.start();
+    house.ashlar(&["status"]).says(&["was served here before", "ashlar fs ream main"]);
+    house.stop();
+    // One house at a time.
+    drop(house);
+
+    let mut house = House::alone("fs-forgets");
+    let memory =
+        |name: &str| format!("[[disk]]\nname = \"{name}\"\nkind = \"memory\"\nsize = \"64MiB\"\n");
+    let disks: String = ["ssd", "near", "far"].map(memory).concat();
+    house.configure(&format!("{disks}{SERVER}"), "");
+    for _ in 0..2 {
+        house.start();
+        house.ashlar(&["fs", "status"]).ends(0).says(&["main  SERVING"]);
+        house.stop();
+    }
+}
+
+#[test]
+fn what_was_cut_by_hand_is_mended_and_dumps_are_not_touched() {
+    let mut house = House::alone("fs-mend");
+    images(&house);
+    house.configure(&format!("{DISKS}{SERVER}"), "");
+    house.start();
+    for (path, more) in [("/tmp", &["d"][..]), ("/tmp/x", &[])] {
+        let words = ["fs", "create", "main", path, "sys", "sys", "775"];
+        house.ashlar(&[&words[..], more].concat()).ends(0);
+    }
+    dump(&house, "main");
+    let faults = || house.json(&["fs", "check", "main"])["answer"]["faults"].take();
+    assert_eq!(faults(), 0);
+    // A directory is forgotten: what is in it is nowhere.
+    house.ashlar(&["fs", "clri", "main", "/tmp"]).ends(0).says(&["1 forgotten"]);
+    refuses(&house, &["fs", "ls", "main", "/tmp"], "file not found");
+    assert_ne!(faults(), 0);
+    let mended = house.ashlar(&["fs", "check", "main", "--fix"]).ends(0);
+    mended.says(&["mended: file ", "/lost+found/file.", "all is well"]);
+    house.ashlar(&["fs", "ls", "main", "/lost+found"]).ends(0).says(&["file."]);
+    assert_eq!(faults(), 0);
+    // A block becomes a hole, and is a block again.
+    let users = house.ok(&["fs", "cat", "main", "/adm/users"]);
+    let list = house.json(&["fs", "clean", "main", "/adm/users"]);
+    let addr = list["answer"]["blocks"][0][1].to_string();
+    let clean = ["fs", "clean", "main", "/adm/users", "--block", "0"];
+    house.ashlar(&clean).ends(0).says(&["block 0 is 0, was", &addr]);
+    assert_ne!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
+    house.ashlar(&[&clean[..], &["--address", &addr]].concat()).ends(0);
+    assert_eq!(house.ok(&["fs", "cat", "main", "/adm/users"]), users);
+    refuses(&house, &[&clean[..], &["--address", "99999999"]].concat(), "never written");
+    refuses(&house, &["fs", "clean", "main", "/adm/users", "--block", "9"], "no such block");
+    refuses(&house, &["fs", "check", "main", "--fix", "--dump", "last"], "never changed");
+    house.ashlar(&["fs", "duallow", "main", "glenda"]).ends(0).says(&["glenda may read"]);
+    refuses(&house, &["fs", "duallow", "main", "nobody"], "there is no user nobody");
+    house.ashlar(&["fs", "duallow", "main", "none"]).ends(0);
+    let all = house.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
+    assert_eq!(all["answer"]["faults"], 0, "{all}");
+    assert_eq!(faults(), 0);
+    house.stop();
+}
+
+#[test]
+fn a_file_is_a_lun_and_so_is_the_file_as_it_was() {
+    let mut house = House::alone("fs-lun");
+    images(&house);
+    house.configure(&format!("{DISKS}{SERVER}"), "");
+    house.start();
+    house.ashlar(&["fs", "create", "main", "/images", "sys", "sys", "775", "d"]).ends(0);
+    house.ashlar(&["fs", "disk", "main", "/images/vm0", "--size", "12MiB"]).ends(0);
+    let server = SERVER.replace("dump_at", "disks = { vm0 = \"/images/vm0\" }\ndump_at");
+    house.configure(&format!("{DISKS}{server}"), "0 = \"vm0\"");
+    house.ashlar(&["apply"]).ends(0);
+    let bytes = |seed: u64| -> Vec<u8> {
+        let mut value = seed;
+        let words = (0..(12 << 20) / 8).map(|_| {
+            value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
+            value
+        });
+        words.flat_map(u64::to_le_bytes).collect()
+    };
+    let raw = ["-f", "raw", "-O", "raw"];
+    let write = |house: &House, seed: u64| {
+        let from = house.path(&format!("{seed}.img"));
+        fs::write(&from, bytes(seed)).unwrap();
+        let (from, url) = (from.to_str().unwrap().to_owned(), house.url(0));
+        tool("qemu-img", &[&["convert", "-n"][..], &raw, &[&from, &url]].concat(), "");
+    };
+    let holds = |house: &House, lun: u64, seed: u64| {
+        let from = house.path(&format!("{seed}.img"));
+        let url = house.url(lun);
+        tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", from.to_str().unwrap(), &url], "");
+    };
+    write(&house, 1);
+    let then = dump(&house, "main");
+    write(&house, 2);
+    holds(&house, 0, 2);
+    let old = format!("old = \"{then}/images/vm0\"");
+    let both = server.replace("/images/vm0\" }", &format!("/images/vm0\", {old} }}"));
+    let unit = "[[unit]]\nprovider = \"old\"\nread_only = true\n";
+    house.configure(&format!("{DISKS}{both}{unit}"), "0 = \"vm0\", 1 = \"old\"");
+    // A server's parameters take effect when it is made: that cuts off its LUNs, and is said.
+    house.ashlar(&["plan"]).says(&["disruptive"]);
+    house.stop();
+    house.start();
+    holds(&house, 0, 2);
+    holds(&house, 1, 1);
+    house.kill();
+    house.start();
+    holds(&house, 0, 2);
+    holds(&house, 1, 1);
+    house.stop();
+}
+
+/// A pair of interfaces with shelves at the far end, in a namespace.
+struct Shelves {
+    here: String,
+    there: String,
+    space: String,
+}
+
+fn ip(line: &str) {
+    tool("ip", &line.split(' ').collect::<Vec<_>>(), "");
+}
+
+impl Shelves {
+    fn new() -> Shelves {
+        let id = std::process::id() % 100_000;
+        let (here, there) = (format!("fh{id}"), format!("ft{id}"));
+        let space = format!("ashlar-fs-{id}");
+        ip(&format!("netns add {space}"));
+        ip(&format!("link add {here} type veth peer name {there} netns {space}"));
+        // vblade ends at an error of a send, which a veth without a queue has now and then.
+        tool("tc", &["-n", &space, "qdisc", "replace", "dev", &there, "root", "pfifo"], "");
+        ip(&format!("link set {here} up mtu 9000"));
+        ip(&format!("-n {space} link set {there} up mtu 9000"));
+        Shelves { here, there, space }
+    }
+
+    fn shelf(&self, house: &House, shelf: &str, slot: &str) -> Proc {
+        let file: PathBuf = house.path(&format!("e{shelf}.{slot}"));
+        let mut command = Command::new(proc::tool("ip").unwrap());
+        command.args(["netns", "exec", &self.space]).arg(proc::tool("vblade").unwrap());
+        command.args(["-b", "16", shelf, slot, &self.there]).arg(&file);
+        Proc::start("vblade", &mut command, &house.path("vblade.log")).unwrap()
+    }
+}
+
+impl Drop for Shelves {
+    fn drop(&mut self) {
+        for line in [format!("link del {}", self.here), format!("netns del {}", self.space)] {
+            let _ = Command::new("ip").args(line.split(' ')).status();
+        }
+    }
+}
+
+/// A pair of interfaces of this machine.
+struct Wire(String, String);
+
+impl Wire {
+    fn new() -> Wire {
+        let id = std::process::id() % 100_000;
+        let wire = Wire(format!("ca{id}"), format!("cb{id}"));
+        ip(&format!("link add {} type veth peer name {}", wire.0, wire.1));
+        ip(&format!("link set {} up", wire.0));
+        ip(&format!("link set {} up", wire.1));
+        wire
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["link", "del", &self.0]).status();
+    }
+}
+
+#[test]
+fn who_is_on_the_wire_types_on_the_console() {
+    const DATA: u8 = 3;
+    let mut house = House::alone("fs-cec");
+    images(&house);
+    let wire = Wire::new();
+    let console = format!("console = [\"ether:{}\"]", wire.0);
+    let server = SERVER.replace("console = [\"unix:{here}/cons\"]", &console);
+    house.configure(&format!("{DISKS}{server}"), "");
+    house.start();
+    house.until("it listens on the wire", SOON, || {
+        house.ashlar(&["fs", "list", "main"]).out.contains(&format!("ether:{}", wire.0))
+    });
+    let config = Config { port: PortChoice::Poll, ..Config::default() };
+    let reactor = Reactor::start(config).unwrap();
+    let link = reactor.link(&wire.1, 0xbcbc).unwrap();
+    let mac = link.facts().unwrap().mac;
+    let send = |to: [u8; 6], kind: u8, seq: u8, data: &[u8]| {
+        let tail = [0xbc, 0xbc, kind, 5, seq, data.len() as u8];
+        let frame = [&to[..], &mac, &tail, data].concat();
+        link.send(&frame, &Segs::new()).unwrap();
+        link.flush().unwrap();
+    };
+    // Frames of a kind; data is acknowledged and put together.
+    let mut said = String::new();
+    let mut hear = |kind: u8, text: &str| -> [u8; 6] {
+        let end = Instant::now() + SOON;
+        loop {
+            let mut came = Vec::new();
+            let _ = link.receive(64, &mut |frame| came.push(frame.to_vec()));
+            for f in came.iter().filter(|f| f.len() >= 18 && f[6..12] != mac) {
+                let from: [u8; 6] = f[6..12].try_into().unwrap();
+                if f[14] == DATA {
+                    send(from, 4, f[16], b"");
+                }
+                if f[14] == kind {
+                    said += &String::from_utf8_lossy(&f[18..18 + usize::from(f[17])]);
+                }
+                if f[14] == kind && said.contains(text) {
+                    said.clear();
+                    return from;
+                }
+            }
+            assert!(Instant::now() < end, "no `{text}` in `{said}`");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    send([0xff; 6], 5, 0, b"");
+    let server = hear(6, "-1 main");
+    send(server, 0, 0, b"");
+    hear(1, "");
+    send(server, 2, 0, b"");
+    hear(DATA, "main: ");
+    send(server, DATA, 1, b"newuser rob\r");
+    hear(DATA, "rob:rob");
+    send(server, DATA, 2, b"frob\r");
+    hear(DATA, "no command `frob`");
+    house.ashlar(&["fs", "users", "main"]).ends(0).says(&["rob"]);
+    // Halted, it listens no more; started, whoever types is told to begin anew.
+    house.ashlar(&["fs", "halt", "main"]).ends(0);
+    house.ashlar(&["fs", "start", "main"]).ends(0);
+    send(server, DATA, 3, b"who\r");
+    hear(6, "-1 main");
+    house.stop();
+    let gone = DISKS.to_owned() + &SERVER.replace("unix:{here}/cons", "ether:nowhere0");
+    house.configure(&gone, "");
+    house.start();
+    house.ashlar(&["status"]).ends(3).says(&["nowhere0", "ip link"]);
+    house.stop();
+}
+
+/// The section of a server on shelves, with these lines of its own.
+fn on_shelves(shelves: &Shelves, name: &str, lines: &str) -> String {
+    format!(
+        "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{}\"]\ndeadline_s = 5\n\
+         frame_life_ms = 500\nask_s = 1\n\
+         [[geom]]\nclass = \"fs\"\nname = \"{name}\"\n{lines}\n",
+        shelves.here
+    )
+}
+
+/// A client attaches as `rob`; why it may not.
+fn attach(at: SocketAddr) -> Result<(), String> {
+    ninep::attach(at, "rob").unwrap().map(drop)
+}
+
+#[test]
+fn the_first_servers_config_string_works_with_shelves_and_a_standby_takes_over() {
+    let mut main = House::alone("fs-shelves");
+    let shelves = Shelves::new();
+    for (name, mib) in [("e565.0", 32), ("e565.1", 96), ("e545.1", 96), ("e545.0", 32)] {
+        main.image(name, mib << 20);
+    }
+    let start = |shelf, slot| shelves.shelf(&main, shelf, slot);
+    let _cache = start("565", "0");
+    let _near = start("565", "1");
+    let mut far = start("545", "1");
+    let lines = "device = \"ce565.0{e565.1e545.1}\"\ncreate = true\nlinux = [\"127.0.0.1:0\"]\n\
+                 dump_at = \"never\"";
+    main.configure(&on_shelves(&shelves, "main", lines), "");
+    main.start();
+    main.until("all shelves have answered", SOON, || {
+        main.ashlar(&["fs", "status"]).out.contains("main  SERVING")
+    });
+    main.ashlar(&["fs", "list", "main"]).ends(0).says(&["ce565.0{e565.1e545.1}"]);
+    main.ashlar(&["fs", "newuser", "main", "rob"]).ends(0);
+    let first = dump(&main, "main");
+    // A shelf goes: nobody waits for it, it is said, and it gets what it missed.
+    far.kill().unwrap();
+    main.ashlar(&["fs", "newuser", "main", "ken"]).ends(0);
+    let second = dump(&main, "main");
+    let behind = |main: &House| {
+        let legs = main.json(&["fs", "statw", "main"]);
+        let legs = legs["answer"]["legs"].as_array().expect("legs").clone();
+        legs.iter().map(|l| l["behind"].as_u64().unwrap()).max().unwrap()
+    };
+    assert!(behind(&main) > 0, "the far one lacks a dump");
+    main.until("a word about the shelf", SOON, || {
+        main.ashlar(&["status"]).out.contains("blocks behind")
+    });
+    let _far = shelves.shelf(&main, "545", "1");
+    main.until("the shelf has all", Duration::from_secs(90), || behind(&main) == 0);
+    // Another daemon with another cache device takes the WORM.
+    let at = SocketAddr::from(([127, 0, 0, 1], proc::free_port().unwrap()));
+    let lines = format!(
+        "settings = \"filsys main ce545.0{{e565.1e545.1}}\\ndumpctl no\\nnoattach\"\n\
+         plan9 = [\"{at}\"]"
+    );
+    let text = on_shelves(&shelves, "standby", &lines);
+    let mut standby = main.sibling("standby", &text);
+    // A shelf that comes later than the daemon is awaited.
+    standby.ashlar(&["status"]).ends(3).says(&["fs standby"]);
+    standby.ashlar(&["journal"]).ends(0).says(&["it stands on e545.0, which is not there yet"]);
+    let _other = shelves.shelf(&main, "545", "0");
+    standby.until("it looks at its cache device", SOON, || {
+        let said = standby.ashlar(&["status"]).out;
+        said.contains("blank") && said.contains("fs recover standby")
+    });
+    refuses(&standby, &["fs", "attaches", "standby", "on"], "fs recover standby");
+    standby.ashlar(&["fs", "recover", "standby"]).ends(0).says(&[&second]);
+    // It has the WORM, and no clients and no dumps by the clock before somebody says so.
+    assert_eq!(attach(at), Err("system maintenance".into()));
+    let clock = "no dumps by the clock";
+    standby.ashlar(&["fs", "dumpctl", "standby"]).ends(0).says(&[clock]);
+    standby.ashlar(&["fs", "list", "standby"]).ends(0).says(&["fs dumpctl standby on"]);
+    let by_the_clock = "dumps are taken by the clock";
+    standby.ashlar(&["fs", "dumpctl", "standby", "on"]).ends(0).says(&[by_the_clock]);
+    // Permissions are another matter.
+    standby.ashlar(&["fs", "allow", "standby"]).ends(0).says(&["everybody may do everything"]);
+    assert!(attach(at).is_err());
+    let looked_at = "permissions are looked at";
+    standby.ashlar(&["fs", "disallow", "standby"]).ends(0).says(&[looked_at]);
+    standby.ashlar(&["fs", "attaches", "standby", "on"]).ends(0).says(&["clients can attach"]);
+    assert_eq!(attach(at), Ok(()));
+    standby.ashlar(&["fs", "ls", "standby", "/usr"]).ends(0).says(&["rob", "ken"]);
+    // The main server is there still, and changes nothing more.
+    refuses(&main, &["fs", "newuser", "main", "late"], "taken over by another server: standby");
+    main.until("the main server says who has it", SOON, || {
+        main.ashlar(&["status"]).out.contains("taken over by another server: standby")
+    });
+    standby.ashlar(&["fs", "newuser", "standby", "dmr"]).ends(0);
+    let wait = ["fs", "dump", "standby", "--wait"];
+    standby.ashlar(&wait).ends(0);
+    // Started again it is a standby again: its configuration says so.
+    standby.ashlar(&["fs", "halt", "standby"]).ends(0);
+    standby.ashlar(&["fs", "start", "standby"]).ends(0);
+    assert_eq!(attach(at), Err("system maintenance".into()));
+    standby.ashlar(&["fs", "dumpctl", "standby"]).ends(0).says(&[clock]);
+    // And back.
+    main.ashlar(&["fs", "halt", "main"]).ends(0).says(&["taken over"]);
+    refuses(&main, &["fs", "start", "main"], "fs recover main");
+    main.ashlar(&["fs", "recover", "main", "--force"]).ends(0);
+    main.ashlar(&["fs", "ls", "main", "/usr"]).ends(0).says(&["rob", "ken", "dmr"]);
+    refuses(&standby, &["fs", "newuser", "standby", "late"], "taken over by another server: main");
+    let found = main.json(&["fs", "check", "main", "--rdall", "--dump", "all"]);
+    assert_eq!(found["answer"]["faults"], 0, "{found}");
+    let cat = |dump: &str| main.ok(&["fs", "cat", "main", &format!("{dump}/adm/users")]);
+    assert!(!cat(&first).contains("ken") && cat(&second).contains("ken"));
+    standby.stop();
+    main.stop();
+}

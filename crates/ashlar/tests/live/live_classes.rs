@@ -1,0 +1,110 @@
+//! Every class with members on real files, under load through iSCSI: members are pulled in all the
+//! ways there are, users notice nothing, what comes back is made right, and no byte is wrong.
+//!
+//! `ASHLAR_LIVE_SECONDS`: how long members come and go; `CONTRIBUTING.md` has the full run.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::house::House;
+use crate::live::arrays::{self, Array, Arrays, Class};
+use crate::live::load::Load;
+use crate::live::pull::{Pull, give_back, pull};
+
+/// How long members come and go, without a variable that says otherwise: each way once.
+const SECONDS: u64 = 0;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Longest rebuild.
+const REBUILD_LIMIT: Duration = Duration::from_secs(20);
+
+fn seconds() -> u64 {
+    std::env::var("ASHLAR_LIVE_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SECONDS)
+}
+
+/// Waits until every array is whole again; users go on meanwhile.
+#[track_caller]
+fn whole(house: &House, made: &Arrays, load: &mut Load, why: &str) {
+    for array in &made.all {
+        let start = Instant::now();
+        while !array.is_whole(house) {
+            load.goes_on();
+            let said = || house.ok(&[array.class.name(), "list"]);
+            let late = start.elapsed() > REBUILD_LIMIT;
+            assert!(!late, "{} is not whole after {why}:\n{}{}", array.on, said(), house.log());
+            sleep(PAUSE);
+        }
+    }
+}
+
+/// Pulls a member of every array in one way, and gives it back in the same.
+#[track_caller]
+fn round(house: &House, made: &Arrays, load: &mut Load, how: Pull, nth: usize) {
+    let of = |array: &Array| array.members[nth % array.members.len()];
+    let fits: Vec<&Array> = made.all.iter().copied().filter(|a| a.can(how)).collect();
+    for array in &fits {
+        pull(house, made, array, of(array), how);
+    }
+    for array in &fits {
+        house.until(&format!("{} lacks {} ({how:?})", array.on, of(array)), REBUILD_LIMIT, || {
+            load.goes_on();
+            array.lacks(house, of(array), how)
+        });
+    }
+    load.moves(house);
+    for array in &fits {
+        give_back(house, made, array, of(array), how);
+    }
+    whole(house, made, load, &format!("{how:?}"));
+}
+
+/// The daemon is killed while a mirror lacks a member, and starts again without it.
+#[track_caller]
+fn kill(house: &mut House, made: &Arrays, load: &mut Load, nth: usize) {
+    let mirrors: Vec<&Array> =
+        made.all.iter().copied().filter(|a| a.class == Class::Mirror).collect();
+    let lacks = mirrors[nth % mirrors.len()];
+    let member = lacks.members[nth % lacks.members.len()];
+    pull(house, made, lacks, member, Pull::Shrinks);
+    load.moves(house);
+    house.kill();
+    load.was_killed();
+    house.start_whole();
+    load.resume(house);
+    assert!(lacks.lacks(house, member, Pull::Shrinks), "{member} has come back by itself");
+    load.moves(house);
+    give_back(house, made, lacks, member, Pull::Shrinks);
+    whole(house, made, load, "a SIGKILL");
+}
+
+#[test]
+fn members_come_and_go_under_load() {
+    let begun = Instant::now();
+    let mut house = House::alone("live");
+    let made = arrays::build(&mut house);
+    let mut load = Load::start(&house, &made);
+    whole(&house, &made, &mut load, "labelling");
+    println!("everybody works after {:?}", begun.elapsed());
+    let (time, from) = (Duration::from_secs(seconds()), Instant::now());
+    let (mut rounds, mut kills) = (0, 0);
+    while rounds < Pull::ALL.len() || from.elapsed() < time {
+        let (how, at) = (Pull::ALL[rounds % Pull::ALL.len()], Instant::now());
+        round(&house, &made, &mut load, how, rounds);
+        println!("{how:?}: {:?}", at.elapsed());
+        rounds += 1;
+        if rounds % Pull::ALL.len() == Pull::ALL.len() / 2 {
+            let at = Instant::now();
+            kill(&mut house, &made, &mut load, kills);
+            kills += 1;
+            println!("SIGKILL: {:?}", at.elapsed());
+        }
+    }
+    let done = load.finish(&house, kills as u32);
+    made.all.iter().for_each(|array| array.verify(&house));
+    house.assert_alive();
+    house.stop();
+    made.all.iter().for_each(|array| array.compare(&house));
+    println!("{rounds} rounds, {kills} kills, {done}; {:?}", begun.elapsed());
+}

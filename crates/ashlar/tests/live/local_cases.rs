@@ -1,0 +1,480 @@
+//! The cases of iscsi-test-cu by another way: CAM commands on a bus of our own target (`kind =
+//! "local"`), each beside the same command of an iSCSI initiator. Both end alike, with the same
+//! sense, the same data and the same blocks on the disk. And what a disk that hangs, PREEMPT AND
+//! ABORT and access states do to a local nexus.
+
+use std::process::{Command, Output};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rig::proc::{self, Proc};
+use wire::scsi::Sense;
+
+use crate::house::{self, raw::Raw};
+use crate::house::{House, IQN, Said, file_disk};
+
+/// 32,768 blocks.
+const DISK_BYTES: u64 = 16 << 20;
+const REMOTE: &str = "iqn.2024-01.test:remote";
+const SOON: Duration = Duration::from_secs(20);
+const CONFLICT: u8 = 0x18;
+
+const BUS: &str = "[[bus]]\nname = \"loop0\"\nkind = \"local\"\ntarget = \"{iqn}\"\n\
+    names = { here = \"0:0\" }\n";
+
+/// A daemon whose target's LUN 0 is a disk of its own graph too.
+fn house(name: &str, disk: &str, group: &str) -> House {
+    let mut house = House::alone(name);
+    house.image("d0.img", DISK_BYTES);
+    house.write(
+        "ashlar.toml",
+        &format!(
+            "{disk}{BUS}[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}\"\n\
+             listen = [\"{{portal}}\"]\n{group}\
+             [[access]]\ntarget = \"{{iqn}}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+             luns = {{ 0 = \"d0\" }}\n"
+        ),
+    );
+    house.start();
+    let there = || house.ok(&["cam", "devlist"]).contains(",here)");
+    house.until("the bus has its disk", SOON, there);
+    house
+}
+
+fn remote(house: &House) -> Raw {
+    let mut raw = Raw::login(house.portal(), REMOTE, IQN).unwrap();
+    raw.must(&[0; 6], 0);
+    raw
+}
+
+/// Data of a command.
+#[derive(Clone, Copy)]
+enum Moves {
+    Nothing,
+    In(u32),
+    /// So many bytes of this value.
+    Out(u32, u8),
+    /// A parameter list.
+    List(&'static [u8]),
+}
+use Moves::{In, List, Nothing, Out};
+
+/// How it ends: GOOD, or with this sense key, code and qualifier.
+type Ends = Option<[u8; 3]>;
+
+const GOOD: Ends = None;
+const BEYOND: Ends = Some([5, 0x21, 0]);
+const FIELD: Ends = Some([5, 0x24, 0]);
+const MISCOMPARE: Ends = Some([0xe, 0x1d, 0]);
+
+/// Blocks 8 to 23 are zeroes before each. The names are those of iscsi-test-cu.
+#[rustfmt::skip]
+const CASES: &[(&str, &[u8], Moves, Ends)] = &[
+    ("TestUnitReady.Simple", &[0, 0, 0, 0, 0, 0], Nothing, GOOD),
+    ("Inquiry.Standard", &[0x12, 0, 0, 0, 0xff, 0], In(255), GOOD),
+    ("Inquiry.AllocLength", &[0x12, 0, 0, 0, 5, 0], In(5), GOOD),
+    ("Inquiry.EVPD", &[0x12, 0, 0x83, 0, 0xff, 0], In(255), FIELD),
+    ("Inquiry.SupportedVPD", &[0x12, 1, 0, 0, 0xff, 0], In(255), GOOD),
+    ("Inquiry.BlockLimits", &[0x12, 1, 0xb0, 0, 0xff, 0], In(255), GOOD),
+    ("Inquiry.MandatoryVPDSBC", &[0x12, 1, 0x83, 0, 0xff, 0], In(255), GOOD),
+    ("ReadCapacity10.Simple", &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], In(8), GOOD),
+    ("ReadCapacity16.Simple", &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0],
+        In(32), GOOD),
+    ("ReadCapacity16.Alloclen", &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0],
+        In(8), GOOD),
+    ("ModeSense6.AllPages", &[0x1a, 0, 0x3f, 0, 0xff, 0], In(255), GOOD),
+    ("ModeSense6.Control", &[0x1a, 0, 0x0a, 0, 0xff, 0], In(255), GOOD),
+    ("Read6.Simple", &[0x08, 0, 0, 8, 2, 0], In(1024), GOOD),
+    ("Read6.BeyondEol", &[0x08, 0, 0x7f, 0xff, 2, 0], In(1024), BEYOND),
+    ("Read10.Simple", &[0x28, 0, 0, 0, 0, 8, 0, 0, 2, 0], In(1024), GOOD),
+    ("Read10.BeyondEol", &[0x28, 0, 0, 0, 0x7f, 0xff, 0, 0, 2, 0], In(1024), BEYOND),
+    ("Read10.ZeroBlocks", &[0x28, 0, 0, 0, 0, 8, 0, 0, 0, 0], Nothing, GOOD),
+    ("Read10.ZeroBlocks beyond", &[0x28, 0, 0, 0, 0x80, 1, 0, 0, 0, 0], Nothing, BEYOND),
+    ("Read10.ReadProtect", &[0x28, 0x20, 0, 0, 0, 8, 0, 0, 1, 0], In(512), FIELD),
+    ("Read10.DpoFua", &[0x28, 0x18, 0, 0, 0, 8, 0, 0, 1, 0], In(512), GOOD),
+    ("Read12.BeyondEol", &[0xa8, 0, 0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0], In(512), BEYOND),
+    ("Read12.Simple", &[0xa8, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0], In(512), GOOD),
+    ("Read16.Simple", &[0x88, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0], In(512), GOOD),
+    ("Read16.BeyondEol",
+        &[0x88, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, 0, 0],
+        In(512), BEYOND),
+    ("Write10.Simple", &[0x2a, 0, 0, 0, 0, 8, 0, 0, 2, 0], Out(1024, 0xa6), GOOD),
+    ("Write10.BeyondEol", &[0x2a, 0, 0, 0, 0x7f, 0xff, 0, 0, 2, 0], Out(1024, 1), BEYOND),
+    ("Write10.ZeroBlocks", &[0x2a, 0, 0, 0, 0, 8, 0, 0, 0, 0], Nothing, GOOD),
+    ("Write10.WriteProtect", &[0x2a, 0x20, 0, 0, 0, 8, 0, 0, 1, 0], Out(512, 1), FIELD),
+    ("Write10.DpoFua", &[0x2a, 0x18, 0, 0, 0, 8, 0, 0, 1, 0], Out(512, 9), GOOD),
+    ("Write12.Simple", &[0xaa, 0, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0], Out(512, 0xc6), GOOD),
+    ("Write16.Simple", &[0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 1, 0, 0], Out(512, 0xd6), GOOD),
+    ("Write16.BeyondEol", &[0x8a, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0],
+        Out(512, 0xd6), BEYOND),
+    ("WriteVerify10.Simple", &[0x2e, 0, 0, 0, 0, 8, 0, 0, 1, 0], Out(512, 0xe6), GOOD),
+    ("WriteVerify16.Simple", &[0x8e, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0],
+        Out(512, 0xe7), GOOD),
+    ("Verify10.Simple", &[0x2f, 2, 0, 0, 0, 8, 0, 0, 1, 0], Out(512, 0), GOOD),
+    ("Verify10.Mismatch", &[0x2f, 2, 0, 0, 0, 8, 0, 0, 1, 0], Out(512, 1), MISCOMPARE),
+    ("Verify10.MismatchNoCmp", &[0x2f, 0, 0, 0, 0, 8, 0, 0, 1, 0], Nothing, GOOD),
+    ("Verify16.BeyondEol", &[0x8f, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0],
+        Nothing, BEYOND),
+    ("Prefetch10.Simple", &[0x34, 0, 0, 0, 0, 8, 0, 0, 1, 0], Nothing, GOOD),
+    ("Prefetch16.BeyondEol", &[0x90, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0],
+        Nothing, BEYOND),
+    ("WriteSame10.Simple", &[0x41, 0, 0, 0, 0, 8, 0, 0, 4, 0], Out(512, 0x77), GOOD),
+    ("WriteSame10.Unmap", &[0x41, 8, 0, 0, 0, 8, 0, 0, 8, 0], Out(512, 0), GOOD),
+    ("WriteSame10.BeyondEol", &[0x41, 0, 0, 0, 0x7f, 0xff, 0, 0, 2, 0], Out(512, 0), BEYOND),
+    ("WriteSame16.Simple", &[0x93, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 5, 0, 0],
+        Out(512, 0x78), GOOD),
+    ("WriteSame16.WriteProtect", &[0x93, 0x20, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0],
+        Out(512, 0x78), FIELD),
+    ("Unmap.Simple", &[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0],
+        List(&[0, 22, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0]), GOOD),
+    ("Unmap.ZeroBlocks", &[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0],
+        List(&[0, 22, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0]), GOOD),
+    ("Unmap.BeyondEol", &[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0],
+        List(&[0, 22, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 8, 0, 0, 0, 0]),
+        BEYOND),
+    ("CompareAndWrite.Simple", &[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0],
+        Out(1024, 0), GOOD),
+    ("CompareAndWrite.Miscompare", &[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0],
+        Out(1024, 1), MISCOMPARE),
+    ("OrWrite.Simple", &[0x8b, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0], Out(512, 0xa6), GOOD),
+    ("OrWrite.BeyondEol", &[0x8b, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0],
+        Out(512, 0xa6), BEYOND),
+    ("WriteAtomic16.Simple", &[0x9c, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0],
+        Out(4096, 0xb6), FIELD),
+    ("WriteAtomic16.BeyondEol", &[0x9c, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 8, 0, 0],
+        Out(4096, 0xb6), BEYOND),
+    ("GetLBAStatus.BeyondEol", &[0x9e, 0x12, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 24, 0, 0],
+        In(24), BEYOND),
+    ("ReadDefectData10.Simple", &[0x37, 0, 0x0c, 0, 0, 0, 0, 0, 4, 0], In(4), GOOD),
+    ("ReportSupportedOpcodes.Simple", &[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0], In(1024), GOOD),
+    ("ReportSupportedOpcodes.OneCommand", &[0xa3, 0x0c, 1, 0x28, 0, 0, 0, 0, 1, 0, 0, 0],
+        In(256), GOOD),
+    ("PrinReadKeys.Simple", &[0x5e, 0, 0, 0, 0, 0, 0, 0, 255, 0], In(255), GOOD),
+    ("PrinReportCapabilities.Simple", &[0x5e, 2, 0, 0, 0, 0, 0, 0, 8, 0], In(8), GOOD),
+    ("PrinServiceactionRange.Range", &[0x5e, 0x1f, 0, 0, 0, 0, 0, 0, 8, 0], In(8), FIELD),
+    ("ProutRegister.Simple, a short list", &[0x5f, 0, 0, 0, 0, 0, 0, 0, 23, 0],
+        Out(23, 0), Some([5, 0x1a, 0])),
+    ("ProutReserve.Simple, not registered", &[0x5f, 1, 3, 0, 0, 0, 0, 0, 24, 0],
+        Out(24, 0), Some([CONFLICT, 0, 0])),
+    ("PreventAllow.Simple", &[0x1e, 0, 0, 0, 0, 0], Nothing, GOOD),
+    ("StartStopUnit.Simple", &[0x1b, 0, 0, 0, 1, 0], Nothing, GOOD),
+    ("Sanitize, not allowed", &[0x48, 1, 0, 0, 0, 0, 0, 0, 0, 0], Nothing, Some([5, 0x20, 0])),
+    ("ExtendedCopy.ParamHdr", &[0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0],
+        List(&[0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Some([5, 0x1a, 0])),
+    ("ReceiveCopyResults.OpParams", &[0x84, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0],
+        In(255), GOOD),
+    ("a command that nobody knows", &[0xbf, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        Nothing, Some([5, 0x20, 0])),
+];
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+/// Through CAM: how it ended, and what came.
+fn by_cam(house: &House, cdb: &[u8], moves: Moves) -> (Said, String) {
+    let (cdb, send) = (hex(cdb), moves_out(moves).map(|bytes| hex(&bytes)));
+    let len = match moves {
+        In(len) => len.to_string(),
+        _ => String::new(),
+    };
+    let mut words = vec!["cam", "cmd", "here", "-c", &cdb, "--json"];
+    match &send {
+        Some(bytes) => words.extend(["--send", bytes]),
+        None if !len.is_empty() => words.extend(["-i", &len]),
+        None => {}
+    }
+    let said = house.ashlar(&words);
+    let data = match said.code {
+        0 => house::text(&said.json()["answer"]["data"]),
+        _ => String::new(),
+    };
+    (said, data)
+}
+
+fn moves_out(moves: Moves) -> Option<Vec<u8>> {
+    match moves {
+        Out(len, value) => Some(vec![value; len as usize]),
+        List(list) => Some(list.to_vec()),
+        Nothing | In(_) => None,
+    }
+}
+
+#[test]
+fn every_case_ends_alike_by_cam_and_by_iscsi() {
+    let mut house = house("local-cases", &file_disk("d0", "d0.img"), "");
+    let mut raw = remote(&house);
+    by_cam(&house, &[0; 6], Nothing);
+    let zero = |raw: &mut Raw| {
+        let clear = [0x2a, 0, 0, 0, 0, 8, 0, 0, 16, 0];
+        assert_eq!(raw.command(&clear, 0, &[0; 16 * 512]).unwrap().status, 0);
+    };
+    let blocks = |raw: &mut Raw| raw.must(&[0x28, 0, 0, 0, 0, 8, 0, 0, 16, 0], 16 * 512);
+    let mut wrong = Vec::new();
+    for (name, cdb, moves, ends) in CASES {
+        zero(&mut raw);
+        let read = if let In(len) = moves { *len } else { 0 };
+        let theirs = raw.command(cdb, read, &moves_out(*moves).unwrap_or_default()).unwrap();
+        let left = blocks(&mut raw);
+        zero(&mut raw);
+        let (said, data) = by_cam(&house, cdb, *moves);
+        let left_here = blocks(&mut raw);
+        let (is, what) = match *ends {
+            GOOD => (theirs.status == 0, String::new()),
+            Some([status, 0, 0]) => (theirs.status == status, format!("SCSI status {status:02x}")),
+            Some([key, code, qualifier]) => {
+                let sense = Sense::decode(&theirs.sense).expect(name);
+                let says = [sense.code.key as u8, sense.code.asc, sense.code.ascq];
+                (theirs.status == 2 && says == [key, code, qualifier], sense.code.to_string())
+            }
+        };
+        if !is {
+            wrong.push(format!("{name} by iSCSI: {:02x} {:02x?}", theirs.status, theirs.sense));
+        }
+        let text = [said.err.trim(), said.out.trim()].concat();
+        let text = if said.code == 0 { "" } else { &text };
+        if (said.code == 0) != ends.is_none() || !text.contains(&what) {
+            wrong.push(format!("{name} by CAM: {text:?}, wanted {what:?}"));
+        }
+        let came: String = theirs.data.iter().map(|b| format!("{b:02x}")).collect();
+        if data != came {
+            wrong.push(format!("{name}: {data} came by CAM and {came} by iSCSI"));
+        }
+        if left != left_here {
+            wrong.push(format!("{name}: the disk is not the same after it"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    house.assert_alive();
+    house.stop();
+}
+
+/// PERSISTENT RESERVE OUT.
+fn out(action: u8, kind: u8) -> [u8; 10] {
+    [0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0]
+}
+
+fn keys(key: u64, action_key: u64) -> [u8; 24] {
+    let mut list = [0; 24];
+    list[..8].copy_from_slice(&key.to_be_bytes());
+    list[8..16].copy_from_slice(&action_key.to_be_bytes());
+    list
+}
+
+/// A disk that is made slow on demand.
+const SLOW: &str = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize = \"16MiB\"\n\
+    [[geom]]\nclass = \"nop\"\nname = \"slow\"\nprovider = \"d0\"\n";
+const READ: [u8; 10] = [0x28, 0, 0, 0, 0, 8, 0, 0, 1, 0];
+const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, 8, 0, 0, 1, 0];
+
+/// A target and its one group.
+fn target(name: &str, more: &str, disk: &str) -> String {
+    format!(
+        "[[target]]\ndriver = \"iscsi\"\nname = \"{name}\"\nlisten = [\"{{portal}}\"]\n{more}\
+         [[access]]\ntarget = \"{name}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"{disk}\" }}\n"
+    )
+}
+
+/// A house whose local disk is a LUN of another target, by which programs use it.
+fn deep_house(name: &str) -> (House, String) {
+    let mut house = House::alone(name);
+    let first = format!("{SLOW}{BUS}{}", target("{iqn}", "", "slow"));
+    house.write("ashlar.toml", &first);
+    house.start();
+    house.until("the bus has its disk", SOON, || house.provider("here").is_some());
+    house.write("ashlar.toml", &(first + &target("{iqn}-2", "", "here")));
+    house.ok(&["apply"]);
+    let url = house.url(0).replace(IQN, &format!("{IQN}-2"));
+    (house, url)
+}
+
+/// A request of a program, which may take its time.
+fn program(house: &House, url: &str, request: &str) -> Proc {
+    let _none = std::fs::remove_file(house.path("program"));
+    let mut command = Command::new(proc::tool("qemu-io").unwrap());
+    command.args(["-f", "raw", "-t", "none", "-c", request, url]);
+    Proc::start("qemu-io", &mut command, &house.path("program")).unwrap()
+}
+
+/// From now on reads and writes take so long.
+fn take(house: &House, ms: u32) {
+    let (percent, ms) = (if ms > 0 { 100 } else { 0 }, ms.max(1));
+    let (reads, writes) =
+        (format!("read_delay_percent={percent}"), format!("write_delay_percent={percent}"));
+    let all = ["geom", "nop", "configure", "name=slow", &reads, &writes];
+    house.ok(&[&all[..], &[&format!("delay_ms={ms}")]].concat());
+}
+
+fn in_flight(house: &House) -> bool {
+    house.provider("slow").is_some_and(|(_, slow)| slow["stats"]["in_flight"].as_u64() > Some(0))
+}
+
+/// Whether all that the program asked for was done.
+fn went_well(house: &House, mut program: Proc) -> bool {
+    let mut status = None;
+    house.until("the program ends", SOON, || {
+        status = program.ended().unwrap();
+        status.is_some()
+    });
+    let said = std::fs::read_to_string(house.path("program")).unwrap();
+    println!("{said}");
+    status.is_some_and(|s| s.success()) && !said.contains("ailed") && !said.contains("rror")
+}
+
+/// A command of the local nexus that may take its time.
+fn aside(house: &House, cdb: &[u8], more: &[&str]) -> JoinHandle<Output> {
+    let cdb = hex(cdb);
+    let mut command = house.command(&[&["cam", "cmd", "here", "-c", &cdb], more].concat());
+    std::thread::spawn(move || command.output().unwrap())
+}
+
+fn local_out(house: &House, action: u8, kind: u8, list: [u8; 24]) -> Said {
+    let (cdb, send) = (hex(&out(action, kind)), hex(&list));
+    house.ashlar(&["cam", "cmd", "here", "-c", &cdb, "--send", &send])
+}
+
+#[test]
+fn preempt_and_abort_ends_what_hangs_here_and_there() {
+    let (mut house, url) = deep_house("local-preempt");
+    let mut raw = remote(&house);
+    local_out(&house, 0, 0, keys(0, 0xa)).ends(0);
+    local_out(&house, 1, 3, keys(0xa, 0)).ends(0);
+    assert_eq!(raw.command(&out(0, 0), 0, &keys(0, 0xb)).unwrap().status, 0);
+    assert_eq!(raw.command(&WRITE, 0, &[1; 512]).unwrap().status, CONFLICT);
+
+    // A write of the local nexus hangs; the remote one takes the reservation from it.
+    take(&house, 1500);
+    let writes = program(&house, &url, "write -P 2 4k 512");
+    house.until("the write hangs", SOON, || in_flight(&house));
+    let preempts = std::thread::spawn(move || {
+        let status = raw.command(&out(5, 3), 0, &keys(0xb, 0xa)).unwrap().status;
+        (raw, status)
+    });
+    let (mut raw, status) = preempts.join().unwrap();
+    take(&house, 0);
+    assert_eq!(status, 0);
+    // From GOOD on nothing of the other nexus is written.
+    assert_eq!(raw.command(&WRITE, 0, &[0x55; 512]).unwrap().status, 0);
+    assert!(!went_well(&house, writes), "it was aborted, and may not come again");
+    assert_eq!(raw.must(&READ, 512), [0x55; 512]);
+    assert!(!went_well(&house, program(&house, &url, "write -P 3 4k 512")));
+    assert_eq!(raw.must(&READ, 512), [0x55; 512]);
+
+    // And the other way round.
+    local_out(&house, 0, 0, keys(0, 0xc)).ends(0);
+    take(&house, 1500);
+    // Nobody waits for an answer: a command that was aborted has none.
+    raw.ask(8, 1).unwrap();
+    house.until("the read hangs", SOON, || in_flight(&house));
+    let list = hex(&keys(0xc, 0xb));
+    let takes = aside(&house, &out(5, 3), &["--send", &list]);
+    let taken = takes.join().unwrap();
+    take(&house, 0);
+    assert!(taken.status.success(), "{taken:?}");
+    assert!(went_well(&house, program(&house, &url, "write -P 4 4k 512")));
+    let mut third = remote(&house);
+    assert_eq!(third.command(&READ, 512, &[]).unwrap().status, CONFLICT);
+    local_out(&house, 3, 0, keys(0xc, 0)).ends(0);
+    assert_eq!(third.must(&READ, 512), [4; 512]);
+    house.assert_alive();
+    house.stop();
+}
+
+#[test]
+fn a_command_on_a_disk_that_hangs_is_aborted_and_the_bus_goes_on() {
+    let (mut house, url) = deep_house("local-hangs");
+    let mut raw = remote(&house);
+    assert_eq!(raw.command(&WRITE, 0, &[6; 512]).unwrap().status, 0);
+    take(&house, 1500);
+    let late = aside(&house, &READ, &["-i", "512", "-t", "300"]);
+    house.until("the read hangs", SOON, || in_flight(&house));
+    // Its time is over long before the disk answers, which ABORT TASK waits for.
+    let late = late.join().unwrap();
+    take(&house, 0);
+    let said = String::from_utf8_lossy(&late.stderr).into_owned();
+    assert!(!late.status.success() && said.contains("timed out"), "{said}");
+    assert!(went_well(&house, program(&house, &url, "read -P 6 4k 512")));
+    assert_eq!(raw.must(&READ, 512), [6; 512]);
+    house.assert_alive();
+    house.stop();
+}
+
+#[test]
+fn access_states_hold_for_the_local_nexus() {
+    let mut house = House::alone("local-alua");
+    house.image("d0.img", DISK_BYTES);
+    let group = "[[alua]]\nname = \"near\"\nid = 10\nstate = \"optimized\"\n";
+    let target = target("{iqn}", "port_group = \"near\"\n", "d0");
+    house.write("ashlar.toml", &(file_disk("d0", "d0.img") + BUS + group + &target));
+    house.start();
+    house.until("the bus has its disk", SOON, || house.provider("here").is_some());
+    let mut raw = remote(&house);
+    let rtpg = [0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0];
+    let state = |house: &House, raw: &mut Raw| {
+        let (said, near) = by_cam(house, &rtpg, In(255));
+        let far: String = raw.must(&rtpg, 255).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(near, far, "{}", said.err);
+        u8::from_str_radix(&near[8..10], 16).unwrap() & 0xf
+    };
+    assert_eq!(by_cam(&house, &READ, In(512)).0.code, 0);
+    assert_eq!(state(&house, &mut raw), 0);
+    for (name, code, says) in [("standby", 2, "STANDBY"), ("unavailable", 3, "UNAVAILABLE")] {
+        house.ok(&["alua", "set", "near", name]);
+        house.until(name, SOON, || by_cam(&house, &READ, In(512)).0.out.contains(says));
+        raw.must(&[0x12, 0, 0, 0, 36, 0], 36);
+        assert_eq!(state(&house, &mut raw), code);
+        assert_eq!(raw.command(&READ, 512, &[]).unwrap().status, 2);
+        house.ok(&["alua", "set", "near", "optimized"]);
+        house.until("it is good again", SOON, || by_cam(&house, &READ, In(512)).0.code == 0);
+    }
+    house.assert_alive();
+    house.stop();
+}
+
+#[test]
+fn a_disc_of_a_target_is_a_cd_of_the_graph() {
+    let mut house = House::alone("local-cd");
+    let iso = house.path("iso.img");
+    let bytes: Vec<u8> = (0..1 << 20).map(|at| (at / 2048 + 1) as u8).collect();
+    std::fs::write(&iso, &bytes).unwrap();
+    let unit = "[[unit]]\nprovider = \"iso\"\nhandler = \"cdrom\"\n";
+    let bus = BUS.replace("names = { here = \"0:0\" }\n", "");
+    let first = format!("{}{bus}{unit}{}", file_disk("iso", "iso.img"), target("{iqn}", "", "iso"));
+    house.write("ashlar.toml", &first);
+    house.start();
+    let listed = |house: &House| house.ok(&["cam", "devlist"]).contains("(pass0,cd0)");
+    house.until("the disc is found", SOON, || listed(&house));
+    let said = house.ok(&["cam", "readcap", "cd0"]);
+    assert_eq!(said, "Last Block: 511, Block Length: 2048 bytes\n");
+    assert_eq!(house.provider("cd0").unwrap().0, "cam");
+    // What stands on it, for everybody, by another target.
+    let unit = "[[unit]]\nprovider = \"cd0\"\nread_only = true\n";
+    let second = unit.to_string() + &target("{iqn}-2", "", "cd0");
+    house.write("ashlar.toml", &(first + &second));
+    house.ok(&["apply"]);
+    let deep = format!("{IQN}-2");
+    let mut raw = Raw::login(house.portal(), REMOTE, &deep).unwrap();
+    let read = |block| [0x28, 0, 0, 0, 0, block, 0, 0, 1, 0];
+    assert_eq!(raw.must(&read(0), 2048), [1; 2048]);
+    assert_eq!(raw.must(&read(5), 2048), [6; 2048]);
+    let write = raw.command(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[9; 2048]).unwrap();
+    assert_eq!((write.status, write.sense[2] & 0xf), (2, 7), "DATA PROTECT");
+    assert_eq!(std::fs::read(&iso).unwrap(), bytes);
+    // Taken out under those who use it, and put in again.
+    house.ok(&["tray", "eject", "iso"]);
+    assert_eq!(raw.command(&read(0), 2048, &[]).unwrap().status, 2);
+    house.ok(&["tray", "load", "iso"]);
+    house.until("the disc is back", SOON, || {
+        house.ok(&["cam", "rescan"]);
+        let there = house.provider("cd0").is_some();
+        let again = || {
+            let mut raw = Raw::login(house.portal(), REMOTE, &deep)?;
+            raw.command(&[0; 6], 0, &[])?;
+            raw.command(&read(0), 2048, &[])
+        };
+        there && again().is_ok_and(|ended| ended.data == [1; 2048])
+    });
+    house.assert_alive();
+    house.stop();
+}

@@ -1,0 +1,98 @@
+//! `listen` of a target is widened, narrowed and moved on one port, while a session reads and
+//! writes and new ones log in.
+
+use std::net::{IpAddr, TcpListener};
+
+use rig::peer;
+
+use crate::house::load::Load;
+use crate::house::{House, file_disk};
+
+const DISK_BYTES: u64 = 16 << 20;
+
+/// An address for documentation (RFC 5737): no machine has it.
+const FOREIGN: &str = "192.0.2.77";
+
+fn configure(house: &House, hosts: &[&str], more: &str) {
+    let port = house.portal().port();
+    let listen: Vec<String> = hosts.iter().map(|host| format!("\"{host}:{port}\"")).collect();
+    let text = format!(
+        "{}\n[[target]]\ndriver = \"iscsi\"\nname = \"{{iqn}}\"\nlisten = [{}]\n\n\
+         [[access]]\ntarget = \"{{iqn}}\"\ngroup = \"all\"\ninitiators = [\"*\"]\n\
+         luns = {{ 0 = \"good\" }}\n{more}",
+        file_disk("good", "good.img"),
+        listen.join(", ")
+    );
+    house.write("ashlar.toml", &text);
+}
+
+fn answers(house: &House, host: &str) -> bool {
+    let mut at = house.target(0);
+    at.portal.set_ip(host.parse::<IpAddr>().unwrap());
+    peer::iscsi_inq(&at.url(), None).is_ok()
+}
+
+#[test]
+fn portals_move_on_one_port_under_sessions() {
+    let mut house = House::alone("moved-portals");
+    house.image("good.img", DISK_BYTES);
+    configure(&house, &["127.0.0.1"], "");
+    house.start();
+    let load = Load::start(&house.url(0), DISK_BYTES);
+    let both: &[&str] = &["0.0.0.0", "[::]"];
+    // Where it listens, and whether 127.0.0.2 and ::1 are reached there.
+    for (hosts, other, v6) in [
+        (&["0.0.0.0"][..], true, false),
+        (&["127.0.0.1"], false, false),
+        (&["[::]"], true, true),
+        (&["127.0.0.1"], false, false),
+        (both, true, true),
+        (&["[::]"], true, true),
+        (both, true, true),
+        (&["0.0.0.0"], true, false),
+        (&["127.0.0.1", "[::1]"], false, true),
+        (&["127.0.0.1", FOREIGN], false, false),
+        (&["127.0.0.1", "127.0.0.2"], true, false),
+    ] {
+        configure(&house, hosts, "");
+        house.ashlar(&["plan"]).ends(6).says(&["change target", "safe"]);
+        house.ashlar(&["apply"]).ends(0);
+        load.goes_on();
+        assert!(answers(&house, "127.0.0.1"), "{hosts:?}");
+        assert_eq!(answers(&house, "127.0.0.2"), other, "{hosts:?}");
+        assert_eq!(answers(&house, "::1"), v6, "{hosts:?}");
+    }
+    println!("{} rounds meanwhile", load.finish());
+    house.assert_alive();
+    house.stop();
+    // Both are opened by a start as well.
+    configure(&house, both, "");
+    house.start();
+    assert!(answers(&house, "127.0.0.1") && answers(&house, "::1"));
+    house.stop();
+}
+
+#[test]
+fn ports_of_others_are_refused_as_before() {
+    let mut house = House::alone("taken-portals");
+    house.image("good.img", DISK_BYTES);
+    configure(&house, &["127.0.0.1"], "");
+    house.start();
+    let port = house.portal().port();
+    let taken = TcpListener::bind(("127.0.0.3", port)).unwrap();
+    configure(&house, &["0.0.0.0"], "");
+    house.ashlar(&["apply"]).ends(1).complains(&["0.0.0.0"]);
+    assert!(answers(&house, "127.0.0.1") && !answers(&house, "127.0.0.2"));
+    drop(taken);
+    let nbd =
+        format!("\n[[target]]\ndriver = \"nbd\"\nname = \"n\"\nlisten = [\"127.0.0.2:{port}\"]\n");
+    configure(&house, &["0.0.0.0"], &nbd);
+    house.ashlar(&["apply"]).ends(1).complains(&["overlaps", "iscsi"]);
+    assert!(answers(&house, "127.0.0.1") && !answers(&house, "127.0.0.2"), "taken back");
+    configure(&house, &["127.0.0.1", FOREIGN], "");
+    house.ashlar(&["doctor", "ports"]).ends(3).says(&["warn", FOREIGN, "no interface"]);
+    house.ashlar(&["apply"]).ends(0);
+    house.ashlar(&["doctor", "ports"]).ends(3).says(&["warn", FOREIGN, "no interface"]);
+    house.assert_alive();
+    house.stop();
+}

@@ -1,0 +1,434 @@
+//! Targets of other projects, and a second daemon, that exchange a disk, reserve, grow, protect or
+//! take it away while a host of ours has it: what the host gets, what is on which disk, and what
+//! `status` says.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rig::peer::{Store, Tgt, TgtConfig};
+
+use crate::house::raw::{Ended, Raw};
+use crate::house::{House, IQN, array, file_disk, tool};
+
+const BYTES: u64 = 16 << 20;
+const BLOCK: usize = 512;
+const LIMIT: Duration = Duration::from_secs(60);
+const HOST: &str = "iqn.2026-11.test.ashlar:host";
+const OTHER_HOST: &str = "iqn.2026-11.test.ashlar:other-host";
+/// Longer than any restart here.
+const DEADLINE: &str = "deadline_s = 25\n";
+
+const TUR: [u8; 6] = [0; 6];
+
+fn cdb(opcode: u8, block: u8) -> [u8; 10] {
+    [opcode, 0, 0, 0, 0, block, 0, 0, 1, 0]
+}
+
+/// Key, code and qualifier of CHECK CONDITION; another status alone.
+pub fn words(ended: &Ended) -> String {
+    match (ended.status, ended.sense.as_slice()) {
+        (0, _) => "GOOD".into(),
+        (2, [_, _, key, _, _, _, _, _, _, _, _, _, asc, ascq, ..]) => {
+            format!("{:02x}/{asc:02x}/{ascq:02x}", key & 0xf)
+        }
+        (status, _) => format!("{status:02x}"),
+    }
+}
+
+pub fn write(host: &mut Raw, block: u8, byte: u8) -> String {
+    words(&host.command(&cdb(0x2a, block), 0, &[byte; BLOCK]).unwrap())
+}
+
+fn read(host: &mut Raw, block: u8) -> String {
+    words(&host.command(&cdb(0x28, block), BLOCK as u32, &[]).unwrap())
+}
+
+/// A bus of a target, and LUN 0 of the house on its disk.
+pub fn bus(house: &House, (portal, target): (SocketAddr, &str), more: &str, lun: &str) {
+    let bus = format!(
+        "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [\"{portal}\"]\n\
+         target = \"{target}\"\ninitiator = \"iqn.2026-11.test.ashlar:initiator\"\n\
+         {DEADLINE}{more}"
+    );
+    house.configure(&bus, lun);
+}
+
+/// A host of the house whose unit is ready.
+pub fn host(house: &House) -> Raw {
+    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    // The bus may be asking still.
+    let becomes_ready = || words(&host.command(&TUR, 0, &[]).unwrap()) == "GOOD";
+    house.until("the unit is ready", LIMIT, becomes_ready);
+    host
+}
+
+pub fn status(house: &House) -> String {
+    house.ashlar(&["status"]).out
+}
+
+pub fn until_says(house: &House, parts: &[&str]) {
+    let says = || parts.iter().all(|part| status(house).contains(part));
+    house.until(&format!("status says {parts:?}: {}", status(house)), LIMIT, says);
+}
+
+struct Shop {
+    house: House,
+    tgt: Tgt,
+}
+
+impl Shop {
+    /// A daemon with tgt's disk, which has a serial number.
+    fn new(name: &str) -> Shop {
+        let mut house = House::alone(name);
+        let store = Store::File(house.image("first.img", BYTES));
+        let serial = Some("first".to_owned());
+        let tgt = Tgt::start(TgtConfig { serial, ..TgtConfig::new(store) }).unwrap();
+        let at = (tgt.target().portal, tgt.target().iqn.as_str());
+        bus(&house, at, "", "0 = \"da0\"");
+        house.start();
+        Shop { house, tgt }
+    }
+}
+
+fn holds(path: &Path, block: usize, byte: u8) -> bool {
+    fs::read(path).unwrap()[block * BLOCK..][..BLOCK] == [byte; BLOCK]
+}
+
+fn is_untouched(path: &Path) -> bool {
+    fs::read(path).unwrap().iter().all(|byte| *byte == 0)
+}
+
+/// The disk was exchanged, within the deadline and behind the host's back.
+fn is_refused(house: &House, host: &mut Raw, (first, second): (&Path, &Path), ids: &[&str]) {
+    for block in 4..8 {
+        assert_eq!(write(host, block, 2), "02/04/03", "block {block}");
+    }
+    assert!(holds(first, 3, 1) && !holds(first, 4, 2));
+    assert!(is_untouched(second), "a write is on the other disk");
+    until_says(
+        house,
+        &[&["another disk is there than before", "da0", "`ashlar cam rescan"], ids].concat(),
+    );
+}
+
+#[test]
+fn no_write_reaches_another_disk_that_tgt_has_after_a_restart() {
+    let mut shop = Shop::new("odd-tgt-exchanged");
+    let (first, second) = (shop.house.path("first.img"), shop.house.image("second.img", BYTES));
+    let mut host = host(&shop.house);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+    shop.tgt.exchange(Store::File(second.clone()), "second").unwrap();
+    let ids = ["serial first", "serial second"];
+    is_refused(&shop.house, &mut host, (&first, &second), &ids);
+    // The right one is back, and is taken in by itself.
+    shop.tgt.exchange(Store::File(first.clone()), "first").unwrap();
+    shop.house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    assert!(holds(&first, 9, 5) && is_untouched(&second));
+    assert!(!status(&shop.house).contains("another disk"), "{}", status(&shop.house));
+    shop.house.assert_alive();
+}
+
+#[test]
+fn no_write_reaches_another_disk_of_a_second_daemon_that_was_killed() {
+    exchange_at_a_second_daemon("odd-own-killed", House::kill);
+}
+
+/// The logical unit may go before the session: the disk is taken away first, and exchanged later.
+#[test]
+fn no_write_reaches_another_disk_of_a_second_daemon_that_was_stopped() {
+    exchange_at_a_second_daemon("odd-own-stopped", House::stop);
+}
+
+fn exchange_at_a_second_daemon(name: &str, end: fn(&mut House)) {
+    let mut house = House::alone(name);
+    let mut other = house.sibling(&format!("{name}-below"), "");
+    let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
+    let disk =
+        |file: &str| format!("{}serial = \"{file}\"\n", file_disk("d", &format!("{file}.img")));
+    other.configure(&disk("first"), "0 = \"d\"");
+    other.ok(&["apply"]);
+    bus(&house, (other.portal(), IQN), "", "0 = \"da0\"");
+    house.start();
+    let mut host = host(&house);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+    end(&mut other);
+    other.configure(&disk("second"), "0 = \"d\"");
+    other.start();
+    let ids = ["serial first", "serial second"];
+    is_refused(&house, &mut host, (&first, &second), &ids);
+    let parts =
+        [&ids[..], &["another disk is there than before", "`ashlar cam rescan 0`"]].concat();
+    for said in [house.ok(&["cam", "devlist"]), house.ok(&["journal"])] {
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    }
+    end(&mut other);
+    other.configure(&disk("first"), "0 = \"d\"");
+    other.start();
+    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    assert!(holds(&first, 9, 5) && is_untouched(&second));
+    assert!(!status(&house).contains("another disk"), "{}", status(&house));
+    house.assert_alive();
+}
+
+/// Two interfaces with a cable between them.
+struct Cable([String; 2]);
+
+impl Cable {
+    fn new() -> Cable {
+        let id = std::process::id() % 100_000;
+        let ends = ["a", "b"].map(|end| format!("odd{end}-{id}"));
+        let [a, b] = &ends;
+        tool("ip", &["link", "add", a, "type", "veth", "peer", "name", b], "");
+        ends.iter().for_each(|end| drop(tool("ip", &["link", "set", end, "up"], "")));
+        Cable(ends)
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["link", "del", &self.0[0]]).status();
+    }
+}
+
+#[test]
+fn no_write_reaches_another_aoe_disk_that_a_second_daemon_has_after_a_restart() {
+    let mut house = House::alone("odd-aoe-exchanged");
+    let cable = Cable::new();
+    let [ours, theirs] = &cable.0;
+    let mut other = house.sibling("odd-aoe-below", "");
+    let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
+    let serve = |other: &House, serial: &str| {
+        let disk = file_disk("d", &format!("{serial}.img"));
+        let target = format!(
+            "{disk}serial = \"{serial}\"\n[[target]]\ndriver = \"aoe\"\nname = \"e565\"\n\
+             listen = [\"ether:{theirs}\"]\nshelf = 565\n[[access]]\ntarget = \"e565\"\n\
+             group = \"all\"\ninitiators = [\"*\"]\nluns = {{ 0 = \"d\" }}\n"
+        );
+        other.write("ashlar.toml", &target);
+    };
+    serve(&other, "first");
+    other.ok(&["apply"]);
+    let bus = format!(
+        "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{ours}\"]\n\
+         deadline_s = 20\nframe_life_ms = 500\nask_s = 1\n"
+    );
+    house.configure(&bus, "0 = \"ada0\"");
+    house.start();
+    let mut host = host(&house);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+    other.kill();
+    serve(&other, "second");
+    other.start();
+    for block in 4..8 {
+        assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
+    }
+    assert!(holds(&first, 3, 1) && is_untouched(&second));
+    until_says(&house, &["another disk is there than before", "serial first", "serial second"]);
+    other.kill();
+    serve(&other, "first");
+    other.start();
+    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    assert!(holds(&first, 9, 5) && is_untouched(&second));
+    house.assert_alive();
+}
+
+/// A slot has another disk by a plan: the target announces it, and the initiator asks.
+#[test]
+fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
+    let mut house = House::alone("odd-aoe-plan");
+    let cable = Cable::new();
+    let [ours, theirs] = &cable.0;
+    let other = house.sibling("odd-aoe-plan-below", "");
+    let (first, second) = (other.image("first.img", BYTES), other.image("second.img", BYTES));
+    let serve = |other: &House, disk: &str| {
+        let disks: String = ["first", "second"]
+            .map(|d| format!("{}serial = \"{d}\"\n", file_disk(d, &format!("{d}.img"))))
+            .concat();
+        let target = format!(
+            "{disks}[[target]]\ndriver = \"aoe\"\nname = \"e566\"\n\
+             listen = [\"ether:{theirs}\"]\nshelf = 566\n[[access]]\ntarget = \"e566\"\n\
+             group = \"all\"\ninitiators = [\"*\"]\nluns = {{ 0 = \"{disk}\" }}\n"
+        );
+        other.write("ashlar.toml", &target);
+        other.ok(&["apply", "--yes-destroy", "e566/all"]);
+    };
+    serve(&other, "first");
+    let bus = format!(
+        "[[bus]]\nname = \"aoe0\"\nkind = \"aoe\"\ninterfaces = [\"{ours}\"]\n\
+         deadline_s = 20\nframe_life_ms = 500\nask_s = 3600\n"
+    );
+    house.configure(&bus, "0 = \"ada0\"");
+    house.start();
+    let mut host = host(&house);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+    serve(&other, "second");
+    for block in 4..8 {
+        assert_eq!(write(&mut host, block, 2), "02/04/03", "block {block}");
+    }
+    assert!(holds(&first, 3, 1) && is_untouched(&second));
+    until_says(&house, &["another disk is there than before", "serial first", "serial second"]);
+    serve(&other, "first");
+    house.until("the disk is back", LIMIT, || write(&mut host, 9, 5) == "GOOD");
+    assert!(holds(&first, 9, 5) && is_untouched(&second));
+    house.assert_alive();
+}
+
+fn reserve(portal: SocketAddr, target: &str, lun: u8) -> Raw {
+    let mut host = Raw::login(portal, OTHER_HOST, target).unwrap();
+    host.lun = lun;
+    host.must(&TUR, 0);
+    // RESERVE(6)
+    host.must(&[0x16, 0, 0, 0, 0, 0], 0);
+    host
+}
+
+/// Another host has reserved the disk at its target: hosts of ours get that, and nothing else.
+fn is_reserved(house: &House, path: &Path, mut reserver: Raw) {
+    let mut host = host(house);
+    assert_eq!(write(&mut host, 3, 1), "18");
+    assert!(is_untouched(path));
+    let last = "WRITE of block 3: RESERVATION CONFLICT (SCSI status 18), reserved by another host";
+    until_says(house, &[last]);
+    // RELEASE(6)
+    reserver.must(&[0x17, 0, 0, 0, 0, 0], 0);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+}
+
+#[test]
+fn a_disk_that_another_host_reserves_at_tgt_is_a_conflict() {
+    let shop = Shop::new("odd-tgt-reserved");
+    let reserver = reserve(shop.tgt.target().portal, &shop.tgt.target().iqn, 1);
+    is_reserved(&shop.house, &shop.house.path("first.img"), reserver);
+}
+
+#[test]
+fn a_disk_that_another_host_reserves_at_a_second_daemon_is_a_conflict() {
+    let mut house = House::alone("odd-own-reserved");
+    let other = house.sibling("odd-own-reserved-below", "");
+    let path = other.image("d.img", BYTES);
+    other.configure(&file_disk("d", "d.img"), "0 = \"d\"");
+    other.ok(&["apply"]);
+    bus(&house, (other.portal(), IQN), "", "0 = \"da0\"");
+    house.start();
+    let reserver = reserve(other.portal(), IQN, 0);
+    is_reserved(&house, &path, reserver);
+}
+
+#[test]
+fn a_disk_that_grows_at_a_second_daemon_grows_for_hosts() {
+    let mut house = House::alone("odd-own-grown");
+    let other = house.sibling("odd-own-grown-below", "");
+    let path = other.image("d.img", BYTES);
+    other.configure(&file_disk("d", "d.img"), "0 = \"d\"");
+    other.ok(&["apply"]);
+    bus(&house, (other.portal(), IQN), "", "0 = \"da0\"");
+    house.start();
+    let mut host = host(&house);
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_len(2 * BYTES).unwrap();
+    other.ok(&["geom", "disk", "resize", "geom=d"]);
+    grows(&house, &mut host, 2 * BYTES);
+}
+
+/// A host is told that its disk has grown, and how large it is.
+pub fn grows(house: &House, host: &mut Raw, bytes: u64) {
+    let mut heard = String::new();
+    house.until("the host is told", LIMIT, || {
+        heard = read(host, 0);
+        heard != "GOOD"
+    });
+    assert_eq!(heard, "06/2a/09");
+    let capacity = host.must(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8);
+    let last = u64::from(u32::from_be_bytes(capacity[..4].try_into().unwrap()));
+    assert_eq!((last + 1) * BLOCK as u64, bytes);
+}
+
+#[test]
+fn a_unit_that_tgt_takes_away_is_gone_and_comes_back() {
+    let shop = Shop::new("odd-tgt-removed");
+    let path = shop.house.path("first.img");
+    let mut host = host(&shop.house);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+    shop.tgt.admin("--op delete --mode logicalunit --tid 1 --lun 1").unwrap();
+    assert_eq!(write(&mut host, 4, 2), "02/04/03");
+    assert!(!holds(&path, 4, 2));
+    until_says(&shop.house, &["da0"]);
+    let path = path.to_str().unwrap();
+    shop.tgt.admin(&format!("--op new --mode logicalunit --tid 1 --lun 1 -b {path}")).unwrap();
+    let unit = "--op update --mode logicalunit --tid 1 --lun 1 --params";
+    shop.tgt.admin(&format!("{unit} scsi_sn=first,scsi_id=first")).unwrap();
+    shop.house.ok(&["cam", "rescan", "all"]);
+    shop.house.until("it is back", LIMIT, || write(&mut host, 4, 2) == "GOOD");
+}
+
+#[test]
+fn a_unit_that_tgt_protects_is_protected_for_hosts() {
+    let shop = Shop::new("odd-tgt-protected");
+    let path = shop.house.path("first.img");
+    let mut host = host(&shop.house);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+    let unit = "--op update --mode logicalunit --tid 1 --lun 1 --params";
+    shop.tgt.admin(&format!("{unit} readonly=1")).unwrap();
+    assert_eq!(write(&mut host, 4, 2), "07/27/00");
+    assert_eq!(read(&mut host, 3), "GOOD");
+    assert!(!holds(&path, 4, 2));
+    until_says(&shop.house, &["WRITE of block 4: WRITE PROTECTED (7/27/00), read-only"]);
+    shop.tgt.admin(&format!("{unit} readonly=0")).unwrap();
+    assert_eq!(write(&mut host, 4, 2), "GOOD");
+}
+
+/// An edit of how long requests may take ends none.
+#[test]
+fn bounds_of_a_bus_change_while_a_host_has_its_disk() {
+    let mut shop = Shop::new("odd-tgt-bounds");
+    let mut host = host(&shop.house);
+    assert_eq!(write(&mut host, 3, 1), "GOOD");
+    let at = (shop.tgt.target().portal, shop.tgt.target().iqn.as_str());
+    bus(&shop.house, at, "request_deadline_s = 5\nretries = 1\n", "0 = \"da0\"");
+    let plan = shop.house.ashlar(&["plan"]).ends(6).out;
+    assert!(plan.contains("change bus iscsi0") && !plan.contains("remove bus"), "{plan}");
+    shop.house.ok(&["apply"]);
+    // No attention, no lost disk, and the same session.
+    assert_eq!((write(&mut host, 4, 2), read(&mut host, 3)), ("GOOD".into(), "GOOD".into()));
+    assert!(shop.house.ok(&["plan"]).contains("no changes"));
+    // A limit below the disk, which is LUN 1, and terms of the next login.
+    let proof = "chap = { user = \"us\", secret = \"twelve letters\" }\n";
+    bus(&shop.house, at, &format!("luns_max = 1\ndata_digest = \"off\"\n{proof}"), "0 = \"da0\"");
+    assert!(shop.house.ok(&["apply"]).contains("change bus iscsi0"));
+    shop.house.ok(&["cam", "rescan", "all"]);
+    assert_eq!((write(&mut host, 5, 3), read(&mut host, 3)), ("GOOD".into(), "GOOD".into()));
+    until_says(&shop.house, &["has 2 logical units, and 1 are looked at"]);
+    assert!(shop.house.ok(&["plan"]).contains("no changes"));
+    shop.house.assert_alive();
+}
+
+/// LUN 0 of tgt is its controller, and LUN 1 the disk.
+#[test]
+fn more_than_511_units_of_tgt_are_found_up_to_the_limit() {
+    const UNITS: usize = 602;
+    let mut house = House::alone("odd-tgt-many");
+    let store = Store::File(house.image("first.img", BYTES));
+    let tgt = Tgt::start(TgtConfig::new(store)).unwrap();
+    for lun in 2..UNITS {
+        let unit = format!("--op new --mode logicalunit --tid 1 --lun {lun}");
+        tgt.admin(&format!("{unit} -b null --bstype null")).unwrap();
+    }
+    let at = (tgt.target().portal, tgt.target().iqn.as_str());
+    let count = |house: &House| {
+        let list = house.json(&["cam", "devlist"]);
+        array(&list["answer"]["buses"][0]["devices"]).len()
+    };
+    bus(&house, at, "", "");
+    house.start();
+    house.until("all are found", LIMIT, || count(&house) == UNITS);
+    assert!(!status(&house).contains("are looked at"), "{}", status(&house));
+    house.stop();
+    bus(&house, at, "luns_max = 550\n", "");
+    house.start();
+    until_says(&house, &["its target has 602 logical units, and 550 are looked at"]);
+    house.until("as many as it may", LIMIT, || count(&house) == 550);
+    house.assert_alive();
+}

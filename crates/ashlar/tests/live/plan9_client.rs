@@ -1,0 +1,285 @@
+//! The file server as Plan 9's own client sees it: the Go module 9fans.net/go, through both
+//! listeners, and what it wrote as it stands in a dump.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rig::papers::{Good, Papers};
+use rig::proc;
+
+use crate::house::{self, House};
+
+/// For a compiler on a machine that is busy.
+const BUILD: Duration = Duration::from_secs(300);
+const RUN: Duration = Duration::from_secs(120);
+
+/// The client's program, built.
+fn client(house: &House) -> String {
+    let program = house.path("plan9").to_str().unwrap().to_owned();
+    let mut go = Command::new(proc::tool("go").unwrap());
+    go.args(["build", "-mod=readonly", "-o", &program, "."]);
+    go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan9"));
+    // Its cache is wanted where there is no home.
+    if std::env::var_os("HOME").is_none() {
+        go.env("GOPATH", house.path("go")).env("GOCACHE", house.path("go-cache"));
+    }
+    let built = proc::run_limited(&mut go, BUILD).unwrap();
+    assert!(built.ok(), "{built:?}");
+    program
+}
+
+/// Runs it to its end; how many scenes there were.
+#[track_caller]
+fn scenes(program: &str, words: &[&str]) -> usize {
+    by_keys(program, "", words)
+}
+
+/// The same with the keys of a folder.
+#[track_caller]
+fn by_keys(program: &str, keys: &str, words: &[&str]) -> usize {
+    let mut command = Command::new(program);
+    let ran = proc::run_limited(command.args(words).env("KEYS", keys), RUN).unwrap();
+    assert!(ran.ok(), "{words:?}: {ran:?}");
+    ran.output.lines().filter(|line| line.starts_with("ok ")).count()
+}
+
+/// A house with a file server on two images of so many MiB, with `more` in its section; where
+/// Plan 9's and Linux' clients find it.
+fn served(name: &str, mib: [u64; 2], more: &str) -> (House, [String; 2]) {
+    let mut house = House::alone(name);
+    let ports = [proc::free_port().unwrap(), proc::free_port().unwrap()];
+    let at = ports.map(|port| format!("127.0.0.1:{port}"));
+    let [strict, lenient] = &at;
+    let mut all = String::new();
+    for (name, mib) in ["ssd", "worm"].iter().zip(mib) {
+        house.image(&format!("{name}.img"), mib << 20);
+        all += &house::file_disk(name, &format!("{name}.img"));
+    }
+    all += &format!(
+        "[[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"ssd\", \"worm\"]\n\
+         create = true\nplan9 = [\"{strict}\"]\nlinux = [\"{lenient}\"]\n\
+         everybody = \"rob\"\ndump_at = \"never\"\n{more}\n"
+    );
+    house.configure(&all, "");
+    house.start();
+    (house, at)
+}
+
+#[test]
+fn the_go_module_of_plan_9_finds_its_files_as_it_left_them() {
+    its_files_stay("fs-plan9", [48, 128], "");
+}
+
+#[test]
+fn it_finds_them_in_an_image_of_cwfs64x_too() {
+    its_files_stay("fs-plan9-image", [96, 128], "image = true");
+}
+
+/// What 9front's file servers hold is served like what is ours, by a daemon that is killed.
+fn its_files_stay(name: &str, mib: [u64; 2], more: &str) {
+    let (mut house, [strict, lenient]) = served(name, mib, more);
+    let program = client(&house);
+    // `everybody` is there already.
+    house.ok(&["fs", "newuser", "main", "ken"]);
+    house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
+    let flavours = [("plan9", &strict), ("linux", &lenient)];
+    for (flavour, at) in flavours {
+        let place = format!("/lib/{flavour}");
+        house.ok(&["fs", "create", "main", &place, "rob", "rob", "775", "d"]);
+        assert_eq!(scenes(&program, &["work", at, flavour, "rob", "ken"]), 8);
+    }
+    let dump = house.json(&["fs", "dump", "main", "--wait"]);
+    let dump = dump["answer"]["path"].as_str().expect("a path").to_owned();
+    house.ok(&["fs", "remove", "main", "/lib/plan9/big"]);
+    house.kill();
+    house.start();
+    for (flavour, at) in flavours {
+        let place = format!("{}/lib/{flavour}", dump.trim_start_matches("/dump"));
+        assert_eq!(scenes(&program, &["check", at, flavour, "rob", &place]), 1);
+    }
+    house.stop();
+}
+
+#[test]
+fn a_file_server_takes_no_more_memory_than_its_block_cache_whatever_it_is_given() {
+    const MEMORY: u64 = 8 << 20;
+    let more = format!("memory = {MEMORY}");
+    let (mut house, [strict, _]) = served("fs-memory", [300, 600], &more);
+    let program = client(&house);
+    house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
+    house.ok(&["fs", "create", "main", "/lib/plan9", "rob", "rob", "775", "d"]);
+    let before = rig::proc::peak_resident_bytes(house.pid()).unwrap();
+    // 160 MiB written, dumped while they are written, and read back.
+    assert_eq!(scenes(&program, &["bulk", &strict, "plan9", "rob", "160"]), 2);
+    house.json(&["fs", "dump", "main", "--wait"]);
+    assert_eq!(scenes(&program, &["reread", &strict, "plan9", "rob", "160"]), 1);
+    let grew = rig::proc::peak_resident_bytes(house.pid()).unwrap() - before;
+    // Beside the cache: what is in its way to the client and to disks.
+    assert!(grew < MEMORY + MEMORY, "{grew} bytes more than before");
+    house.stop();
+}
+
+/// Whether a file has a line; a second look at what an image holds.
+fn has(house: &House, image: &str, line: &str) -> bool {
+    let bytes = std::fs::read(house.path(image)).unwrap();
+    bytes.windows(line.len()).any(|w| w == line.as_bytes())
+}
+
+#[test]
+fn what_temporary_files_hold_never_reaches_the_worm_and_a_trace_shows_no_contents() {
+    let (mut house, [strict, _]) = served("fs-temporary", [48, 128], "");
+    let program = client(&house);
+    house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
+    house.ok(&["fs", "create", "main", "/lib/plan9", "rob", "rob", "775", "d"]);
+    let nothing = house.ashlar(&["fs", "trace", "main"]).ends(0);
+    nothing.says(&["`trace on` begins"]);
+    house.ashlar(&["fs", "trace", "main", "on"]).ends(0).says(&["every connection"]);
+    assert_eq!(scenes(&program, &["hide", &strict, "plan9", "rob", "marked"]), 1);
+    house.ashlar(&["fs", "trace", "main", "off"]).ends(0).says(&["no messages are kept any more"]);
+    // Its messages in words, and of what they carried only how much.
+    let trace = house.ashlar(&["fs", "trace", "main"]).ends(0);
+    let trace =
+        trace.says(&["Tcreate fid", "name \"hidden\"", "Rwrite count", "Twstat fid", " us\n"]);
+    assert!(!trace.out.contains("marked"), "{trace}");
+    let kept = house.json(&["fs", "trace", "main"]);
+    let messages = kept["answer"]["messages"].as_array().expect("messages");
+    let replies = messages.iter().filter(|m| m["request"] == false);
+    assert!(replies.clone().count() > 30 && replies.clone().all(|m| m["took_ns"].is_u64()));
+    let connection = messages[0]["connection"].to_string();
+    let only = ["fs", "trace", "main", "--connection", &connection];
+    house.ashlar(&only).ends(0).says(&["Tversion"]);
+    let absent = house.ashlar(&["fs", "trace", "main", "on", "--connection", "99"]);
+    assert!(absent.code != 0 && absent.err.contains("no connection 99"), "{absent}");
+
+    let dump = house.json(&["fs", "dump", "main", "--wait"]);
+    let dump = dump["answer"]["path"].as_str().expect("a path").to_owned();
+    let listed = house.ok(&["fs", "ls", "main", &format!("{dump}/lib/plan9")]);
+    assert!(listed.contains("plain") && listed.contains("shown"), "{listed}");
+    assert!(!listed.contains("temporary") && !listed.contains("hidden"), "{listed}");
+    let acct = house.json(&["fs", "acct", "main"]);
+    let users = acct["answer"]["users"].as_array().expect("users");
+    let rob = users.iter().find(|u| u["user"] == "rob").expect("rob");
+    assert!(rob["scratch"].as_u64() > Some(30) && rob["new"] == 0, "{acct}");
+    let added = house.json(&["fs", "acct", "main", "--dump", "last"]);
+    let users = added["answer"]["users"].as_array().expect("users");
+    let rob = users.iter().find(|u| u["user"] == "rob").expect("rob");
+    assert!(rob["new"].as_u64() > Some(30) && rob["scratch"] == 0, "{added}");
+    // A loss of power later they are all there still, and the WORM has what it may have.
+    house.kill();
+    house.start();
+    assert_eq!(scenes(&program, &["hidden", &strict, "plan9", "rob", "marked"]), 1);
+    house.stop();
+    let on_worm = |name: &str| has(&house, "worm.img", &format!("marked {name}\n"));
+    assert!(on_worm("plain") && on_worm("shown"), "a dump has what is not temporary");
+    assert!(!on_worm("temporary") && !on_worm("hidden"), "the WORM has a temporary file");
+    assert!(has(&house, "ssd.img", "marked temporary\n"), "the cache device has it");
+    // With the cache device they are gone.
+    std::fs::remove_file(house.path("ssd.img")).unwrap();
+    house.image("ssd.img", 48 << 20);
+    house.start();
+    house.ashlar(&["fs", "recover", "main"]).ends(0).says(&[&dump]);
+    let listed = house.ok(&["fs", "ls", "main", "/lib/plan9"]);
+    assert!(listed.contains("shown") && !listed.contains("hidden"), "{listed}");
+    let found = house.json(&["fs", "check", "main", "--rdall"]);
+    assert_eq!(found["answer"]["faults"], 0, "{found}");
+    house.stop();
+}
+
+#[test]
+fn who_comes_by_tls_is_whose_certificate_it_shows() {
+    let mut house = House::alone("fs-tls");
+    let program = client(&house);
+    let papers = Papers::new("fs-tls-papers").unwrap();
+    papers.authority("ca").unwrap();
+    papers.authority("other").unwrap();
+    let at_home = "subjectAltName=DNS:localhost,IP:127.0.0.1";
+    for (by, name, common, good) in [
+        ("ca", "server", "localhost", Good::Now),
+        ("ca", "rob", "rob", Good::Now),
+        ("ca", "late", "rob", Good::Before),
+        ("ca", "stranger", "stranger", Good::Now),
+        ("other", "mallory", "rob", Good::Now),
+    ] {
+        papers.sign(by, name, common, at_home, good).unwrap();
+    }
+    let file = |name: &str| papers.file(name).to_str().unwrap().to_owned();
+    let ports = [proc::free_port().unwrap(), proc::free_port().unwrap()];
+    let [strict, lenient] = ports.map(|port| format!("127.0.0.1:{port}"));
+    let mut all = String::new();
+    for (name, mib) in [("ssd", 48), ("worm", 128)] {
+        house.image(&format!("{name}.img"), mib << 20);
+        all += &house::file_disk(name, &format!("{name}.img"));
+    }
+    all += &format!(
+        "[[geom]]\nclass = \"fs\"\nname = \"main\"\nmembers = [\"ssd\", \"worm\"]\n\
+         create = true\nplan9_tls = [\"{strict}\"]\nlinux_tls = [\"{lenient}\"]\n\
+         dump_at = \"never\"\n"
+    );
+    let keys = format!(
+        "tls_certificate = \"{}\"\ntls_key = \"{}\"\n",
+        file("server/server-cert.pem"),
+        file("server/server-key.pem")
+    );
+    let trusted = house.path("clients.pem");
+    std::fs::copy(papers.file("ca.pem"), &trusted).unwrap();
+    let whole = format!("{all}{keys}tls_client_ca = \"{}\"\n", trusted.display());
+    house.configure(&whole, "");
+    house.start();
+    for user in ["rob", "ken"] {
+        house.ok(&["fs", "newuser", "main", user]);
+    }
+    house.ok(&["fs", "create", "main", "/lib", "sys", "sys", "775", "d"]);
+    for (flavour, at) in [("plan9", &strict), ("linux", &lenient)] {
+        let place = format!("/lib/{flavour}");
+        house.ok(&["fs", "create", "main", &place, "rob", "rob", "775", "d"]);
+        let at = format!("tls:{at}");
+        assert_eq!(by_keys(&program, &file("rob"), &["work", &at, flavour, "rob", "ken"]), 8);
+    }
+    // Refused with a reason, on both sides.
+    let at = format!("tls:{strict}");
+    for (who, why) in [
+        ("mallory", "UnknownIssuer"),
+        ("late", "xpired"),
+        ("stranger", "says `stranger`: there is no such user"),
+    ] {
+        let mut command = Command::new(&program);
+        command.args(["work", &at, "plan9", "rob", "ken"]).env("KEYS", file(who));
+        let ran = proc::run_limited(&mut command, RUN).unwrap();
+        assert!(!ran.ok() && ran.output.contains("FAILED attach"), "{who}: {ran:?}");
+        house.ashlar(&["fs", "list", "main"]).ends(0).says(&["turned away", why]);
+    }
+    let mut plain = Command::new(&program);
+    plain.args(["work", &strict, "plan9", "rob", "ken"]);
+    let ran = proc::run_limited(&mut plain, RUN).unwrap();
+    assert!(!ran.ok(), "in the clear: {ran:?}");
+    house.configure(&format!("{all}{keys}"), "");
+    house.ashlar(&["apply"]).complains(&["tls_client_ca is missing"]);
+    // Another authority vouches for clients.
+    house.configure(&whole, "");
+    std::fs::copy(papers.file("other.pem"), &trusted).unwrap();
+    let changed = format!("tls_client_ca {} has changed", trusted.display());
+    let steps = house.ashlar(&["plan", "--json"]).ends(6).json();
+    let steps = house::array(&steps["steps"]);
+    assert_eq!(steps.len(), 1, "{steps:#?}");
+    assert_eq!(house::text(&steps[0]["what"]), "read files of fs main anew");
+    assert_eq!(house::text(&steps[0]["why"]), changed);
+    house.ashlar(&["apply"]).ends(0);
+    house.ashlar(&["plan"]).ends(0).says(&["no changes"]);
+    let why = |who: &str| {
+        let mut command = Command::new(&program);
+        command.args(["work", &at, "plan9", "rob", "ken"]).env("KEYS", file(who));
+        let ran = proc::run_limited(&mut command, RUN).unwrap();
+        (ran.output.contains("FAILED attach"), house.ok(&["fs", "list", "main"]))
+    };
+    let (refused, list) = why("rob");
+    assert!(refused && list.contains("UnknownIssuer"), "{list}");
+    assert!(!why("mallory").0, "a client of the new authority is refused");
+    house.ashlar(&["status"]).ends(0).says(&["fs main", "tls_certificate", "expires in 1 day"]);
+    house.ashlar(&["doctor", "certificates"]).ends(3).says(&["fs main: tls_client_ca"]);
+    // None of them harmed the others.
+    house.ok(&["fs", "create", "main", "/lib/again", "rob", "rob", "775", "d"]);
+    let found = house.json(&["fs", "check", "main", "--rdall"]);
+    assert_eq!(found["answer"]["faults"], 0, "{found}");
+    house.stop();
+}

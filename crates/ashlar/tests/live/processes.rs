@@ -1,0 +1,257 @@
+//! Who is a client of a scheduler, with programs that we did not write: initiators and their units
+//! over iSCSI, and processes of this machine that work on the file which is mounted by FUSE, each
+//! with many threads. The latter needs root, FUSE and loop devices; where they are not to be had it
+//! says so and passes.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rig::proc;
+use serde_json::Value;
+
+use crate::house::{self, House, array, file_disk, text};
+
+/// So much that the two never meet: one that overlaps another waits for it, whatever its share.
+const DISK_BYTES: u64 = 512 << 20;
+
+/// Longest wait for some thousand requests.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Requests in flight of one program, so that it always waits for its turn.
+const DEPTH: &str = "32";
+
+/// What is counted of both together.
+const REQUESTS: u64 = 2000;
+
+/// A program with many threads that reads or writes until it is told to end.
+struct Program(Child);
+
+impl Program {
+    fn start(file: &str, writes: bool) -> Program {
+        let mut command = Command::new(proc::tool("qemu-img").unwrap());
+        // More requests than anybody waits for.
+        command.args(["bench", "-f", "raw", "-t", "none", "-s", "4096", "-c", "50000000"]);
+        command.args(["-d", DEPTH, file]);
+        if writes {
+            command.args(["-w", "-o", &(DISK_BYTES / 2).to_string()]);
+        }
+        Program(command.stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn client(&self) -> String {
+        format!("process {}", self.0.id())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn configure(house: &House) {
+    house.configure(
+        &format!(
+            "{}\n[[target]]\ndriver = \"local\"\nname = \"t-procs\"\nby = \"fuse\"\n\
+             [[access]]\ntarget = \"t-procs\"\ngroup = \"machine\"\n\
+             initiators = [\"local:t-procs\"]\nluns = {{ 0 = \"d0\" }}\n",
+            file_disk("d0", "d0.img")
+        ),
+        "",
+    );
+}
+
+fn clients(house: &House) -> Vec<Value> {
+    let stats = house.json(&["sched", "stats", "d0.sched."]);
+    array(&stats["answer"]["geoms"][0]["clients"]).to_vec()
+}
+
+fn requests(all: &[Value], client: &str) -> u64 {
+    let found = all.iter().find(|c| c["client"] == client);
+    found.and_then(|c| c["requests"].as_u64()).unwrap_or(0)
+}
+
+/// Requests of both from now on until they are enough.
+fn race(house: &House, both: &[&Program; 2]) -> [u64; 2] {
+    race_of(house, &both.map(Program::client))
+}
+
+fn race_of(house: &House, both: &[String; 2]) -> [u64; 2] {
+    let waits = || {
+        let all = clients(house);
+        both.iter().all(|client| {
+            let own = all.iter().find(|c| c["client"] == client.as_str());
+            own.is_some_and(|c| c["inside"].as_u64() > Some(16))
+        })
+    };
+    house.until("both wait for their turns", LIMIT, waits);
+    house.ok(&["sched", "reset", "d0.sched."]);
+    let mut got = [0; 2];
+    house.until("some thousand requests", LIMIT, || {
+        let all = clients(house);
+        got = both.each_ref().map(|client| requests(&all, client));
+        got.iter().sum::<u64>() >= REQUESTS
+    });
+    got
+}
+
+/// A disk that is slower than whoever asks: all wait in the scheduler, above it.
+fn slow_down(house: &House) {
+    let delays = ["read_delay_percent=100", "write_delay_percent=100", "delay_ms=2"];
+    let slow = ["geom", "nop", "insert", "name=slow", "provider=d0"];
+    house.ok(&[&slow[..], &delays].concat());
+}
+
+fn near(a: u64, b: u64) -> bool {
+    a * 100 <= b * 110 && b * 100 <= a * 110
+}
+
+/// One process may do 300 requests a second, the other what it likes: by its weight the first
+/// would get four times as much.
+fn limit_one(house: &House, [held, free]: [&Program; 2]) {
+    const IOPS: u64 = 300;
+    // What it may have saved up, and what was counted before the limit held.
+    const AHEAD: u64 = 100;
+    let begun = Instant::now();
+    let set = |iops: u64| {
+        let (a, b) = (held.0.id(), free.0.id());
+        let options = format!("{a}.iops={iops},{a}.weight=400,{b}.weight=100");
+        house.ok(&["sched", "configure", "d0.sched.", "--options", &options]);
+    };
+    set(IOPS);
+    house.ok(&["sched", "reset", "d0.sched."]);
+    let mut got = [0; 2];
+    house.until("the other has its requests, and it has some", LIMIT, || {
+        let all = clients(house);
+        got = [held, free].map(|p| requests(&all, &p.client()));
+        got[0] >= IOPS && got[1] >= REQUESTS
+    });
+    let most = AHEAD + IOPS * u64::try_from(begun.elapsed().as_millis()).unwrap() / 1000;
+    println!("300 a second and no limit: {got:?}, at most {most}");
+    assert!(got[0] <= most, "{got:?}, at most {most}");
+    set(0);
+}
+
+#[test]
+fn a_process_with_its_threads_is_one_client_and_has_its_share() {
+    let mut house = House::alone("processes");
+    house.image("d0.img", DISK_BYTES);
+    configure(&house);
+    house.start();
+    let said = house.ashlar(&["attach", "0"]);
+    if said.code != 0 {
+        let lacks = ["/dev/fuse", "losetup", "mount ", "/run/ashlar", "direct I/O"];
+        assert!(lacks.iter().any(|w| said.err.contains(w)), "{said}");
+        println!("nothing can be attached here: {}", said.err);
+        return house.stop();
+    }
+    let attached = house.json(&["attach", "--list"])["attached"][0].take();
+    let (device, file) = (text(&attached["device"]), text(&attached["file"]));
+    slow_down(&house);
+    let how = ["--algorithm", "fair", "--classify", "process", "--options", "queue_depth=4"];
+    house.ok(&[&["sched", "insert"], &how[..], &["d0"]].concat());
+
+    let programs = [Program::start(&file, false), Program::start(&file, true)];
+    let both = [&programs[0], &programs[1]];
+    let set = |shares: [u64; 2]| {
+        let [a, b] = both.map(|p| p.0.id());
+        let options = format!("{a}.weight={},{b}.weight={}", shares[0], shares[1]);
+        house.ok(&["sched", "configure", "d0.sched.", "--options", &options]);
+    };
+    let got = race(&house, &both);
+    let all = clients(&house);
+    assert_eq!(all.len(), 2, "threads are no clients: {all:?}");
+    for client in &all {
+        let reads = client["client"] == both[0].client().as_str();
+        assert_eq!(client["read_bytes"] != 0, reads, "{client}");
+        assert_eq!(client["written_bytes"] != 0, !reads, "{client}");
+    }
+    println!("equal: {got:?}");
+    assert!(near(got[0], got[1]), "equal shares: {got:?}");
+    set([300, 100]);
+    let got = race(&house, &both);
+    println!("3 to 1: {got:?}");
+    assert!(near(got[0], 3 * got[1]), "three to one: {got:?}");
+    set([100, 400]);
+    let got = race(&house, &both);
+    println!("1 to 4: {got:?}");
+    assert!(near(4 * got[0], got[1]), "one to four: {got:?}");
+    // It holds again after another algorithm, which shares nothing out.
+    let configure = |algorithm: &str| {
+        let how = ["-a", algorithm, "--options", "queue_depth=4", "d0.sched."];
+        house.ok(&[&["sched", "configure"], &how[..]].concat());
+    };
+    configure("deadline");
+    configure("fair");
+    let got = race(&house, &both);
+    println!("1 to 4 again: {got:?}");
+    assert!(near(4 * got[0], got[1]), "one to four: {got:?}");
+    limit_one(&house, both);
+    drop(programs);
+
+    // Through the loop device the kernel's own threads ask for everybody: that is nobody.
+    house.ok(&["sched", "reset", "d0.sched."]);
+    let from = format!("if={device}");
+    for how in ["iflag=direct", "iflag=nocache"] {
+        let words = [from.as_str(), "of=/dev/null", "bs=64k", "count=8", how];
+        house::tool("dd", &words, "");
+    }
+    let all: Vec<Value> = clients(&house).into_iter().filter(|c| c["requests"] != 0).collect();
+    assert_eq!(all.len(), 1, "{all:?}");
+    let name = text(&all[0]["client"]);
+    assert!(name.starts_with("local:t-procs session "), "{name}");
+    house.assert_alive();
+    house.stop();
+}
+
+/// One scans, the other writes; by its name, or its name and unit, each is a client.
+#[test]
+fn an_initiator_is_one_client_and_has_its_share() {
+    let mut house = House::alone("initiators");
+    house.image("d0.img", DISK_BYTES);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    house.start();
+    // A name that is wrong leaves nobody with a scheduler.
+    house.ashlar(&["sched", "insert", "d0", "d9"]).ends(1).complains(&["d9"]);
+    house.ashlar(&["sched", "list", "d0.sched."]).ends(1);
+    slow_down(&house);
+    let how = ["-a", "fair", "-c", "initiator", "--options", "queue_depth=4"];
+    house.ok(&[&["sched", "insert"], &how[..], &["d0"]].concat());
+    let names = ["iqn.2026-11.test:scans", "iqn.2026-11.test:writes"];
+    let programs = [
+        Program::start(&house.url_as(names[0], 0), false),
+        Program::start(&house.url_as(names[1], 0), true),
+    ];
+    let both = names.map(str::to_owned);
+    let got = race_of(&house, &both);
+    println!("equal: {got:?}");
+    assert!(near(got[0], got[1]), "equal shares: {got:?}");
+    let set = |options: &str| house.ok(&["sched", "configure", "d0", "--options", options]);
+    set(&format!("{}.weight=300", names[0]));
+    let got = race_of(&house, &both);
+    println!("3 to 1: {got:?}");
+    assert!(near(got[0], 3 * got[1]), "three to one: {got:?}");
+    // The same by unit, and by no other name: what was said of the initiator is not of its unit.
+    house.ok(&["sched", "configure", "d0", "-c", "lun"]);
+    set(&format!("{}/0.weight=400", names[1]));
+    let units = names.map(|name| format!("{name} LUN 0"));
+    let got = race_of(&house, &units);
+    println!("1 to 4: {got:?}");
+    assert!(near(4 * got[0], got[1]), "one to four: {got:?}");
+    let stats = house.json(&["sched", "stats", "d0"]);
+    let shares = &stats["answer"]["geoms"][0]["shares"];
+    assert_eq!(shares[format!("{}/0", names[1])]["weight"], 400, "{shares}");
+    assert_eq!(shares[names[0]]["weight"], 300, "{shares}");
+    // Nobody is held back any more, and everybody is counted still.
+    house.ok(&["sched", "configure", "-a", "fifo", "d0"]);
+    house.ok(&["sched", "reset", "d0"]);
+    house.until("both are counted", LIMIT, || {
+        let all = clients(&house);
+        units.iter().all(|unit| requests(&all, unit) > 200)
+    });
+    drop(programs);
+    house.ok(&["sched", "destroy", "d0"]);
+    house.assert_alive();
+    house.stop();
+}

@@ -1,0 +1,175 @@
+//! AoE with the driver of a real kernel and the tools of others: the daemon in a guest, at one end
+//! of a cable whose other end the kernel's `aoe` module has. A file system on a shelf, frames that
+//! get lost, the daemon killed under a writer. One boot.
+
+use std::time::Duration;
+
+use rig::guest::{Boot, Image, Kit, Script};
+use rig::proc::{self, Scratch};
+use rig::scenarios::{self, From, Tree};
+
+use crate::house::Turn;
+
+/// Size of the unit.
+const UNIT_BYTES: u64 = 64 << 20;
+
+/// Longest life of the guest.
+const DEADLINE: Duration = Duration::from_secs(420);
+
+const CONFIG: &str = r#"
+[daemon]
+cores = 2
+
+[[disk]]
+name = "d0"
+kind = "file"
+path = "/data/d0.img"
+size = 67108864
+
+[[disk]]
+name = "d1"
+kind = "file"
+path = "/data/d1.img"
+size = 16777216
+
+[[target]]
+driver = "aoe"
+name = "e565"
+listen = ["ether:veth1"]
+shelf = 565
+
+[[access]]
+target = "e565"
+group = "machine"
+initiators = ["mac:02:00:00:00:00:01"]
+luns = { 0 = "d0", 1 = { provider = "d1", mode = "ro" } }
+"#;
+
+/// Functions of the steps.
+const HOUSE: &str = r#"
+export ASHLAR_CONFIG=/data/ashlar.toml ASHLAR_SOCKET=/run/ashlar.sock
+begin() {
+    ashlar serve >>/tmp/log 2>&1 &
+    echo $! >/tmp/pid
+    within 30 ashlar status
+}
+over() { while kill -0 "$(cat "$1")" 2>/dev/null; do sleep 0.1; done; }
+killed() { kill -9 "$(cat /tmp/pid)"; over /tmp/pid; }
+ended() { kill "$(cat /tmp/pid)"; over /tmp/pid; }
+of() { cat "/sys/block/etherd!$1/$2"; }
+is() { [ "$(of "$1" "$2")" = "$3" ] || { echo "$2 of $1: $(of "$1" "$2")"; return 1; }; }
+discover() { echo >/dev/etherd/discover; sleep 0.2; [ -b "/dev/etherd/$1" ] && is "$1" state up; }
+more() { wait_lines /tmp/list $(($(lines /tmp/list) + $1)) "$(cat /tmp/writer)"; }
+# That of busybox knows no cables.
+ip() { /usr/sbin/ip "$@"; }
+tc() { /usr/sbin/tc "$@"; }
+disk=/dev/etherd/e565.0
+"#;
+
+/// Each step with the functions before it, and the daemon's log behind one that fails.
+fn add(script: &mut Script, name: &str, shell: &str) {
+    let shell = format!(
+        ". /rig/house.sh\ntrap '[ $? = 0 ] || {{ tail -n 30 /tmp/log; dmesg | tail -n 15; }}' \
+         EXIT\n{shell}"
+    );
+    script.step(name, shell);
+}
+
+fn found(script: &mut Script) {
+    add(
+        script,
+        "the kernel finds the shelf, and sees what its group may see",
+        &format!(
+            "mkdir -p /data /run/ashlar /var/lib/ashlar; mount -t tmpfs -o size=120m tmpfs /data\n\
+             cp /rig/config /data/ashlar.toml\n\
+             truncate -s {UNIT_BYTES} /data/d0.img; truncate -s 16M /data/d1.img\n\
+             ip link add veth0 mtu 9000 address 02:00:00:00:00:01 type veth \
+             peer name veth1 mtu 9000\n\
+             ip link set veth0 up; ip link set veth1 up; begin\n\
+             within 20 discover e565.0; within 20 discover e565.1\n\
+             [ $(blockdev --getsize64 $disk) = {UNIT_BYTES} ]; is e565.0 payload 8704\n\
+             is e565.0 netif veth0; is e565.0 mac $(sed s/://g /sys/class/net/veth1/address)\n\
+             [ $(ashlar sessions --json | grep -c 'mac:02:00:00:00:00:01') -ge 2 ]"
+        ),
+    );
+    add(
+        script,
+        "tools of others ask it",
+        "says timeout 5 aoeping -I 565 0 veth0 -- 'serial_number: .' 'model: ASHLAR'\n\
+         config() { timeout 5 aoecfg -t 1 \"$@\" 565 0 veth0; }\n\
+         config -c set -s lock-a; says config -- 'lock-a'\n\
+         config -c set -s lock-b || true; says config -- 'lock-a'\n\
+         says config -c prefix -s lock -- 'lock-a'; ! config -c test -s lock | grep lock-a\n\
+         # Under another address it may see nothing.\n\
+         named() { ip link set veth0 down; ip link set veth0 address $1; ip link set veth0 up; }\n\
+         named 02:00:00:00:00:02; ! timeout 2 aoeping 565 0 veth0\n\
+         named 02:00:00:00:00:01; within 20 timeout 2 aoeping 565 0 veth0",
+    );
+    add(
+        script,
+        "a write-protected one",
+        "dd if=/dev/etherd/e565.1 of=/dev/null bs=1M count=1 2>/dev/null\n\
+         ! dd if=/dev/zero of=/dev/etherd/e565.1 bs=4k count=1 conv=fsync 2>/dev/null",
+    );
+    add(
+        script,
+        "a file system, a tree, a remount",
+        "/usr/sbin/mke2fs -q -F -t ext4 -b 4096 $disk; mount -t ext4 $disk /mnt\n\
+         cp -r /rig/tree /mnt/tree; sync; umount /mnt\n\
+         # What the kernel called written is in the image, whatever it never flushed.\n\
+         /usr/sbin/e2fsck -fn /data/d0.img; mount -t ext4 $disk /mnt\n\
+         (cd /mnt/tree; sha256sum -c -s /rig/sums)",
+    );
+}
+
+fn outlived(script: &mut Script) {
+    add(
+        script,
+        "one frame in a hundred is lost, others come twice and late",
+        "for end in veth0 veth1; do\n\
+         tc qdisc add dev $end root netem loss 1% duplicate 1% delay 1ms 500us reorder 5%; done\n\
+         cp -r /rig/tree /mnt/again; sync; echo 3 >/proc/sys/vm/drop_caches\n\
+         (cd /mnt/again; sha256sum -c -s /rig/sums)\n\
+         for end in veth0 veth1; do tc qdisc del dev $end root; done",
+    );
+    add(
+        script,
+        "killed and started again under a writer",
+        "mkdir -p /mnt/files; rm -f /tmp/stop\n\
+         (write_and_acknowledge /mnt/files /tmp/list) >/tmp/writes 2>&1 &\n\
+         echo $! >/tmp/writer; wait_lines /tmp/list 20 $!\n\
+         killed; sleep 1; begin; more 20; touch /tmp/stop; over /tmp/writer\n\
+         cat /tmp/writes | grep -v '^@@ACK' || true\n\
+         ! dmesg | grep -E 'I/O error, dev etherd/e565.0|EXT4-fs error'",
+    );
+    add(
+        script,
+        "all that was acknowledged is there",
+        "echo 3 >/proc/sys/vm/drop_caches; (cd /mnt/files; sha256sum -c -s /tmp/list)\n\
+         (cd /mnt/tree; sha256sum -c -s /rig/sums); echo \"$(lines /tmp/list) files\"\n\
+         umount /mnt; /usr/sbin/e2fsck -fn $disk\n\
+         says timeout 5 aoecfg -t 1 565 0 veth0 -- 'lock-a'\n\
+         ended; /usr/sbin/e2fsck -fn /data/d0.img; ! grep panicked /tmp/log",
+    );
+}
+
+#[test]
+fn a_shelf_serves_the_driver_of_a_real_kernel() {
+    let _turn = Turn::whole();
+    let scratch = Scratch::new("aoe").unwrap();
+    let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
+    let kits = [Kit::Aoe, Kit::FileSystems];
+    let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
+    let mut script = Script::new();
+    script.files = Tree::some(200).unwrap().guest_files();
+    script.file("rig/house.sh", HOUSE).file("rig/config", CONFIG);
+    found(&mut script);
+    outlived(&mut script);
+    let how = Boot { deadline: DEADLINE, core: None };
+    let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {
+        panic!("the guest asked {asked:?}")
+    });
+    let conversed = conversed.unwrap_or_else(|e| panic!("{e:#}"));
+    println!("{}", conversed.run.summary());
+    assert!(conversed.acknowledged.is_empty());
+}

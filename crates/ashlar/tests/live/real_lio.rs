@@ -1,0 +1,156 @@
+//! The kernel's own target, in a guest, below a daemon of the host: its LUN becomes another
+//! disk, grows, and another host reserves it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rig::guest::{Boot, Image, Kit, Script};
+use rig::proc::free_port;
+use rig::scenarios::{self, From, GO};
+
+use crate::house::House;
+use crate::house::raw::Raw;
+use crate::odd_targets::{bus, grows, host, status, until_says, words, write};
+
+const DEADLINE: Duration = Duration::from_secs(200);
+const LIMIT: Duration = Duration::from_secs(60);
+/// WRITE(10) of the block 40,000, which is beyond 16 MiB.
+const WRITE_40000: [u8; 10] = [0x2a, 0, 0, 0, 0x9c, 0x40, 0, 0, 1, 0];
+const TARGET: &str = "iqn.2026-11.test.ashlar:lio";
+
+/// Two disks of 16 MiB in memory, and what puts one of them behind LUN 0.
+const SERVE: &str = "\
+    ip addr add 10.0.3.15/24 dev eth1; ip link set eth1 up\n\
+    mount -t configfs none /sys/kernel/config\n\
+    C=/sys/kernel/config/target; T=$C/iscsi/IQN/tpgt_1\n\
+    for disk in first second; do\n\
+        truncate -s 16M /tmp/$disk; mkdir -p $C/core/fileio_0/$disk\n\
+        echo fd_dev_name=/tmp/$disk,fd_dev_size=16777216 >$C/core/fileio_0/$disk/control\n\
+        echo 1 >$C/core/fileio_0/$disk/enable\n\
+        echo $disk >$C/core/fileio_0/$disk/wwn/vpd_unit_serial\n\
+    done\n\
+    mkdir -p $C/iscsi; mkdir $C/iscsi/IQN; mkdir $T; mkdir $T/np/10.0.3.15:3260\n\
+    echo 0 >$T/attrib/authentication; echo 1 >$T/attrib/generate_node_acls\n\
+    echo 0 >$T/attrib/demo_mode_write_protect; mkdir $T/lun/lun_0\n\
+    put first; told first";
+
+/// `put DISK`: all sessions end, and the LUN is that disk when there are new ones.
+const PUT: &str = "put() {\n\
+    C=/sys/kernel/config/target; T=$C/iscsi/IQN/tpgt_1\n\
+    echo 0 >$T/enable; rm -f $T/lun/lun_0/port\n\
+    ln -s $C/core/fileio_0/$1 $T/lun/lun_0/port; echo 1 >$T/enable\n\
+}\n";
+
+/// The first disk becomes 32 MiB long.
+const GROW: &str = "\
+    truncate -s 32M /tmp/first\n\
+    echo fd_dev_size=33554432 >/sys/kernel/config/target/core/fileio_0/first/control\n";
+
+/// `holds DISK BLOCK BYTE`: what the first byte of a block is.
+const HOLDS: &str = "holds() {\n\
+    [ $(dd if=/tmp/$1 bs=512 skip=$2 count=1 2>/dev/null | od -An -tu1 -N1) = $3 ]\n\
+}\n";
+
+fn script() -> Script {
+    let with = |text: &str| format!("{PUT}{HOLDS}{text}").replace("IQN", TARGET);
+    let mut script = Script::new();
+    script.step("serve the first disk", with(SERVE));
+    script.step("it has what was written", with("holds first 3 1"));
+    script.step("the LUN is another disk", with("put second; told second"));
+    script.step(
+        "which nothing was written to",
+        with("cmp -n 16777216 /tmp/second /dev/zero; ! holds first 4 2"),
+    );
+    script.step("the first is back", with("put first; told back"));
+    script.step(
+        "and is written again",
+        with("holds first 9 5; cmp -n 16777216 /tmp/second /dev/zero"),
+    );
+    script.step("it grows", with(&format!("{GROW}told grown; holds first 40000 8")));
+    script.step("another host reserves it", with("told reserve; holds first 11 7"));
+    script
+}
+
+/// What the host does when the guest asks.
+struct Scene {
+    house: House,
+    portal: SocketAddr,
+    host: Option<Raw>,
+}
+
+impl Scene {
+    fn answer(&mut self, asked: &str) {
+        match asked {
+            "first" => {
+                bus(&self.house, (self.portal, TARGET), "", "0 = \"da0\"");
+                self.house.start();
+                self.host = Some(host(&self.house));
+                assert_eq!(self.write(3, 1), "GOOD");
+            }
+            "second" => {
+                assert_eq!(self.write(4, 2), "02/04/03");
+                let parts = ["another disk is there than before", "serial first", "serial second"];
+                until_says(&self.house, &parts);
+            }
+            "back" => {
+                let (house, host) = (&self.house, self.host.as_mut().expect("a host"));
+                house.until("the disk is back", LIMIT, || write(host, 9, 5) == "GOOD");
+                assert!(!status(house).contains("another disk"), "{}", status(house));
+            }
+            "grown" => {
+                let (house, host) = (&self.house, self.host.as_mut().expect("a host"));
+                // The kernel's target sends no unit attention for it.
+                house.ok(&["cam", "rescan", "all"]);
+                grows(house, host, 32 << 20);
+                assert_eq!(words(&host.command(&WRITE_40000, 0, &[8; 512]).unwrap()), "GOOD");
+            }
+            "reserve" => {
+                let other = self.other_host();
+                // RESERVE(6) and RELEASE(6).
+                other.ok(&["cam", "cmd", "da0", "-c", "16 0 0 0 0 0"]);
+                assert_eq!(self.write(10, 6), "18");
+                until_says(&self.house, &["RESERVATION CONFLICT (SCSI status 18)"]);
+                other.ok(&["cam", "cmd", "da0", "-c", "17 0 0 0 0 0"]);
+                assert_eq!(self.write(11, 7), "GOOD");
+            }
+            _ => panic!("the guest asked {asked:?}"),
+        }
+    }
+
+    /// A second daemon, as another initiator.
+    fn other_host(&self) -> House {
+        let bus = format!(
+            "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [\"{}\"]\n\
+             target = \"{TARGET}\"\ninitiator = \"iqn.2026-11.test.ashlar:other\"\n",
+            self.portal
+        );
+        let other = self.house.sibling("lio-other", &bus);
+        other.until("it has the disk", LIMIT, || other.provider("da0").is_some());
+        other
+    }
+
+    fn write(&mut self, block: u8, byte: u8) -> String {
+        write(self.host.as_mut().expect("a host"), block, byte)
+    }
+}
+
+#[test]
+fn the_kernels_target_exchanges_a_disk_and_another_host_reserves_it() {
+    let house = House::alone("lio");
+    let image = Image::with_kits(&[Kit::Lio]).unwrap();
+    let port = free_port().unwrap();
+    let portal = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut scene = Scene { house, portal, host: None };
+    let how = Boot { deadline: DEADLINE, core: None };
+    let mut asked_for = 0;
+    let from = From::Forward(&image, port);
+    let conversed = scenarios::converse(from, &script(), how, &mut |asked| {
+        scene.answer(asked);
+        asked_for += 1;
+        Ok(GO.to_owned())
+    });
+    let conversed = conversed.unwrap_or_else(|e| panic!("{e:#}\n{}", scene.house.log()));
+    println!("{}", conversed.run.summary());
+    assert_eq!(asked_for, 5);
+    scene.house.assert_alive();
+}

@@ -1,0 +1,177 @@
+//! The daemon in a guest with SCSI disks of its own (bus kind `sg`): QEMU's behind virtio, and the
+//! kernel's made-up one, which fails when it is told to. What goes through the daemon is read again
+//! by the kernel's own driver, and by e2fsck on the host. One boot.
+
+use std::fs;
+use std::time::Duration;
+
+use rig::guest::{Boot, Image, Kit, Script, boot_scsi};
+use rig::proc::{self, Scratch};
+use rig::scenarios::{self, Tree};
+
+use crate::house::Turn;
+
+/// Size of QEMU's disk.
+const DISK_BYTES: u64 = 64 << 20;
+
+/// Longest life of the guest.
+const DEADLINE: Duration = Duration::from_secs(420);
+
+/// Which disk is which is known in the guest only.
+const BUS: &str = r#"
+[daemon]
+cores = 2
+
+[[bus]]
+name = "sg0"
+kind = "sg"
+devices = ["{real}", "{debug}"]
+names = { d0 = "0:0", d1 = "1:0" }
+
+[[target]]
+driver = "local"
+name = "here"
+resend = 5
+"#;
+
+const ACCESS: &str = r#"
+[[access]]
+target = "here"
+group = "machine"
+initiators = ["local:here"]
+luns = { 0 = "d0", 1 = "d1" }
+"#;
+
+/// Functions of the steps.
+const HOUSE: &str = r#"
+export ASHLAR_CONFIG=/tmp/ashlar.toml ASHLAR_SOCKET=/run/ashlar.sock
+fault=/sys/bus/pseudo/drivers/scsi_debug
+begin() {
+    ashlar serve >>/tmp/log 2>&1 &
+    echo $! >/tmp/pid
+    within 30 ashlar status
+}
+over() { while kill -0 "$(cat "$1")" 2>/dev/null; do sleep 0.1; done; }
+ended() { kill "$(cat /tmp/pid)"; over /tmp/pid; }
+has() { ashlar cam devlist | grep -q -E "$1"; }
+lacks() { ! has "$1"; }
+hosts() { grep -l "$1" /sys/class/scsi_host/host*/proc_name; }
+"#;
+
+/// Each step with the functions before it, and the daemon's log behind one that fails.
+fn add(script: &mut Script, name: &str, shell: &str) {
+    let shell = format!(
+        ". /rig/house.sh\n[ ! -e /tmp/names ] || . /tmp/names\n\
+         trap '[ $? = 0 ] || {{ echo the daemon:; tail -n 30 /tmp/log; }}' EXIT\n{shell}"
+    );
+    script.step(name, shell);
+}
+
+fn taken(script: &mut Script) {
+    add(
+        script,
+        "a disk that the machine uses is not taken",
+        "mkdir -p /run/ashlar /var/lib/ashlar\n\
+         for d in /sys/block/sd*; do case $(cat $d/device/vendor) in\n\
+         QEMU*) real=/dev/${d##*/};; Linux*) debug=/dev/${d##*/};; esac; done\n\
+         node=/dev/$(ls /sys/block/${real##*/}/device/scsi_generic)\n\
+         echo \"real=$real debug=$debug node=$node\" | tee /tmp/names\n\
+         sed \"s,{real},$node,; s,{debug},$debug,\" /rig/bus >/tmp/ashlar.toml\n\
+         /usr/sbin/mke2fs -q -F -t ext4 $real; mount -t ext4 $real /mnt; echo kept >/mnt/file\n\
+         begin; within 10 has 'd1'; lacks 'd0'\n\
+         says ashlar cam devlist -- \"sg0: $node: this machine uses it\"\n\
+         umount /mnt; within 15 has 'd0'; lacks 'uses it'\n\
+         ! mount -t ext4 $real /mnt 2>/tmp/mount; grep -i busy /tmp/mount",
+    );
+    add(
+        script,
+        "camcontrol's verbs on it",
+        "says ashlar cam devlist -v -- 'QEMU HARDDISK' 'Linux scsi_debug' 'pass.*d0'\n\
+         says ashlar cam inquiry d0 -- 'QEMU QEMU HARDDISK' 'Serial Number one'\n\
+         says ashlar cam readcap d0 -- 'Last Block: 131071, Block Length: 512 bytes'\n\
+         says ashlar cam modepage d0 -m 8 -- 'WCE'\n\
+         says ashlar cam reset d0 -- 'was successful'\n\
+         place=$(basename $(readlink /sys/block/${real##*/}/device))\n\
+         ashlar list --json | grep -q \"sg0@$place\"",
+    );
+}
+
+fn used(script: &mut Script) {
+    add(
+        script,
+        "a tree goes through it to the disk",
+        "cat /rig/access >>/tmp/ashlar.toml; ashlar apply /tmp/ashlar.toml\n\
+         ends 0 ashlar attach 0; mount -t ext4 /dev/nbd0 /mnt; grep kept /mnt/file\n\
+         cp -r /rig/tree /mnt/tree; sync; umount /mnt; mount -t ext4 /dev/nbd0 /mnt\n\
+         (cd /mnt/tree; sha256sum -c -s /rig/sums)\n\
+         dd if=/dev/urandom of=/mnt/big bs=1M count=16 conv=fsync 2>/dev/null\n\
+         (cd /mnt; sha256sum big >/tmp/big); umount /mnt; ends 0 ashlar detach 0",
+    );
+    add(
+        script,
+        "commands that fail on the way are sent again",
+        "ends 0 ashlar attach 1\n\
+         # Each 29th command ends with ABORTED COMMAND, TRANSPORT PROBLEM.\n\
+         echo 17 >$fault/opts; echo 29 >$fault/every_nth\n\
+         dd if=/dev/urandom of=/tmp/some bs=64k count=96\n\
+         dd if=/tmp/some of=/dev/nbd0 bs=16k conv=fsync\n\
+         dd if=/dev/nbd0 of=/tmp/back bs=16k count=384 iflag=direct\n\
+         cmp /tmp/some /tmp/back; echo 0 >$fault/every_nth; echo 0 >$fault/opts\n\
+         dmesg | grep -c '0xb,0x4b,0x3'\n\
+         ashlar cam devlist -v; blockdev --flushbufs $debug\n\
+         dd if=$debug of=/tmp/back bs=64k count=96; cmp /tmp/some /tmp/back",
+    );
+    add(
+        script,
+        "a bad sector is an error there and nowhere else",
+        "# Sectors 1234h to 123dh.\n\
+         echo 2 >$fault/opts\n\
+         ! dd if=/dev/nbd0 of=/dev/null bs=4096 skip=582 count=1 iflag=direct 2>/tmp/dd\n\
+         fact /tmp/dd 'put/output error'\n\
+         dd if=/dev/nbd0 of=/dev/null bs=4096 skip=584 count=1 iflag=direct 2>/dev/null\n\
+         echo 0 >$fault/opts; dd if=/dev/nbd0 of=/dev/null bs=4096 skip=582 count=1 \
+         iflag=direct 2>/dev/null; ends 0 ashlar detach 1",
+    );
+}
+
+fn pulled(script: &mut Script) {
+    add(
+        script,
+        "a disk that is pulled goes, and comes back under its name",
+        "host=$(dirname $(hosts scsi_debug)); echo 1 >/sys/block/${debug##*/}/device/delete\n\
+         within 15 lacks 'd1'; says ashlar cam devlist -- \"sg0: $debug: \"; has 'd0'\n\
+         echo '- - -' >$host/scan; within 5 test -b $debug; within 15 has 'd1'\n\
+         within 10 ashlar attach 1; dd if=/dev/nbd0 of=/tmp/back bs=16k count=384 2>/dev/null\n\
+         cmp -n 1000000 /tmp/some /tmp/back; ends 0 ashlar detach 1",
+    );
+    add(
+        script,
+        "when the daemon has ended the disks are the machine's again",
+        "ended; mount -t ext4 $real /mnt; grep kept /mnt/file\n\
+         (cd /mnt/tree; sha256sum -c -s /rig/sums); (cd /mnt; sha256sum -c -s /tmp/big)\n\
+         umount /mnt; ! grep -E 'panicked' /tmp/log",
+    );
+}
+
+#[test]
+fn the_machines_own_scsi_disks_are_disks_of_the_graph() {
+    let _turn = Turn::whole();
+    let scratch = Scratch::new("sg").unwrap();
+    let program = proc::stripped(env!("CARGO_BIN_EXE_ashlar"), scratch.path()).unwrap();
+    let kits = [Kit::Local, Kit::ScsiDisks];
+    let image = Image::with_programs(&kits, &[(program.as_path(), "bin/ashlar")]).unwrap();
+    let mut script = Script::new();
+    script.files = Tree::some(100).unwrap().guest_files();
+    script.file("rig/house.sh", HOUSE).file("rig/bus", BUS).file("rig/access", ACCESS);
+    taken(&mut script);
+    used(&mut script);
+    pulled(&mut script);
+    let disk = scratch.path().join("one");
+    fs::File::create(&disk).unwrap().set_len(DISK_BYTES).unwrap();
+    let how = Boot { deadline: DEADLINE, core: None };
+    let disks = [(disk.as_path(), "one")];
+    let run = boot_scsi(&image, &script, how, &disks, &mut |_, _| Ok(())).unwrap();
+    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}"));
+    println!("{}", run.summary());
+    scenarios::check_clean(&disk).unwrap();
+}

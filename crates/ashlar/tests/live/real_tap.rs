@@ -1,0 +1,83 @@
+//! A shelf of a daemon on this machine and the `aoe` driver of a guest's kernel, with a tap device
+//! between them: `aoe-stat` shows it, a file system is made, filled, mounted again and checked from
+//! both ends. One boot. Needs root.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use rig::guest::{Boot, Image, Kit, Script, boot_tap};
+use rig::proc;
+use rig::scenarios::{self, Tree};
+
+use crate::house::{House, file_disk, tool};
+
+const UNIT_BYTES: u64 = 64 << 20;
+const DEADLINE: Duration = Duration::from_secs(300);
+const GUEST: &str = "02:00:00:00:00:07";
+
+/// A tap device, away with it.
+struct Tap(String);
+
+impl Tap {
+    fn new() -> Tap {
+        let tap = Tap(format!("atap{}", std::process::id() % 100_000));
+        let ip = |line: String| tool("ip", &line.split(' ').collect::<Vec<_>>(), "");
+        ip(format!("tuntap add dev {} mode tap", tap.0));
+        ip(format!("link set {} up mtu 9000", tap.0));
+        tap
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["link", "del", &self.0]).status();
+    }
+}
+
+fn config(tap: &Tap) -> String {
+    format!(
+        "{}[[target]]\ndriver = \"aoe\"\nname = \"e565\"\nlisten = [\"ether:{}\"]\nshelf = 565\n\
+         [[access]]\ntarget = \"e565\"\ngroup = \"guest\"\ninitiators = [\"mac:{GUEST}\"]\n\
+         luns = {{ 0 = \"d0\" }}\n",
+        file_disk("d0", "d0.img"),
+        tap.0
+    )
+}
+
+#[test]
+fn a_guests_kernel_uses_a_shelf_over_a_tap_device() {
+    let mut house = House::alone("tap");
+    let tap = Tap::new();
+    let disk = house.image("d0.img", UNIT_BYTES);
+    house.write("ashlar.toml", &config(&tap));
+    house.start();
+    let image = Image::with_kits(&[Kit::Aoe, Kit::FileSystems]).unwrap();
+    let mut script = Script::new();
+    script.files = Tree::some(150).unwrap().guest_files();
+    let stat = fs::read(proc::tool("aoe-stat").unwrap()).unwrap();
+    script.file("rig/aoe-stat", stat);
+    script.step(
+        "aoe-stat shows the shelf",
+        "ip link set eth1 up mtu 9000\n\
+         discover() { echo >/dev/etherd/discover; sleep 0.2; [ -b /dev/etherd/e565.0 ]; }\n\
+         within 30 discover; sh /rig/aoe-stat\n\
+         says sh /rig/aoe-stat -- 'e565.0 .*GB .*eth1 .*8704 .*up'",
+    );
+    script.step(
+        "a file system, a tree, a remount",
+        "disk=/dev/etherd/e565.0; [ $(blockdev --getsize64 $disk) = 67108864 ]\n\
+         /usr/sbin/mke2fs -q -F -t ext4 -b 4096 $disk; mount -t ext4 $disk /mnt\n\
+         cp -r /rig/tree /mnt/tree; sync; umount /mnt; mount -t ext4 $disk /mnt\n\
+         (cd /mnt/tree; sha256sum -c -s /rig/sums); umount /mnt; /usr/sbin/e2fsck -fn $disk",
+    );
+    let how = Boot { deadline: DEADLINE, core: None };
+    let run = boot_tap(&image, &script, how, (&tap.0, GUEST), &mut |_, _| Ok(())).unwrap();
+    run.expect_ok().unwrap_or_else(|e| panic!("{e:#}\n{}", house.log()));
+    println!("{}", run.summary());
+    let sessions = house.ok(&["sessions", "--json"]);
+    assert!(sessions.contains(GUEST), "{sessions}");
+    house.assert_alive();
+    house.stop();
+    scenarios::check_clean(&disk).unwrap();
+}

@@ -1,0 +1,29 @@
+//! Hosts that have one name.
+
+use crate::house::raw::Raw;
+use crate::house::{House, IQN, file_disk};
+
+#[test]
+fn two_hosts_of_one_name_that_end_each_others_sessions_are_named() {
+    let mut house = House::alone("rivals");
+    house.image("d0.img", 1 << 20);
+    house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
+    let there = std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, house.portal().port()));
+    let config = std::fs::read_to_string(house.path("ashlar.toml")).unwrap();
+    let listen = format!("listen = [\"{there}\", ");
+    house.write("ashlar.toml", &config.replace("listen = [", &listen));
+    house.start();
+    let name = "iqn.2026-11.test:clone";
+    let mut sessions = Vec::new();
+    for round in 0..3 {
+        sessions.push(Raw::login(house.portal(), name, IQN).unwrap());
+        if round < 2 {
+            house.ashlar(&["status"]).ends(0);
+        }
+        sessions.push(Raw::login(there, name, IQN).unwrap());
+    }
+    let status = house.ashlar(&["status"]).ends(3);
+    status.says(&[name, "127.0.0.1", "::1", "InitiatorName", "times"]);
+    let state = house.state();
+    assert_eq!(state["rivals"][0]["initiator"], name, "{state}");
+}

@@ -10,8 +10,9 @@
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use bio::sync::Mutex;
 use wire::iscsi::{
     Access, Algorithms, Auth, BHS_LEN, Bhs, Challenge, DataIn, Grant, Login, LoginConfig,
     LogoutAnswer, LogoutRequest, LogoutResponse, Numbers, Offer, Params, Pdu, R2t, Residual,
@@ -297,7 +298,7 @@ impl Talk {
     fn store(&mut self, command: &ScsiCommand, offset: u32, from: usize, len: usize) {
         let Some(place) = Talk::place(command) else { return };
         let at = place.saturating_add(offset as usize);
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.memory.lock();
         let to = memory.get_mut(at..at.saturating_add(len));
         if let (Some(to), Some(data)) = (to, self.input.get(from..from + len)) {
             to.copy_from_slice(data);
@@ -329,7 +330,7 @@ impl Talk {
                 Some(place) => {
                     let from = self.out.len();
                     let at = place.saturating_add(at as usize);
-                    let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+                    let memory = self.memory.lock();
                     let bytes = memory.get(at..at.saturating_add(len as usize));
                     self.out.extend_from_slice(bytes.unwrap_or(&[]));
                     drop(memory);

@@ -4,10 +4,11 @@
 //! somebody who changes one LUN after the other.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bio::sync::Mutex;
 use geom::{Edge, Runtime, RuntimeConfig};
 use reactor::PortChoice;
 use target::registry::Addressing;
@@ -108,7 +109,7 @@ pub(crate) fn measure(
     runtime.stop();
     let (session, mut change_us) = figures?;
     change_us.sort_by(f64::total_cmp);
-    let report_us = std::mem::take(&mut *lock(&shared.report_us));
+    let report_us = std::mem::take(&mut *shared.report_us.lock());
     let rows = [
         (("change of one LUN", "us"), change_us, CHANGE_US),
         (("REPORT LUNS of 4,096", "us"), report_us, REPORT_US),
@@ -124,10 +125,6 @@ pub(crate) fn measure(
     let commands = shared.commands.load(Ordering::Relaxed);
     report.notes.push(format!("luns: {commands} commands ended meanwhile"));
     Ok(())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for the load, then takes one LUN away and brings it back, again and again: bytes of a
@@ -157,7 +154,7 @@ fn changes(
         }
         lun = (lun + 257) % UNITS;
         std::thread::sleep(Duration::from_millis(1));
-        if let Some(error) = lock(&shared.failed).take() {
+        if let Some(error) = shared.failed.lock().take() {
             return Err(error);
         }
     }
@@ -167,7 +164,7 @@ fn changes(
 /// The sessions of one core: TEST UNIT READY everywhere, and now and then a list.
 async fn work(engine: Rc<Engine>, shared: Arc<Shared>) {
     if let Err(error) = sessions(&engine, &shared).await {
-        *lock(&shared.failed) = Some(error);
+        *shared.failed.lock() = Some(error);
         shared.ready.fetch_add(1, Ordering::AcqRel);
     }
     shared.over.fetch_add(1, Ordering::AcqRel);
@@ -196,7 +193,7 @@ async fn sessions(engine: &Rc<Engine>, shared: &Shared) -> Result<(), Error> {
         if turn.is_multiple_of(64) {
             let at = Instant::now();
             caller_lists(&lister, &list, bytes)?;
-            lock(&shared.report_us).push(at.elapsed().as_secs_f64() * 1e6);
+            shared.report_us.lock().push(at.elapsed().as_secs_f64() * 1e6);
         }
         turn = turn.wrapping_add(1);
         engine.core().reactor().yield_now().await;

@@ -11,10 +11,11 @@
 //!  A3  A block's bytes are zero when it is taken.
 //!  A4  The lowest region that has room gives the next block: few regions stay for few blocks.
 
+use crate::sync::Mutex;
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -68,7 +69,7 @@ unsafe impl Sync for Block {}
 impl Arena {
     /// A block of zeroes; None when the system has no memory for it.
     pub fn take(&self) -> Option<Block> {
-        let mut regions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut regions = self.0.lock();
         let number = match regions.roomy.first() {
             Some(number) => *number,
             None => regions.grow()?,
@@ -94,7 +95,7 @@ impl Arena {
 
     /// Bytes taken from the system.
     pub fn held_bytes(&self) -> u64 {
-        let regions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let regions = self.0.lock();
         (regions.all.len() - regions.free.len()) as u64 * REGION_BYTES as u64
     }
 }
@@ -151,7 +152,7 @@ impl Drop for Regions {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let mut guard = self.home.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.home.0.lock();
         let regions = &mut *guard;
         let Some(slot) = regions.all.get_mut(self.region as usize) else { return };
         let Some(region) = slot else { return };

@@ -9,6 +9,7 @@
 //! * [`Errno`]: the vocabulary of errors below the protocols, one meaning each.
 //! * [`Bio::delete_ranges`]: a DELETE of several ranges.
 //! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
+//! * [`sync`]: locks without poison.
 //!
 //! This room knows nothing of classes or sockets. It is one of the two rooms where
 //! `unsafe` may stand: in `buf.rs`, `pool.rs` and `arena.rs` (raw memory), `pinned.rs` (a resolved
@@ -30,6 +31,7 @@ mod request;
 mod scatter;
 mod segs;
 mod slab;
+pub mod sync;
 
 pub use arena::{Arena, BLOCK_BYTES, Block};
 pub use buf::{Buf, Direction, Loan};

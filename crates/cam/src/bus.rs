@@ -13,9 +13,10 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bio::Errno;
+use bio::sync::Mutex;
 use geom::{Core, Error, Event as GeomEvent, Inbox, ProviderId, Switchboard, Trouble};
 use wire::scsi::AccessState;
 
@@ -197,10 +198,6 @@ fn beyond(path: Path, facts: &Facts, most: u32) -> Option<Trouble> {
     (count > 0).then(|| Trouble::degraded(why, action))
 }
 
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Bus {
     /// The bus scbusN of a driver. What happens to its disks is told to `inbox`.
     pub(crate) fn new(
@@ -248,7 +245,7 @@ impl Bus {
 
     /// A device of it.
     pub fn unit(&self, path: Path) -> Option<Arc<Unit>> {
-        lock(&self.known).get(&path).map(|known| known.unit.clone())
+        self.known.lock().get(&path).map(|known| known.unit.clone())
     }
 
     /// How long requests to its disks may take, as they read it.
@@ -258,18 +255,18 @@ impl Bus {
 
     /// What a device said of itself.
     pub fn facts(&self, path: Path) -> Option<Facts> {
-        lock(&self.known).get(&path).map(|known| known.facts.clone())
+        self.known.lock().get(&path).map(|known| known.facts.clone())
     }
 
     /// What happened, oldest first.
     pub fn events(&self) -> Vec<(Path, Event)> {
-        lock(&self.events).iter().copied().collect()
+        self.events.lock().iter().copied().collect()
     }
 
     /// What all devices that are meant have is about to be reset beside their queues.
     pub(crate) fn reset_begins(&self, meant: Path, most_ns: u64, core: &Core) -> Vec<UnitReset> {
         let known = |(at, known): (&Path, &Known)| at.meets(meant).then(|| known.unit.clone());
-        let units: Vec<Arc<Unit>> = lock(&self.known).iter().filter_map(known).collect();
+        let units: Vec<Arc<Unit>> = self.known.lock().iter().filter_map(known).collect();
         units.iter().map(|unit| UnitReset::begin(unit, most_ns, core)).collect()
     }
 
@@ -281,17 +278,17 @@ impl Bus {
     /// Its devices: what they said of themselves, and the names of their periphs.
     pub fn devices(&self) -> Vec<(Arc<Unit>, Facts, String)> {
         let name = |k: &Known| k.provider.as_ref().map_or(String::new(), |(_, name)| name.clone());
-        lock(&self.known).values().map(|k| (k.unit.clone(), k.facts.clone(), name(k))).collect()
+        self.known.lock().values().map(|k| (k.unit.clone(), k.facts.clone(), name(k))).collect()
     }
 
     /// All names of periphs of a device: `pass0`, `da0`.
     pub fn periphs(&self, path: Path) -> Vec<String> {
-        lock(&self.known).get(&path).map_or(Vec::new(), Known::periphs)
+        self.known.lock().get(&path).map_or(Vec::new(), Known::periphs)
     }
 
     /// Whether a device has its disk in the graph.
     pub(crate) fn has_disk(&self, path: Path) -> bool {
-        lock(&self.known).get(&path).is_some_and(|known| known.provider.is_some())
+        self.known.lock().get(&path).is_some_and(|known| known.provider.is_some())
     }
 
     /// Gives a device that was found its periphs besides the disk; `free` answers the first name of
@@ -299,7 +296,7 @@ impl Bus {
     pub(crate) fn attach_periphs(&self, path: Path, free: impl Fn(&str) -> String) {
         let role = self.facts(path).and_then(|facts| facts.role());
         let names: Vec<String> = ["pass"].into_iter().chain(role).map(free).collect();
-        if let Some(known) = lock(&self.known).get_mut(&path) {
+        if let Some(known) = self.known.lock().get_mut(&path) {
             known.others = names;
         }
     }
@@ -312,7 +309,7 @@ impl Bus {
         if verbose {
             out = format!("scbus{n} on {} bus 0:\n", self.sim.facts().name);
         }
-        for (path, known) in &*lock(&self.known) {
+        for (path, known) in &*self.known.lock() {
             let (label, periphs) = (known.facts.label(), known.periphs().join(","));
             out.push_str(&format!("{label:<33}  at {path} ({periphs})\n"));
             if let Some(error) = LastError::of(&known.unit, now).filter(|_| verbose) {
@@ -330,7 +327,7 @@ impl Bus {
         let mut out = self.sim.troubles();
         out.extend(self.identity_troubles());
         out.extend(self.refusals());
-        for (path, known) in &*lock(&self.known) {
+        for (path, known) in &*self.known.lock() {
             out.extend(beyond(*path, &known.facts, self.sim.luns_max()));
             out.extend(self.is_sizeless(*path, &known.facts));
             let name = known.name();
@@ -345,20 +342,20 @@ impl Bus {
 
     /// A device said what cannot be believed, or was right again.
     fn doubt(&self, path: Path, why: Option<Refusal>) {
-        if let Some(known) = lock(&self.known).get_mut(&path) {
+        if let Some(known) = self.known.lock().get_mut(&path) {
             known.doubt = why;
         }
     }
 
     /// Targets that have not come to an end with their answers: they are being asked.
     pub fn silent(&self) -> Vec<u64> {
-        lock(&self.silent).iter().copied().collect()
+        self.silent.lock().iter().copied().collect()
     }
 
     /// It is being asked for its devices, or about to be, or what it said is not in the graph yet.
     pub fn is_asking(&self) -> bool {
         let scans = self.scans.load(Ordering::Acquire);
-        scans || !lock(&self.wished).is_empty() || !lock(&self.found).is_empty()
+        scans || !self.wished.lock().is_empty() || !self.found.lock().is_empty()
     }
 
     /// The name that a disk has by the configuration.
@@ -374,24 +371,24 @@ impl Bus {
     /// What a scan found is put into the graph by the control thread.
     pub(crate) fn keep(&self, changes: Vec<Change>) {
         if !changes.is_empty() {
-            lock(&self.found).extend(changes);
+            self.found.lock().extend(changes);
             self.inbox.nudge();
         }
     }
 
     /// The graph could not be brought up to what was found.
     pub(crate) fn failed(&self, why: &Error) {
-        *lock(&self.failure) = Some(why.clone());
+        *self.failure.lock() = Some(why.clone());
     }
 
     /// Why, unless somebody was told.
     pub(crate) fn take_failure(&self) -> Option<Error> {
-        lock(&self.failure).take()
+        self.failure.lock().take()
     }
 
     /// It is about to be taken out: from now on no device is added.
     pub(crate) fn leave(&self) {
-        let _known = lock(&self.known);
+        let _known = self.known.lock();
         self.gone.store(true, Ordering::Release);
     }
 
@@ -402,7 +399,7 @@ impl Bus {
 
     /// What scans found that nobody has put into the graph yet.
     pub(crate) fn take_found(&self) -> Vec<Change> {
-        std::mem::take(&mut *lock(&self.found))
+        std::mem::take(&mut *self.found.lock())
     }
 
     fn make(self: &Arc<Bus>, path: Path, core: &Rc<Core>) -> Arc<Unit> {
@@ -419,7 +416,7 @@ impl Bus {
     }
 
     fn forget(&self, path: Path, core: &Core) -> Vec<Change> {
-        let Some(known) = lock(&self.known).remove(&path) else { return Vec::new() };
+        let Some(known) = self.known.lock().remove(&path) else { return Vec::new() };
         self.misses(path, &known);
         let now = core.now();
         known.unit.with(core, |device| device.lose(now));
@@ -433,7 +430,7 @@ impl Bus {
 
     /// All of its devices are gone for whoever has them open.
     pub(crate) fn lose(&self) {
-        for (_, known) in std::mem::take(&mut *lock(&self.known)) {
+        for (_, known) in std::mem::take(&mut *self.known.lock()) {
             if let Some((provider, _)) = known.provider {
                 self.inbox.post(GeomEvent::Lost(provider, Errno::NxIo));
             }
@@ -448,20 +445,20 @@ impl Bus {
 
     /// A disk has a provider now.
     pub(crate) fn belongs_to(&self, path: Path, provider: ProviderId, name: &str) {
-        if let Some(known) = lock(&self.known).get_mut(&path) {
+        if let Some(known) = self.known.lock().get_mut(&path) {
             known.provider = Some((provider, name.to_string()));
         }
     }
 
     /// A disk could not be put into the graph.
     pub(crate) fn leave_out(&self, path: Path) {
-        if let Some(known) = lock(&self.known).remove(&path) {
+        if let Some(known) = self.known.lock().remove(&path) {
             known.unit.close();
         }
     }
 
     fn note(&self, path: Path, event: Event) {
-        let mut events = lock(&self.events);
+        let mut events = self.events.lock();
         if events.len() >= EVENTS_MAX {
             events.pop_front();
         }
@@ -479,7 +476,7 @@ impl Bus {
         let meant = if whole { Path::target(path.bus, path.target) } else { path };
         match event {
             Event::LostDevice => {
-                for (at, known) in &*lock(&self.known) {
+                for (at, known) in &*self.known.lock() {
                     if let (true, Some((provider, _))) = (at.meets(meant), &known.provider) {
                         self.inbox.post(GeomEvent::Lost(*provider, Errno::NxIo));
                     }
@@ -533,7 +530,7 @@ impl Bus {
         if !unit.set_access(Some(access)) {
             return;
         }
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let Some(known) = known.get_mut(&unit.path()) else { return };
         if let Facts::Scsi(facts) = &mut known.facts {
             facts.access = Some(access);
@@ -578,7 +575,7 @@ impl Bus {
                     return;
                 }
                 let size = facts.media_bytes(&bus.sim.facts());
-                let mut known = lock(&bus.known);
+                let mut known = bus.known.lock();
                 let Some(known) = known.get_mut(&path) else { return };
                 let removable = facts.is_removable();
                 let access = match &facts {

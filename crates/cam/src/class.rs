@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::{
     Access, Class, Control, Error, Geom, GeomId, Inbox, NewProvider, ProviderId, Switchboard,
     Topology, VerbSpec,
@@ -87,7 +88,7 @@ impl CamClass {
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Arc<Bus>>> {
-        self.buses.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buses.lock()
     }
 
     /// Names that are kept for disks.
@@ -145,7 +146,7 @@ impl CamClass {
     /// told last.
     pub fn look(&self, control: &mut Control) -> Vec<News> {
         self.catch_up(control);
-        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.news.lock())
     }
 
     /// Brings the graph up to what buses found by themselves; the next [`CamClass::look`] tells it.
@@ -153,7 +154,7 @@ impl CamClass {
         for bus in self.buses() {
             if let Some(done) = self.look_at(control, &bus) {
                 let news = (bus.sim().facts().name, done);
-                self.news.lock().unwrap_or_else(PoisonError::into_inner).push(news);
+                self.news.lock().push(news);
             }
         }
     }

@@ -9,7 +9,8 @@
 //!      what another has left.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bio::sync::{Mutex, MutexGuard};
 
 /// Who has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub struct KeptNames {
 
 impl KeptNames {
     fn list(&self) -> MutexGuard<'_, BTreeMap<String, Holder>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// Keeps these names and no others, for disks that are found from now on.
@@ -39,12 +40,12 @@ impl KeptNames {
 
     /// Sets the names that the configuration calls disks by: their users expect no other disk.
     pub fn set_called(&self, names: BTreeSet<String>) {
-        *self.called.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        *self.called.lock() = names;
     }
 
     /// Whether the configuration calls a disk by a name.
     pub(crate) fn is_called(&self, name: &str) -> bool {
-        self.called.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+        self.called.lock().contains(name)
     }
 
     /// The names, and for whom they are kept.

@@ -9,10 +9,11 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use bio::sync::{Mutex, MutexGuard};
 use bio::{Bio, Segs};
 use geom::{Core, Switchboard, deadline};
 use wire::scsi::AccessState;
@@ -109,28 +110,28 @@ impl Unit {
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.desk.lock()
     }
 
     /// How it can be accessed this way, as it said last.
     pub fn access(&self) -> Option<AccessState> {
-        *self.access.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.access.lock()
     }
 
     /// It has said how it can be accessed; true: otherwise than before.
     pub(crate) fn set_access(&self, access: Option<AccessState>) -> bool {
-        let mut now = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.access.lock();
         std::mem::replace(&mut *now, access) != access
     }
 
     /// Where it sits, as its enclosure said last.
     pub fn physpath(&self) -> Option<String> {
-        self.physpath.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.physpath.lock().clone()
     }
 
     /// An enclosure has said where it sits; true: elsewhere than before.
     pub(crate) fn set_physpath(&self, place: Option<String>) -> bool {
-        let mut now = self.physpath.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.physpath.lock();
         let is_new = *now != place;
         *now = place;
         is_new

@@ -357,13 +357,13 @@ mod tests {
         for bad in bad {
             let vault = MemoryVault::new();
             vault.put(SERIAL, vault::Kind::ByHand, bad.clone().into_bytes());
-            let said = Arc::new(std::sync::Mutex::new(String::new()));
+            let said = Arc::new(bio::sync::Mutex::new(String::new()));
             let tell = {
                 let said = said.clone();
-                Arc::new(move |_: &str, text: String| *said.lock().unwrap() += &text)
+                Arc::new(move |_: &str, text: String| *said.lock() += &text)
             };
             assert_eq!(ByHand::load(vault, tell).kept, Kept::default(), "{bad}");
-            assert!(said.lock().unwrap().contains("cannot be read"), "{bad}");
+            assert!(said.lock().contains("cannot be read"), "{bad}");
         }
     }
 }

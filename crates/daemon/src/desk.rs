@@ -7,9 +7,10 @@
 //!      then is dropped, and nothing is laid there any more.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bio::sync::Mutex;
 use control::Outcome;
 use control::api::{Error, Kind, PartAnswer, PartOrder, Result, State};
 use control::config::{BusConfig, Config, GeomConfig};
@@ -149,12 +150,8 @@ impl<T> Default for Pile<T> {
     }
 }
 
-fn lock<T>(pile: &Mutex<Pile<T>>) -> MutexGuard<'_, Pile<T>> {
-    pile.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn push<T>(pile: &Mutex<Pile<T>>, what: T) -> Result<()> {
-    let mut pile = lock(pile);
+    let mut pile = pile.lock();
     if pile.closed {
         return Err(stopping());
     }
@@ -168,7 +165,7 @@ fn push<T>(pile: &Mutex<Pile<T>>, what: T) -> Result<()> {
 
 /// K3: who is dropped with it learns that the daemon stops.
 fn close<T>(pile: &Mutex<Pile<T>>) {
-    let mut pile = lock(pile);
+    let mut pile = pile.lock();
     pile.closed = true;
     let dropped = std::mem::take(&mut pile.waiting);
     drop(pile);
@@ -213,12 +210,12 @@ impl Desk {
 
     /// The next question.
     pub fn question(&self) -> Option<Question> {
-        lock(&self.questions).waiting.pop_front()
+        self.questions.lock().waiting.pop_front()
     }
 
     /// The next change.
     pub fn change(&self) -> Option<Change> {
-        lock(&self.changes).waiting.pop_front()
+        self.changes.lock().waiting.pop_front()
     }
 
     /// K3.
@@ -279,7 +276,7 @@ mod tests {
                 let _attended = own.attended();
                 // One question is taken in hand, and a change lies there still.
                 let _in_hand = loop {
-                    let lies = !lock(&own.changes).waiting.is_empty();
+                    let lies = !own.changes.lock().waiting.is_empty();
                     match lies.then(|| own.question()).flatten() {
                         Some(question) => break question,
                         None => std::thread::yield_now(),

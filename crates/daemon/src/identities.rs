@@ -28,8 +28,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use bio::sync::{Mutex, MutexGuard};
 use control::config::{Config, DiskConfig};
 use control::plan::Foreseen;
 use disks::{Ask, Lasting, stored_at};
@@ -127,7 +128,7 @@ impl Keeper {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// I5: the daemon is to have this configuration.

@@ -1,8 +1,8 @@
 //! What happened, for `ashlar journal` and the events of the API.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
+use bio::sync::Mutex;
 use control::api::{Event, Level};
 
 /// Events kept; older ones are forgotten.
@@ -39,7 +39,7 @@ impl Journal {
             Level::Warn => tracing::warn!(target: "ashlar", "{line}"),
             Level::Error => tracing::error!(target: "ashlar", "{line}"),
         }
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         lines.last += 1;
         let id = lines.last;
         if lines.events.len() == EVENTS_MAX {
@@ -50,7 +50,7 @@ impl Journal {
 
     /// Events with an id above `after`, oldest first.
     pub fn after(&self, after: u64, limit: usize) -> Vec<Event> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         lines.events.iter().filter(|e| e.id > after).take(limit).cloned().collect()
     }
 }

@@ -6,9 +6,10 @@
 //!  M2  That one cannot be saved is said once, until one can be.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use bio::sync::Mutex;
 use serde_json::{Value, json};
 use target::vault::{self, Vault, ticket};
 
@@ -48,12 +49,12 @@ impl Made {
 
 impl fileserver::Made for Made {
     fn existed(&self, name: &str) -> Option<u64> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+        self.all.lock().get(name).copied()
     }
 
     fn served(&self, name: &str, volume: u64) {
         let bytes = {
-            let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.all.lock();
             let known = all.insert(name.to_owned(), volume) == Some(volume);
             if !self.vault.keeps() || known && !self.failed.load(Ordering::Relaxed) {
                 return;

@@ -3,7 +3,6 @@
 //! `status` looks by itself when it is asked; this look is for the journal, which is read later.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
 use control::config::DiskConfig;
 
@@ -32,7 +31,7 @@ pub fn see(room: &mut Room) {
     if began < room.places.next_ns {
         return;
     }
-    let shown = room.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    let shown = room.shown.lock();
     let named = shown.config.disk.iter().filter(|d| has_path(d)).map(|d| d.name.clone());
     let named: Vec<String> = named.collect();
     drop(shown);

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use bio::sync::Mutex;
 use cam::{CamClass, SimKind};
 use control::api::{
     AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartOrder, Result, State,
@@ -332,7 +333,7 @@ fn answer(
     // Whoever asked may have gone away meanwhile.
     match question {
         Question::State(to) => {
-            let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let shown = shown.lock();
             let view = registry.view();
             let _ = to.send(state(&Sources {
                 topology,
@@ -348,7 +349,7 @@ fn answer(
             }));
         }
         Question::Check(step, before, to) => {
-            let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let shown = shown.lock();
             let goes = |bus: &&BusConfig| before.closed.contains(&bus.name);
             let stays = shown.config.bus.iter().filter(|bus| !goes(bus)).cloned();
             let stays: Vec<BusConfig> = stays.collect();
@@ -362,7 +363,7 @@ fn answer(
             let _ = to.send(check(topology, &step, &before, &may_wait));
         }
         Question::Clash(steps, foreseen, to) => {
-            let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let shown = shown.lock();
             let there = (topology, registry);
             let _ = to.send(clashes::find(there, &shown.config, &steps, &foreseen));
         }
@@ -459,7 +460,7 @@ impl Plant for Daemon {
     }
 
     fn stop(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         let Some(thread) = thread else { return };
         // An error says that it is stopping already.
         let _ = self.desk.order(Change::Stop);

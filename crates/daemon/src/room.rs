@@ -8,10 +8,11 @@ mod renewing;
 mod stopping;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bio::Errno;
+use bio::sync::Mutex;
 use cam::CamClass;
 use control::Outcome;
 use control::api::{Error, Kind, Level, PartAnswer, PartOrder, PartRequest, Result};
@@ -173,7 +174,7 @@ impl Room {
     }
 
     fn config(&self) -> Config {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).config.clone()
+        self.shown.lock().config.clone()
     }
 
     pub(crate) fn note(&self, level: Level, about: &str, text: String) {
@@ -255,7 +256,7 @@ impl Room {
         };
         self.exports.drop_former(&self.control.topology, removed);
         self.rest_closed();
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         // What was lost is in the configuration still, and is made anew.
         match action {
             Action::CreateBus { bus } => shown.config.bus.retain(|b| b.name != bus.name),
@@ -448,7 +449,7 @@ impl Room {
     /// Some LUNs of a group change; what stays is not looked at by anybody below.
     fn luns(&mut self, from: &AccessConfig, to: &AccessConfig) -> Result<Vec<LeftOut>> {
         let shown = self.shown.clone();
-        let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = shown.lock();
         let Some(target) = shown.config.target(&to.target).cloned() else {
             let why = "no such target";
             return Err(Error::new(Kind::NotFound, "set access group", why).at(&to.target));

@@ -18,10 +18,11 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bio::Errno;
+use bio::sync::Mutex;
 use geom::Error;
 use target::vault::{Kind, RECORD_MAX, Ticket, Vault};
 
@@ -256,7 +257,7 @@ impl FileVault {
 
     fn ask(&self, request: Request) {
         // A thread that has ended drops the request, and with it the ticket: a failure.
-        let desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let desk = self.desk.lock();
         drop(desk.send(request));
     }
 }

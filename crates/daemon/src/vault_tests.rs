@@ -229,7 +229,7 @@ fn a_real_folder_keeps_records_and_says_what_it_did() {
     let folder = std::env::temp_dir().join(format!("ashlar-vault-{}", std::process::id()));
     let said: Arc<Mutex<Vec<String>>> = Arc::default();
     let listen = said.clone();
-    let tell: Arc<Tell> = Arc::new(move |_: &str, text| listen.lock().unwrap().push(text));
+    let tell: Arc<Tell> = Arc::new(move |_: &str, text| listen.lock().push(text));
     let save = |vault: &FileVault, bytes: &[u8]| {
         let (done, saved) = target::vault::ticket();
         vault.save("s", KIND, bytes.to_vec(), done);
@@ -252,7 +252,7 @@ fn a_real_folder_keeps_records_and_says_what_it_did() {
     fs::write(folder.join("s.reservations"), b"ashl").unwrap();
     let vault = FileVault::start(&folder, tell).unwrap();
     assert_eq!(vault.load("s", KIND).unwrap(), Some(b"one".to_vec()));
-    assert!(said.lock().unwrap()[0].contains("the one before it is used"));
+    assert!(said.lock()[0].contains("the one before it is used"));
     // The folder is gone: no save succeeds.
     fs::remove_dir_all(&folder).unwrap();
     let (end, _) = save(&vault, b"three");

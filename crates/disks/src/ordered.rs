@@ -24,9 +24,10 @@
 //! run one after the other, and together they are one barrier.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bio::sync::{Mutex, MutexGuard};
 use bio::{Bio, BioId, Errno, Flags, Op, Ticket};
 use geom::{Core, Flow, Layer};
 
@@ -187,7 +188,7 @@ impl Lane {
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.line.lock()
     }
 
     /// Calls the first that waits if it is its turn.

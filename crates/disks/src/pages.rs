@@ -6,8 +6,9 @@
 //!  M3  `used` is the number of bytes in chunks that exist, and never more than the bound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, OnceLock, PoisonError, RwLock};
+use std::sync::{LazyLock, OnceLock};
 
+use bio::sync::RwLock;
 use bio::{Arena, BLOCK_BYTES, Block, Errno, Segs};
 
 /// Bytes allocated and freed at a time. Large enough that a terabyte's directory is small, small
@@ -98,7 +99,7 @@ impl Pages {
     pub(crate) fn clear(&self, offset: u64, len: u64) {
         for piece in pieces(offset, len) {
             let Some(chunk) = self.existing(piece.chunk) else { continue };
-            let mut place = chunk.write().unwrap_or_else(PoisonError::into_inner);
+            let mut place = chunk.write();
             if piece.len == CHUNK_BYTES {
                 if place.take().is_some() {
                     self.used.fetch_sub(CHUNK_BYTES as u64, Ordering::Relaxed);
@@ -132,7 +133,7 @@ impl Pages {
     fn look(&self, chunk: u64, f: impl FnOnce(Option<&[u8]>)) {
         match self.existing(chunk) {
             None => f(None),
-            Some(c) => f(c.read().unwrap_or_else(PoisonError::into_inner).as_deref()),
+            Some(c) => f(c.read().as_deref()),
         }
     }
 
@@ -142,7 +143,7 @@ impl Pages {
             .ok_or(Errno::Io)?
             .get_or_init(|| (0..CHUNKS_A_DIR).map(|_| RwLock::new(None)).collect());
         let slot = dir.get((piece.chunk % CHUNKS_A_DIR as u64) as usize).ok_or(Errno::Io)?;
-        let mut place = slot.write().unwrap_or_else(PoisonError::into_inner);
+        let mut place = slot.write();
         let block = match &mut *place {
             Some(block) => block,
             none => none.insert(self.another()?),

@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bio::Errno;
+use bio::sync::{Condvar, Mutex, MutexGuard};
 use reactor::{Mailer, SendError};
 
 use crate::class::{Create, Local, Taster, Verdict};
@@ -79,12 +80,12 @@ pub struct Inbox {
 
 impl Inbox {
     fn put(&self, what: Incoming) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(what);
+        self.queue.lock().push_back(what);
         self.filled.notify_all();
     }
 
     fn take(&self) -> Option<Incoming> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.queue.lock().pop_front()
     }
 
     /// Leaves an event; callable from any thread.
@@ -110,12 +111,12 @@ impl Inbox {
 
     /// True when nothing waits to be looked at.
     pub fn is_empty(&self) -> bool {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.queue.lock().is_empty()
     }
 
     /// Sleeps until something is there or `most` has passed.
     pub fn sleep(&self, most: Duration) {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = self.queue.lock();
         if queue.is_empty() {
             drop(self.filled.wait_timeout(queue, most));
         }
@@ -134,7 +135,7 @@ pub struct Running<R>(Arc<Mutex<Option<R>>>);
 
 impl<R> Running<R> {
     fn place(&self) -> MutexGuard<'_, Option<R>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// True when there is something to [`Running::take`].
@@ -435,7 +436,7 @@ impl Control {
                 let core = core.clone();
                 core.reactor().clone().spawn(what, async move {
                     let out = job(&core).await;
-                    *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(out);
+                    *result.lock() = Some(out);
                     inbox.nudge();
                 });
             })),

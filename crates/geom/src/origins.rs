@@ -13,9 +13,10 @@
 //!      that have no name.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bio::Origin;
+use bio::sync::{Mutex, MutexGuard};
 
 /// Origins entered at once; further ones count as the daemon's own.
 pub const ORIGINS_MAX: usize = 1 << 24;
@@ -54,7 +55,7 @@ pub struct Origins(Mutex<Book>);
 
 impl Origins {
     fn lock(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Enters somebody.

@@ -6,11 +6,13 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bio::sync::Mutex;
+
 use crate::reactor::Reactor;
-use crate::remote::{Remote, lock};
+use crate::remote::Remote;
 
 /// Messages that wait in one mailbox; a further one is handed back to its sender as `Full`.
 pub const MAILBOX_MESSAGES_MAX: usize = 64 * 1024;
@@ -51,7 +53,7 @@ pub struct Mailer<M>(Arc<Shared<M>>);
 impl<M: Send + 'static> Mailer<M> {
     /// Puts a message in the mailbox and wakes its reactor if it sleeps. Never blocks.
     pub fn send(&self, message: M) -> Result<(), SendError<M>> {
-        let mut line = lock(&self.0.line);
+        let mut line = self.0.line.lock();
         if line.closed {
             return Err(SendError::Closed(message));
         }
@@ -67,20 +69,20 @@ impl<M: Send + 'static> Mailer<M> {
 
     /// True when the mailbox is gone.
     pub fn is_closed(&self) -> bool {
-        lock(&self.0.line).closed
+        self.0.line.lock().closed
     }
 }
 
 impl<M> Clone for Mailer<M> {
     fn clone(&self) -> Self {
-        lock(&self.0.line).mailers += 1;
+        self.0.line.lock().mailers += 1;
         Mailer(self.0.clone())
     }
 }
 
 impl<M> Drop for Mailer<M> {
     fn drop(&mut self) {
-        let mut line = lock(&self.0.line);
+        let mut line = self.0.line.lock();
         line.mailers -= 1;
         if line.mailers == 0 {
             let waiter = line.waiter.take();
@@ -99,7 +101,7 @@ pub struct Mailbox<M> {
 impl<M: Send + 'static> Mailbox<M> {
     /// The oldest message, if there is one.
     pub fn try_recv(&self) -> Option<M> {
-        lock(&self.shared.line).messages.pop_front()
+        self.shared.line.lock().messages.pop_front()
     }
 
     /// The oldest message, waiting for one; None when there is none and every mailer is gone.
@@ -108,7 +110,7 @@ impl<M: Send + 'static> Mailbox<M> {
     }
 
     fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<M>> {
-        let mut line = lock(&self.shared.line);
+        let mut line = self.shared.line.lock();
         match line.messages.pop_front() {
             Some(message) => Poll::Ready(Some(message)),
             None if line.mailers == 0 => Poll::Ready(None),
@@ -121,7 +123,7 @@ impl<M: Send + 'static> Mailbox<M> {
 
     /// Messages waiting.
     pub fn len(&self) -> usize {
-        lock(&self.shared.line).messages.len()
+        self.shared.line.lock().messages.len()
     }
 
     /// True when no message waits.
@@ -132,7 +134,7 @@ impl<M: Send + 'static> Mailbox<M> {
 
 impl<M> Drop for Mailbox<M> {
     fn drop(&mut self) {
-        let mut line = lock(&self.shared.line);
+        let mut line = self.shared.line.lock();
         line.closed = true;
         let rest = std::mem::take(&mut line.messages);
         drop(line);

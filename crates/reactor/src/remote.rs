@@ -15,9 +15,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
+
+use bio::sync::Mutex;
 
 const RUNNING: u8 = 0;
 const PARKED: u8 = 1;
@@ -32,11 +34,6 @@ pub(crate) type RunQueue = Rc<RefCell<VecDeque<TaskKey>>>;
 thread_local! {
     /// The run queues of the reactors that live on this thread, by the place in `Remote`.
     static HERE: RefCell<Vec<(u64, RunQueue)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A lock that a panic elsewhere does not take from us: the lists it guards are always whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The part of a reactor that other threads may touch.
@@ -98,7 +95,7 @@ impl Remote {
         if self.state.swap(RUNNING, Ordering::SeqCst) != NOTIFIED {
             return false;
         }
-        queue.borrow_mut().extend(lock(&self.woken).drain(..));
+        queue.borrow_mut().extend(self.woken.lock().drain(..));
         true
     }
 
@@ -116,7 +113,7 @@ impl Remote {
             })
             .unwrap_or(false);
         if !local {
-            lock(&self.woken).push(task);
+            self.woken.lock().push(task);
             self.notify();
         }
     }

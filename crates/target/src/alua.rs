@@ -19,8 +19,10 @@
 //!      last state is set and before the asker is answered. A nexus that does not exist yet begins
 //!      with a condition that covers it (`paths.rs`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bio::sync::{Mutex, MutexGuard};
 
 pub use wire::scsi::{AccessState, StateCause};
 
@@ -187,7 +189,7 @@ impl Transition {
     }
 
     pub(crate) fn place(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stage.lock()
     }
 
     /// Where it is.

@@ -17,9 +17,10 @@
 //! call returns.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bio::sync::{Mutex, MutexGuard};
 use wire::scsi::{Asc, Key, Sense, asc};
 
 use crate::device::Device;
@@ -139,7 +140,7 @@ impl Nexus {
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Asc>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// True when a condition waits.

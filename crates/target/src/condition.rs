@@ -16,8 +16,9 @@
 //!      lost, and everybody is after a reset.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use bio::sync::{Mutex, MutexGuard};
 use wire::scsi::{Asc, Key, MediaEvent, Sense, asc};
 
 use crate::attention::Nexus;
@@ -149,7 +150,7 @@ impl Condition {
     }
 
     fn preventing(&self) -> MutexGuard<'_, Vec<Weak<Nexus>>> {
-        self.prevents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.prevents.lock()
     }
 
     /// A nexus prevents removal, or allows it again (C3).

@@ -11,9 +11,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard, RwLock};
 use geom::Edge;
 use wire::scsi::{Asc, LogCounts, ProtectionType, SpaceCounts, asc};
 
@@ -205,7 +206,7 @@ impl Device {
 
     /// What it is called, to lists and to hosts.
     pub fn label(&self) -> Arc<Label> {
-        self.label.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.label.read().clone()
     }
 
     /// Its name in lists.
@@ -216,7 +217,7 @@ impl Device {
     /// It is called otherwise from now on. Hosts hear INQUIRY DATA HAS CHANGED when they can see it
     /// (V2); no command of theirs ends.
     pub(crate) fn set_label(&self, to: Label) {
-        let mut label = self.label.write().unwrap_or_else(PoisonError::into_inner);
+        let mut label = self.label.write();
         let was = std::mem::replace(&mut *label, Arc::new(to));
         let is_seen = Label { name: label.name.clone(), ..(*was).clone() } != **label;
         drop(label);
@@ -227,12 +228,12 @@ impl Device {
 
     /// What freeing blocks is like, now.
     pub fn freeing(&self) -> Freeing {
-        *self.freeing.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.freeing.lock()
     }
 
     /// A layer came or went below it (F1).
     pub fn set_freeing(&self, now: Freeing) {
-        let mut freeing = self.freeing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut freeing = self.freeing.lock();
         let was = std::mem::replace(&mut *freeing, now);
         drop(freeing);
         if was != now && self.spec.can_delete {
@@ -429,7 +430,7 @@ impl Device {
 
     /// The order of its commands.
     pub(crate) fn order(&self) -> MutexGuard<'_, TaskSet<Owner>> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        self.order.lock()
     }
 
     /// Takes the order back when nothing needs it any more.
@@ -501,7 +502,7 @@ impl Device {
     }
 
     fn list(&self) -> MutexGuard<'_, Nexuses> {
-        self.nexuses.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nexuses.lock()
     }
 
     /// A new nexus will hear what is raised from now on.
@@ -521,7 +522,7 @@ impl Device {
     }
 
     fn ports_list(&self) -> MutexGuard<'_, BTreeMap<u16, u32>> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ports.lock()
     }
 
     /// Relative identifiers of the target ports through which it is mapped, by growing number.
@@ -562,7 +563,7 @@ impl Device {
     /// their engines.
     pub(crate) fn reset(&self, number: u64) {
         self.reset_number.fetch_max(number, Ordering::AcqRel);
-        let _gate = self.mode_gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let _gate = self.mode_gate.lock();
         self.set_mode(self.saved_mode());
         if let Some(space) = &self.space {
             space.reset();

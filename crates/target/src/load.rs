@@ -1,8 +1,9 @@
 //! What all cores know about the flow of a unit's commands: measured times, the limit that follows
 //! from them, and how much each core has below.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use bio::sync::Mutex;
 
 use crate::knee::{Knee, NONE, Sample};
 use crate::price::{Price, UNIT, cost_of_all};
@@ -115,7 +116,7 @@ impl Load {
             self.waited.store(true, Relaxed);
         }
         // One core at a time.
-        if let Ok(mut look) = self.look.try_lock() {
+        if let Some(mut look) = self.look.try_lock() {
             self.look(&mut look, now);
         }
     }

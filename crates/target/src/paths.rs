@@ -29,7 +29,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use wire::scsi::{Access, Asc, Lun, asc};
 
@@ -153,7 +153,7 @@ impl Session {
         if view.is_retired() {
             let decision = self.target().decide(&self.facts.initiator, &self.facts.portal);
             let name = decision.group.unwrap_or_default();
-            *self.facts.group.lock().unwrap_or_else(PoisonError::into_inner) = name;
+            *self.facts.group.lock() = name;
             view = decision.view;
             seen = view.generation();
             *self.view.borrow_mut() = view.clone();

@@ -11,10 +11,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bio::Origin;
+use bio::sync::Mutex;
 use geom::Entry;
 use wire::scsi::TransportId;
 

@@ -14,7 +14,7 @@
 //!   armed --beyond--> told --back--> armed        (reset, MODE SELECT: armed)
 //! ```
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use bio::sync::{Mutex, MutexGuard};
 
 use wire::scsi::{SpaceCounts, THRESHOLDS, Threshold, ThresholdKind};
 
@@ -148,7 +148,7 @@ impl Space {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// What was reported last.

@@ -19,9 +19,10 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bio::sync::Mutex;
 use reactor::Mailer;
 
 use crate::attention::{Nexus, flags};
@@ -62,7 +63,7 @@ pub(crate) struct Turn(Mutex<(bool, Option<Waker>)>);
 impl Turn {
     fn come(&self) {
         let waker = {
-            let mut turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut turn = self.0.lock();
             turn.0 = true;
             turn.1.take()
         };
@@ -78,7 +79,7 @@ impl Future for Waiting {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut turn = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = self.0.0.lock();
         if turn.0 {
             return Poll::Ready(());
         }

@@ -5,10 +5,11 @@
 //!  C2  When a nexus ends, its counts move to the unit under the lock under which they are summed:
 //!      none is lost, none is summed twice.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 
+use bio::sync::Mutex;
 use wire::scsi::{ErrorCounts, LogCounts};
 
 use crate::attention::Nexus;
@@ -99,7 +100,7 @@ pub(crate) struct History(Mutex<Past>);
 
 impl History {
     fn past(&self) -> std::sync::MutexGuard<'_, Past> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A nexus has ended, or begins anew; on its core (C2).

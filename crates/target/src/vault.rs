@@ -12,10 +12,11 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 
 /// Most bytes of one record; a longer one is refused.
@@ -127,7 +128,7 @@ struct Shared {
 }
 
 fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock()
 }
 
 /// The promise to say how a save ended (W1, W3).
@@ -242,7 +243,7 @@ impl MemoryVault {
     }
 
     fn state(&self) -> MutexGuard<'_, Memory> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// From now on saves and loads end with this error; `None` ends that.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
+use bio::sync::Mutex;
 use bio::{Bio, Errno, Op};
 use geom::{Core, Flow, Layer};
 
@@ -46,7 +46,7 @@ impl Hollow {
     }
 
     fn record(&self, bio: &Bio) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let mut sector = [0; SECTOR as usize];
         for nth in 0..bio.length / SECTOR {
             let (at, done) = (bio.offset / SECTOR + nth, (nth * SECTOR) as usize);

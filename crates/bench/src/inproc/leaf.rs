@@ -2,10 +2,11 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use bio::sync::Mutex;
 use bio::{Bio, Errno, Ticket};
 use geom::{Access, Class, Core, Flow, Geom, GeomId, Layer, ProviderId, Topology};
 use reactor::Mailer;
@@ -48,7 +49,7 @@ impl Leaf {
 
 fn answer(asked: &Receiver<(u32, Ticket)>, boxes: &Boxes) {
     while let Ok((core, ticket)) = asked.recv() {
-        let to = boxes.lock().unwrap_or_else(PoisonError::into_inner).get(&core).cloned();
+        let to = boxes.lock().get(&core).cloned();
         // A core that is gone waits for nothing.
         let _ = to.map(|to| to.send(ticket));
     }

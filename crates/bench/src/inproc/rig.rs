@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bio::Attr;
+use bio::sync::Mutex;
 use geom::{Control, Core, Limits, NewProvider, Runtime, RuntimeConfig};
 use reactor::{Mailbox, Mailer, PortChoice};
 use rustix::time::{ClockId, clock_gettime};
@@ -109,7 +110,7 @@ impl Rig {
             listen(core, &answers);
             let engine = Engine::new(core.clone(), known.clone());
             let (mailer, mailbox) = core.reactor().mailbox();
-            open.lock().unwrap_or_else(PoisonError::into_inner).push(mailer);
+            open.lock().push(mailer);
             drop(core.reactor().spawn("bench", serve(engine, mailbox)));
         })
         .map_err(failed)?;
@@ -140,7 +141,7 @@ impl Rig {
     /// Runs the load for `time` after a warm-up.
     pub fn run(&mut self, time: Duration) -> Result<Outcome, Error> {
         let shared = Arc::new(Shared::default());
-        for door in self.doors.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for door in self.doors.lock().iter() {
             door.send((self.shape, shared.clone())).map_err(|_| failed("a core has stopped"))?;
         }
         let begun = Instant::now();
@@ -161,7 +162,7 @@ impl Rig {
         let mut all = Outcome { cpu_ns, ..Outcome::default() };
         for _ in 0..self.shape.cores {
             let one = loop {
-                let one = shared.ended.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let one = shared.ended.lock().pop();
                 match one {
                     Some(one) => break one?,
                     None => std::thread::sleep(Duration::from_millis(1)),
@@ -190,7 +191,7 @@ impl Drop for Rig {
 /// Wakes requests that a disk's thread has answered.
 fn listen(core: &Rc<Core>, boxes: &Boxes) {
     let (mailer, mailbox) = core.reactor().mailbox();
-    boxes.lock().unwrap_or_else(PoisonError::into_inner).insert(core.id(), mailer);
+    boxes.lock().insert(core.id(), mailer);
     let me = core.clone();
     drop(core.reactor().spawn("bench answers", async move {
         while let Some(ticket) = mailbox.recv().await {
@@ -229,7 +230,7 @@ async fn serve(engine: Rc<Engine>, mailbox: Mailbox<(Shape, Arc<Shared>)>) {
     while let Some((shape, shared)) = mailbox.recv().await {
         let outcome = load(&engine, shape, &shared).await;
         shared.ready.fetch_add(u32::from(outcome.is_err()), Ordering::AcqRel);
-        shared.ended.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+        shared.ended.lock().push(outcome);
     }
 }
 

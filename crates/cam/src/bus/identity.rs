@@ -16,7 +16,7 @@ use bio::Errno;
 use geom::{Core, Event as GeomEvent, Grade, Trouble};
 
 use super::missing::Missing;
-use super::{Bus, Known, lock, scan};
+use super::{Bus, Known, scan};
 use crate::address::Path;
 use crate::events::Event;
 use crate::periph::Facts;
@@ -137,7 +137,7 @@ impl Bus {
     ) -> bool {
         let path = unit.path();
         let Some((_, was)) = known else {
-            let mut exchanged = lock(&self.exchanged);
+            let mut exchanged = self.exchanged.lock();
             if exchanged.get(&path).is_some_and(|old| old.own.is_same_as((is, mark))) {
                 exchanged.remove(&path);
             }
@@ -164,26 +164,26 @@ impl Bus {
 
     /// The mark of a device was changed by us.
     pub(crate) fn has_mark(&self, path: Path, mark: &str) {
-        if let Some(known) = lock(&self.known).get_mut(&path) {
+        if let Some(known) = self.known.lock().get_mut(&path) {
             known.mark = Some(mark.to_owned());
         }
     }
 
     /// Has a device in doubt asked which one it is, until that is known.
     pub(super) fn check(&self, path: Path) {
-        if lock(&self.checks).contains_key(&path) {
+        if self.checks.lock().contains_key(&path) {
             // It sees that there is another round.
             return;
         }
         let Some(unit) = self.unit(path) else { return };
-        lock(&self.checks).insert(path, None);
+        self.checks.lock().insert(path, None);
         let bus = self.me.clone();
         let check = move |core: &Rc<Core>| {
             let core = core.clone();
             core.reactor().clone().spawn("cam check", async move {
                 check(&bus, &unit, &core).await;
                 let Some(bus) = bus.upgrade() else { return };
-                let said = lock(&bus.checks).remove(&path).flatten();
+                let said = bus.checks.lock().remove(&path).flatten();
                 if said.is_some() {
                     bus.inbox.nudge();
                 }
@@ -199,7 +199,7 @@ impl Bus {
 
     /// Why a device is still in doubt.
     fn remains(&self, path: Path, why: String) {
-        let before = match lock(&self.checks).get_mut(&path) {
+        let before = match self.checks.lock().get_mut(&path) {
             Some(said) => said.replace(why.clone()),
             None => return,
         };
@@ -228,7 +228,7 @@ impl Bus {
         if trusted {
             self.sim.trusts(unit, core);
         }
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let own = known.get_mut(&path).filter(|known| Arc::ptr_eq(&known.unit, unit));
         let Some(known) = own.filter(|_| trusted) else { return trusted };
         // A brief check asks for nothing else that could have changed.
@@ -252,7 +252,7 @@ impl Bus {
         core: &Core,
     ) {
         let path = unit.path();
-        let said = match lock(&self.known).get(&path).filter(|k| Arc::ptr_eq(&k.unit, unit)) {
+        let said = match self.known.lock().get(&path).filter(|k| Arc::ptr_eq(&k.unit, unit)) {
             Some(known) => Exchanged { own: Missing::of(known), is: words_with(is, mark) },
             None => return,
         };
@@ -267,7 +267,7 @@ impl Bus {
             }
             _ => {
                 self.note(path, Event::InquiryChanged);
-                lock(&self.exchanged).insert(path, said);
+                self.exchanged.lock().insert(path, said);
                 self.inbox.nudge();
             }
         }
@@ -277,7 +277,7 @@ impl Bus {
     pub(super) fn identity_troubles(&self) -> Vec<Trouble> {
         let mut out = Vec::new();
         let number = self.number;
-        for (path, Exchanged { own, is }) in &*lock(&self.exchanged) {
+        for (path, Exchanged { own, is }) in &*self.exchanged.lock() {
             let (name, was, place) = (&own.name, own.words(), self.sim.place(*path));
             let why = format!(
                 "{name} at {path} ({place}): another disk is there than before; it was {was}, and \
@@ -289,8 +289,8 @@ impl Bus {
             );
             out.push(Trouble { grade: Grade::Failed, why, action });
         }
-        let known = lock(&self.known);
-        for (path, why) in &*lock(&self.checks) {
+        let known = self.known.lock();
+        for (path, why) in &*self.checks.lock() {
             let (Some(why), Some(known)) = (why, known.get(path)) else { continue };
             let name = known.name();
             let why = format!(
@@ -306,14 +306,14 @@ impl Bus {
     /// Whether a disk of a target is missing or was exchanged, and that is not acknowledged.
     pub(super) fn lacks_a_disk(&self, target: u64) -> bool {
         let is_its = |path: &Path| path.target == target;
-        lock(&self.exchanged).keys().any(is_its) || lock(&self.missing).keys().any(is_its)
+        self.exchanged.lock().keys().any(is_its) || self.missing.lock().keys().any(is_its)
     }
 
     /// The administrator has places asked: what was exchanged there is known.
     pub(super) fn acknowledge(&self, target: Option<u64>) {
         let meant = |path: &Path| target.is_none_or(|target| target == path.target);
-        lock(&self.exchanged).retain(|path, _| !meant(path));
-        lock(&self.missing).retain(|path, _| !meant(path));
+        self.exchanged.lock().retain(|path, _| !meant(path));
+        self.missing.lock().retain(|path, _| !meant(path));
     }
 }
 
@@ -373,12 +373,12 @@ async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
 
 impl Bus {
     fn mark_of(&self, path: Path) -> Option<String> {
-        lock(&self.known).get(&path).and_then(|known| known.mark.clone())
+        self.known.lock().get(&path).and_then(|known| known.mark.clone())
     }
 
     /// What a unit said of itself, while it is the one at its place.
     fn facts_of(&self, unit: &Arc<Unit>) -> Option<Facts> {
-        let known = lock(&self.known);
+        let known = self.known.lock();
         let known = known.get(&unit.path()).filter(|k| Arc::ptr_eq(&k.unit, unit))?;
         Some(known.facts.clone())
     }
@@ -388,7 +388,7 @@ impl Bus {
         let path = unit.path();
         self.note(path, Event::LostDevice);
         let provider = |known: &Known| known.provider.as_ref().map(|(provider, _)| *provider);
-        let lost = lock(&self.known).get(&path).and_then(provider);
+        let lost = self.known.lock().get(&path).and_then(provider);
         if let Some(provider) = lost {
             self.inbox.post(GeomEvent::Lost(provider, Errno::NxIo));
         }

@@ -7,7 +7,7 @@
 //!  M2  A disk that is found again, wherever that is, is not missing and was not exchanged.
 
 use super::identity::{Exchanged, Found, compare, is_marked_otherwise, words_with};
-use super::{Bus, Known, lock};
+use super::{Bus, Known};
 use crate::address::Path;
 use crate::events::Event;
 use crate::periph::Facts;
@@ -42,13 +42,13 @@ impl Bus {
     pub(super) fn misses(&self, path: Path, known: &Known) {
         let is_called = |(_, name): &(_, String)| self.kept.is_called(name);
         if known.facts.is_disk() && known.provider.as_ref().is_some_and(is_called) {
-            lock(&self.missing).insert(path, Missing::of(known));
+            self.missing.lock().insert(path, Missing::of(known));
         }
     }
 
     /// No disk is missing at a place.
     pub(super) fn is_missed_no_more(&self, path: Path) {
-        lock(&self.missing).remove(&path);
+        self.missing.lock().remove(&path);
     }
 
     /// M1: true when a disk is another one than the one that is missing at its place.
@@ -57,7 +57,7 @@ impl Bus {
         path: Path,
         (is, mark): (&Facts, Option<&str>),
     ) -> bool {
-        let Some(own) = lock(&self.missing).remove(&path) else { return false };
+        let Some(own) = self.missing.lock().remove(&path) else { return false };
         let is_other = match compare(&own.facts, is) {
             Found::Other => true,
             Found::Same => !own.is_same_as((is, mark)),
@@ -67,7 +67,7 @@ impl Bus {
             return false;
         }
         self.note(path, Event::InquiryChanged);
-        lock(&self.exchanged).insert(path, Exchanged { own, is: words_with(is, mark) });
+        self.exchanged.lock().insert(path, Exchanged { own, is: words_with(is, mark) });
         self.inbox.nudge();
         true
     }
@@ -77,8 +77,8 @@ impl Bus {
         self.is_missed_no_more(path);
         let Some(identity) = facts.identity() else { return };
         let is_it = |own: &Missing| own.facts.identity().as_ref() == Some(&identity);
-        lock(&self.missing).retain(|_, own| !is_it(own));
-        let mut exchanged = lock(&self.exchanged);
+        self.missing.lock().retain(|_, own| !is_it(own));
+        let mut exchanged = self.exchanged.lock();
         let before: Vec<Path> = exchanged.keys().copied().collect();
         exchanged.retain(|_, old| !is_it(&old.own));
         let left = before.into_iter().filter(|path| !exchanged.contains_key(path));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use geom::{Core, Event as GeomEvent, deadline};
 
-use super::{Bus, Known, lock};
+use super::{Bus, Known};
 use crate::address::Path;
 use crate::events::Event;
 use crate::periph::{Facts, ses};
@@ -38,7 +38,7 @@ impl Bus {
         let is_ses = |k: &&Known| k.facts.role() == Some("ses");
         let shelf = |k: &Known| (k.unit.clone(), k.facts.clone());
         let shelves: Vec<(Arc<Unit>, Facts)> =
-            lock(&self.known).values().filter(is_ses).map(shelf).collect();
+            self.known.lock().values().filter(is_ses).map(shelf).collect();
         let mut said = BTreeMap::new();
         let mut whole = true;
         let read = async {
@@ -59,7 +59,7 @@ impl Bus {
     /// W1, W2
     fn are_at(&self, said: &BTreeMap<u64, String>, whole: bool) {
         let mut moved = Vec::new();
-        for (path, known) in &*lock(&self.known) {
+        for (path, known) in &*self.known.lock() {
             let sas = self.sas_of(*path, &known.facts).filter(|_| known.facts.role().is_none());
             let place = sas.and_then(|sas| said.get(&sas)).cloned();
             if (place.is_some() || whole) && known.unit.set_physpath(place) {

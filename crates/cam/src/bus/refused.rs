@@ -2,7 +2,7 @@
 
 use geom::Trouble;
 
-use super::{Bus, lock};
+use super::Bus;
 use crate::address::Path;
 use crate::periph::Facts;
 use crate::probe::Refusal;
@@ -11,7 +11,7 @@ impl Bus {
     /// What a scan found at a place that has no device of the bus; None: nothing, or a device.
     pub(super) fn refuses(&self, path: Path, why: Option<Refusal>) {
         let why = why.filter(|why| !matches!(why, Refusal::NobodyThere | Refusal::NoUnit));
-        let mut refused = lock(&self.refused);
+        let mut refused = self.refused.lock();
         let before = match why {
             Some(why) => refused.insert(path, why),
             None => refused.remove(&path),
@@ -23,7 +23,7 @@ impl Bus {
 
     /// A target has these logical units and no others.
     pub(super) fn refuses_only(&self, target: u64, has: impl Fn(u64) -> bool) {
-        lock(&self.refused).retain(|path, _| path.target != target || has(path.lun));
+        self.refused.lock().retain(|path, _| path.target != target || has(path.lun));
     }
 
     /// Where a device is, for people.
@@ -37,7 +37,7 @@ impl Bus {
 
     /// Why devices are not offered.
     pub(super) fn refusals(&self) -> Vec<Trouble> {
-        let refused = lock(&self.refused);
+        let refused = self.refused.lock();
         let trouble = |(path, why): (&Path, &Refusal)| {
             let words = format!("the device at {} is not offered: {why}", self.words_of(*path));
             Trouble::degraded(words, self.advice(why))

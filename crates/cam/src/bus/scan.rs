@@ -28,7 +28,7 @@ use geom::{Core, deadline};
 use wire::scsi::{AccessState, Lun};
 
 use super::identity::is_for_check;
-use super::{Bus, Change, Known, lock};
+use super::{Bus, Change, Known};
 use crate::address::{ANY, Path};
 use crate::ccb::Owner;
 use crate::events::Event;
@@ -72,7 +72,7 @@ struct Asked<'a> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let known = lock(&self.bus.known);
+        let known = self.bus.known.lock();
         let kept = known.get(&self.unit.path()).is_some_and(|k| Arc::ptr_eq(&k.unit, &self.unit));
         drop(known);
         if !kept {
@@ -95,7 +95,7 @@ impl Bus {
     /// Has a target, or all of them ([`ANY`]), asked without waiting for it; the control thread is
     /// told when something was found.
     pub(super) fn wish(self: &Arc<Bus>, target: u64) {
-        let mut wished = lock(&self.wished);
+        let mut wished = self.wished.lock();
         let first = wished.is_empty();
         wished.insert(target);
         drop(wished);
@@ -123,13 +123,13 @@ impl Bus {
         };
         self.acknowledge(None);
         // What is wished for from now on may be missed by this scan.
-        let wished = std::mem::take(&mut *lock(&self.wished));
+        let wished = std::mem::take(&mut *self.wished.lock());
         self.sim.ready(core).await;
         let targets = self.all();
         let (changes, silent) = self.ask(targets, (SCAN_DEADLINE_NS, true), core).await;
         self.look_at_places(core).await;
         drop(wished);
-        lock(&self.silent).clone_from(&silent);
+        self.silent.lock().clone_from(&silent);
         silent.into_iter().for_each(|target| self.wish(target));
         changes
     }
@@ -145,15 +145,15 @@ impl Bus {
         let only = BTreeSet::from([target]);
         let (changes, silent) = self.ask(only, (SCAN_DEADLINE_NS, true), core).await;
         self.look_at_places(core).await;
-        lock(&self.silent).retain(|other| *other != target);
-        lock(&self.silent).extend(&silent);
+        self.silent.lock().retain(|other| *other != target);
+        self.silent.lock().extend(&silent);
         silent.into_iter().for_each(|target| self.wish(target));
         changes
     }
 
     async fn scan_wished(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
         let _turn = self.turn(core).await;
-        let wished = std::mem::take(&mut *lock(&self.wished));
+        let wished = std::mem::take(&mut *self.wished.lock());
         if wished.is_empty() {
             // Another scan saw to it.
             return Vec::new();
@@ -165,10 +165,10 @@ impl Bus {
             }
             false => wished,
         };
-        lock(&self.silent).extend(&targets);
+        self.silent.lock().extend(&targets);
         let (changes, silent) = self.ask(targets.clone(), (SCAN_PATIENCE_NS, false), core).await;
         self.look_at_places(core).await;
-        let mut known = lock(&self.silent);
+        let mut known = self.silent.lock();
         known.retain(|target| !targets.contains(target));
         known.extend(silent);
         changes
@@ -183,7 +183,7 @@ impl Bus {
     }
 
     fn all(&self) -> BTreeSet<u64> {
-        let known = lock(&self.known);
+        let known = self.known.lock();
         self.sim.targets().into_iter().chain(known.keys().map(|path| path.target)).collect()
     }
 
@@ -240,7 +240,9 @@ impl Bus {
         let now = self.multiplier(first);
         let gone = || before.as_ref().map_or(Vec::new(), |f| (0..f.ports.len() as u64).collect());
         round.wanted.borrow_mut().extend(now.map_or_else(gone, |f| f.changed(before.as_ref())));
-        let known: Vec<Path> = lock(&self.known)
+        let known: Vec<Path> = self
+            .known
+            .lock()
             .keys()
             .copied()
             .filter(|path| path.target == target && path.lun != 0)
@@ -273,7 +275,7 @@ impl Bus {
 
     /// False when the bus was taken out meanwhile.
     fn add(&self, path: Path, device: Known) -> bool {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let there = !self.is_gone();
         if there {
             known.insert(path, device);
@@ -296,9 +298,9 @@ impl Bus {
         core: &Rc<Core>,
         tell: &dyn Fn(Vec<Change>),
     ) -> Option<Vec<Lun>> {
-        let old = lock(&self.known).get(&path).map(|k| (k.unit.clone(), k.facts.clone()));
+        let old = self.known.lock().get(&path).map(|k| (k.unit.clone(), k.facts.clone()));
         let lost = old.as_ref().is_some_and(|(unit, _)| unit.look(|device| device.is_lost()));
-        if let Some(known) = lock(&self.known).get(&path).filter(|_| lost) {
+        if let Some(known) = self.known.lock().get(&path).filter(|_| lost) {
             self.misses(path, known);
         }
         let unit = match &old {
@@ -346,7 +348,7 @@ impl Bus {
                     {
                         self.has_access(&unit, access);
                     }
-                    if let Some(known) = lock(&self.known).get_mut(&path) {
+                    if let Some(known) = self.known.lock().get_mut(&path) {
                         known.facts = facts.clone();
                         self.tell_size(known, &before);
                     }

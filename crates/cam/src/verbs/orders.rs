@@ -10,10 +10,10 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::{Control, Core, Error, Local, Running};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ pub(crate) struct Orders(Mutex<Book>);
 
 impl Orders {
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// O2: whether there is room for one more.

@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sync::{Mutex, MutexGuard, PoisonError};
+use super::sync::{Mutex, MutexGuard};
 
 /// A case's number.
 pub(crate) type Number = u64;
@@ -45,7 +45,7 @@ impl<W> Default for Court<W> {
 
 impl<W> Court<W> {
     fn cases(&self) -> MutexGuard<'_, Cases<W>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Somebody waits for the verdict on members (a bit each). Members are accused after this, and

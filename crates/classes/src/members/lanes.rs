@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use bio::Owned;
 
-use super::sync::{AtomicU64, Mutex, MutexGuard, PoisonError, Relaxed, SeqCst};
+use super::sync::{AtomicU64, Mutex, MutexGuard, Relaxed, SeqCst};
 
 /// What a core keeps of its own.
 pub(crate) trait Own: Default + Send {
@@ -167,7 +167,7 @@ impl<O: Own> Lanes<O> {
 
 impl<O: Own> Lane<O> {
     fn left(&self) -> MutexGuard<'_, Left<O>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock()
     }
 
     #[cold]

@@ -22,7 +22,7 @@ use std::task::Waker;
 
 use bio::Ticket;
 
-use super::sync::{Mutex, MutexGuard, PoisonError};
+use super::sync::{Mutex, MutexGuard};
 
 /// Shards; a power of two.
 const SHARDS: usize = 64;
@@ -132,7 +132,7 @@ impl RangeLocks {
     }
 
     fn shard(&self, index: usize) -> MutexGuard<'_, Shard> {
-        self.shards[index % self.shards.len()].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[index % self.shards.len()].lock()
     }
 
     fn index(&self, range: &Range<u64>) -> usize {

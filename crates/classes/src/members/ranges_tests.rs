@@ -1,8 +1,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bio::Ticket;
+use bio::sync::Mutex;
 
 use super::ranges::{Held, Locked, RangeLocks, Waiter};
 
@@ -11,7 +12,7 @@ type Woken = Arc<Mutex<Vec<u64>>>;
 fn locks(stride: u64) -> (RangeLocks, Woken) {
     let woken = Woken::default();
     let w = woken.clone();
-    let restart = move |_, ticket: Ticket| w.lock().expect("woken").push(ticket.to_words().1);
+    let restart = move |_, ticket: Ticket| w.lock().push(ticket.to_words().1);
     (RangeLocks::new(stride, restart), woken)
 }
 
@@ -20,7 +21,7 @@ fn bio(n: u64) -> Waiter {
 }
 
 fn taken(woken: &Woken) -> Vec<u64> {
-    std::mem::take(&mut *woken.lock().expect("woken"))
+    std::mem::take(&mut *woken.lock())
 }
 
 fn now(locked: Locked) -> Held {

@@ -47,7 +47,9 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use bio::sync::Mutex;
 
     use super::*;
     use crate::members::Unborn;
@@ -59,7 +61,7 @@ mod tests {
         let log = heard.clone();
         t.set_listener(Box::new(move |r| {
             let line = format!("{} {} {:?} {}", r.class, r.name, r.grade, r.text);
-            log.lock().expect("the log").push(line);
+            log.lock().push(line);
         }));
         t.load(Arc::new(crate::nop::Nop)).expect("a class");
         let geom = t.new_geom("nop", "m", "test", Box::new(Unborn)).expect("a geom");
@@ -73,7 +75,7 @@ mod tests {
         said.tell(&mut t, geom, &[whole(), fact("d0", Grade::Good, "ACTIVE")]);
         said.tell(&mut t, geom, &[whole(), fact("d0", Grade::Good, "ACTIVE")]);
         said.tell(&mut t, geom, &[fact("mirror/m", Grade::Degraded, "DEGRADED")]);
-        let lines = heard.lock().expect("the log").clone();
+        let lines = heard.lock().clone();
         assert_eq!(
             lines,
             [

@@ -2,9 +2,9 @@
 //! follows. `start` forgets; so does a new daemon.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 
 /// Names of a class's geoms that were stopped.
@@ -13,7 +13,7 @@ pub(crate) struct Stopped(Mutex<BTreeSet<String>>);
 
 impl Stopped {
     fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// It was stopped.

@@ -12,8 +12,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bio::sync::{Mutex, MutexGuard};
 use geom::{ConsumerId, GeomId, Topology};
 
 /// What tells who may be below whom: how deep the stack is on which it stands, as far as it was
@@ -37,7 +37,7 @@ impl<K> Default for Waiting<K> {
 
 impl<K: Ord> Waiting<K> {
     fn all(&self) -> MutexGuard<'_, BTreeMap<K, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// One waits, or something more was found of it.

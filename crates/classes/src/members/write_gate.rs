@@ -26,7 +26,7 @@
 
 use bio::Ticket;
 
-use super::sync::{AtomicU8, AtomicU32, Mutex, MutexGuard, PoisonError, SeqCst};
+use super::sync::{AtomicU8, AtomicU32, Mutex, MutexGuard, SeqCst};
 
 const OPEN: u8 = 0;
 const SHUT: u8 = 1;
@@ -91,7 +91,7 @@ impl WriteGate {
     }
 
     fn hall(&self) -> MutexGuard<'_, Hall> {
-        self.hall.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hall.lock()
     }
 
     fn lane(&self, core: usize) -> &AtomicU32 {

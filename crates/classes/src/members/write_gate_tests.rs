@@ -1,8 +1,9 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use bio::Ticket;
+use bio::sync::Mutex;
 
 use super::write_gate::{Entry, GateWord, WriteGate};
 
@@ -21,19 +22,19 @@ fn gate(cores: usize) -> Told {
     let (w, r) = (words.clone(), woken.clone());
     let gate = WriteGate::new(
         cores,
-        move |word| w.lock().expect("words").push(word),
-        move |core, ticket| r.lock().expect("woken").push((core, ticket)),
+        move |word| w.lock().push(word),
+        move |core, ticket| r.lock().push((core, ticket)),
     );
     Told { gate, words, woken }
 }
 
 impl Told {
     fn words(&self) -> Vec<GateWord> {
-        std::mem::take(&mut *self.words.lock().expect("words"))
+        std::mem::take(&mut *self.words.lock())
     }
 
     fn woken(&self) -> Vec<(usize, Ticket)> {
-        std::mem::take(&mut *self.woken.lock().expect("woken"))
+        std::mem::take(&mut *self.woken.lock())
     }
 }
 
@@ -93,7 +94,7 @@ fn nobody_is_inside_between_drained_and_open() {
                 d.store(true, SeqCst);
             }
         },
-        move |core, _| w.lock().expect("woken").push(core),
+        move |core, _| w.lock().push(core),
     ));
     let stop = Arc::new(AtomicBool::new(false));
     let passed = Arc::new(AtomicU32::new(0));
@@ -112,7 +113,7 @@ fn nobody_is_inside_between_drained_and_open() {
                     }
                     // It waits until it is woken, as a Bio would.
                     loop {
-                        let mut all = woken.lock().expect("woken");
+                        let mut all = woken.lock();
                         if let Some(at) = all.iter().position(|c| *c == core) {
                             all.swap_remove(at);
                             break;

@@ -8,10 +8,11 @@
 
 use std::cell::RefMut;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Ticket;
+use bio::sync::{Mutex, MutexGuard};
 use geom::{Edge, GeomId, Switchboard};
 
 use super::balance;
@@ -205,10 +206,6 @@ pub(super) struct Shared {
     pub(super) tunables: Tunables,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     pub(super) fn new(
         name: &str,
@@ -276,42 +273,42 @@ impl Shared {
 
     /// Whether this round of a slot's rebuild is still wanted.
     pub(super) fn is_wanted(&self, slot: usize, round: u64) -> bool {
-        lock(&self.rounds).get(&slot).is_some_and(|of| of.number == round)
+        self.rounds.lock().get(&slot).is_some_and(|of| of.number == round)
     }
 
     /// This round has copied all up to there.
     pub(super) fn copied_to(&self, slot: usize, round: u64, offset: u64) {
-        if let Some(of) = lock(&self.rounds).get_mut(&slot).filter(|of| of.number == round) {
+        if let Some(of) = self.rounds.lock().get_mut(&slot).filter(|of| of.number == round) {
             of.copied = offset;
         }
     }
 
     /// How far a slot's rebuild has come, bytes; it may not be on record yet.
     pub(super) fn copied(&self, slot: usize) -> u64 {
-        lock(&self.rounds).get(&slot).map_or(0, |of| of.copied)
+        self.rounds.lock().get(&slot).map_or(0, |of| of.copied)
     }
 
     /// Whether some round of a slot's rebuild is wanted.
     pub(super) fn is_rebuilt(&self, slot: usize) -> bool {
-        lock(&self.rounds).contains_key(&slot)
+        self.rounds.lock().contains_key(&slot)
     }
 
     /// A slot's rebuild gets a number; the one before ends. `None`: there is to be none.
     pub(super) fn want(&self, slot: usize, round: Option<u64>) {
         match round {
-            Some(number) => lock(&self.rounds).insert(slot, Round { number, copied: 0 }),
-            None => lock(&self.rounds).remove(&slot),
+            Some(number) => self.rounds.lock().insert(slot, Round { number, copied: 0 }),
+            None => self.rounds.lock().remove(&slot),
         };
     }
 
     /// The comparison of the members that runs, or the last one.
     pub(super) fn verified(&self) -> MutexGuard<'_, Report> {
-        lock(&self.verified)
+        self.verified.lock()
     }
 
     /// The growth that is under way, or the last one.
     pub(super) fn growth(&self) -> MutexGuard<'_, Growth> {
-        lock(&self.growth)
+        self.growth.lock()
     }
 
     /// A write passed on this core: the mirror is not idle.
@@ -332,7 +329,7 @@ impl Shared {
         places: impl Iterator<Item = (u64, u64)>,
     ) -> bool {
         let first = {
-            let mut marks = lock(&self.marks);
+            let mut marks = self.marks.lock();
             if marks.over {
                 return false;
             }
@@ -348,7 +345,7 @@ impl Shared {
 
     /// What is to be marked, and who waits for that.
     pub(super) fn take_marks(&self) -> Queue {
-        std::mem::take(&mut *lock(&self.marks))
+        std::mem::take(&mut *self.marks.lock())
     }
 
     /// Those who waited for bits go on, or end with an error.
@@ -406,7 +403,7 @@ impl Shared {
     pub(super) fn adjourn(&self) {
         self.restart(self.court.closed(), false);
         let waiting = {
-            let mut marks = lock(&self.marks);
+            let mut marks = self.marks.lock();
             marks.over = true;
             std::mem::take(&mut marks.waiting)
         };

@@ -2,9 +2,9 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
+use bio::sync::Mutex;
 use geom::{
     Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec,
     Verdict,
@@ -45,10 +45,6 @@ struct Params {
     queue: u64,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What one is called whose name another disk has: always the same.
 fn other_name(record: &Metadata) -> String {
     let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
@@ -59,19 +55,19 @@ fn other_name(record: &Metadata) -> String {
 impl MultipathClass {
     /// The geom of a uuid, if there is one.
     fn geom_of(&self, t: &Topology, uuid: &str) -> Option<GeomId> {
-        lock(&self.known).get(uuid).copied().filter(|geom| t.geom_is_live(*geom))
+        self.known.lock().get(uuid).copied().filter(|geom| t.geom_is_live(*geom))
     }
 
     /// One that was stopped may be found again.
     pub(super) fn wake(&self, name: &str) {
-        lock(&self.resting).retain(|_, stopped| stopped != name);
+        self.resting.lock().retain(|_, stopped| stopped != name);
     }
 
     fn place(&self, t: &mut Topology, record: &Metadata, why: &str) -> Result<GeomId, Error> {
         let taken = t.find_geom(NAME, &record.name).is_some();
         let name = if taken { other_name(record) } else { record.name.clone() };
         let geom = MultipathGeom::place(t, &name, (Nature::of(record), record.options), why)?;
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         known.retain(|_, geom| t.geom_is_live(*geom));
         known.insert(record.uuid.clone(), geom);
         Ok(geom)
@@ -109,7 +105,7 @@ impl Class for MultipathClass {
                 Ok(record) => record,
                 Err(why) => return follow::left(disk, NAME, Metadata::placed, why).await,
             };
-            if let Some(name) = lock(&self.resting).get(&record.uuid) {
+            if let Some(name) = self.resting.lock().get(&record.uuid) {
                 return Verdict::No(format!(
                     "multipath {name} was stopped by hand: `ashlar multipath start {name}` starts \
                      it"
@@ -205,7 +201,7 @@ impl Class for MultipathClass {
         });
         if let Some(Some(uuid)) = uuid {
             self.stopped.stop(&name);
-            lock(&self.resting).insert(uuid, name);
+            self.resting.lock().insert(uuid, name);
         }
         Ok(())
     }

@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bio::Errno;
+use bio::sync::Mutex;
 use geom::{
     Claim, Class, Control, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec, Verdict,
 };
@@ -45,10 +46,6 @@ impl Default for Tunables {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The class.
 #[derive(Default)]
 pub struct RaidClass {
@@ -71,7 +68,7 @@ impl RaidClass {
 
     /// Arrays that are there.
     pub(super) fn geoms(&self, t: &Topology) -> Vec<(SetId, GeomId)> {
-        let sets = lock(&self.sets);
+        let sets = self.sets.lock();
         sets.iter().filter_map(|id| Some((*id, t.find_geom(NAME, &id.name())?))).collect()
     }
 
@@ -93,7 +90,7 @@ impl RaidClass {
 
     /// A disk that is of no use until an array is there is looked at again then.
     fn remember(&self, on: ProviderId, why: &str) -> Error {
-        let mut all = lock(&self.waiting);
+        let mut all = self.waiting.lock();
         if all.len() < WAITING_MAX && !all.contains(&on) {
             all.push(on);
         }
@@ -111,9 +108,9 @@ impl RaidClass {
         if let Some(geom) = t.find_geom(NAME, &id.name()) {
             return Ok((geom, false));
         }
-        lock(&self.sets).insert(id);
+        self.sets.lock().insert(id);
         let born = RaidGeom::place(t, id, sector, why, (self.tunables, self.starting.clone()))?;
-        for disk in std::mem::take(&mut *lock(&self.waiting)) {
+        for disk in std::mem::take(&mut *self.waiting.lock()) {
             t.retaste(disk);
         }
         Ok((born, true))

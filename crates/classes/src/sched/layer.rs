@@ -9,10 +9,11 @@
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
+use bio::sync::{Mutex, MutexGuard};
 use bio::{Bio, Errno, Flags, Op, Origin};
 use geom::{Back, Core, Edge, Flow, Layer, Switchboard};
 
@@ -98,7 +99,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Hub> {
-        self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hub.lock()
     }
 
     /// The hub, which knows of all that passed by.

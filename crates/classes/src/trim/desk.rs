@@ -29,7 +29,7 @@ use std::ops::Range;
 use bio::Ticket;
 use space::trim::{Command, Limits, Load, Outcome, Pace, Pacing, Policy, Queue, Totals, Written};
 
-use super::sync::{AtomicU32, Mutex, MutexGuard, PoisonError, SeqCst};
+use super::sync::{AtomicU32, Mutex, MutexGuard, SeqCst};
 
 /// Regions of a medium; a power of two.
 const REGIONS: u64 = 2048;
@@ -147,7 +147,7 @@ impl Desk {
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inside.lock()
     }
 
     /// The regions of a range; what lies behind the last one belongs to it.

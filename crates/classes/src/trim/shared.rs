@@ -1,10 +1,11 @@
 //! What the cores, the issuer and the geom of one queue have in common.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
 use bio::Ticket;
+use bio::sync::Mutex;
 use geom::{Edge, GeomId, Switchboard};
 use space::trim::{Load, Pacing, Queue};
 
@@ -48,7 +49,7 @@ pub(super) struct Shared {
 
 fn ring(bell: &Mutex<Bell>) {
     let waker = {
-        let mut bell = bell.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bell = bell.lock();
         bell.rung = true;
         bell.waker.take()
     };
@@ -104,7 +105,7 @@ impl Shared {
     /// Until the bell rings.
     pub(super) async fn heard(&self) {
         std::future::poll_fn(|cx| {
-            let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bell = self.bell.lock();
             if std::mem::take(&mut bell.rung) {
                 return Poll::Ready(());
             }

@@ -16,11 +16,26 @@ mod trim_orders;
 
 /// Instead of the types of `members::sync` and `trim::sync`.
 mod sync {
+    pub use shuttle::sync::MutexGuard;
     pub use shuttle::sync::atomic::{
         AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
     };
-    pub use shuttle::sync::{Mutex, MutexGuard};
-    pub use std::sync::PoisonError;
+
+    /// `bio::sync::Mutex` on shuttle's.
+    #[derive(Debug, Default)]
+    pub struct Mutex<T: ?Sized>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub fn new(value: T) -> Self {
+            Mutex(shuttle::sync::Mutex::new(value))
+        }
+    }
+
+    impl<T: ?Sized> Mutex<T> {
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap()
+        }
+    }
 }
 
 // What the scenarios do not use is used by the classes.

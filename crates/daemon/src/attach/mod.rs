@@ -34,8 +34,9 @@ mod openers;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use bio::sync::{Condvar, Mutex, MutexGuard};
 use control::api::{AttachedState, Error, Kind, Result};
 use drivers::local::{By, Local};
 use geom::Inbox;
@@ -108,7 +109,7 @@ struct Shared {
 
 impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 
@@ -124,7 +125,7 @@ pub struct Ticket(Place);
 impl Ticket {
     /// How it went; `None` while it goes on.
     pub fn result(&self) -> Option<std::result::Result<(), String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The thread that attaches and detaches.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::api::AttachedState;
@@ -114,7 +114,7 @@ pub struct Worker {
 }
 
 fn end(place: &Place, how: Result<(), String>) {
-    *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
+    *place.lock() = Some(how);
 }
 
 impl Worker {
@@ -160,13 +160,8 @@ impl Worker {
         let nothing = |t: &mut Table| t.jobs.is_empty() && !t.ends && !t.look;
         let bell = &shared.bell;
         let mut table = match limit {
-            Duration::MAX => {
-                bell.wait_while(table, nothing).unwrap_or_else(PoisonError::into_inner)
-            }
-            _ => {
-                let waited = bell.wait_timeout_while(table, limit, nothing);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
+            Duration::MAX => bell.wait_while(table, nothing),
+            _ => bell.wait_timeout_while(table, limit, nothing),
         };
         if std::mem::take(&mut table.look) {
             let waiting: Vec<Key> = table.waiting.keys().cloned().collect();

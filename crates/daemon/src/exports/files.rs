@@ -9,9 +9,10 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bio::sync::Mutex;
 use control::Stale;
 use control::api::{CertificateState, ChangedFilesState};
 use control::config::{AccessConfig, BusConfig, Chap, GeomConfig, TargetConfig, secret};
@@ -178,10 +179,6 @@ pub struct InUse {
     tell: Arc<Tell>,
 }
 
-fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
-    inner.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl InUse {
     /// None yet; `tell` is told of those that change.
     pub fn new(tell: Arc<Tell>) -> InUse {
@@ -189,7 +186,7 @@ impl InUse {
     }
 
     fn set(&self, of: FilesOf, set: impl FnOnce(&mut Of)) {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         inner.changed.retain(|stale| stale.of != of);
         let place = inner.all.entry(of.clone()).or_default();
         set(place);
@@ -224,7 +221,7 @@ impl InUse {
     /// Sections whose files have other contents now. Reads them.
     pub fn stale(&self) -> Vec<Stale> {
         // Files may be on a slow file system: not under the lock.
-        let all = lock(&self.inner).all.clone();
+        let all = self.inner.lock().all.clone();
         all.iter().filter_map(|(of, files)| files.stale(of, File::has_changed)).collect()
     }
 
@@ -232,14 +229,14 @@ impl InUse {
     pub fn changed(&self) -> Vec<ChangedFilesState> {
         let state =
             |stale: &Stale| ChangedFilesState { at: stale.of.to_string(), why: stale.why.clone() };
-        lock(&self.inner).changed.iter().map(state).collect()
+        self.inner.lock().changed.iter().map(state).collect()
     }
 
     /// The certificates that are in use.
     pub fn certificates(&self) -> Vec<CertificateState> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
-        let inner = lock(&self.inner);
+        let inner = self.inner.lock();
         let files = inner.all.iter().flat_map(|(of, files)| files.all().map(move |f| (of, f)));
         let state = |(of, file): (&FilesOf, &File)| {
             let expires_at = file.expires?;

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use bio::sync::Mutex;
 use control::api::{Error, Kind, Result};
 use control::config::TargetConfig;
 use drivers::{Driver, TargetSpec};
@@ -246,15 +247,14 @@ fn on_core<R: Send + 'static>(
             let Some(engine) = ENGINE.with(|e| e.borrow().clone()) else { return };
             core.reactor().spawn("portal", async move {
                 let out = job(engine).await;
-                *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(out);
+                *answer.lock() = Some(out);
                 inbox.nudge();
             });
         })),
     );
-    let full =
-        |p: &Arc<Mutex<Option<R>>>| p.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    let full = |p: &Arc<Mutex<Option<R>>>| p.lock().is_some();
     control.wait_until(PORTAL_DEADLINE, |_| full(&place));
-    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+    place.lock().take()
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! What goes and comes by itself while the daemon serves, or comes later than it starts: disks,
 //! what stands on them, and LUNs. `returns` and `exports` decide what may come.
 
-use std::sync::PoisonError;
-
 use control::api::Level;
 use control::config::GeomConfig;
 use control::plan::Action;
@@ -20,7 +18,7 @@ impl Room {
 
     /// Keeps the names that the configuration calls now.
     pub(super) fn keep_names(&mut self) {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.shown.lock();
         let is_other = self.names.look(&shown.config, self.exports.is_starting());
         drop(shown);
         if is_other {
@@ -31,7 +29,7 @@ impl Room {
     /// Says once of every disk that its medium has gone.
     pub(super) fn see_losses(&mut self) {
         let now = self.control.now_ns();
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.shown.lock();
         let lost = self.returns.losses(&self.control.topology, &shown.config, now);
         drop(shown);
         for (name, why) in lost {
@@ -75,7 +73,7 @@ impl Room {
 
     /// A part of the configuration that could not be carried out is wanted all the same.
     pub(super) fn want(&mut self, action: &Action) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         if !action.is_in(&shown.config) {
             action.apply_to(&mut shown.config);
         }
@@ -153,7 +151,7 @@ impl Room {
             }
         }
         let refused = self.exports.refused();
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).refused = refused;
+        self.shown.lock().refused = refused;
     }
 
     /// It is made when what it stands on has come.

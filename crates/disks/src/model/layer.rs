@@ -1,8 +1,9 @@
 //! The data path of a modelled disk, and what all cores share of it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use bio::sync::Mutex;
 use bio::{Attr, Bio, Errno, Extent, Flags, HOLE, MAPPED, Op, Status, Ticket};
 use geom::{Core, Flow, Layer};
 use reactor::SeededRandom;
@@ -39,10 +40,6 @@ pub(super) struct State {
     hung: Vec<(usize, Ticket)>,
     under_way: BTreeMap<Key, Option<Unwritten>>,
     random: SeededRandom,
-}
-
-pub(super) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn kind_of(op: Op) -> Option<DiskOp> {
@@ -161,7 +158,7 @@ impl Layer for ModelLayer {
 
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
         let Some(op) = kind_of(bio.op) else { return Flow::Done(Err(Errno::NoAttr)) };
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if op == DiskOp::Discard && !state.disk.shape().discards {
             return Flow::Done(Err(Errno::NotSup));
         }
@@ -177,7 +174,7 @@ impl Layer for ModelLayer {
         let Some(op) = kind_of(bio.op) else { return Flow::Done(Err(Errno::NoAttr)) };
         let core = core.id() as usize;
         let key = (core, bio.id().to_word());
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.hangs && state.under_way.contains_key(&key) {
             state.hung.push((core, bio.ticket()));
             return Flow::Wait;

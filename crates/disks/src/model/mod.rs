@@ -20,9 +20,10 @@
 mod layer;
 mod unit;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bio::Errno;
+use bio::sync::Mutex;
 use geom::{Error, Limits};
 use reactor::model::{DiskModel, DiskShape, Timing};
 use schemars::JsonSchema;

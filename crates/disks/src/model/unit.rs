@@ -1,7 +1,8 @@
 //! What one may do to a modelled disk while it is in use.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use bio::sync::Mutex;
 use bio::{Errno, Extent};
 use geom::Error;
 use reactor::model::{DiskOp, FAULTS_MAX, Fault};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Latency;
-use super::layer::{Rate, State, lock};
+use super::layer::{Rate, State};
 use crate::kind::{Answer, Unit};
 
 /// Errors at a rate set at once on one disk; further ones are refused.
@@ -128,11 +129,11 @@ fn fail(state: &mut State, p: &FailParams) -> Result<Answer, Error> {
 
 impl Unit for ModelUnit {
     fn size(&mut self) -> Result<u64, Errno> {
-        Ok(lock(&self.state).disk.size())
+        Ok(self.state.lock().disk.size())
     }
 
     fn show(&self) -> Vec<(&'static str, String)> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let (used, dirty) = state.disk.used_and_dirty();
         let latency = match self.latency {
             Latency::Flash => "flash",
@@ -166,7 +167,7 @@ impl Unit for ModelUnit {
     }
 
     fn verb(&mut self, verb: &str, params: &Value) -> Result<Answer, Error> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match verb {
             "power-cut" => {
                 let under_way = state.under_way();

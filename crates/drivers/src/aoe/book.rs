@@ -8,10 +8,11 @@
 //!      it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 use serde::{Deserialize, Serialize};
 use target::vault::{Kind, Vault, ticket};
@@ -53,7 +54,7 @@ pub(super) struct Slot {
 
 impl Slot {
     fn place(&self) -> MutexGuard<'_, Rules> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rules.lock()
     }
 
     /// What is kept of it.
@@ -140,7 +141,7 @@ impl Book {
     }
 
     fn slots(&self) -> MutexGuard<'_, BTreeMap<u8, Arc<Slot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock()
     }
 
     /// A slot.

@@ -1,9 +1,10 @@
 //! What all cores of the driver share: targets, and which core serves.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 use reactor::Address;
 use target::Registry;
@@ -41,7 +42,7 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Makes or replaces a target. Refused when another has the same shelf at an interface of its.

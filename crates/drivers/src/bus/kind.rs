@@ -1,8 +1,9 @@
 //! The kind `local` of `[[bus]]`, and the buses of that kind.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use cam::{Open, Sim, SimKind};
 use geom::Error;
 use schemars::JsonSchema;
@@ -54,7 +55,7 @@ impl LocalKind {
     }
 
     fn buses(&self) -> MutexGuard<'_, Vec<(String, Weak<LocalBus>)>> {
-        self.buses.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buses.lock()
     }
 
     /// The daemon ends: that the targets go is no news of their disks, which mirrors would note.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bio::Segs;
+use bio::sync::{Mutex, MutexGuard};
 use cam::{Begun, CamStatus, Ccb, CcbId, Command, Outcome, Rescan, Sim, SimFacts, Unit};
 use geom::{Core, Switchboard};
 use target::Registry;
@@ -38,7 +39,7 @@ pub(super) struct Inner {
 
 impl Inner {
     fn units(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<Weak<Unit>>>> {
-        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+        self.units.lock()
     }
 
     /// The handle of a unit.

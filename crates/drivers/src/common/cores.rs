@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use bio::sync::Mutex;
 use reactor::Mailer;
 
 /// A driver's value on each core of a thread: a simulation has several cores there.
@@ -47,14 +48,14 @@ impl<O> Default for Post<O> {
 impl<O: Send + 'static> Post<O> {
     /// A core has come.
     pub fn add(&self, core: u32, mailer: Mailer<O>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|(c, _)| *c != core);
         all.push((core, mailer));
     }
 
     /// Tells a core something; false when its mailbox is full or it does not listen any more.
     pub fn tell(&self, core: u32, order: O) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         let mailer = all.iter().find(|(c, _)| *c == core).map(|(_, m)| m.clone());
         drop(all);
         mailer.is_some_and(|m| m.send(order).is_ok())

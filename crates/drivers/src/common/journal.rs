@@ -148,18 +148,18 @@ fn host(peer: &Address) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, PoisonError};
+    use bio::sync::Mutex;
 
     use super::*;
 
     static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     fn keep(what: fmt::Arguments<'_>) {
-        LINES.lock().unwrap_or_else(PoisonError::into_inner).push(what.to_string());
+        LINES.lock().push(what.to_string());
     }
 
     fn lines() -> Vec<String> {
-        std::mem::take(&mut *LINES.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *LINES.lock())
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The targets of a driver, by name, and the portals at which they are found.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 use reactor::Address;
 
@@ -47,7 +48,7 @@ impl<T> Default for Targets<T> {
 
 impl<T: Checked> Targets<T> {
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Makes or replaces a target. Refused when another target at one of its addresses disagrees.

@@ -8,10 +8,11 @@
 //!  S2  A TSIH is not 0 and belongs to one session at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use bio::sync::{Mutex, MutexGuard};
 use target::Registry;
 
 use super::params::Checked;
@@ -85,7 +86,7 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// A number for a connection; never given twice.

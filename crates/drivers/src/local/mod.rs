@@ -27,10 +27,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::{Error, Local as Future};
 use reactor::{Address, ChannelEnd, Mailer};
 use target::registry::LunEntry;
@@ -104,7 +105,7 @@ impl Local {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The targets there are, and what is said of them. Any thread.

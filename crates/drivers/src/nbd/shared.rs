@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bio::sync::{Mutex, MutexGuard};
 use reactor::{Address, Parcel};
 use target::Registry;
 
@@ -43,7 +44,7 @@ impl Shared {
     }
 
     fn doors(&self) -> MutexGuard<'_, BTreeMap<String, Door>> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+        self.doors.lock()
     }
 
     /// A number for a connection; never given twice.

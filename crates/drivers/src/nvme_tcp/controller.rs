@@ -8,9 +8,10 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bio::sync::{Mutex, MutexGuard};
 use wire::nvme::Configuration;
 
 use super::params::Checked;
@@ -79,7 +80,7 @@ impl Controller {
     }
 
     fn queues(&self) -> MutexGuard<'_, BTreeMap<u16, Seat>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 
     /// CC.
@@ -127,7 +128,7 @@ impl Controller {
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<u32, u32>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// The host has been told which unit a namespace is.

@@ -11,9 +11,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bio::sync::Mutex;
 use bio::{Attr, Bio, BioId, Errno, Flags, HOLE, MAPPED, Op, Ticket};
 use geom::{Core, Flow, Layer, Limits, Switchboard};
 
@@ -155,18 +156,14 @@ impl Reply {
             core,
             Box::new(move |on| {
                 let place = (core, ticket.id());
-                lock(&answers).insert(place, answer);
+                answers.lock().insert(place, answer);
                 if !on.restart(ticket) {
                     // Whoever asked has given up.
-                    lock(&answers).remove(&place);
+                    answers.lock().remove(&place);
                 }
             }),
         );
     }
-}
-
-fn lock(answers: &Answers) -> MutexGuard<'_, HashMap<(usize, BioId), Result<Answer, Errno>>> {
-    answers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Layer for FileLayer {
@@ -190,7 +187,7 @@ impl Layer for FileLayer {
     }
 
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
-        let answer = lock(&self.answers).remove(&(core.id() as usize, bio.id()));
+        let answer = self.answers.lock().remove(&(core.id() as usize, bio.id()));
         let answer = match answer {
             Some(Ok(answer)) => answer,
             Some(Err(e)) => return Flow::Done(Err(e)),

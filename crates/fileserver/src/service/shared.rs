@@ -3,9 +3,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use bio::sync::{Mutex, MutexGuard};
 use geom::{Error, GeomId, Switchboard};
 use keys::Keys;
 use serde_json::Value;
@@ -156,18 +157,18 @@ impl Shared {
 
     /// The keys of its listeners for TLS; none before it listens, and without such listeners.
     pub fn keys(&self) -> Option<Keys> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.keys.lock().clone()
     }
 
     /// Reads the files of its keys: clients that come from now on meet what is in them.
     pub fn read_keys(&self) -> Result<(), Error> {
         let keys = self.params.keys()?;
-        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+        *self.keys.lock() = keys;
         Ok(())
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.desk.lock()
     }
 
     fn send(&self, order: impl FnOnce(&mut Desk) -> Order) {
@@ -248,13 +249,13 @@ impl Shared {
 
     /// How it is.
     pub fn status(&self) -> Status {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.status.lock().clone()
     }
 
     /// The host says how it is.
     pub fn report(&self, f: impl FnOnce(&mut Status)) {
         let changed = {
-            let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut status = self.status.lock();
             let before = status.phase.clone();
             f(&mut status);
             before != status.phase
@@ -276,7 +277,7 @@ impl Shared {
         poll_fn(|cx| {
             // The desk first, so that no change between the look and the entry is lost.
             let mut desk = self.desk();
-            let is = f(&self.status.lock().unwrap_or_else(PoisonError::into_inner).phase);
+            let is = f(&self.status.lock().phase);
             if is {
                 return Poll::Ready(());
             }

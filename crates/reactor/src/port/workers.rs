@@ -7,16 +7,17 @@
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use bio::sync::{Condvar, Mutex};
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 
 use crate::file::{Run, map};
 use crate::port::Reaped;
 use crate::port::link::check;
-use crate::remote::{Remote, lock};
+use crate::remote::Remote;
 use crate::slots::{IoVec, On, Op, Slot, SlotId, raw};
 
 /// Threads for blocking file calls; more calls wait in line.
@@ -96,14 +97,14 @@ impl Workers {
             return Some(call(&job, ReadWriteFlags::empty()));
         }
         self.unfinished += 1;
-        lock(&self.shared.line).jobs.push_back(job);
+        self.shared.line.lock().jobs.push_back(job);
         self.shared.more.notify_one();
         None
     }
 
     pub(super) fn take_results(&mut self, out: &mut Reaped) {
         if self.unfinished > 0 {
-            let mut done = lock(&self.shared.done);
+            let mut done = self.shared.done.lock();
             self.unfinished -= done.len();
             out.append(&mut done);
         }
@@ -112,13 +113,13 @@ impl Workers {
     /// Whether threads have begun all jobs.
     #[cfg(test)]
     pub(super) fn have_begun(&self) -> bool {
-        lock(&self.shared.line).jobs.is_empty()
+        self.shared.line.lock().jobs.is_empty()
     }
 
     /// Begins no more jobs and waits for none. A thread whose call does not return stays behind
     /// with that call; its slot must never be freed (B1).
     pub(super) fn abandon(&mut self) {
-        let mut line = lock(&self.shared.line);
+        let mut line = self.shared.line.lock();
         line.closing = true;
         line.jobs.clear();
         drop(line);
@@ -129,7 +130,7 @@ impl Workers {
 
     /// Takes a job back that no thread has begun.
     pub(super) fn take_back(&mut self, id: SlotId) -> bool {
-        let mut line = lock(&self.shared.line);
+        let mut line = self.shared.line.lock();
         let before = line.jobs.len();
         line.jobs.retain(|j| j.id != id);
         let taken = before - line.jobs.len();
@@ -145,23 +146,20 @@ impl Drop for Workers {
 }
 
 fn work(shared: &Shared, remote: &Remote) {
-    let mut line = lock(&shared.line);
+    let mut line = shared.line.lock();
     loop {
         let Some(job) = line.jobs.pop_front() else {
             if line.closing {
                 return;
             }
-            line = match shared.more.wait(line) {
-                Ok(l) => l,
-                Err(e) => e.into_inner(),
-            };
+            line = shared.more.wait(line);
             continue;
         };
         drop(line);
         let result = call(&job, ReadWriteFlags::empty());
-        lock(&shared.done).push((job.id, result));
+        shared.done.lock().push((job.id, result));
         remote.notify();
-        line = lock(&shared.line);
+        line = shared.line.lock();
     }
 }
 

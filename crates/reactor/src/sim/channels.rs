@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use bio::sync::{Mutex, MutexGuard};
 
 /// Errno of Linux for a file system that is mounted no longer.
 const ENODEV: i32 = 19;
@@ -18,7 +20,7 @@ struct State {
 type Shared = Arc<Mutex<State>>;
 
 fn state(shared: &Shared) -> MutexGuard<'_, State> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock()
 }
 
 /// The kernel's end.

@@ -1,12 +1,11 @@
 //! Simulated files: a disk model, and what is under way on it.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use bio::Errno;
+use bio::sync::Mutex;
 
 use crate::model::{DiskModel, DiskOp, DiskShape};
-use crate::remote::lock;
 use crate::slots::{Op, SlotId};
 
 type Key = (usize, u64);
@@ -52,11 +51,11 @@ impl SimDisk {
     }
 
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut DiskModel) -> R) -> R {
-        f(&mut lock(&self.0).model)
+        f(&mut self.0.lock().model)
     }
 
     pub(crate) fn shape(&self) -> DiskShape {
-        lock(&self.0).model.shape().clone()
+        self.0.lock().model.shape().clone()
     }
 
     /// Takes an operation on; says when it ends, None while the disk hangs. Slots are named per
@@ -70,7 +69,7 @@ impl SimDisk {
         data: Vec<u8>,
         read_len: u64,
     ) -> Option<u64> {
-        let mut inside = lock(&self.0);
+        let mut inside = self.0.lock();
         let (what, offset, len) = disk_op(op, read_len, data.len() as u64);
         let due = inside.model.begin(now, what, offset, len);
         let parked = inside.hung;
@@ -81,7 +80,7 @@ impl SimDisk {
 
     /// Carries the operation out: bytes done or a negative errno. `read` is filled by reads.
     pub(crate) fn finish(&self, port: usize, id: SlotId, offset: u64, read: &mut [u8]) -> i64 {
-        let mut inside = lock(&self.0);
+        let mut inside = self.0.lock();
         let Some(job) = inside.jobs.remove(&(port, id.to_word())) else {
             return -i64::from(Errno::Io.posix());
         };
@@ -107,7 +106,7 @@ impl SimDisk {
 
     /// What was under way is torn and to be ended now.
     pub(crate) fn power_cut(&self) -> Vec<(usize, SlotId)> {
-        let mut inside = lock(&self.0);
+        let mut inside = self.0.lock();
         let Inside { model, jobs, hung } = &mut *inside;
         *hung = false;
         let mut over = Vec::new();
@@ -126,7 +125,7 @@ impl SimDisk {
 
     /// Hangs, or lets go of what hung.
     pub(crate) fn hang(&self, hang: bool) -> Vec<(usize, SlotId)> {
-        let mut inside = lock(&self.0);
+        let mut inside = self.0.lock();
         inside.hung = hang;
         if hang {
             return Vec::new();

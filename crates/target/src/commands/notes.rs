@@ -2,7 +2,8 @@
 //! the buffers of WRITE BUFFER. All of it is small and read rarely: one lock a unit.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bio::sync::{Mutex, MutexGuard};
 
 /// Bytes of a nexus' data buffer and of its echo buffer.
 pub(crate) const BUFFER_BYTES: usize = 4096;
@@ -32,6 +33,6 @@ pub(crate) struct Notes(Mutex<State>);
 
 impl Notes {
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

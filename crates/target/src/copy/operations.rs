@@ -14,10 +14,11 @@
 //!  O3  Nothing is remembered longer than [`RESULTS_KEEP_NS`] after its end.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use bio::sync::{Mutex, MutexGuard};
 use wire::scsi::{
     CopyProgress, CopyState, ROD_TOKEN_LEN, SENSE_LEN_MAX, Status, asc, copy_status_lid1,
     copy_status_lid4, failed_segment, held_data, rod_token_information,
@@ -77,7 +78,7 @@ pub(crate) struct Operation {
 
 impl Operation {
     fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts.lock()
     }
 
     /// True when somebody wants it to end.
@@ -190,7 +191,7 @@ pub(crate) struct Operations {
 
 impl Operations {
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 
     /// Begins an operation, with a name when it has one (O1, O2).

@@ -13,9 +13,10 @@
 //!      it revokes the token first.
 //!  K4  There are at most [`TOKENS_MAX`] tokens, dead ones that are still told about included.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bio::sync::{Mutex, MutexGuard};
 use wire::scsi::{BlockRange, ROD_TOKEN_LEN, RodToken, RodType, Sense, asc};
 
 use crate::device::Device;
@@ -33,7 +34,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     fn tokens(&self) -> MutexGuard<'_, Vec<Arc<Rod>>> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tokens.lock()
     }
 
     /// Called before `blocks` from `lba` on are written (K2, K3).
@@ -177,7 +178,7 @@ pub(crate) struct Tokens {
 
 impl Tokens {
     fn all(&self, now: u64) -> MutexGuard<'_, Vec<Arc<Rod>>> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         all.retain(|rod| {
             let stays = !rod.is_idle(now);
             if !stays {

@@ -12,8 +12,10 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
+
+use bio::sync::{Mutex, MutexGuard};
 
 #[derive(Clone, Copy)]
 struct Turned {
@@ -102,7 +104,7 @@ impl Drop for Marked {
 
 impl Regions {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn change(&self, f: impl FnOnce(&mut State)) {

@@ -3,8 +3,8 @@
 //! Invariant F1: every counter and every command's line has one writer, the session's core.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
+use bio::sync::Mutex;
 use reactor::Address;
 
 use crate::command::CommandState;
@@ -128,7 +128,7 @@ impl SessionFacts {
 
     /// The access group that it is in now.
     pub fn group(&self) -> String {
-        self.group.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.group.lock().clone()
     }
 
     /// True when the session only waits for its last commands.

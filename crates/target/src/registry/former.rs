@@ -7,7 +7,6 @@
 //!  F2  A unit that is called so comes first.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
 use super::Registry;
 
@@ -23,16 +22,16 @@ pub struct Former {
 impl Registry {
     /// These are the former names from now on.
     pub fn set_former(&self, all: BTreeMap<String, Former>) {
-        *self.former.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        *self.former.lock() = all;
     }
 
     /// All former names.
     pub fn all_former(&self) -> BTreeMap<String, Former> {
-        self.former.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.former.lock().clone()
     }
 
     /// The unit that was called so.
     pub fn former(&self, name: &str) -> Option<Former> {
-        self.former.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.former.lock().get(name).cloned()
     }
 }

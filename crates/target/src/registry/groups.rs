@@ -11,10 +11,11 @@
 //! Invariant G1: whoever changes what a view stands for stores the new value first and raises the
 //! generation after it, so that a session which sees the new number sees the new value.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 use wire::pattern::Pattern;
 use wire::portal::{Place, PortalRule, any_matches, any_overlaps};
@@ -74,11 +75,15 @@ pub(crate) struct View {
 impl View {
     fn new(map: Arc<LunMap>) -> View {
         // Zero is what a session has seen that has not looked yet.
-        View { generation: AtomicU64::new(1), retired: AtomicBool::new(false), map: map.into() }
+        View {
+            generation: AtomicU64::new(1),
+            retired: AtomicBool::new(false),
+            map: Mutex::new(map),
+        }
     }
 
     fn place(&self) -> MutexGuard<'_, Arc<LunMap>> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+        self.map.lock()
     }
 
     /// Grows with every change that a session must look at.

@@ -20,9 +20,9 @@
 //!  K3  A power cut may forget the last moments of it: then K1 holds.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 
 use crate::attention::Port;
@@ -60,7 +60,7 @@ fn who(port: &Port) -> Who {
 
 impl Known {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Whether an initiator port may use a unit that it finds under a number (K1).

@@ -26,9 +26,10 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::{Error, Origins};
 use reactor::{Address, Mailer};
 
@@ -81,17 +82,17 @@ pub struct TargetPort {
 impl TargetPort {
     /// The groups now.
     pub fn groups(&self) -> Arc<Groups> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.groups.lock().clone()
     }
 
     /// The target port group that it belongs to.
     pub fn port_group(&self) -> Arc<PortGroup> {
-        self.port_group.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.port_group.lock().clone()
     }
 
     /// Goes over to a group; its sessions look at the new one's state.
     fn join(&self, group: Arc<PortGroup>) {
-        *self.port_group.lock().unwrap_or_else(PoisonError::into_inner) = group;
+        *self.port_group.lock() = group;
         self.groups().touch(false);
     }
 
@@ -177,7 +178,7 @@ impl Registry {
         if let Err(e) = self.known.load(vault.as_ref()) {
             self.tell("", e.what);
         }
-        *self.vault.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault);
+        *self.vault.lock() = Some(vault);
     }
 
     /// Which unit each initiator port knows behind its LUNs.
@@ -202,12 +203,12 @@ impl Registry {
 
     /// Who hears what the operator should know of a unit: its name, and a sentence.
     pub fn set_teller(&self, teller: Arc<Teller>) {
-        *self.teller.lock().unwrap_or_else(PoisonError::into_inner) = Some(teller);
+        *self.teller.lock() = Some(teller);
     }
 
     /// Something that the operator should know of a unit.
     pub(crate) fn tell(&self, unit: &str, text: String) {
-        let teller = self.teller.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let teller = self.teller.lock().clone();
         if let Some(teller) = teller {
             teller(unit, text);
         }
@@ -215,7 +216,7 @@ impl Registry {
 
     /// Where units keep what outlives a restart; one that keeps nothing when none was given.
     pub fn vault(&self) -> Arc<dyn Vault> {
-        let vault = self.vault.lock().unwrap_or_else(PoisonError::into_inner);
+        let vault = self.vault.lock();
         vault.clone().unwrap_or_else(|| Arc::new(NoVault))
     }
 
@@ -241,7 +242,7 @@ impl Registry {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Makes a logical unit. The name must be free; the serial number must not be that of another
@@ -661,7 +662,7 @@ fn replace(target: &TargetPort, groups: Groups) {
     for group in groups.groups().iter().filter(|g| old.group(&g.name).is_none()) {
         recount(target, &LunMap::default(), &group.luns());
     }
-    *target.groups.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(groups);
+    *target.groups.lock() = Arc::new(groups);
     old.touch(true);
 }
 

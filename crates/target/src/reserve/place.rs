@@ -15,9 +15,10 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bio::sync::{Mutex, MutexGuard};
 use wire::scsi::Asc;
 
 use super::state::{Effects, Identity, Reservations};
@@ -37,7 +38,7 @@ pub struct Place(Mutex<Inner>);
 
 impl Place {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The state now.

@@ -3,9 +3,10 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use bio::sync::Mutex;
 use bio::{Bio, Errno, Op, Origin, Pool, PoolConfig};
 use geom::{Access, Control, Core, Edge, Flow, Inbox, Layer, Limits, NewProvider, Topology};
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
@@ -60,7 +61,7 @@ impl Layer for Disk {
             _ => DiskOp::Write,
         };
         let now = core.now();
-        let mut model = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut model = self.0.lock();
         let due = model.begin(now, op, bio.offset, bio.length);
         core.wake(bio.ticket(), due.saturating_sub(now));
         Flow::Wait

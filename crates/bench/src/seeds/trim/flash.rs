@@ -4,8 +4,9 @@
 //! Other requests take what a SATA flash disk takes, any number at once. One that deletes begins
 //! when all before it have ended (it is not queued), and what comes later begins when it has ended.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use bio::sync::{Mutex, MutexGuard};
 use bio::{Attr, Bio, Errno, Op};
 use geom::{Core, Flow, Layer, Limits, NewProvider};
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
@@ -59,7 +60,7 @@ impl Flash {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn asked(&self) -> Asked {

@@ -21,9 +21,10 @@ mod shared;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bio::Segs;
+use bio::sync::{Mutex, MutexGuard};
 use geom::{Core, Grade, Local, Switchboard, Trouble};
 use wire::aoe::Address;
 
@@ -61,7 +62,7 @@ struct Inner {
 
 impl Inner {
     fn units(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Unit>>> {
-        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+        self.units.lock()
     }
 
     fn unit(&self, address: Address) -> Option<Arc<Unit>> {

@@ -4,7 +4,7 @@
 //! one that was answered, and would put old data over newer. So sectors are not written again
 //! before every copy of an earlier WRITE of them was answered, or is too old to exist (E2).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use bio::sync::{Mutex, MutexGuard};
 
 /// A hold on some sectors, to be given back as often as it was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Ranges(Mutex<State>);
 
 impl Ranges {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes sectors from `first` to before `end`; `None` while somebody has one of them.

@@ -1,9 +1,10 @@
 //! What the cores of one bus know together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bio::sync::Mutex;
 use wire::aoe::{Address, Mac};
 
 use super::engine::{Counts, Ill, TARGETS_MAX};
@@ -35,19 +36,15 @@ pub(super) struct Shared {
     ill: Mutex<BTreeMap<usize, Vec<Ill>>>,
 }
 
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     /// Targets that were found.
     pub(super) fn targets(&self) -> Vec<Address> {
-        lock(&self.known).keys().copied().collect()
+        self.known.lock().keys().copied().collect()
     }
 
     /// What is known of a target.
     pub(super) fn known(&self, address: Address) -> Option<Known> {
-        lock(&self.known).get(&address).cloned()
+        self.known.lock().get(&address).cloned()
     }
 
     /// A target was heard; `None` when there are too many.
@@ -57,7 +54,7 @@ impl Shared {
         path: (usize, Mac),
         (buffers, sectors): (u16, u8),
     ) -> Option<Known> {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if known.len() >= TARGETS_MAX && !known.contains_key(&address) {
             return None;
         }
@@ -71,33 +68,33 @@ impl Shared {
 
     /// A target has told its config string.
     pub(super) fn is_marked(&self, address: Address, string: &[u8], now: u64) {
-        if let Some(target) = lock(&self.known).get_mut(&address) {
+        if let Some(target) = self.known.lock().get_mut(&address) {
             target.mark = Some((string.to_vec(), now));
         }
     }
 
     /// The config string of a target, if it was told since `from`.
     pub(super) fn mark(&self, address: Address, from: u64) -> Option<Vec<u8>> {
-        let known = lock(&self.known);
+        let known = self.known.lock();
         let (string, at) = known.get(&address)?.mark.as_ref()?;
         (*at >= from).then(|| string.clone())
     }
 
     /// What a core has counted by now.
     pub(super) fn count(&self, core: usize, counts: Counts) {
-        lock(&self.counts).insert(core, counts);
+        self.counts.lock().insert(core, counts);
     }
 
     /// Of all cores.
     pub(super) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
-        lock(&self.counts).values().for_each(|counts| sum.add(counts));
+        self.counts.lock().values().for_each(|counts| sum.add(counts));
         sum
     }
 
     /// What a core cannot reach by now; whether that is news.
     pub(super) fn see(&self, core: usize, ill: Vec<Ill>) -> bool {
-        let mut all = lock(&self.ill);
+        let mut all = self.ill.lock();
         let before = all.get(&core).map_or(&[][..], Vec::as_slice);
         let is_news = before != ill;
         all.insert(core, ill);
@@ -106,6 +103,6 @@ impl Shared {
 
     /// What some core cannot reach, in order.
     pub(super) fn ill(&self) -> BTreeSet<Ill> {
-        lock(&self.ill).values().flatten().cloned().collect()
+        self.ill.lock().values().flatten().cloned().collect()
     }
 }

@@ -20,8 +20,9 @@ mod target;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use bio::sync::Mutex;
 use bio::{Errno, Segs};
 use geom::Core;
 use reactor::model::{DiskModel, DiskShape, Fault, Timing};
@@ -194,7 +195,7 @@ impl VirtualHba {
         if let Role::Multiplier(ports) = spec.role {
             self.has_multiplier(bay, ports);
         }
-        *lock(&place.target) = Some(Target::new(spec, disk, seed, self.facts.is_ata));
+        *place.target.lock() = Some(Target::new(spec, disk, seed, self.facts.is_ata));
         Ok(())
     }
 
@@ -202,7 +203,7 @@ impl VirtualHba {
     /// multiplier by its notification.
     pub fn link_changed(&self, bay: u64) {
         let (asked, told) = self.port_changed(bay).unwrap_or((bay, true));
-        if let Some(rescan) = lock(&self.rescan).as_ref().filter(|_| told) {
+        if let Some(rescan) = self.rescan.lock().as_ref().filter(|_| told) {
             rescan.wish_target(asked);
         }
     }
@@ -211,7 +212,7 @@ impl VirtualHba {
     fn expander(&self) -> Option<(u64, enclosure::Seen)> {
         let sees = |bay: &&Bay| bay.sees.load(Ordering::Acquire) > 0;
         let bay = self.bays.iter().find(sees).filter(|_| !self.facts.is_ata)?;
-        let own = lock(&bay.target).as_ref().map(|t| t.spec.wwn)?;
+        let own = bay.target.lock().as_ref().map(|t| t.spec.wwn)?;
         Some((own, self.seen(bay.sees.load(Ordering::Acquire))))
     }
 
@@ -227,7 +228,7 @@ impl VirtualHba {
 
     /// Does something to the disk in a bay; `None` when it is empty.
     fn at<R>(&self, bay: u64, f: impl FnOnce(&mut Target) -> R) -> Option<R> {
-        lock(&self.bays.get(bay as usize)?.target).as_mut().map(f)
+        self.bays.get(bay as usize)?.target.lock().as_mut().map(f)
     }
 
     /// How often things go wrong; `None` when the bay is empty.
@@ -355,12 +356,8 @@ impl VirtualHba {
 
 impl Bay {
     fn unit(&self) -> Option<Arc<Unit>> {
-        lock(self.unit.get()?).upgrade()
+        self.unit.get()?.lock().upgrade()
     }
-}
-
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends what a disk let go when its queue stopped.
@@ -385,7 +382,7 @@ impl Sim for VirtualHba {
     }
 
     fn begin(&self, rescan: Rescan) {
-        *lock(&self.rescan) = Some(rescan);
+        *self.rescan.lock() = Some(rescan);
     }
 
     fn signature(&self, target: u64) -> Signature {
@@ -404,7 +401,7 @@ impl Sim for VirtualHba {
 
     fn attach(&self, unit: &Arc<Unit>) {
         let Some(bay) = self.bays.get(unit.path().target as usize) else { return };
-        *lock(bay.unit.get_or_init(Mutex::default)) = Arc::downgrade(unit);
+        *bay.unit.get_or_init(Mutex::default).lock() = Arc::downgrade(unit);
     }
 
     fn action(&self, unit: &Unit, id: CcbId, ccb: &Ccb, data: &Segs, core: &Core) -> Begun {

@@ -38,9 +38,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bio::Segs;
+use bio::sync::Mutex;
 use geom::{Core, Error, Grade, Local, Switchboard, Trouble};
 use serde_json::Value;
 use wire::iscsi::Attribute;
@@ -87,10 +88,6 @@ struct Inner {
     rescan: OnceLock<Rescan>,
 }
 
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Inner {
     /// Its troubles have become others.
     fn say(&self) {
@@ -101,14 +98,14 @@ impl Inner {
 
     /// The handle of a unit.
     fn handle(&self, unit: &Unit) -> Weak<Unit> {
-        let units = lock(&self.units);
+        let units = self.units.lock();
         let all = units.get(&unit.path()).into_iter().flatten();
         all.rev().find(|u| std::ptr::eq(u.as_ptr(), unit)).cloned().unwrap_or_default()
     }
 
     /// All units behind a portal.
     fn units_of(&self, portal: usize) -> Vec<Arc<Unit>> {
-        let units = lock(&self.units);
+        let units = self.units.lock();
         let behind = units.iter().filter(|(path, _)| path.target == portal as u64);
         behind.flat_map(|(_, units)| units.iter().filter_map(Weak::upgrade)).collect()
     }
@@ -252,7 +249,7 @@ impl Sim for Iscsi {
 
     fn counts(&self) -> Vec<(&'static str, u64)> {
         let mut sum = Counts::default();
-        for counts in lock(&self.inner.counts).values() {
+        for counts in self.inner.counts.lock().values() {
             sum.logins += counts.logins;
             sum.drops += counts.drops;
             sum.stray += counts.stray;
@@ -276,7 +273,7 @@ impl Sim for Iscsi {
 
     /// A portal is said once, whichever core it was that could not get there.
     fn troubles(&self) -> Vec<Trouble> {
-        let by_core = lock(&self.inner.troubles);
+        let by_core = self.inner.troubles.lock();
         let by_portal: BTreeMap<usize, &str> =
             by_core.iter().rev().map(|((_, portal), why)| (*portal, why.as_str())).collect();
         let why = |(at, portal): (usize, &Portal)| {
@@ -310,7 +307,7 @@ impl Sim for Iscsi {
     }
 
     fn attach(&self, unit: &Arc<Unit>) {
-        let mut units = lock(&self.inner.units);
+        let mut units = self.inner.units.lock();
         let all = units.entry(unit.path()).or_default();
         all.retain(|u| u.strong_count() > 0);
         all.push(Arc::downgrade(unit));

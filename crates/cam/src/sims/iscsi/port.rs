@@ -338,8 +338,8 @@ impl Session {
     fn count(&self, core: &Core) {
         let (counts, is_up) = (self.engine.borrow().counts(), self.engine.borrow().is_up());
         let key = (core.id(), self.portal);
-        super::lock(&self.inner.counts).insert(key, counts);
-        let was_in_trouble = is_up && super::lock(&self.inner.troubles).remove(&key).is_some();
+        self.inner.counts.lock().insert(key, counts);
+        let was_in_trouble = is_up && self.inner.troubles.lock().remove(&key).is_some();
         if was_in_trouble {
             self.inner.say();
         }
@@ -455,7 +455,7 @@ async fn run(session: Rc<Session>) {
                 Some(command) => format!("{why}; {command}"),
                 None => why.to_string(),
             };
-            let before = super::lock(&session.inner.troubles).insert(key, why.clone());
+            let before = session.inner.troubles.lock().insert(key, why.clone());
             if before != Some(why) {
                 session.inner.say();
             }

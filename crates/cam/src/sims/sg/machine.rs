@@ -6,14 +6,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bio::Segs;
+use bio::sync::{Condvar, Mutex};
 use geom::{Core, Local};
 use reactor::{ScsiAnswer, ScsiDoor, ScsiNode, ScsiRequest};
 
-use super::{IO_MAX_BYTES, lock};
+use super::IO_MAX_BYTES;
 
 /// Time between two looks at the devices.
 const LOOK: Duration = Duration::from_secs(2);
@@ -125,7 +126,7 @@ impl Linux {
 
     /// Looks at one device; true: it has come, gone, or is another.
     fn visit(&self, at: u64, device: &Path) -> bool {
-        let had = lock(&self.state).had.get(&at).map(|had| (had.node.clone(), had.found.clone()));
+        let had = self.state.lock().had.get(&at).map(|had| (had.node.clone(), had.found.clone()));
         let now = identify(device);
         if let (Some((node, found)), Ok((now_node, place))) = (&had, &now)
             && node == now_node
@@ -134,9 +135,9 @@ impl Linux {
             return false;
         }
         // What was taken is given back before the same device is taken again.
-        drop(lock(&self.state).had.remove(&at));
+        drop(self.state.lock().had.remove(&at));
         let taken = now.and_then(|(node, place)| take(node, place));
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match taken.map_err(|why| format!("{}: {why}", device.display())) {
             Ok((node, mut found, taken)) => {
                 state.generation += 1;
@@ -159,11 +160,10 @@ impl Linux {
                     news(at);
                 }
             }
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.looked = true;
             if !state.closed {
-                let waited = self.stop.wait_timeout(state, LOOK);
-                state = waited.map_or_else(|e| e.into_inner().0, |(state, _)| state);
+                state = self.stop.wait_timeout(state, LOOK);
             }
             if state.closed {
                 state.had.clear();
@@ -234,7 +234,7 @@ impl Machine for Linux {
     }
 
     fn look(&self, at: u64) -> Result<Found, String> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         match state.had.get(&at) {
             Some(had) => Ok(had.found.clone()),
             None => Err(state.why.get(&at).cloned().unwrap_or_else(|| {
@@ -249,7 +249,7 @@ impl Machine for Linux {
         let watcher = self.clone();
         let thread = std::thread::Builder::new().name("ashlar-sg".into());
         if let Err(e) = thread.spawn(move || watcher.watch(&news)) {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.looked = true;
             for (at, device) in (0..).zip(&self.devices) {
                 state.why.insert(at, format!("{}: no thread to look: {e}", device.display()));
@@ -258,32 +258,32 @@ impl Machine for Linux {
     }
 
     fn is_looked_at(&self) -> bool {
-        lock(&self.state).looked
+        self.state.lock().looked
     }
 
     fn close(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.closed = true;
         state.had.clear();
         self.stop.notify_all();
     }
 
     fn open(&self, at: u64, core: &Rc<Core>) -> io::Result<Rc<dyn Node>> {
-        let node = lock(&self.state).had.get(&at).map(|had| had.node.clone());
+        let node = self.state.lock().had.get(&at).map(|had| had.node.clone());
         let door = ScsiDoor::open(&node.ok_or(io::ErrorKind::NotFound)?)?;
         Ok(Rc::new(core.reactor().scsi(door)?))
     }
 
     /// The kernel resets while the caller waits, so a thread of its own does.
     fn reset(&self, at: u64, done: Box<dyn FnOnce(bool) + Send>) {
-        let node = lock(&self.state).had.get(&at).map(|had| had.node.clone());
+        let node = self.state.lock().had.get(&at).map(|had| had.node.clone());
         let Some(node) = node else { return done(false) };
         let thread = std::thread::Builder::new().name("ashlar-sg-reset".into());
         let done = Arc::new(Mutex::new(Some(done)));
         let tell = {
             let done = done.clone();
             move |worked| {
-                if let Some(done) = lock(&done).take() {
+                if let Some(done) = done.lock().take() {
                     done(worked);
                 }
             }

@@ -26,9 +26,10 @@ mod outcome;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bio::Segs;
+use bio::sync::Mutex;
 use geom::{Core, Local, Switchboard, Trouble};
 
 use crate::address::Path;
@@ -59,20 +60,16 @@ struct Inner {
     rescan: OnceLock<Rescan>,
 }
 
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Inner {
     /// S4: whether another device is at a target than the last command found there.
     fn is_other(&self, target: u64, generation: u64) -> bool {
-        let mut generations = lock(&self.generations);
+        let mut generations = self.generations.lock();
         *generations.entry(target).or_insert(generation) != generation
     }
 
     /// The handle of a unit.
     fn handle(&self, unit: &Unit) -> Weak<Unit> {
-        let units = lock(&self.units);
+        let units = self.units.lock();
         let all = units.get(&unit.path()).into_iter().flatten();
         all.rev().find(|u| std::ptr::eq(u.as_ptr(), unit)).cloned().unwrap_or_default()
     }
@@ -108,7 +105,7 @@ impl Sg {
         if other {
             // In this order: another core that finds the device known finds it in doubt.
             unit.doubt(core);
-            lock(&self.inner.generations).insert(target, found.generation);
+            self.inner.generations.lock().insert(target, found.generation);
         }
         other
     }
@@ -193,7 +190,7 @@ impl Sim for Sg {
     }
 
     fn attach(&self, unit: &Arc<Unit>) {
-        let mut units = lock(&self.inner.units);
+        let mut units = self.inner.units.lock();
         let all = units.entry(unit.path()).or_default();
         all.retain(|u| u.strong_count() > 0);
         all.push(Arc::downgrade(unit));

@@ -16,9 +16,9 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bio::Op;
+use bio::sync::{Mutex, MutexGuard};
 use geom::Edge;
 
 use super::hands::{Ask, Manner, ask, more};
@@ -65,7 +65,7 @@ pub(super) struct Owed {
 
 impl Owed {
     fn lock(&self) -> MutexGuard<'_, Vec<Debt>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock()
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Debt>)) {

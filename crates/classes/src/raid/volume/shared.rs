@@ -10,11 +10,12 @@
 use std::cell::RefMut;
 use std::future::poll_fn;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
 use geom::{Edge, GeomId, Switchboard};
 
 use super::hands::bit;
@@ -165,10 +166,6 @@ pub(crate) struct Shared {
     court: Court<Arc<Mutex<Answer>>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     pub(crate) fn new(
         board: Switchboard,
@@ -310,7 +307,7 @@ impl Shared {
 
     /// What a comparison has found.
     pub(crate) fn verified(&self) -> MutexGuard<'_, Report> {
-        lock(&self.verified)
+        self.verified.lock()
     }
 
     /// Whether copies agree and parity is right in a range that ends at byte `end`.
@@ -344,7 +341,7 @@ impl Shared {
         }
         self.tell(Told::Judge { volume: self.key, number });
         poll_fn(|cx| {
-            let mut answer = lock(&answer);
+            let mut answer = answer.lock();
             match answer.given {
                 Some(given) => Poll::Ready(given),
                 None => {
@@ -364,7 +361,7 @@ impl Shared {
     fn answer(all: Vec<Arc<Mutex<Answer>>>, given: bool) {
         for one in all {
             let waker = {
-                let mut answer = lock(&one);
+                let mut answer = one.lock();
                 answer.given = Some(given);
                 answer.waker.take()
             };

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bio::sync::Mutex;
 use control::Stale;
 
-use super::{File, Inner, lock};
+use super::{File, Inner};
 use crate::vault::Tell;
 
 /// Time between two looks.
@@ -58,7 +59,7 @@ pub(super) fn begin(inner: Weak<Mutex<Inner>>, tell: Arc<Tell>) -> bool {
 /// Looks at all files once; false when there are none, and the watch is over.
 fn look(inner: &Mutex<Inner>, seen: &mut Seen, tell: &Tell) -> bool {
     let all = {
-        let mut inner = lock(inner);
+        let mut inner = inner.lock();
         if inner.all.is_empty() {
             inner.is_watched = false;
             return false;
@@ -85,7 +86,7 @@ fn look(inner: &Mutex<Inner>, seen: &mut Seen, tell: &Tell) -> bool {
 
 /// Those that are in use now and have changed; answers those of which that is new.
 fn publish(inner: &Mutex<Inner>, seen: &Seen) -> Vec<Stale> {
-    let mut inner = lock(inner);
+    let mut inner = inner.lock();
     let has_changed = |file: &File| seen.get(&key_of(file)).is_some_and(|(_, changed)| *changed);
     let changed: Vec<Stale> =
         inner.all.iter().filter_map(|(of, files)| files.stale(of, has_changed)).collect();

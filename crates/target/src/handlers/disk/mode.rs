@@ -1,8 +1,6 @@
 //! MODE SENSE and MODE SELECT. What can be changed is shared by all nexuses; a reset brings what
 //! was saved back, or the defaults.
 
-use std::sync::PoisonError;
-
 use wire::scsi::{Command as Cdb, ModeBlock, ModeState, Sense, asc, mode_sense, parse_mode_select};
 
 use crate::commands::saved_modes::{Turn, save};
@@ -136,7 +134,7 @@ pub(super) async fn select(job: &Job, ten: bool, keep: bool) -> Result<(), Endin
     }
     {
         // A reset may have come in between; what this command asks for is the later of the two.
-        let _gate = device.mode_gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let _gate = device.mode_gate.lock();
         let changed = wanted.changed || device.mode() != bits;
         device.set_mode(bits);
         if let Some(space) = device.space() {

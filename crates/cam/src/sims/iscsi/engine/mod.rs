@@ -37,10 +37,11 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bio::Segs;
+use bio::sync::Mutex;
 use wire::WireError;
 use wire::iscsi::{
     Algorithms, Challenge, ChapUser, ClientChap, ClientConfig, ClientError, ClientLogin,
@@ -104,12 +105,12 @@ impl Shared {
     }
 
     fn get(&self) -> Terms {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.0.lock().clone()
     }
 
     pub(super) fn set(&self, terms: Terms) {
         self.0.1.store(terms.deadline_ns, Ordering::Relaxed);
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = terms;
+        *self.0.0.lock() = terms;
     }
 
     /// How long a path may be silent, ns.

@@ -38,9 +38,9 @@ mod sends;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use bio::sync::Mutex;
 use bio::{Errno, Flags, Op, Segs};
 use geom::{Core, Edge};
 
@@ -142,10 +142,6 @@ pub(crate) struct Log {
     sends: Sends,
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Log {
     pub(crate) fn new(place: Place, members: usize, kept: bool, replayed: bool) -> Log {
         let slots = (0..members).map(|_| Mutex::default()).collect();
@@ -167,7 +163,7 @@ impl Log {
     /// row: whatever stands in it is older than what has been written without it (L3).
     pub(crate) fn keep(&self, keep: bool) {
         for slot in &self.slots {
-            *lock(slot) = Slot::default();
+            *slot.lock() = Slot::default();
         }
         self.replayed.store(false, SeqCst);
         self.doubt.store(false, SeqCst);
@@ -215,7 +211,7 @@ impl Log {
     ) -> Written {
         let Some(of) = self.slots.get(slot) else { return Err(Stop::Error(Errno::Inval)) };
         let (number, first) = poll_fn(|cx| {
-            let mut all = lock(of);
+            let mut all = of.lock();
             if !all.gathered.has_room(entries.len(), parity.len()) && all.gathered.rows > 0 {
                 return all.wait(cx);
             }
@@ -229,7 +225,7 @@ impl Log {
             self.lead(core, shared, slot, of).await;
         }
         let ended = poll_fn(|cx| {
-            let mut all = lock(of);
+            let mut all = of.lock();
             match all.ended {
                 Some((of, ended)) if of == number && !all.writing => Poll::Ready(ended),
                 _ => all.wait(cx),
@@ -245,7 +241,7 @@ impl Log {
     /// L2: the unit before is over; then what has been gathered is written.
     async fn lead(&self, core: &Rc<Core>, shared: &Shared, slot: usize, of: &Mutex<Slot>) {
         let (unit, unsettled, wakers) = poll_fn(|cx| {
-            let mut all = lock(of);
+            let mut all = of.lock();
             if all.inside > 0 || all.writing {
                 return all.wait(cx);
             }
@@ -266,7 +262,7 @@ impl Log {
             ended = self.write(core, shared, slot, unit).await;
         }
         let wakers = {
-            let mut all = lock(of);
+            let mut all = of.lock();
             all.writing = false;
             all.unsettled |= !settled;
             all.ended = all.ended.map(|(number, _)| (number, ended));
@@ -284,7 +280,7 @@ impl Log {
 
     fn gone(&self, of: &Mutex<Slot>, sent: bool) {
         let wakers = {
-            let mut all = lock(of);
+            let mut all = of.lock();
             all.unsettled |= sent;
             all.inside = all.inside.saturating_sub(1);
             if all.inside == 0 { all.wake() } else { Vec::new() }
@@ -373,12 +369,12 @@ impl Log {
     }
 
     fn next(&self, slot: usize) -> Option<Next> {
-        self.slots.get(slot).and_then(|slot| lock(slot).next)
+        self.slots.get(slot).and_then(|slot| slot.lock().next)
     }
 
     fn goes_on(&self, slot: usize, next: Next) {
         if let Some(slot) = self.slots.get(slot) {
-            lock(slot).next = Some(next);
+            slot.lock().next = Some(next);
         }
     }
 }

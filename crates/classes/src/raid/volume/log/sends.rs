@@ -2,10 +2,9 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::sync::Mutex;
 use std::task::{Poll, Waker};
 
-use super::lock;
+use bio::sync::Mutex;
 
 /// Rows under way to the members.
 #[derive(Default)]
@@ -36,13 +35,13 @@ impl Sends {
     /// Returns when no row is under way that was so when this was called. One waits at a time.
     pub(super) async fn calm(&self) {
         let before = {
-            let mut sends = lock(&self.0);
+            let mut sends = self.0.lock();
             let before = sends.phase;
             sends.phase = 1 - before;
             before
         };
         poll_fn(|cx| {
-            let mut sends = lock(&self.0);
+            let mut sends = self.0.lock();
             if sends.rows.get(before).is_none_or(|rows| *rows == 0) {
                 return Poll::Ready(());
             }
@@ -58,7 +57,7 @@ impl Sending<'_> {
     pub(in crate::raid::volume) fn pause(&self) {
         let Some(phase) = self.phase.take() else { return };
         let wakers = {
-            let mut sends = lock(&self.sends.0);
+            let mut sends = self.sends.0.lock();
             let Some(rows) = sends.rows.get_mut(phase) else { return };
             *rows = rows.saturating_sub(1);
             if *rows == 0 { std::mem::take(&mut sends.wakers) } else { Vec::new() }
@@ -69,7 +68,7 @@ impl Sending<'_> {
     /// It goes on.
     pub(in crate::raid::volume) fn resume(&self) {
         self.pause();
-        let mut sends = lock(&self.sends.0);
+        let mut sends = self.sends.0.lock();
         let phase = sends.phase;
         if let Some(rows) = sends.rows.get_mut(phase) {
             *rows += 1;

@@ -340,6 +340,13 @@ impl Host {
         self.run(w, &cdb, u32::from(count) * SECTOR as u32, &[]).0
     }
 
+    /// Writes blocks, whatever unit attentions say.
+    pub fn write_blocks(&self, w: &mut World, sector: u64, count: u8, byte: u8) -> Answer {
+        let mut cdb = cdb10(0x2a, sector);
+        cdb[8] = count;
+        self.run(w, &cdb, 0, &vec![byte; usize::from(count) * SECTOR]).0
+    }
+
     /// Unit attentions that are pending, and what the unit is then.
     pub fn look(&self, w: &mut World) -> (Vec<String>, String) {
         let (answer, attentions) = self.run(w, &UNIT_READY, 0, &[]);

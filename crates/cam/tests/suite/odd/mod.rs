@@ -5,6 +5,7 @@ mod answers;
 mod capacity;
 mod hang;
 mod host;
+mod layers;
 mod lines;
 mod paths;
 mod storm;

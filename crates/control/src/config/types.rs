@@ -132,18 +132,21 @@ pub struct BusConfig {
 const LUNS_MAX: u64 = 16_384;
 
 /// Keys of a kind's own that a running bus takes over: by kind.
-const LIVE_KEYS: &[(&str, &[&str])] = &[(
-    "iscsi",
-    &[
-        "luns_max",
-        "deadline_s",
-        "header_digest",
-        "data_digest",
-        "chap",
-        "mutual",
-        "chap_algorithms",
-    ],
-)];
+const LIVE_KEYS: &[(&str, &[&str])] = &[
+    (
+        "iscsi",
+        &[
+            "luns_max",
+            "deadline_s",
+            "header_digest",
+            "data_digest",
+            "chap",
+            "mutual",
+            "chap_algorithms",
+        ],
+    ),
+    ("aoe", &["window", "deadline_s", "frame_life_ms", "ask_s"]),
+];
 
 impl BusConfig {
     /// Whether a running bus becomes another one without letting go of its disks: what differs are

@@ -20,7 +20,7 @@ const S: u64 = 1_000 * MS;
 pub struct AoeKind;
 
 #[derive(Deserialize, JsonSchema)]
-struct Params {
+pub(super) struct Params {
     /// Network interfaces; a target that is heard on several is reached over all of them.
     #[schemars(length(min = 1, max = 16))]
     interfaces: Vec<String>,
@@ -65,6 +65,33 @@ fn ask() -> u64 {
     60
 }
 
+fn refuse(bus: &str, what: impl std::fmt::Display) -> Error {
+    Error::new(Errno::Inval, format!("bus {bus}: {what}"))
+}
+
+impl Params {
+    /// Of a bus.
+    pub(super) fn read(bus: &str, params: &Value) -> Result<Params, Error> {
+        Params::deserialize(params).map_err(|e| refuse(bus, e))
+    }
+
+    /// The rules of the protocol, and how often targets are asked for, ns.
+    pub(super) fn terms(&self, bus: &str, cores: usize) -> Result<(Rules, u64), Error> {
+        let target = |text: &String| {
+            let what = format!("targets: `{text}` is not SHELF.SLOT of one target (565.1)");
+            text.parse().map_err(|_| refuse(bus, what))
+        };
+        let rules = Rules {
+            life_ns: self.frame_life_ms * MS,
+            deadline_ns: self.deadline_s * S,
+            window: self.window,
+            shares: u32::try_from(cores).unwrap_or(1),
+            targets: self.targets.iter().map(target).collect::<Result<_, _>>()?,
+        };
+        Ok((rules, self.ask_s * S))
+    }
+}
+
 /// How long answers are waited for before a scan, ns.
 const WAIT_NS: u64 = 300 * MS;
 
@@ -88,29 +115,13 @@ impl SimKind for AoeKind {
 
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
-        let refuse = |what: String| Error::new(Errno::Inval, format!("bus {name}: {what}"));
-        let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
-        let mut targets = Vec::new();
-        for text in &params.targets {
-            let target = text.parse().map_err(|_| {
-                refuse(format!("targets: `{text}` is not SHELF.SLOT of one target (565.1)"))
-            })?;
-            targets.push(target);
-        }
+        let params = Params::read(name, request.params)?;
+        let (rules, ask_ns) = params.terms(name, request.site.cores)?;
         let mut seen = std::collections::BTreeSet::new();
         if let Some(twice) = params.interfaces.iter().find(|name| !seen.insert(name.as_str())) {
-            return Err(refuse(format!("interfaces: {twice} stands there twice")));
+            return Err(refuse(name, format!("interfaces: {twice} stands there twice")));
         }
-        let cores = request.site.cores;
-        let rules = Rules {
-            life_ns: params.frame_life_ms * MS,
-            deadline_ns: params.deadline_s * S,
-            window: params.window,
-            shares: u32::try_from(cores).unwrap_or(1),
-            targets,
-        };
-        let times = (WAIT_NS, params.ask_s * S);
-        let site = (request.site.switchboard.clone(), cores);
-        Ok(Arc::new(Aoe::new(name, params.interfaces, rules, times, site)))
+        let site = (request.site.switchboard.clone(), request.site.cores);
+        Ok(Arc::new(Aoe::new(name, params.interfaces, rules, (WAIT_NS, ask_ns), site)))
     }
 }

@@ -25,7 +25,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bio::Segs;
 use bio::sync::{Mutex, MutexGuard};
-use geom::{Core, Grade, Local, Switchboard, Trouble};
+use geom::{Core, Error, Grade, Local, Switchboard, Trouble};
+use serde_json::Value;
 use wire::aoe::Address;
 
 use self::engine::{Engine, Ill, Rules};
@@ -51,10 +52,10 @@ struct Inner {
     number: u64,
     name: String,
     interfaces: Vec<String>,
-    rules: Rules,
+    rules: Mutex<Rules>,
     /// How long answers are waited for before a scan, and how often it is asked who is there, ns.
     wait_ns: u64,
-    ask_ns: u64,
+    ask_ns: AtomicU64,
     shared: Arc<Shared>,
     units: Mutex<BTreeMap<u64, Weak<Unit>>>,
     rescan: OnceLock<Rescan>,
@@ -73,6 +74,11 @@ impl Inner {
         if let Some(rescan) = self.rescan.get() {
             rescan.wish();
         }
+    }
+
+    /// As the section says by now.
+    fn rules(&self) -> MutexGuard<'_, Rules> {
+        self.rules.lock()
     }
 
     /// Its troubles have become others.
@@ -129,9 +135,9 @@ impl Aoe {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             name: name.to_owned(),
             interfaces,
-            rules,
+            rules: Mutex::new(rules),
             wait_ns,
-            ask_ns,
+            ask_ns: AtomicU64::new(ask_ns),
             shared: Arc::default(),
             units: Mutex::default(),
             rescan: OnceLock::new(),
@@ -212,6 +218,23 @@ impl Sim for Aoe {
             Trouble { grade, why, action }
         };
         self.inner.shared.ill().into_iter().filter(has_disk).map(trouble).collect()
+    }
+
+    fn renew(&self, params: &Value) -> Result<(), Error> {
+        let name = &self.inner.name;
+        let (rules, ask_ns) = kind::Params::read(name, params)?.terms(name, self.cores)?;
+        self.inner.ask_ns.store(ask_ns, Ordering::Relaxed);
+        *self.inner.rules() = rules.clone();
+        for core in 0..self.cores {
+            let (inner, rules) = (self.inner.clone(), rules.clone());
+            let change = move |core: &Rc<Core>| {
+                if let Some(port) = port::port(inner.number, core) {
+                    port.with(|engine, _| engine.change(rules, core.now()));
+                }
+            };
+            self.switchboard.call(core, Box::new(change));
+        }
+        Ok(())
     }
 
     fn close(&self) {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
@@ -132,7 +133,7 @@ pub(super) fn open(inner: &Arc<Inner>, core: &Rc<Core>) {
         mac: Cell::default(),
     };
     let number = core.id() as usize;
-    let engine = Engine::new(number, inner.rules.clone(), inner.shared.clone(), core.now());
+    let engine = Engine::new(number, inner.rules().clone(), inner.shared.clone(), core.now());
     let all: Vec<Side> = inner.interfaces.iter().map(side).collect();
     let port = Rc::new(Port {
         core: Rc::downgrade(core),
@@ -151,7 +152,7 @@ pub(super) fn open(inner: &Arc<Inner>, core: &Rc<Core>) {
     for at in 0..port.sides.all.len() {
         tasks.push(core.reactor().spawn("aoe link", read(port.clone(), at)));
     }
-    tasks.push(core.reactor().spawn("aoe look", look(port.clone(), inner.ask_ns)));
+    tasks.push(core.reactor().spawn("aoe look", look(port.clone())));
     *port.tasks.borrow_mut() = tasks;
 }
 
@@ -301,16 +302,17 @@ async fn read(port: Rc<Port>, at: usize) {
 
 /// Looks at the interfaces, and asks now and then who is there: soon again at first and when an
 /// interface has come up, then ever more seldom, until `ask_ns` are between two questions.
-async fn look(port: Rc<Port>, ask_ns: u64) {
-    let soon_ns = SOON_NS.min(ask_ns);
-    let (mut next_ns, mut pause_ns, mut up) = (0, soon_ns, 0);
+async fn look(port: Rc<Port>) {
+    let (mut next_ns, mut pause_ns, mut up) = (0, SOON_NS, 0);
     loop {
         let Some(core) = port.core.upgrade() else { return };
+        let ask_ns = port.inner.upgrade().map_or(SOON_NS, |i| i.ask_ns.load(Ordering::Relaxed));
+        pause_ns = pause_ns.min(ask_ns);
         port.sides.all.iter().for_each(|side| side.look(&core));
         let before = up;
         up = port.sides.all.iter().filter(|side| side.sectors.get() > 0).count();
         if up > before {
-            (next_ns, pause_ns) = (0, soon_ns);
+            (next_ns, pause_ns) = (0, SOON_NS.min(ask_ns));
         }
         if let Some(inner) = port.inner.upgrade() {
             inner.shared.count(port.number, port.engine.borrow().counts());
@@ -320,6 +322,8 @@ async fn look(port: Rc<Port>, ask_ns: u64) {
             }
         }
         let now = core.now();
+        // It may be asked more often than it was.
+        next_ns = next_ns.min(now.saturating_add(ask_ns));
         if port.number == 0 && now >= next_ns {
             next_ns = now.saturating_add(pause_ns);
             pause_ns = pause_ns.saturating_mul(2).min(ask_ns);

@@ -549,3 +549,97 @@ impl Scene {
         self.shelf.bytes.borrow_mut().resize((sectors * SECTOR) as usize, 0);
     }
 }
+
+impl Scene {
+    /// As an edit of the section does.
+    fn renew(&mut self, terms: &serde_json::Value) {
+        let mut params = json!({ "interfaces": ["eth0"], "frame_life_ms": 10_000 });
+        for (key, value) in terms.as_object().unwrap() {
+            params[key] = value.clone();
+        }
+        self.w.buses[self.bus].sim().renew(&params).unwrap();
+        self.w.turn(MS);
+    }
+
+    /// A read that is begun now and not answered: seconds after which it fails.
+    fn fails_after_s(&mut self) -> u64 {
+        let (began, data) = (self.w.now(), self.w.buffer(SECTOR as usize));
+        self.w.start(self.edge, 1, |bio| range(bio, Op::Read, 0, data));
+        loop {
+            self.w.turn(10 * MS);
+            if let Some(end) = self.w.ended().pop() {
+                assert!(end.status.is_err());
+                return (self.w.now() - began) / S;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_deadline_that_changes_holds_for_commands_that_begin_from_then_on() {
+    for deadline_s in [3, 9, 20] {
+        let mut s = Scene::new(Ways::default());
+        s.w.read(s.edge, 0, 512).unwrap();
+        s.renew(&json!({ "deadline_s": deadline_s }));
+        s.w.read(s.edge, 0, 512).expect("the disk is there as before");
+        s.net.segments[0].set_up("shelf0", false);
+        assert_eq!(s.fails_after_s(), deadline_s);
+    }
+}
+
+#[test]
+fn a_window_that_changes_bounds_frames_from_then_on() {
+    let mut s = Scene::new(Ways { buffers: 16, slow_ns: 10 * MS, ..Ways::default() });
+    let most = |s: &mut Scene| {
+        *s.shelf.held.borrow_mut() = (0, 0);
+        // So few that nothing is asked beside them.
+        s.reads(60);
+        s.shelf.held.borrow().1
+    };
+    assert_eq!(most(&mut s), 16);
+    s.renew(&json!({ "window": 3 }));
+    assert_eq!(most(&mut s), 3);
+    s.renew(&json!({ "window": 9 }));
+    assert_eq!(most(&mut s), 9);
+}
+
+#[test]
+fn e2_nothing_is_written_while_frames_may_arrive_that_live_longer_than_was_said() {
+    let mut s = Scene::new(Ways::default());
+    let write = |s: &mut Scene, byte: u8| {
+        let began = s.w.now();
+        s.w.write(s.edge, 0, &[byte; 512], bio::Flags::NONE).unwrap();
+        s.w.now() - began
+    };
+    write(&mut s, 1);
+    s.renew(&json!({ "frame_life_ms": 14_000 }));
+    let found = s.w.read(s.edge, 0, 512);
+    assert_eq!(found, Ok(vec![1; 512]), "reads do not wait");
+    let waited = write(&mut s, 2);
+    assert!((3_900 * MS..4_100 * MS).contains(&waited), "{waited}");
+    s.renew(&json!({ "frame_life_ms": 1_000 }));
+    assert!(write(&mut s, 3) < S);
+}
+
+#[test]
+fn a_shelf_is_asked_for_as_often_as_the_section_says_by_now() {
+    let mut w = World::with(1, &[]);
+    let net = network(&w, &[(SegmentShape::default(), 9000)]);
+    let params = |ask_s: u64| json!({ "interfaces": ["eth0"], "ask_s": ask_s });
+    let site = Site { switchboard: w.control.topology.switchboard(), cores: 1 };
+    let sim = AoeKind.open(&Open { name: "aoe0", params: &params(3600), site: &site }).unwrap();
+    let bus = w.add(sim);
+    assert_eq!(w.scan(bus), [""; 0]);
+    // Until it is asked every 17 minutes or less often.
+    (0..2_100).for_each(|_| w.turn(S));
+    w.buses[bus].sim().renew(&params(2)).unwrap();
+    let came = w.now();
+    let _shelf = Shelf::start(&w.core, &["shelf0"], SECTORS as usize, 1, Ways::default());
+    while w.control.topology.find("ada0").is_none() {
+        assert!(w.now() < came + 6 * S, "it is not found");
+        w.turn(10 * MS);
+        let cam = w.cam.clone();
+        cam.look(&mut w.control).into_iter().for_each(|(_, done)| drop(done.unwrap()));
+    }
+    drop(net);
+}

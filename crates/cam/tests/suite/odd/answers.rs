@@ -12,7 +12,7 @@ use serde_json::json;
 use wire::iscsi::RejectReason;
 
 use super::hang::{attach, attach_at};
-use super::host::{Host, status};
+use super::host::{Host, Status, status};
 use super::table::reply;
 use super::target::{Disk, MUTE, ODD, OTHER, OWN, Reply, Target};
 use super::{MS, S, portal, ways};
@@ -31,6 +31,8 @@ struct Row {
     last: &'static str,
     /// What it says of the disk or its bus; empty: nothing.
     trouble: &'static str,
+    /// Its word.
+    word: &'static str,
 }
 
 type Text = &'static str;
@@ -39,7 +41,7 @@ const INTERNAL: &str = "04/44/00";
 const NOT_READY: &str = "02/04/03";
 
 const fn row(name: Text, reply: Reply, error: Errno, both: Text, last: Text) -> Row {
-    Row { name, reply, error, write: both, read: both, last, trouble: "" }
+    Row { name, reply, error, write: both, read: both, last, trouble: "", word: "OK" }
 }
 
 /// A status without sense data.
@@ -102,6 +104,7 @@ const ROWS: &[Row] = &[
     answer("an unknown status", 0x5a, Errno::RemoteIo, INTERNAL, "SCSI status 5a"),
     Row {
         trouble: "requests fail after 60 s",
+        word: "DEGRADED",
         ..answer("no answer", MUTE, Errno::TimedOut, "0b/3e/02", "the command timed out")
     },
     other(
@@ -280,6 +283,8 @@ const ROWS: &[Row] = &[
     ),
     Row {
         trouble: "7 sessions have ended with this command under way",
+        // Of its only portal.
+        word: "FAILED",
         ..other(
             "the session ends",
             || Odd::Drop,
@@ -304,7 +309,7 @@ fn run(n: usize, row: &Row) {
         attach_at(&mut w, ("iscsi0", portal(), "da0"), &json!({}));
         let host = Host::login(&mut w, "da0");
         assert_eq!(host.write(&mut w, 5, 3).words(), "GOOD");
-        assert_eq!(status(&mut w), [""; 0]);
+        assert_eq!(status(&mut w), Status::ok(&[]));
         target.reply(Reply { opcode, ..row.reply.clone() });
         let start = w.now();
         let answer = match opcode {
@@ -313,7 +318,8 @@ fn run(n: usize, row: &Row) {
         };
         assert_eq!(answer.words(), answers, "{name}");
         assert!(w.now() - start <= 61 * S, "{name}");
-        let mut said = status(&mut w);
+        let Status { word, says: mut said } = status(&mut w);
+        assert_eq!(word, row.word, "{name}: {said:?}");
         let last = format!("da0: {verb} of block 5: {}, {}", row.last, row.error.text());
         assert_eq!(said.pop().as_ref(), Some(&last), "{name}");
         assert_eq!(said.len(), usize::from(!row.trouble.is_empty()), "{name}: {said:?}");
@@ -323,7 +329,7 @@ fn run(n: usize, row: &Row) {
         let later = host.read(&mut w, 5);
         assert_eq!((later.words().as_str(), later.data), ("GOOD", vec![3; SECTOR]), "{name}");
         // The error is history, and nothing is wrong any more.
-        assert_eq!(status(&mut w), [last], "{name}");
+        assert_eq!(status(&mut w), Status::ok(&[last]), "{name}");
     }
 }
 
@@ -350,7 +356,8 @@ fn a_flush_that_was_not_carried_out_is_an_error() {
         target.reply(row);
         assert_eq!(w.plain(edge, Op::Flush, 0, 0), Err(Errno::RemoteIo));
         let words = Errno::RemoteIo.text();
-        assert_eq!(status(&mut w), [format!("da0: SYNCHRONIZE CACHE: {last}, {words}")]);
+        let last = format!("da0: SYNCHRONIZE CACHE: {last}, {words}");
+        assert_eq!(status(&mut w), Status::ok(&[last]));
         target.calm();
         assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
     }

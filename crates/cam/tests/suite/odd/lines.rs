@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde_json::json;
 
 use super::hang::{attach_at, whys};
-use super::host::{Host, status};
+use super::host::{Host, Status, status};
 use super::table::{GONE, LATE};
 use super::target::{Disk, OTHER, OWN, Target};
 use super::{MS, S, portal, ways};
@@ -40,6 +40,8 @@ struct Row {
     says: &'static str,
     /// What it says afterwards, the last error of the disk behind it.
     remains: &'static [&'static str],
+    /// Its word then.
+    word: &'static str,
     within_s: u64,
 }
 
@@ -47,15 +49,17 @@ const EXCHANGED: &[&str] = &["another disk is there than before"];
 
 const fn row(name: &'static str, what: What, lasts_ns: u64, says: &'static str) -> Row {
     let (gets, remains) = ("GOOD", &[]);
-    Row { name, what, lasts_ns, after: OWN, gets, says, remains, within_s: 12 }
+    Row { name, what, lasts_ns, after: OWN, gets, says, remains, word: "OK", within_s: 12 }
 }
 
 const fn lost(name: &'static str, what: What, says: &'static str, remains: Remains) -> Row {
-    Row { gets: GONE, remains, within_s: 15, ..row(name, what, u64::MAX, says) }
+    let word = "FAILED";
+    Row { gets: GONE, remains, word, within_s: 15, ..row(name, what, u64::MAX, says) }
 }
 
 const fn other(name: &'static str, what: What, lasts_ns: u64, says: &'static str) -> Row {
-    Row { after: OTHER, gets: GONE, remains: EXCHANGED, ..row(name, what, lasts_ns, says) }
+    let (after, word) = (OTHER, "FAILED");
+    Row { after, gets: GONE, remains: EXCHANGED, word, ..row(name, what, lasts_ns, says) }
 }
 
 type Remains = &'static [&'static str];
@@ -76,6 +80,7 @@ const ROWS: &[Row] = &[
     Row {
         gets: LATE,
         remains: &["is not answered; requests fail after 60 s", "the command timed out, timed out"],
+        word: "DEGRADED",
         within_s: 61,
         ..row("a closed window for ever", What::Window, u64::MAX, "is not answered")
     },
@@ -126,7 +131,7 @@ fn run(n: usize, row: &Row) {
         target.peer.kill();
     }
     let began = w.now();
-    let tags = [host.send_write(&w, 9, 9), host.send_read(&w, 0)];
+    let tags = [host.send_write(9, 9), host.send_read(0)];
     let (mut ended, mut said) = (Vec::new(), Vec::new());
     let mut lasts = row.lasts_ns > 0;
     while ended.len() < tags.len() {
@@ -147,7 +152,8 @@ fn run(n: usize, row: &Row) {
     (0..100).for_each(|_| w.turn(20 * MS));
     let says = said.iter().any(|why| why.contains(row.says));
     assert!(if row.says.is_empty() { said.is_empty() } else { says }, "{}: {said:?}", row.name);
-    let now = status(&mut w);
+    let Status { word, says: now } = status(&mut w);
+    assert_eq!(word, row.word, "{}: {now:?}", row.name);
     let fits = now.iter().zip(row.remains).all(|(now, wanted)| now.contains(wanted));
     assert!(fits && now.len() == row.remains.len(), "{}: {now:?}", row.name);
     let now = target.peer.bytes.borrow().clone();

@@ -5,6 +5,7 @@ mod answers;
 mod capacity;
 mod hang;
 mod host;
+mod layers;
 mod lines;
 mod paths;
 mod storm;
@@ -19,7 +20,7 @@ use bio::Errno;
 use cam::sims::iscsi::IscsiKind;
 use cam::{Open, SimKind, Site};
 use geom::Edge;
-use host::{Host, status};
+use host::{Host, Status, status, word_of};
 use serde_json::json;
 use table::{LATE, ROWS, Row, When, reply};
 use target::{Disk, OTHER, OWN, Target};
@@ -110,18 +111,19 @@ fn run(row: &Row, seed: u64) {
     // Under way when it happens, and meant for the disk that is there now.
     target.peer.ways.borrow_mut().slow_ns = 50 * MS;
     let early = if row.when == When::Live { 0 } else { 4 };
-    let early: Vec<u32> = (16..16 + early).map(|sector| host.send_write(&w, sector, 7)).collect();
+    let early: Vec<u32> = (16..16 + early).map(|sector| host.send_write(sector, 7)).collect();
     w.turn(MS);
     let old = exchange(row, &target, &mut w);
     target.peer.ways.borrow_mut().slow_ns = MS;
-    let late: Vec<u32> = (0..4).map(|n| host.send_write(&w, row.sector + n, 9)).collect();
+    let late: Vec<u32> = (0..4).map(|n| host.send_write(row.sector + n, 9)).collect();
     let (began, mut ended, mut said) = (w.now(), Vec::new(), Vec::new());
     while ended.len() < early.len() + late.len() {
         let took = w.now() - began;
         assert!(took < row.within_s * S, "{}: {} ended in time", row.name, ended.len());
         w.turn(20 * MS);
         ended.extend(host.ended());
-        said.extend(w.buses[0].troubles().into_iter().map(|t| t.why));
+        let troubles = w.buses[0].troubles().into_iter();
+        said.extend(troubles.map(|t| (word_of(t.grade), t.why)));
     }
     (0..100).for_each(|_| w.turn(20 * MS));
     let disks = Disks { old: &old, now: &target.peer.bytes.borrow().clone() };
@@ -177,19 +179,26 @@ impl Disks<'_> {
 }
 
 /// What `status` said while it lasted, and what it says now.
-fn check_words(row: &Row, mut said: Vec<String>, now: &[String]) {
+fn check_words(row: &Row, mut said: Vec<(&str, String)>, now: &Status) {
     let name = row.name;
     let count = said.len();
-    said.retain(|why| row.meanwhile.is_empty() || !why.contains(row.meanwhile));
+    said.retain(|(w, why)| {
+        let is = row.meanwhile.is_empty() || !why.contains(row.meanwhile);
+        assert!(is || *w == "DEGRADED", "{name}: {w}: {why}");
+        is
+    });
     assert_eq!(said.len() < count, !row.meanwhile.is_empty(), "{name}: {} is said", row.meanwhile);
-    let closed = said.iter().any(|why| why.contains("the target has closed the connection"));
+    let closed = ("FAILED", "the target has closed the connection");
+    let closed = said.iter().any(|(word, why)| *word == closed.0 && why.contains(closed.1));
     let restarts = matches!(row.when, When::Restart | When::RestartTwice);
     assert!(closed || !restarts, "{name}: that the target is gone is said");
     let says = row.says();
     let connection = format!("iqn.2026-11.test.ashlar:peer at {}: ", portal());
-    said.retain(|why| !why.starts_with(&connection) || row.when == When::Live);
-    said.retain(|why| says.is_empty() || !why.contains(&says));
-    assert_eq!(said, [""; 0], "{name}: nothing else is said");
+    said.retain(|(_, why)| !why.starts_with(&connection) || row.when == When::Live);
+    said.retain(|(_, why)| says.is_empty() || !why.contains(&says));
+    assert_eq!(said, [], "{name}: nothing else is said");
+    let Status { word, says: now } = now;
+    assert_eq!(*word, row.word, "{name}: {now:?}");
     let wanted = [&says, row.last].into_iter().filter(|words| !words.is_empty());
     let wanted: Vec<&str> = wanted.collect();
     assert_eq!(now.len(), wanted.len(), "{name}: {now:?}");
@@ -269,7 +278,7 @@ fn the_right_disk_that_is_back_is_taken_in_at_the_next_login() {
     assert!(w.buses[0].devices().is_empty());
     restart(&mut w, OWN, own);
     assert_eq!(w.buses[0].devices().len(), 1);
-    assert_eq!(status(&mut w), [""; 0]);
+    assert_eq!(status(&mut w), Status::ok(&[]));
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub struct Row {
     pub meanwhile: &'static str,
     /// What it says of the disk afterwards; of [`CHANGED`], with both identities.
     pub says: &'static str,
+    /// Its word then.
+    pub word: &'static str,
     /// The last error of the disk afterwards.
     pub last: &'static str,
     /// Longest time that the write takes.
@@ -52,6 +54,7 @@ const SAME: Row = Row {
     attention: "",
     meanwhile: "",
     says: "",
+    word: "OK",
     last: "",
     within_s: 5,
 };
@@ -65,7 +68,7 @@ const UNSURE: &str = "it is not known whether it is the same disk as before (INQ
 const BUSY_PAGE: &str = "INQUIRY of a page is not answered: BUSY (SCSI status 08)";
 const NOT_READY_PAGE: &str = "INQUIRY of a page is not answered: LOGICAL UNIT IS IN PROCESS";
 
-const ANOTHER: Row = Row { after: OTHER, gets: GONE, says: CHANGED, ..SAME };
+const ANOTHER: Row = Row { after: OTHER, gets: GONE, says: CHANGED, word: "FAILED", ..SAME };
 
 impl Row {
     /// Another disk is there afterwards, or none.
@@ -150,6 +153,7 @@ pub const ROWS: &[Row] = &[
         after: OWN,
         gets: "GOOD",
         says: "",
+        word: "OK",
         ..LIVE
     },
     Row { name: "INQUIRY data have changed, another disk", attentions: &[(0x3f, 3)], ..LIVE },
@@ -167,6 +171,7 @@ pub const ROWS: &[Row] = &[
         after: Disk { sectors: 128, ..OWN },
         gets: "GOOD",
         says: "",
+        word: "OK",
         ..LIVE
     },
     Row {
@@ -259,6 +264,7 @@ pub const ROWS: &[Row] = &[
         reply: Some(reply(0x12, None, u32::MAX, BUSY)),
         gets: LATE,
         says: UNSURE,
+        word: "DEGRADED",
         last: "da0: WRITE of block 12: timed out",
         within_s: 70,
         ..SAME
@@ -268,6 +274,7 @@ pub const ROWS: &[Row] = &[
         reply: Some(reply(0x12, None, u32::MAX, 2)),
         gets: LATE,
         says: UNSURE,
+        word: "DEGRADED",
         last: "da0: WRITE of block 12: timed out",
         within_s: 70,
         ..SAME
@@ -277,6 +284,7 @@ pub const ROWS: &[Row] = &[
         reply: Some(reply(0x12, Some(0x83), u32::MAX, 2)),
         gets: LATE,
         says: UNSURE,
+        word: "DEGRADED",
         last: "da0: WRITE of block 12: timed out",
         within_s: 70,
         ..SAME
@@ -286,6 +294,7 @@ pub const ROWS: &[Row] = &[
         meanwhile: "the target has no such logical unit",
         after: Disk { kind: 0x7f, ..OTHER },
         says: "",
+        word: "OK",
         within_s: 30,
         ..ANOTHER
     },

@@ -66,6 +66,8 @@ struct State {
     is_away: bool,
     /// READ CAPACITY(16) data in place of the usual ones.
     capacity: Option<Vec<u8>>,
+    /// Blocks that can be neither read nor written.
+    lost: Vec<u64>,
     /// Operation codes that came.
     came: Vec<u8>,
 }
@@ -109,6 +111,11 @@ impl Target {
         self.state.borrow_mut().is_away = is_away;
     }
 
+    /// Commands of these blocks end with MEDIUM ERROR, which names the first of them.
+    pub fn loses(&self, blocks: Vec<u64>) {
+        self.state.borrow_mut().lost = blocks;
+    }
+
     /// READ CAPACITY(16) data from now on.
     pub fn capacity(&self, data: Option<Vec<u8>>) {
         self.state.borrow_mut().capacity = data;
@@ -140,7 +147,23 @@ impl Target {
     }
 }
 
+/// Fixed sense data of a medium error at a block.
+fn sense_at(is_read: bool, block: u64) -> Vec<u8> {
+    let mut bytes = sense_of(3, if is_read { 0x11 } else { 0x0c }, 0);
+    bytes[2] |= 0x80;
+    bytes[5..9].copy_from_slice(&(block as u32).to_be_bytes());
+    bytes
+}
+
 impl State {
+    /// The first lost block of a READ(10) or WRITE(10).
+    fn lost_by(&self, cdb: &[u8; 16]) -> Option<u64> {
+        let from = u64::from(u32::from_be_bytes([cdb[2], cdb[3], cdb[4], cdb[5]]));
+        let count = u64::from(u16::from_be_bytes([cdb[7], cdb[8]]));
+        let mut lost = self.lost.iter().filter(|_| matches!(cdb[0], 0x28 | 0x2a));
+        lost.find(|block| (from..from + count).contains(*block)).copied()
+    }
+
     fn look(&mut self, command: &ScsiCommand) -> Odd {
         let cdb = &command.cdb;
         self.came.push(cdb[0]);
@@ -173,6 +196,9 @@ impl State {
             && let Some((asc, ascq)) = self.attentions.pop_front()
         {
             return Odd::Status(2, sense_of(6, asc, ascq));
+        }
+        if let Some(lost) = self.lost_by(cdb) {
+            return Odd::Status(2, sense_at(cdb[0] == 0x28, lost));
         }
         match (cdb[0], cdb[1] & 1, cdb[2]) {
             (0x12, 0, _) => {

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bio::{Bio, Errno, Flags, Op, Segs, append_range};
+use bio::{Attr, Bio, Errno, Flags, Op, Segs, append_range};
 use geom::{Back, Core, Edge, Flow, Layer};
 
 use super::hands::{Manner, bit, is_members_fault};
@@ -175,6 +175,25 @@ impl<const LIE: u8> VolumeLayer<LIE> {
             }
         }
         Flow::Fork(CUT)
+    }
+
+    /// Of a READ or WRITE that a member failed: where, from the first byte of the request, if the
+    /// member says it and each byte is on one member.
+    #[cold]
+    fn bad_byte(&self, parent: &Bio, child: &Bio, core: &Core) -> Option<u64> {
+        let Some(Attr::Int(bad)) = child.value.as_ref() else { return None };
+        if self.is_redundant() || !parent.op.has_data() {
+            return None;
+        }
+        let (shape, slot) = (&self.0.shape, child.mark as usize);
+        let first = self.0.table(core.id()).good(slot)?.offset;
+        let at = child.offset.checked_sub(first)?;
+        let is_its = |piece: &Piece| {
+            let spot = shape.spot(piece.at, 0);
+            (spot.slot, spot.at) == (slot, at)
+        };
+        let piece = shape.pieces(parent.offset, parent.length).find(is_its)?;
+        piece.skip.checked_add(*bad)
     }
 
     /// A write at the gate.
@@ -344,6 +363,8 @@ impl<const LIE: u8> VolumeLayer<LIE> {
         }
         match bio.status {
             Err(e) if bio.op == Op::Read && self.is_redundant() && is_members_fault(e) => {
+                // It is one member's: what the task fails on has no one place.
+                bio.value = None;
                 Back::Go(self.task(bio, core))
             }
             _ => Back::Up,
@@ -408,7 +429,12 @@ impl<const LIE: u8> Layer for VolumeLayer<LIE> {
             Ok(()) => parent.completed += child.completed,
             // Nothing to flush there.
             Err(Errno::NotSup) if parent.op == Op::Flush => {}
-            Err(e) => parent.fail(e),
+            Err(e) => {
+                if parent.status.is_ok() {
+                    parent.value = self.bad_byte(parent, child, core).map(Attr::Int);
+                }
+                parent.fail(e);
+            }
         }
     }
 

@@ -10,12 +10,12 @@ use std::rc::Rc;
 
 use bio::{Pool, PoolConfig};
 use reactor::{Reactor, SeededRandom, TaskHandle};
+use testkit::iscsi::{Conn, How, login};
 use wire::iscsi::{
-    Attribute, DataOut, LogoutRequest, NopOut, TAG_NONE, TaskRequest, task_function,
+    Attribute, Bhs, DataOut, LogoutRequest, NopOut, TAG_NONE, TaskRequest, task_function,
 };
 use wire::scsi::Lun;
 
-use crate::world::conn::{Conn, How, login};
 use crate::world::counters::Bid;
 use crate::world::model::{OPEN, Outcome, Place};
 use crate::world::owed::{Code, Owed, RESET, Source};
@@ -242,7 +242,7 @@ impl Agent {
         };
         self.begin(&conn);
         let (me, reader, writer) = (self.clone(), conn.clone(), conn.clone());
-        let hear = move |response, data| me.hear(response, data);
+        let hear = move |_: &Bhs, response, data| me.hear(response, data);
         let tasks: [TaskHandle; 2] = [
             self.reactor.spawn("read", reader.read(self.reactor.clone(), hear)),
             self.reactor.spawn("write", writer.write()),

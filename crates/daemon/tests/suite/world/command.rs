@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
+use testkit::iscsi::Conn;
 use wire::iscsi::{ScsiCommand, TAG_NONE};
 use wire::scsi::{Lun, UnmapDescriptor, UnmapList};
 
 use crate::world::agent::{Agent, Function, Task, What};
-use crate::world::conn::Conn;
 use crate::world::counters::{Bid, COUNTERS, bytes_of};
 use crate::world::model::{Place, UNIT, stamps};
 use crate::world::owed::{MODE_CHANGED, Source};

@@ -26,7 +26,6 @@ mod agent;
 mod answer;
 mod changes;
 mod command;
-mod conn;
 mod counters;
 mod gremlin;
 mod model;

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
+use testkit::iscsi::Conn;
 use wire::scsi::{PrMove, PrOutList, TransportId, parse_pr_keys, parse_pr_reservation};
 
 use crate::world::agent::{Agent, Function, Task, What};
-use crate::world::conn::Conn;
 use crate::world::owed::{CLEARED, Source};
 use crate::world::rights::Tidings;
 use crate::world::rules::{Act, Need, STRUCK, State, TYPES, Verdict};

@@ -15,15 +15,15 @@ use reactor::model::{DiskShape, Timing};
 use reactor::sim::{NetShape, World};
 use reactor::{Reactor, SeededRandom};
 use serde_json::json;
-use wire::iscsi::Params;
+use testkit::iscsi::How;
+use wire::iscsi::{ChapUser, Params};
 
 use crate::world::agent::Agent;
-use crate::world::conn::How;
 use crate::world::gremlin;
 use crate::world::model::{OPEN, Place, UNIT, at_once};
 use crate::world::nbd::Client;
 use crate::world::shared::{GROUPS, Grant, Marks, Shared, Unit};
-use crate::world::stack::{Crash, Outside, Shape, Stack};
+use crate::world::stack::{Crash, IQN, Outside, SECRET, Shape, Stack, USER};
 
 pub const MS: u64 = 1_000_000;
 
@@ -177,10 +177,12 @@ impl Sim {
                     immediate_data: random.chance(700),
                     ..Params::default()
                 };
+                let user = || ChapUser { name: USER.into(), secret: SECRET.into() };
                 let how = How {
                     initiator: format!("iqn.2026-11.test.ashlar:i{i}"),
+                    target: IQN.into(),
                     isid,
-                    chap: self.shape.chap,
+                    chap: self.shape.chap.then(user),
                     header_digest: random.chance(500),
                     data_digest: random.chance(500),
                     params,

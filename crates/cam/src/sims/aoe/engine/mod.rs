@@ -193,6 +193,26 @@ impl Engine {
         }
     }
 
+    /// Goes on by other rules. Commands under way keep their deadline.
+    pub(super) fn change(&mut self, rules: Rules, now: u64) {
+        let longer_ns = rules.life_ns.saturating_sub(self.rules.life_ns);
+        self.rules = rules;
+        if longer_ns > 0 {
+            // E1, E2: frames may exist longer than was thought, also some that were given up.
+            self.writes_from_ns = self.writes_from_ns.max(now + longer_ns);
+            for place in 0..self.flight.len() {
+                if let Some(copy) = self.flight.at(place).filter(|frame| frame.op.is_none()) {
+                    copy.due_ns = copy.due_ns.saturating_add(longer_ns);
+                }
+            }
+        }
+        for at in 0..self.targets.len() {
+            let known = self.targets.get(at).and_then(|t| self.shared.known(t.address));
+            known.into_iter().for_each(|known| self.bring_up_to(at, &known));
+        }
+        self.soon(now);
+    }
+
     pub(super) fn counts(&self) -> Counts {
         self.counts
     }

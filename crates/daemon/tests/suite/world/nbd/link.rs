@@ -7,10 +7,9 @@ use std::rc::Rc;
 
 use bio::Pool;
 use reactor::{Signal, Stream};
+use testkit::iscsi::{Inlet, put};
 use wire::nbd::codes::{info, option};
 use wire::nbd::{Form, Request, dial};
-
-use crate::world::conn::{Inlet, put};
 
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const SIMPLE: u32 = 0x6744_6698;

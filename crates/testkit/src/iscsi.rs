@@ -1,4 +1,4 @@
-//! One connection of an initiator: login, PDUs in and out.
+//! One connection of an iSCSI initiator in a simulated world: login, PDUs in and out.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,14 +11,14 @@ use wire::iscsi::{
     DigestPolicy, Framer, Need, Offer, PRE_LOGIN, Params, Pdu, Response, TAG_NONE, crc32c,
 };
 
-use crate::world::stack::{IQN, SECRET, USER};
-
 /// How an initiator logs in.
 #[derive(Clone)]
 pub struct How {
     pub initiator: String,
+    pub target: String,
     pub isid: u8,
-    pub chap: bool,
+    /// The name and the secret that it proves.
+    pub chap: Option<ChapUser>,
     pub header_digest: bool,
     pub data_digest: bool,
     pub params: Params,
@@ -124,11 +124,10 @@ pub async fn login(
     how: &How,
 ) -> Result<Rc<Conn>, String> {
     let policy = |on| if on { DigestPolicy::Require } else { DigestPolicy::Off };
-    let user = || ChapUser { name: USER.into(), secret: SECRET.into() };
-    let chap = ClientChap { user: user(), algorithms: Algorithms::default(), mutual: None };
+    let chap = |user| ClientChap { user, algorithms: Algorithms::default(), mutual: None };
     let config = ClientConfig {
         initiator: how.initiator.clone(),
-        target: Some(IQN.into()),
+        target: Some(how.target.clone()),
         isid: how.isid_bytes(),
         cid: 1,
         cmd_sn: reactor.random() as u32,
@@ -138,7 +137,7 @@ pub async fn login(
             params: how.params,
             ..Offer::default()
         },
-        chap: how.chap.then_some(chap),
+        chap: how.chap.clone().map(chap),
     };
     let mut inlet = Inlet::new(&stream, pool);
     let (mut login, mut request) = ClientLogin::start(config).map_err(|e| e.to_string())?;
@@ -181,8 +180,8 @@ impl Conn {
         }
     }
 
-    /// Hands every PDU to `hear`, until the end.
-    pub async fn read(self: Rc<Conn>, reactor: Reactor, hear: impl Fn(Response, Vec<u8>)) {
+    /// Hands every PDU to `hear`, with its header as it came, until the end.
+    pub async fn read(self: Rc<Conn>, reactor: Reactor, hear: impl Fn(&Bhs, Response, Vec<u8>)) {
         let framer = Framer {
             header_digest: self.params.header_digest,
             data_digest: self.params.data_digest,
@@ -195,7 +194,7 @@ impl Conn {
             let response = Response::decode(&bhs).expect("a right response");
             self.heard_ns.set(reactor.now());
             self.note(&response);
-            hear(response, data);
+            hear(&bhs, response, data);
         }
         self.dead.set(true);
     }

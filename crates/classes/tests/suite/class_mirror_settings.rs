@@ -175,3 +175,39 @@ fn changes_of_members_that_would_lose_something_are_foreseen_and_refused() {
     redeclare(&mut world, (&both, &["d0", "full"]), &none, &["m"]).expect("it may be lost");
     complete(&mut world);
 }
+
+/// How far the writes of a new member's disk come before it fails: its old label is cleared, then
+/// its record is written.
+#[test]
+fn a_member_that_is_away_is_given_up_only_when_the_new_one_is_in() {
+    for writes in [0, 1, 2] {
+        let (mut world, disks) = mirror(2, json!({}));
+        let bytes = write_all(&mut world, 4);
+        let new = world.disk("d2", vec![0; MIB], 512);
+        world.lose("d1");
+        new.0.lock().expect("media").cut_at = Some(writes);
+        let change = (&["d0", "d1"][..], &["d0", "d2"][..]);
+        redeclare_badly(&mut world, change);
+        assert_eq!(dump(&mut world, "d0")["all"], 2, "after {writes}: d1 is expected");
+        assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"], "after {writes}");
+        // It comes back: the mirror is whole again, and the next change finds it so.
+        world.attach("d1", &disks[1], 512, (0, 0));
+        complete(&mut world);
+        assert!(read_all(&mut world) == bytes && disks[1].bytes()[..MIB - 512] == bytes);
+        new.0.lock().expect("media").cut_at = None;
+        redeclare(&mut world, change, &json!({}), &["m"]).expect("the disk takes writes");
+        complete(&mut world);
+        assert_eq!(dump(&mut world, "d2")["all"], 2, "after {writes}");
+        assert!(new.bytes()[..MIB - 512] == bytes, "after {writes}");
+    }
+}
+
+/// A disk fails that is named as a new member: that shows only when it is written to.
+fn redeclare_badly(world: &mut World, (from, to): (&[&str], &[&str])) {
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let (from, to, params) = (own(from), own(to), json!({}));
+    let request = Redeclare { name: "m", from: &from, to: &to, params: &params };
+    let class = world.control.topology.class("mirror").expect("the class");
+    let done = class.redeclare(&mut world.control, &request, &["m".to_owned()]);
+    assert_eq!(done.expect_err("the disk takes no writes").kind, Errno::Io);
+}

@@ -3,7 +3,7 @@
 use geom::{Control, Error, GeomId, Redeclare, Topology};
 use serde_json::Value;
 
-use super::members::{forget, insert, remove};
+use super::members::{forget, insert, remove, replace_absent};
 use super::{Request, balance, complete, inval, runs, slice, with};
 use crate::guard;
 use crate::members::known;
@@ -34,7 +34,8 @@ pub(in crate::mirror) fn foresee(
     difference(&mut control.topology, geom, request).map(drop)
 }
 
-/// New members are taken in before others go, so that no copy is given up for nothing.
+/// New members are taken in before others go or are given up, so that no copy is given up for
+/// nothing.
 pub(in crate::mirror) fn redeclare(
     control: &mut Control,
     request: &Redeclare<'_>,
@@ -50,9 +51,9 @@ pub(in crate::mirror) fn redeclare(
         guard::check(control, by, &added, consent)?;
     }
     if difference.gives_up {
+        replace_absent(control, on, &difference.added)?;
         forget(control, on)?;
-    }
-    if !difference.added.is_empty() {
+    } else if !difference.added.is_empty() {
         let members = difference.added;
         insert(control, on, &Request { members, force: true, ..Request::default() })?;
     }

@@ -211,3 +211,53 @@ fn redeclare_badly(world: &mut World, (from, to): (&[&str], &[&str])) {
     let done = class.redeclare(&mut world.control, &request, &["m".to_owned()]);
     assert_eq!(done.expect_err("the disk takes no writes").kind, Errno::Io);
 }
+
+/// S2: what a section says that changed while the mirror was off, and while it was used, is one.
+#[test]
+fn a_section_means_the_same_at_a_start_and_as_a_change() {
+    let all = [
+        json!({}),
+        json!({ "no_failsync": true }),
+        json!({ "no_autosync": true, "slice": 8192 }),
+        json!({ "no_autosync": true, "no_failsync": true, "balance": "prefer" }),
+    ];
+    let shown = |world: &World| {
+        ["Balance", "Slice", "Flags"].map(|key| world.show("mirror", "m", key).concat())
+    };
+    for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))) {
+        let (mut used, disks) = mirror(2, from.clone());
+        let before = shown(&used);
+        used.verb("mirror", "stop", "m", json!({})).expect("stopped");
+        // All members are there; once the first waits for the other.
+        let waits = from == &all[3] && to == &all[0];
+        for there in [2, 1].into_iter().take(1 + usize::from(waits)) {
+            let mut off = World::new();
+            for (i, disk) in disks.iter().enumerate().take(there) {
+                off.attach(&format!("d{i}"), disk, 512, (0, 0));
+            }
+            let class = off.control.topology.class("mirror").expect("the class");
+            let members: Vec<_> = (0..there).map(|i| off.find(&format!("d{i}"))).collect();
+            let declared = Create { name: "m", members: &members, params: to };
+            class.declare(&mut off.control, &declared, &[]).expect("it is there");
+            let starts = Duration::from_secs(6);
+            off.control.wait_until(starts, |c| c.topology.find("mirror/m").is_some());
+            off.control.settle().expect("at rest");
+            let at_start = shown(&off);
+            let both: &[&str] = &["d0", "d1"];
+            redeclare(&mut off, (both, both), from, &[]).expect("back");
+            assert_eq!(shown(&off), before, "{to} to {from}, {there} there");
+            redeclare(&mut off, (both, both), to, &[]).expect("changed");
+            assert_eq!(shown(&off), at_start, "{from} to {to}, {there} there");
+            let flag = |key: &str| to.get(key).is_some();
+            let word = match (flag("no_autosync"), flag("no_failsync")) {
+                (true, true) => "NOAUTOSYNC, NOFAILSYNC",
+                (true, false) => "NOAUTOSYNC",
+                (false, true) => "NOFAILSYNC",
+                (false, false) => "NONE",
+            };
+            assert_eq!(at_start[2], word, "{from} to {to}, {there} there");
+            redeclare(&mut off, (both, both), from, &[]).expect("back");
+            off.verb("mirror", "stop", "m", json!({})).expect("stopped");
+        }
+    }
+}

@@ -60,8 +60,19 @@ pub(in crate::mirror) fn redeclare(
     if !difference.removed.is_empty() {
         remove(control, on, &Request { members: difference.removed, ..Request::default() })?;
     }
+    work_as_declared(control, on, settings)
+}
+
+/// It works so from now on, or when it has started (S2 of `settings`).
+pub(super) fn work_as_declared(
+    control: &mut Control,
+    on: &str,
+    settings: Settings,
+) -> Result<(), Error> {
     with(control, on, |g, t, me| {
-        if g.mirror.work_as(settings) {
+        if !g.mirror.running {
+            g.declared = Some(settings);
+        } else if g.mirror.work_as(settings) {
             g.rewrite(t, me);
         }
         Ok(())
@@ -69,7 +80,7 @@ pub(in crate::mirror) fn redeclare(
 }
 
 /// The settings that a section gives; a key that is not there has its default.
-fn settings(params: &Value) -> Result<Settings, Error> {
+pub(super) fn settings(params: &Value) -> Result<Settings, Error> {
     let request: Request = match params {
         Value::Null => Request::default(),
         given => serde_json::from_value(given.clone()).map_err(|e| inval(e.to_string()))?,

@@ -3,6 +3,8 @@
 //! Invariants
 //!  S1  A member that is away when a setting changes is older from then on: when it is back its
 //!      record does not bring the old setting back (M1 of `state`).
+//!  S2  The section of a declared mirror says all of them, at a start as at a change: a key that is
+//!      not there has its default, whatever the records say.
 
 use super::metadata::{Balance, mirror_flags};
 use super::state::Mirror;
@@ -21,26 +23,6 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings { balance: Balance::Load, slice: 4096, flags: 0 }
-    }
-}
-
-/// The settings that a configuration names; the others are left as they are.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wish {
-    pub(super) balance: Option<Balance>,
-    pub(super) slice: Option<u32>,
-    /// Flags to be set.
-    pub(super) flags: u64,
-}
-
-impl Wish {
-    /// The settings `now` with those that are named.
-    pub(super) fn over(&self, now: Settings) -> Settings {
-        Settings {
-            balance: self.balance.unwrap_or(now.balance),
-            slice: self.slice.unwrap_or(now.slice),
-            flags: now.flags | self.flags,
-        }
     }
 }
 

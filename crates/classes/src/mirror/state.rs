@@ -408,6 +408,17 @@ impl Mirror {
         self.counted.insert(disk);
     }
 
+    /// One is counted in the place of one that is away and has older records (M10). False: one
+    /// that is away has records as new as those that are here.
+    pub(super) fn count_instead(&mut self, disk: u32) -> bool {
+        let is_here = |disk: &u32| self.members().any(|(_, m)| m.record.disk == *disk);
+        let older = self.counted.iter().all(is_here);
+        if older {
+            self.counted.insert(disk);
+        }
+        older
+    }
+
     /// True when every member there should be has arrived.
     pub(super) fn is_complete(&self) -> bool {
         if self.running {

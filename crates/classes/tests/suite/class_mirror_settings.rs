@@ -175,3 +175,89 @@ fn changes_of_members_that_would_lose_something_are_foreseen_and_refused() {
     redeclare(&mut world, (&both, &["d0", "full"]), &none, &["m"]).expect("it may be lost");
     complete(&mut world);
 }
+
+/// How far the writes of a new member's disk come before it fails: its old label is cleared, then
+/// its record is written.
+#[test]
+fn a_member_that_is_away_is_given_up_only_when_the_new_one_is_in() {
+    for writes in [0, 1, 2] {
+        let (mut world, disks) = mirror(2, json!({}));
+        let bytes = write_all(&mut world, 4);
+        let new = world.disk("d2", vec![0; MIB], 512);
+        world.lose("d1");
+        new.0.lock().expect("media").cut_at = Some(writes);
+        let change = (&["d0", "d1"][..], &["d0", "d2"][..]);
+        redeclare_badly(&mut world, change);
+        assert_eq!(dump(&mut world, "d0")["all"], 2, "after {writes}: d1 is expected");
+        assert_eq!(world.show("mirror", "m", "State"), ["DEGRADED"], "after {writes}");
+        // It comes back: the mirror is whole again, and the next change finds it so.
+        world.attach("d1", &disks[1], 512, (0, 0));
+        complete(&mut world);
+        assert!(read_all(&mut world) == bytes && disks[1].bytes()[..MIB - 512] == bytes);
+        new.0.lock().expect("media").cut_at = None;
+        redeclare(&mut world, change, &json!({}), &["m"]).expect("the disk takes writes");
+        complete(&mut world);
+        assert_eq!(dump(&mut world, "d2")["all"], 2, "after {writes}");
+        assert!(new.bytes()[..MIB - 512] == bytes, "after {writes}");
+    }
+}
+
+/// A disk fails that is named as a new member: that shows only when it is written to.
+fn redeclare_badly(world: &mut World, (from, to): (&[&str], &[&str])) {
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let (from, to, params) = (own(from), own(to), json!({}));
+    let request = Redeclare { name: "m", from: &from, to: &to, params: &params };
+    let class = world.control.topology.class("mirror").expect("the class");
+    let done = class.redeclare(&mut world.control, &request, &["m".to_owned()]);
+    assert_eq!(done.expect_err("the disk takes no writes").kind, Errno::Io);
+}
+
+/// S2: what a section says that changed while the mirror was off, and while it was used, is one.
+#[test]
+fn a_section_means_the_same_at_a_start_and_as_a_change() {
+    let all = [
+        json!({}),
+        json!({ "no_failsync": true }),
+        json!({ "no_autosync": true, "slice": 8192 }),
+        json!({ "no_autosync": true, "no_failsync": true, "balance": "prefer" }),
+    ];
+    let shown = |world: &World| {
+        ["Balance", "Slice", "Flags"].map(|key| world.show("mirror", "m", key).concat())
+    };
+    for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (from, to))) {
+        let (mut used, disks) = mirror(2, from.clone());
+        let before = shown(&used);
+        used.verb("mirror", "stop", "m", json!({})).expect("stopped");
+        // All members are there; once the first waits for the other.
+        let waits = from == &all[3] && to == &all[0];
+        for there in [2, 1].into_iter().take(1 + usize::from(waits)) {
+            let mut off = World::new();
+            for (i, disk) in disks.iter().enumerate().take(there) {
+                off.attach(&format!("d{i}"), disk, 512, (0, 0));
+            }
+            let class = off.control.topology.class("mirror").expect("the class");
+            let members: Vec<_> = (0..there).map(|i| off.find(&format!("d{i}"))).collect();
+            let declared = Create { name: "m", members: &members, params: to };
+            class.declare(&mut off.control, &declared, &[]).expect("it is there");
+            let starts = Duration::from_secs(6);
+            off.control.wait_until(starts, |c| c.topology.find("mirror/m").is_some());
+            off.control.settle().expect("at rest");
+            let at_start = shown(&off);
+            let both: &[&str] = &["d0", "d1"];
+            redeclare(&mut off, (both, both), from, &[]).expect("back");
+            assert_eq!(shown(&off), before, "{to} to {from}, {there} there");
+            redeclare(&mut off, (both, both), to, &[]).expect("changed");
+            assert_eq!(shown(&off), at_start, "{from} to {to}, {there} there");
+            let flag = |key: &str| to.get(key).is_some();
+            let word = match (flag("no_autosync"), flag("no_failsync")) {
+                (true, true) => "NOAUTOSYNC, NOFAILSYNC",
+                (true, false) => "NOAUTOSYNC",
+                (false, true) => "NOFAILSYNC",
+                (false, false) => "NONE",
+            };
+            assert_eq!(at_start[2], word, "{from} to {to}, {there} there");
+            redeclare(&mut off, (both, both), from, &[]).expect("back");
+            off.verb("mirror", "stop", "m", json!({})).expect("stopped");
+        }
+    }
+}

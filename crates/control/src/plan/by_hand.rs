@@ -1,5 +1,7 @@
 //! What was changed by hand and is not in the configuration: layers that were slipped in, which
-//! are gone at the next start, and members that a mirror got or lost.
+//! are gone at the next start, and members and settings that a mirror got or lost.
+
+use serde_json::{Map, Value};
 
 use crate::api::{GeomState, State};
 use crate::config::{Config, GeomConfig};
@@ -48,7 +50,42 @@ pub fn by_hand(config: &Config, state: &State) -> Vec<ByHand> {
             fix: format!("In ashlar.toml: members = [{list}]."),
         })
     };
-    inserted(state).into_iter().chain(config.geom.iter().filter_map(members)).collect()
+    let settings = |geom: &GeomConfig| {
+        let now = settings(geom, state)?;
+        let list = now.iter().map(|(key, value)| format!("{key} = {value}"));
+        let list = list.collect::<Vec<_>>().join(", ");
+        Some(ByHand {
+            at: format!("{} {}", geom.class, geom.name),
+            why: format!("it works with {list}, until the next start, by `mirror configure`"),
+            fix: format!("To keep that, in ashlar.toml: {list}."),
+        })
+    };
+    let geoms = config.geom.iter();
+    let geoms = geoms.flat_map(|geom| members(geom).into_iter().chain(settings(geom)));
+    inserted(state).into_iter().chain(geoms).collect()
+}
+
+/// The settings of a geom that are others than its section says, as a section says them.
+pub fn settings(geom: &GeomConfig, state: &State) -> Option<Map<String, Value>> {
+    let runs = |g: &&GeomState| g.class == geom.class && g.name == geom.name && !g.withering;
+    let here = state.geoms.iter().find(runs).filter(|g| !g.providers.is_empty())?;
+    if geom.class != BY_RECORD {
+        return None;
+    }
+    let fact = |key: &str| here.config.get(key)?.as_str();
+    let (slice, flags) = (fact("Slice")?.parse::<u64>().ok()?, fact("Flags")?);
+    let all: [(&str, Value, Value); 4] = [
+        ("balance", fact("Balance")?.into(), "load".into()),
+        ("slice", slice.into(), 4096.into()),
+        ("no_failsync", flags.contains("NOFAILSYNC").into(), false.into()),
+        ("no_autosync", flags.contains("NOAUTOSYNC").into(), false.into()),
+    ];
+    let differs = |(key, now, default): &(&str, Value, Value)| {
+        geom.params.get(*key).unwrap_or(default) != now
+    };
+    let now = all.into_iter().filter(differs).map(|(key, now, _)| (key.to_owned(), now));
+    let now: Map<String, Value> = now.collect();
+    (!now.is_empty()).then_some(now)
 }
 
 /// The members that a geom has, when they are others than the configuration names. One that is away
@@ -117,5 +154,34 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].why.contains("gone at the next start"), "{told:?}");
         assert_eq!(told[1].fix, "In ashlar.toml: members = [\"d0\"].");
+    }
+
+    #[test]
+    fn settings_of_a_mirror_that_its_section_does_not_say_are_told() {
+        let facts = [("Balance", "prefer"), ("Slice", "4096"), ("Flags", "NOAUTOSYNC, NOFAILSYNC")];
+        let facts = facts.map(|(key, value)| (key.to_owned(), Value::from(value)));
+        let mirror = GeomState {
+            class: "mirror".into(),
+            name: "m".into(),
+            config: facts.into_iter().collect(),
+            providers: vec![ProviderState { name: "mirror/m".into(), ..Default::default() }],
+            ..Default::default()
+        };
+        let state = State { geoms: vec![mirror], ..State::default() };
+        let geom = |params: &[(&str, Value)]| GeomConfig {
+            class: "mirror".into(),
+            name: "m".into(),
+            provider: None,
+            members: Vec::new(),
+            params: params.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+        };
+        let (on, prefer) = (Value::from(true), Value::from("prefer"));
+        let same = [("balance", prefer), ("no_failsync", on.clone()), ("no_autosync", on.clone())];
+        assert_eq!(settings(&geom(&same), &state), None);
+        let config = Config { geom: vec![geom(&[("no_failsync", on)])], ..Config::default() };
+        let told = by_hand(&config, &state);
+        assert_eq!(told.len(), 1, "{told:?}");
+        let fix = "To keep that, in ashlar.toml: balance = \"prefer\", no_autosync = true.";
+        assert_eq!(told[0].fix, fix);
     }
 }

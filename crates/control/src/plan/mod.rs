@@ -25,7 +25,7 @@ mod tests;
 
 pub use action::{Action, Risk, Step};
 pub use apply::{Applied, LeftOut, Undone, apply};
-pub use by_hand::{by_hand, inserted, members};
+pub use by_hand::{by_hand, inserted, members, settings};
 pub(crate) use depend::Ground;
 pub(crate) use depend::keep_lost;
 pub use depend::{rests_on, running};

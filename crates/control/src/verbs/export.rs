@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result, State};
 use crate::config::{Config, secret, write};
-use crate::plan::{inserted, members};
+use crate::plan::{inserted, members, settings};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
@@ -44,8 +44,9 @@ impl Verb for Export {
     const DETAIL: &'static str = "The text can be given to plan and apply. References to secrets \
         (file:PATH, credential:NAME) are printed; a secret that is written out in the \
         configuration is hidden without --secrets, and a document with a hidden one is refused. \
-        Layers that were slipped in by hand are told at its head, and members of mirrors are those \
-        that they have. Names that renamed disks had for NBD clients are `aliases`.";
+        Layers that were slipped in by hand are told at its head; members and settings of \
+        mirrors are those that they have. Names that renamed disks had for NBD clients are \
+        `aliases`.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar export > ashlar.toml", "ashlar export --secrets > ashlar.toml"];
 
@@ -66,6 +67,7 @@ impl DaemonVerb for Export {
             if let Some(now) = members(geom, &state) {
                 geom.members = now;
             }
+            geom.params.extend(settings(geom, &state).unwrap_or_default());
         }
         keep_former(&mut config, &state);
         let config = if params.secrets { config } else { hidden(&config)? };

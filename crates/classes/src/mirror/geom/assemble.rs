@@ -152,8 +152,8 @@ impl MirrorGeom {
                     }
                 }
                 self.fault = None;
-                if let Some(wish) = self.wish.take() {
-                    self.mirror.work_as(wish.over(self.mirror.settings()));
+                if let Some(declared) = self.declared.take() {
+                    self.mirror.work_as(declared);
                 }
                 if !self.twins.is_empty() {
                     self.mirror.outdate_absent();

@@ -45,7 +45,7 @@ use super::bitmap::{Bits, Shape};
 use super::class::Tunables;
 use super::idents::Idents;
 use super::level::Growth;
-use super::settings::Wish;
+use super::settings::Settings;
 use super::shared::{Shared, Told};
 use super::state::{Fault, Mirror, Role};
 use super::verify::Ask;
@@ -145,8 +145,8 @@ pub(super) struct MirrorGeom {
     granted: Vec<(usize, Ticket)>,
     /// It said when it started that what is deleted reads as zeroes.
     zeroes: bool,
-    /// Settings of the configuration that it takes when it starts.
-    pub(in crate::mirror) wish: Option<Wish>,
+    /// Settings of the configuration that it takes when it starts (S2 of `settings`).
+    pub(in crate::mirror) declared: Option<Settings>,
     /// Mirrors and arrays that wait for members, this one among them until it has started.
     waiting: Arc<Waiting>,
 }
@@ -193,7 +193,7 @@ impl MirrorGeom {
             zeroes: false,
             bits: None,
             granted: Vec::new(),
-            wish: None,
+            declared: None,
             waiting,
         };
         t.set_ops(geom, Box::new(born));

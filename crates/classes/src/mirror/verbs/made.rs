@@ -4,6 +4,7 @@ use bio::Errno;
 use geom::{Class, Control, Create, Error, GeomId, Topology};
 use serde_json::{Value, json};
 
+use super::redeclare::{settings, work_as_declared};
 use super::whole::flags;
 use super::{Request, balance, inval, is_own, shape, slice, write_record};
 use crate::guard;
@@ -13,7 +14,6 @@ use crate::mirror::class::{MirrorClass, Seen};
 use crate::mirror::geom::MirrorGeom;
 use crate::mirror::lineage::Lineage;
 use crate::mirror::metadata::{Balance, Metadata, disk_flags};
-use crate::mirror::settings::Wish;
 use crate::mirror::state::{MEMBERS_MAX, Mirror};
 
 pub(super) fn label(
@@ -144,21 +144,8 @@ pub(in crate::mirror) fn declare(
         hand::look_again(control)?;
         control.settle()?;
     }
-    if let Some(geom) = control.topology.find_geom(NAME, name) {
-        let (balance, slice, flags) = (balance(&request)?, slice(&request)?, flags(&request, 0));
-        let wish = Wish { balance, slice, flags };
-        let differs = control.topology.with(geom, |g: &mut MirrorGeom, _| {
-            if !g.mirror.running {
-                g.wish = Some(wish);
-                return false;
-            }
-            let now = g.mirror.settings();
-            wish.over(now) != now
-        });
-        if differs == Some(true) {
-            super::whole::configure(control, name, &request)?;
-        }
-        return Ok(());
+    if control.topology.find_geom(NAME, name).is_some() {
+        return work_as_declared(control, name, settings(declared.params)?);
     }
     let names = declared.members.iter().map(|on| control.topology.provider_name(*on).to_owned());
     request.members = names.collect();

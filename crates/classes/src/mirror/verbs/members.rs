@@ -20,60 +20,128 @@ pub(super) fn slot(g: &MirrorGeom, t: &Topology, member: &str) -> Result<usize, 
 }
 
 pub(super) fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
-    let priority = priority(request)?.unwrap_or(0);
+    priority(request)?;
     for member in &request.members {
-        let new = hand::find(control, member)?;
-        let (sector_bytes, provider_bytes) = hand::sizes(control, new);
-        known::check_member(control, NAME, member, request.force, is_own)?;
-        let disk = known::new_id(control, member);
-        let home = if request.hardcode { member.clone() } else { String::new() };
-        with(control, on, |_, _, _| Ok(()))?;
-        let record = with(control, on, |g, t, me| {
-            complete(&g.mirror)?;
-            on_record(g)?;
-            let mirror = &mut g.mirror;
-            if !mirror.fits(provider_bytes) {
-                let bitmap = mirror.shape().map_or(0, |s| u64::from(s.bytes));
-                let most = mirror.held_bytes() + bitmap + u64::from(mirror.sector_bytes);
-                let what = format!("{member} has {provider_bytes} bytes; it needs {most}");
-                return Err(inval(what));
-            }
-            if let Some(why) = mirror.other_sectors(sector_bytes) {
-                return Err(inval(format!("{member}: {why}")));
-            }
-            if usize::from(mirror.all) >= MEMBERS_MAX {
-                return Err(inval(format!("a mirror has at most {MEMBERS_MAX} members")));
-            }
-            mirror.count_new(disk);
-            g.push(t, me, Job::Rewrite);
-            let m = &g.mirror;
-            let inactive = if request.inactive { disk_flags::INACTIVE } else { 0 };
-            Ok(Metadata {
-                name: m.name.clone(),
-                id: m.id,
-                disk,
-                all: m.all,
-                genid: m.genid,
-                // As new as the others, and copied to: beside it a stale one is seen to be stale.
-                syncid: m.syncid,
-                priority,
-                slice: m.slice,
-                balance: m.balance,
-                media_bytes: m.media_bytes,
-                sector_bytes: m.sector_bytes,
-                sync_offset: 0,
-                flags: m.flags,
-                disk_flags: disk_flags::FORCE_SYNC | disk_flags::SYNCHRONIZING | inactive,
-                home,
-                provider_bytes,
-                bitmap: m.shape(),
-                lineage: m.lineage.clone(),
-            })
-        })?;
-        write_record(control, member, Some(&record))?;
-        with(control, on, |_, _, _| Ok(()))?;
+        with(control, on, |g, _, _| complete(&g.mirror))?;
+        insert_one(control, on, member, request)?;
     }
     Ok(json!({ "message": format!("{} inserted into {on}", request.members.join(", ")) }))
+}
+
+/// Takes in members that replace others that are away. Those are given up only when the new ones
+/// are in; a failure leaves them expected as before, and older (M10 of `state`).
+pub(super) fn replace_absent(
+    control: &mut Control,
+    on: &str,
+    members: &[String],
+) -> Result<(), Error> {
+    // A disk that takes no writes changes nothing.
+    for member in members {
+        known::check_member(control, NAME, member, true, is_own)?;
+        write_record(control, member, None)?;
+    }
+    for member in members {
+        with(control, on, |g, t, me| {
+            runs(&g.mirror)?;
+            if !g.mirror.is_complete() {
+                g.mirror.outdate_absent();
+                g.push(t, me, Job::Rewrite);
+            }
+            Ok(())
+        })?;
+        insert_one(control, on, member, &Request { force: true, ..Request::default() })?;
+    }
+    Ok(())
+}
+
+/// Takes in one member. While others are away it has the place of one of them.
+fn insert_one(
+    control: &mut Control,
+    on: &str,
+    member: &str,
+    request: &Request,
+) -> Result<(), Error> {
+    let new = hand::find(control, member)?;
+    let (sector_bytes, provider_bytes) = hand::sizes(control, new);
+    known::check_member(control, NAME, member, request.force, is_own)?;
+    let disk = known::new_id(control, member);
+    with(control, on, |_, _, _| Ok(()))?;
+    let (before, record) = with(control, on, |g, t, me| {
+        on_record(g)?;
+        let mirror = &mut g.mirror;
+        if !mirror.fits(provider_bytes) {
+            let bitmap = mirror.shape().map_or(0, |s| u64::from(s.bytes));
+            let most = mirror.held_bytes() + bitmap + u64::from(mirror.sector_bytes);
+            let what = format!("{member} has {provider_bytes} bytes; it needs {most}");
+            return Err(inval(what));
+        }
+        if let Some(why) = mirror.other_sectors(sector_bytes) {
+            return Err(inval(format!("{member}: {why}")));
+        }
+        let before = mirror.all;
+        if !mirror.is_complete() {
+            // One that left meanwhile has records as new as theirs.
+            if !mirror.count_instead(disk) {
+                complete(mirror)?;
+            }
+        } else if usize::from(before) < MEMBERS_MAX {
+            mirror.count_new(disk);
+        } else {
+            return Err(inval(format!("a mirror has at most {MEMBERS_MAX} members")));
+        }
+        g.push(t, me, Job::Rewrite);
+        Ok((before, first_record(g, (disk, member, provider_bytes), request)?))
+    })?;
+    let done = write_record(control, member, Some(&record)).and_then(|()| {
+        with(control, on, |g, t, _| match g.slot_called(t, member) {
+            None if !request.inactive => Err(Error::new(
+                Errno::Io,
+                format!("{member} has a record of {on} now, but is not taken in: `ashlar list`"),
+            )),
+            _ => Ok(()),
+        })
+    });
+    done.inspect_err(|_| {
+        // The others expect no more than before.
+        let back = with(control, on, |g, t, me| {
+            let here = g.mirror.members().count() as u8;
+            g.mirror.count_only(before.max(here));
+            g.push(t, me, Job::Rewrite);
+            Ok(())
+        });
+        drop(back);
+    })
+}
+
+/// The record with which a member is taken in.
+fn first_record(
+    g: &MirrorGeom,
+    (disk, member, provider_bytes): (u32, &str, u64),
+    request: &Request,
+) -> Result<Metadata, Error> {
+    let m = &g.mirror;
+    let inactive = if request.inactive { disk_flags::INACTIVE } else { 0 };
+    Ok(Metadata {
+        name: m.name.clone(),
+        id: m.id,
+        disk,
+        all: m.all,
+        genid: m.genid,
+        // As new as the others, and copied to: beside it a stale one is seen to be stale.
+        syncid: m.syncid,
+        priority: priority(request)?.unwrap_or(0),
+        slice: m.slice,
+        balance: m.balance,
+        media_bytes: m.media_bytes,
+        sector_bytes: m.sector_bytes,
+        sync_offset: 0,
+        flags: m.flags,
+        disk_flags: disk_flags::FORCE_SYNC | disk_flags::SYNCHRONIZING | inactive,
+        home: if request.hardcode { member.to_owned() } else { String::new() },
+        provider_bytes,
+        bitmap: m.shape(),
+        lineage: m.lineage.clone(),
+    })
 }
 
 pub(super) fn remove(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {

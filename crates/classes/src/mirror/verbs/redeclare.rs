@@ -3,7 +3,7 @@
 use geom::{Control, Error, GeomId, Redeclare, Topology};
 use serde_json::Value;
 
-use super::members::{forget, insert, remove};
+use super::members::{forget, insert, remove, replace_absent};
 use super::{Request, balance, complete, inval, runs, slice, with};
 use crate::guard;
 use crate::members::known;
@@ -34,7 +34,8 @@ pub(in crate::mirror) fn foresee(
     difference(&mut control.topology, geom, request).map(drop)
 }
 
-/// New members are taken in before others go, so that no copy is given up for nothing.
+/// New members are taken in before others go or are given up, so that no copy is given up for
+/// nothing.
 pub(in crate::mirror) fn redeclare(
     control: &mut Control,
     request: &Redeclare<'_>,
@@ -50,17 +51,28 @@ pub(in crate::mirror) fn redeclare(
         guard::check(control, by, &added, consent)?;
     }
     if difference.gives_up {
+        replace_absent(control, on, &difference.added)?;
         forget(control, on)?;
-    }
-    if !difference.added.is_empty() {
+    } else if !difference.added.is_empty() {
         let members = difference.added;
         insert(control, on, &Request { members, force: true, ..Request::default() })?;
     }
     if !difference.removed.is_empty() {
         remove(control, on, &Request { members: difference.removed, ..Request::default() })?;
     }
+    work_as_declared(control, on, settings)
+}
+
+/// It works so from now on, or when it has started (S2 of `settings`).
+pub(super) fn work_as_declared(
+    control: &mut Control,
+    on: &str,
+    settings: Settings,
+) -> Result<(), Error> {
     with(control, on, |g, t, me| {
-        if g.mirror.work_as(settings) {
+        if !g.mirror.running {
+            g.declared = Some(settings);
+        } else if g.mirror.work_as(settings) {
             g.rewrite(t, me);
         }
         Ok(())
@@ -68,7 +80,7 @@ pub(in crate::mirror) fn redeclare(
 }
 
 /// The settings that a section gives; a key that is not there has its default.
-fn settings(params: &Value) -> Result<Settings, Error> {
+pub(super) fn settings(params: &Value) -> Result<Settings, Error> {
     let request: Request = match params {
         Value::Null => Request::default(),
         given => serde_json::from_value(given.clone()).map_err(|e| inval(e.to_string()))?,

@@ -6,7 +6,5 @@ mod harness;
 mod disk;
 #[path = "../../crates/drivers/tests/suite/common/plant.rs"]
 mod plant;
-#[path = "../../crates/drivers/tests/suite/common/slow_disk.rs"]
-mod slow_disk;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::iscsi_connection(data));

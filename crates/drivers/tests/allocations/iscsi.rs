@@ -1,16 +1,11 @@
 //! The way of a READ or WRITE, from the socket to the medium and back, allocates nothing.
 
-#[path = "../suite/common/disk.rs"]
-mod disk;
 #[allow(dead_code)]
 #[path = "../suite/iscsi/initiator.rs"]
 pub mod initiator;
 #[allow(dead_code)]
 #[path = "../suite/iscsi/server.rs"]
 pub mod server;
-#[allow(dead_code)]
-#[path = "../suite/common/stuck_disk.rs"]
-mod stuck_disk;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -39,7 +39,7 @@ fn the_deepest_tower_works_and_one_more_is_refused() {
     // From below: a tower on top of which another one is put at once.
     let t = &mut lab.control.topology;
     let fresh = Leaf::new(1 << 20).create(t, "fresh").unwrap();
-    let wanted = t.find_geom("leaf", "t0").unwrap();
+    let wanted = t.find_geom("test", "t0").unwrap();
     assert_eq!(t.attach_new(wanted, fresh), Err(Errno::DeadLk), "everybody would be lifted");
     t.check();
     lab.control.settle().unwrap();
@@ -85,7 +85,7 @@ fn a_cycle_is_refused_wherever_it_would_close() {
     let before = picture(&lab);
     for (geom, provider) in [("low", high), ("low", mid), ("low", low), ("mid", high), ("mid", mid)]
     {
-        let class = if geom == "low" { "leaf" } else { "shim" };
+        let class = if geom == "low" { "test" } else { "shim" };
         let t = &mut lab.control.topology;
         let g = t.find_geom(class, geom).unwrap();
         assert_eq!(t.attach_new(g, provider), Err(Errno::Loop), "{geom}");

@@ -116,7 +116,7 @@ fn lab(seen: &[&str]) -> Lab {
 fn left(key: u8) -> Arc<Leaf> {
     let leaf = Leaf::new(LARGE);
     let at = last(SMALL) as usize;
-    leaf.data.lock().unwrap()[at..at + 2].copy_from_slice(&[MARK, key]);
+    leaf.put(at, &[MARK, key]);
     leaf
 }
 
@@ -174,7 +174,7 @@ fn the_same_is_not_carried_by_two_ways_at_once() {
 fn a_disk_that_grows_again_meanwhile_has_it_carried_further() {
     let mut lab = lab(&["d0"]);
     let leaf = left(1);
-    leaf.data.lock().unwrap().resize(2 * LARGE as usize, 0);
+    leaf.resize(2 * LARGE as usize);
     let disk = leaf.create(&mut lab.control.topology, "d0").unwrap();
     let begun = |lab: &Lab| lab.log.lock().unwrap().iter().any(|line| line == "carries d0");
     while !begun(&lab) {
@@ -213,7 +213,7 @@ fn what_cannot_be_carried_is_tried_once_and_says_what_to_type() {
 fn a_new_end_is_kept_before_anybody_writes_there() {
     let mut lab = lab(&[]);
     let leaf = Leaf::new(SMALL);
-    leaf.data.lock().unwrap()[last(SMALL) as usize] = MARK;
+    leaf.put(last(SMALL) as usize, &[MARK]);
     let disk = lab.disk("d0", &leaf);
     lab.user("u", disk, Manner::default());
     assert!(lab.logged().contains(&"keeps d0 [65536]".to_owned()));

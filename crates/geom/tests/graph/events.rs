@@ -35,7 +35,7 @@ fn the_barrier_returns_when_what_a_call_caused_is_done() {
     let log = lab.log.clone();
     lab.control.topology.load(Taste::class("ta", 0, &log)).unwrap();
     let leaf = Leaf::new(1 << 20);
-    leaf.data.lock().unwrap()[0] = 0xa0;
+    leaf.put(0, &[0xa0]);
     leaf.set(Mode::After(300_000_000));
     lab.disk("d0", &leaf);
     assert!(lab.control.is_idle());
@@ -104,7 +104,7 @@ fn a_new_medium_spoils_everybody_and_is_tasted_unless_it_is_written() {
     let leaf = Leaf::new(1 << 20);
     let log = lab.log.clone();
     lab.control.topology.load(Taste::class("ta", 0, &log)).unwrap();
-    leaf.data.lock().unwrap()[0] = 0xa0;
+    leaf.put(0, &[0xa0]);
     let disk = lab.disk("d0", &leaf);
     lab.logged();
     lab.control.topology.post(Event::MediaChanged(disk));
@@ -199,7 +199,7 @@ fn after_shutdown_nothing_is_tasted_told_or_claimed() {
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
     lab.user("u", disk, RESIZES);
-    leaf.data.lock().unwrap()[0] = 0xa0;
+    leaf.put(0, &[0xa0]);
     leaf.set(Mode::After(SECOND));
     lab.control.topology.retaste(disk);
     lab.control.pump();

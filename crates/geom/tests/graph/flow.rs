@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use bio::{Attr, Bio, End, Errno, Flags, Op, Segs, Ticket};
+use bio::{Attr, Bio, End, Errno, Flags, Op, Segs};
 use geom::{
     Access, Back, Core, Edge, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Sink,
     Topology,
@@ -163,7 +163,7 @@ fn of_several_children_that_fail_the_first_to_end_decides() {
         let tag = lab.send(edge, Op::Write, 0, SECTOR);
         let errors = [Errno::Io, Errno::NoSpc, Errno::RoFs];
         for i in order {
-            let (_, id) = leaves[i].held.lock().unwrap().pop().unwrap();
+            let (_, id) = leaves[i].take_held().pop().unwrap();
             assert!(lab.ended(tag).is_none(), "not before the last child");
             lab.cores[0].resume(id, Flow::Done(Err(errors[i])));
         }
@@ -324,8 +324,8 @@ fn an_id_that_has_ended_moves_nobody() {
     let edge = lab.edge(c);
     leaves[0].set(Mode::Hold);
     lab.send(edge, Op::Read, 0, SECTOR);
-    let stale: Ticket = leaves[0].held.lock().unwrap()[0].1;
-    leaves[0].release(&lab.cores);
+    let (core, stale) = leaves[0].take_held()[0];
+    lab.cores[core as usize].wake(stale, 0);
     lab.spin(MS);
     let next = lab.send(edge, Op::Read, 0, SECTOR);
     let core = &lab.cores[0];

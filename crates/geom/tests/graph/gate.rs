@@ -274,7 +274,7 @@ fn nobody_claims_what_is_on_a_layer_that_is_slipped_in() {
     let log = lab.log.clone();
     lab.control.topology.load(Taste::class("ta", 0, &log)).unwrap();
     let leaf = Leaf::new(1 << 20);
-    leaf.data.lock().unwrap()[0] = 0xa0;
+    leaf.put(0, &[0xa0]);
     let disk = lab.disk("d0", &leaf);
     let sits = lab.control.topology.find("d0.ta").unwrap();
     let shim = lab.insert("s", disk, "").unwrap();

@@ -140,7 +140,7 @@ fn what_is_on_a_disk_is_seen_through_the_layer_alone() {
     lab.control.topology.load(Taste::class("ta", 0, &log)).unwrap();
     lab.control.settle().unwrap();
     // Somebody labels it, through the layer; when that one is gone both were written.
-    leaf.data.lock().unwrap()[0] = 0xa0;
+    leaf.put(0, &[0xa0]);
     let on = find(&lab, "d0").expect("a provider");
     let user = lab.writer("u", on);
     lab.control.topology.leave(user);
@@ -167,14 +167,14 @@ fn a_renamed_disk_goes_on_under_those_who_use_it_and_what_is_named_after_it_foll
     let mut lab = Lab::new(1);
     let log = lab.log.clone();
     let leaf = Leaf::new(1 << 20);
-    leaf.data.lock().unwrap()[0] = 0xa0;
+    leaf.put(0, &[0xa0]);
     lab.control.topology.load(Taste::how("ta", 0, Tasting::Names, &log)).unwrap();
     let disk = lab.disk("d0", &leaf);
     lab.disk("d1", &Leaf::new(1 << 20));
     let on = find(&lab, "d0.ta").expect("it was tasted");
     let (user, hand) = (lab.writer("u", on), lab.insert("by hand", disk, "").unwrap());
     let rename = |lab: &mut Lab, from: &str, to: &str| {
-        lab.control.call(|t| t.rename("leaf", from, to)).map_err(|e| e.kind)
+        lab.control.call(|t| t.rename("test", from, to)).map_err(|e| e.kind)
     };
     // Nothing changes when one of the names is taken, or there is no such disk.
     lab.disk("d2.ta", &Leaf::new(1 << 20));

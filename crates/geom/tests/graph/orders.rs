@@ -111,7 +111,7 @@ impl Scene {
         let views = self.lab.control.topology.view(0);
         let left = |class: &str| views.iter().filter(|g| g.class == class).count();
         assert_eq!(left("shim") == 0, gone, "the layer: {log:?}");
-        assert_eq!(left("leaf"), 1, "the disk's geom outlives its provider");
+        assert_eq!(left("test"), 1, "the disk's geom outlives its provider");
         let lost = acts.contains(&Act::Lose);
         let writes = acts.contains(&Act::Spoil) && !lost;
         let reads = i32::from(!gone && self.left.is_none());

@@ -41,8 +41,7 @@ fn every_byte_arrives_once_whatever_the_sector_the_pieces_and_the_order() {
                 assert_eq!(asked.len(), pieces, "{mode:?} {sector} {io_max}");
                 let most = u64::from((io_max / sector).max(1)) * u64::from(sector);
                 assert!(io_max == 0 || asked.iter().all(|a| a.length <= most));
-                let range = at as usize..(at + len) as usize;
-                assert_eq!(leaf.data.lock().unwrap()[range], pattern(at, len, tag));
+                assert_eq!(leaf.bytes(at as usize, len as usize), pattern(at, len, tag));
                 let read = lab.io(edge, Op::Read, at, len);
                 assert_eq!(read.data, pattern(at, len, tag), "{mode:?} {sector} {io_max}");
                 lab.assert_empty();
@@ -107,7 +106,7 @@ fn the_first_error_wins_and_the_next_wave_is_not_sent() {
     leaf.set(Mode::Hold);
     let tag = lab.send(edge, Op::Read, 0, 200 * 512);
     // Two pieces of the first wave fail, differently; the one that ends first decides.
-    let held = std::mem::take(&mut *leaf.held.lock().unwrap());
+    let held = leaf.take_held();
     let core = &lab.cores[0];
     for (i, (_, id)) in held.into_iter().enumerate() {
         let how = match i {

@@ -9,7 +9,7 @@ use crate::common::{Lab, Leaf, Log, MAGIC, Manner, Mode, SECOND, Taste, Tasting,
 
 fn marked(number: u8) -> Arc<Leaf> {
     let leaf = Leaf::new(1 << 20);
-    leaf.data.lock().unwrap()[0] = MAGIC + number;
+    leaf.put(0, &[MAGIC + number]);
     leaf
 }
 
@@ -83,7 +83,7 @@ fn what_is_open_for_writing_is_left_alone_and_looked_at_when_the_last_writer_lea
     let disk = lab.disk("d0", &leaf);
     let (w, r) = (lab.writer("w", disk), lab.user("r", disk, Manner::default()));
     lab.logged();
-    leaf.data.lock().unwrap()[0] = MAGIC;
+    leaf.put(0, &[MAGIC]);
     lab.control.topology.retaste(disk);
     lab.control.settle().unwrap();
     assert!(!lab.logged().iter().any(|l| l.contains("tastes")));
@@ -111,7 +111,7 @@ fn a_class_may_ask_for_what_is_written_too() {
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
     lab.writer("w", disk);
-    leaf.data.lock().unwrap()[0] = MAGIC;
+    leaf.put(0, &[MAGIC]);
     lab.control.topology.retaste(disk);
     lab.control.settle().unwrap();
     assert_eq!(lab.verdict("d0", "tw"), "claimed: the first byte says so");
@@ -195,7 +195,7 @@ fn what_was_written_under_a_taster_is_tasted_again() {
     let leaf = Leaf::new(1 << 20);
     let disk = lab.disk("d0", &leaf);
     let w = lab.user("w", disk, Manner::default());
-    leaf.data.lock().unwrap()[0] = MAGIC;
+    leaf.put(0, &[MAGIC]);
     leaf.set(Mode::After(SECOND / 10));
     lab.control.topology.retaste(disk);
     lab.control.pump();
@@ -203,7 +203,7 @@ fn what_was_written_under_a_taster_is_tasted_again() {
     // The taster has read the old first byte, and nobody has heard of it yet.
     leaf.set(Mode::Now);
     lab.control.topology.access(w, Access::WRITE).unwrap();
-    leaf.data.lock().unwrap()[0] = 0;
+    leaf.put(0, &[0]);
     lab.control.topology.access(w, Access::WRITE.inverse()).unwrap();
     lab.control.settle().unwrap();
     assert_eq!(lab.verdict("d0", "ta"), "first byte is 0x0");
@@ -269,7 +269,7 @@ fn what_a_class_hides_is_left_alone_by_those_asked_later_until_it_is_its_no_more
     let mut lab = lab_with(&[("ta", 1, Claims), ("tb", 0, Hides)]);
     let leaf = marked(0);
     let disk = lab.disk("d0", &leaf);
-    leaf.data.lock().unwrap()[0] = MAGIC + 1;
+    leaf.put(0, &[MAGIC + 1]);
     lab.control.topology.retaste(disk);
     lab.control.settle().unwrap();
     assert_eq!(lab.verdict("d0", "ta"), "claimed: the first byte says so");
@@ -328,13 +328,13 @@ fn an_older_look_does_not_overrule_a_newer_one() {
         lab.control.pump();
         lab.spin(1_000_000);
     }
-    let held = std::mem::take(&mut *leaf.held.lock().unwrap());
+    let held = leaf.take_held();
     assert_eq!(held.len(), 2);
     // Only the older one sees the magic.
-    leaf.data.lock().unwrap()[0] = MAGIC;
+    leaf.put(0, &[MAGIC]);
     lab.cores[0].wake(held[0].1, 0);
     lab.pass(1_000_000);
-    leaf.data.lock().unwrap()[0] = 0;
+    leaf.put(0, &[0]);
     lab.cores[0].wake(held[1].1, 0);
     lab.control.settle().unwrap();
     assert_eq!(lab.verdict("d0", "ta"), "first byte is 0x0");

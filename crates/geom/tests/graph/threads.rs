@@ -91,7 +91,7 @@ fn it_does_so_on_the_other_port_and_over_a_disk_that_answers_at_once() {
 fn conversations_run_on_a_core_and_have_a_deadline() {
     let (mut runtime, mut control) = start(PortChoice::Auto);
     let leaf = Leaf::new(1 << 20);
-    leaf.data.lock().unwrap()[512] = 77;
+    leaf.put(512, &[77]);
     let made = leaf.clone();
     let disk = control.call(|t| made.create(t, "d0")).expect("a disk");
     let c = writer(&mut control, disk);

@@ -187,7 +187,7 @@ impl Sim {
         }
         let leaf = Leaf::new(BYTES);
         if self.random.chance(300) {
-            leaf.data.lock().unwrap()[0] = MAGIC;
+            leaf.put(0, &[MAGIC]);
         }
         let name = format!("disk{}", self.disks.len());
         leaf.create(&mut self.lab.control.topology, &name).expect("a fresh name");
@@ -248,10 +248,10 @@ impl Sim {
     }
 
     fn destroy(&mut self) {
-        let class = ["shim", "shim", "user", "ta", "leaf"][self.below(5)];
+        let class = ["shim", "shim", "user", "ta", "test"][self.below(5)];
         let (Some(g), force) = (self.any_geom(class), self.random.chance(500)) else { return };
         let class = self.lab.control.topology.class(class).expect("loaded");
-        if self.disks.len() > 2 || class.name() != "leaf" {
+        if self.disks.len() > 2 || class.name() != "test" {
             let done = class.destroy(&mut self.lab.control.topology, g, force);
             self.marks.destroyed += u64::from(done.is_ok());
         }
@@ -294,7 +294,7 @@ impl Sim {
     fn relabel(&mut self) {
         let at = self.below(self.disks.len());
         let Some(disk) = self.disks.get(at) else { return };
-        disk.leaf.data.lock().unwrap()[0] ^= MAGIC;
+        disk.leaf.with_media(|m| m.bytes[0] ^= MAGIC);
         if let Some(p) = self.any_provider() {
             self.lab.control.topology.retaste(p);
         }

@@ -1,35 +1,16 @@
 //! A disk that several ways lead to, each of which can fail or hold what is under way.
 
-use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bio::{Attr, Bio, Errno, Flags, Op, Ticket};
-use geom::{Access, Core, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology};
+use geom::{Access, Core, Flow, Layer, Limits, NewProvider, ProviderId, Topology};
 use serde_json::{Value, json};
 
 use crate::world::{Disk, Media, Open, World};
 
 pub const MIB: usize = 1 << 20;
-
-pub struct Port;
-
-impl Geom for Port {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-}
 
 #[derive(Default)]
 pub struct WayState {
@@ -116,7 +97,7 @@ pub fn way(world: &mut World, name: &str, disk: &Disk) -> Way {
     let layer = Arc::new(way.clone());
     let media_bytes = disk.bytes().len() as u64;
     let made = world.control.call(|t| {
-        let geom = t.new_geom("test", name, "a test", Box::new(Port))?;
+        let geom = t.new_geom("test", name, "a test", Box::new(testkit::disk::Open))?;
         let limits =
             Limits { media_bytes, sector_bytes: 512, io_max_bytes: 65536, delete_max_bytes: 0 };
         t.new_provider(

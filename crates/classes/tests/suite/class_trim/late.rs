@@ -1,13 +1,12 @@
 //! A disk that takes its time with deletes: carries them out at any moment until they end, or long
 //! after it gave no answer, and fills what was deleted with garbage. It outlives worlds.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::{Attr, Bio, Errno, Flags, Op, Status};
-use geom::{Access, Core, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology};
+use geom::{Core, Flow, Layer, Limits, NewProvider, ProviderId, Topology};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskShape};
 
@@ -86,7 +85,8 @@ impl LateDisk {
     }
 
     pub fn attach(&self, t: &mut Topology, name: &str, granule: u64) -> ProviderId {
-        let geom = t.new_geom("test", name, "a test", Box::new(DiskGeom)).expect("a name");
+        let geom =
+            t.new_geom("test", name, "a test", Box::new(testkit::disk::Open)).expect("a name");
         let size = self.lock().model.size();
         let zeroes = self.lock().zeroes;
         let new = NewProvider {
@@ -191,24 +191,6 @@ impl Inside {
             Op::Flush => self.model.flush(),
             _ => Err(Errno::NotSup),
         }
-    }
-}
-
-struct DiskGeom;
-
-impl Geom for DiskGeom {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

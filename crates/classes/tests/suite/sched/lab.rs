@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use bio::{Bio, End, Errno, Flags, Op, Origin, Pool, PoolConfig, Segs, Status};
 use geom::{
-    Access, Class, ConsumerId, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink,
-    Topology,
+    Access, ConsumerId, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink, Topology,
 };
 use reactor::model::Timing;
 use reactor::sim::{Actor, HeldUp, Limits as RunLimits, World};
@@ -59,18 +58,6 @@ impl Geom for User {
 
     fn as_any(&mut self) -> &mut dyn Any {
         self
-    }
-}
-
-struct TestClass;
-
-impl Class for TestClass {
-    fn name(&self) -> &'static str {
-        "test"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Disks and their users."
     }
 }
 
@@ -132,7 +119,7 @@ impl Lab {
             spin(&w, &c, ns, &mut || !inbox.is_empty() && held_up.goes_on(&w, HELD_UP));
         });
         let mut control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
-        control.topology.load(Arc::new(TestClass)).expect("load");
+        testkit::disk::load(&mut control.topology);
         classes::all().into_iter().for_each(|c| control.topology.load(c).expect("load"));
         let leaf = Leaf::new(bytes, timing, seed);
         let disk = control.call(|t| leaf.create(t, "d0", io_max)).expect("a disk");

@@ -3,14 +3,11 @@
 //! What a request does it does when it arrives, so that order is seen in the bytes; when it ends is
 //! the model's.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::{Bio, End, Errno, Flags, Op, Ticket};
-use geom::{
-    Access, Core, Error, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology,
-};
+use geom::{Core, Error, Flow, Layer, Limits, NewProvider, ProviderId, Topology};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
 
@@ -68,7 +65,7 @@ impl Leaf {
     }
 
     pub fn create(&self, t: &mut Topology, name: &str, io_max: u32) -> Result<ProviderId, Error> {
-        let geom = t.new_geom("test", name, "a test", Box::new(Bottom))?;
+        let geom = t.new_geom("test", name, "a test", Box::new(testkit::disk::Open))?;
         let media_bytes = self.lock().model.size();
         let limits = Limits {
             media_bytes,
@@ -181,23 +178,5 @@ impl Layer for Leaf {
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         let end = self.lock().ends.remove(&(core.id() as usize, bio.id().to_word()));
         Flow::Done(end.unwrap_or(Err(Errno::Io)))
-    }
-}
-
-struct Bottom;
-
-impl Geom for Bottom {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

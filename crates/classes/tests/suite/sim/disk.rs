@@ -2,15 +2,12 @@
 //!
 //! As `disks`' own kind `model`, but a value of the test's: the next world is given the same one.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::{Attr, Bio, Errno, Flags, Op, Ticket};
-use geom::{
-    Access, Core, Error, Flow, Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology,
-};
+use geom::{Core, Error, Flow, Layer, Limits, NewProvider, ProviderId, Topology};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
 
@@ -193,7 +190,7 @@ impl Disk {
 
     /// Attaches it to a world.
     pub fn attach(&self, t: &mut Topology, name: &str) -> Result<ProviderId, Error> {
-        let geom = t.new_geom("test", name, "a test", Box::new(DiskGeom))?;
+        let geom = t.new_geom("test", name, "a test", Box::new(testkit::disk::Open))?;
         let deletes = u64::from(self.lock().deletes);
         let named = || format!("serial-{name}");
         // By its name: one, three or any number.
@@ -293,24 +290,6 @@ impl Inside {
             Op::Flush => self.model.flush(),
             _ => Err(Errno::NotSup),
         }
-    }
-}
-
-struct DiskGeom;
-
-impl Geom for DiskGeom {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

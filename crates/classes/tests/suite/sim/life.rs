@@ -44,18 +44,6 @@ impl Geom for User {
     }
 }
 
-struct TestClass;
-
-impl Class for TestClass {
-    fn name(&self) -> &'static str {
-        "test"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Disks and their users."
-    }
-}
-
 /// The control thread, which gets its turn sooner or later.
 struct Lazy {
     chance: RefCell<SeededRandom>,
@@ -139,7 +127,7 @@ impl Life {
             }
         });
         let mut control = Control::new(mailers, inbox, wait, Box::new(move || clock.now()));
-        control.topology.load(Arc::new(TestClass)).expect("load");
+        testkit::disk::load(&mut control.topology);
         for class in classes {
             control.topology.load(class).expect("load");
         }

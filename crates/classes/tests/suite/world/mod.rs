@@ -2,8 +2,8 @@
 
 use bio::{Attr, Bio, Errno, Op, Pool, PoolConfig};
 use geom::{
-    Access, Class, ConsumerId, Control, Core, Error, Event, Flow, Geom, GeomId, Inbox, Layer,
-    Limits, NewProvider, Origins, ProviderId, Topology,
+    Access, ConsumerId, Control, Core, Error, Event, Flow, Geom, GeomId, Inbox, Layer, Limits,
+    NewProvider, Origins, ProviderId, Topology,
 };
 use reactor::{Config, Patience, PortChoice, Reactor};
 use serde_json::Value;
@@ -120,24 +120,6 @@ impl Layer for Disk {
     }
 }
 
-struct Plain;
-
-impl Geom for Plain {
-    fn access(
-        &mut self,
-        t: &mut Topology,
-        me: GeomId,
-        _: ProviderId,
-        delta: Access,
-    ) -> Result<(), Errno> {
-        t.access_all_below(me, delta)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-}
-
 /// Users of providers: they note an orphan and stay.
 #[derive(Default)]
 struct User {
@@ -171,18 +153,6 @@ impl Geom for User {
 
     fn as_any(&mut self) -> &mut dyn Any {
         self
-    }
-}
-
-struct TestClass;
-
-impl Class for TestClass {
-    fn name(&self) -> &'static str {
-        "test"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Disks in memory and their users."
     }
 }
 
@@ -234,7 +204,7 @@ impl World {
             Box::new(move || clock.fresh_now()),
         );
         control.topology.set_origins(origins);
-        control.topology.load(Arc::new(TestClass)).expect("load");
+        testkit::disk::load(&mut control.topology);
         for class in classes::all_at(|| 1_800_000_000) {
             control.topology.load(class).expect("load");
         }
@@ -272,7 +242,7 @@ impl World {
         let deletes = u64::from(disk.0.lock().expect("media").zeroes);
         let layer = Arc::new(disk.clone());
         let made = self.control.call(|t| {
-            let geom = t.new_geom("test", name, "a test", Box::new(Plain))?;
+            let geom = t.new_geom("test", name, "a test", Box::new(testkit::disk::Open))?;
             t.new_provider(
                 geom,
                 NewProvider {

@@ -2,21 +2,17 @@
 
 use std::sync::{Arc, Mutex};
 
-use bio::{Attr, Bio, Errno, Flags, Op};
+use bio::{Attr, Bio, Errno};
 use geom::{Control, Core, Flow, Layer};
+use testkit::disk::Media;
 
 use crate::common::disk;
 
 /// Longest time that a request takes, ns.
 const SLOWEST_NS: u64 = 2_000_000;
 
-const SECTOR: usize = 512;
-
 struct State {
-    /// As it reads.
-    now: Vec<u8>,
-    /// What a power cut leaves.
-    safe: Vec<u8>,
+    media: Media,
     /// Until then what was under way at a power cut fails.
     down_until: u64,
 }
@@ -32,7 +28,7 @@ impl Volatile {
 
     /// Adds one of another name.
     pub fn add_as(control: &mut Control, name: &'static str, len: usize) -> Arc<Volatile> {
-        let state = State { now: vec![0; len], safe: vec![0; len], down_until: 0 };
+        let state = State { media: Media::zeroed(len), down_until: 0 };
         let disk = Arc::new(Volatile(Mutex::new(state)));
         let attrs = [("GEOM::candelete", Attr::Int(1)), ("GEOM::deletereadszero", Attr::Int(1))];
         disk::add_with(control, name, len as u64, disk.clone(), &attrs);
@@ -43,17 +39,12 @@ impl Volatile {
     pub fn cut(&self, now_ns: u64, keeps: &mut dyn FnMut() -> bool) {
         let state = &mut *self.0.lock().unwrap();
         state.down_until = now_ns + SLOWEST_NS;
-        for (now, safe) in state.now.chunks_mut(SECTOR).zip(state.safe.chunks_mut(SECTOR)) {
-            match now == safe || keeps() {
-                true => safe.copy_from_slice(now),
-                false => now.copy_from_slice(safe),
-            }
-        }
+        state.media.cut(keeps);
     }
 
     /// Bytes as they read.
     pub fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
-        self.0.lock().unwrap().now[at..at + len].to_vec()
+        self.0.lock().unwrap().media.bytes[at..at + len].to_vec()
     }
 }
 
@@ -69,21 +60,7 @@ impl Layer for Volatile {
         if fails && core.reactor().random().is_multiple_of(2) {
             return Flow::Done(Err(Errno::Io));
         }
-        let range = bio.offset as usize..(bio.offset + bio.length) as usize;
-        match bio.op {
-            Op::Read => {
-                bio.data.copy_from(0, &state.now[range]);
-            }
-            Op::Write => {
-                bio.data.copy_to(0, &mut state.now[range.clone()]);
-                if bio.flags.has(Flags::FUA) {
-                    state.safe[range.clone()].copy_from_slice(&state.now[range]);
-                }
-            }
-            Op::Delete | Op::WriteZeroes => state.now[range].fill(0),
-            Op::Flush => state.safe.copy_from_slice(&state.now),
-            Op::GetAttr | Op::Map => {}
-        }
-        Flow::Done(if fails { Err(Errno::Io) } else { Ok(()) })
+        let done = state.media.carry_out(bio);
+        Flow::Done(if fails { Err(Errno::Io) } else { done })
     }
 }

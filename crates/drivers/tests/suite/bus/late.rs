@@ -4,11 +4,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bio::{Errno, Segs};
 use cam::{ABORT_GRACE_NS, Ccb, Command as Cam, Ended, Flags, Owner, Priority, Unit};
 use target::{Command, Next, TaskAttribute};
+use testkit::disk::{Mode, SLOW};
 
 use crate::bus::{Scene, TURN_NS};
 
@@ -69,7 +69,7 @@ fn a_command_that_is_late_before_its_turn_is_never_done() {
     let (answers, good) = (remote.answers.get(), remote.good.get());
 
     // The other nexus' read is held by the disk, and ours waits for it.
-    scene.held.store(true, Ordering::Relaxed);
+    scene.disk.set(Mode::Stuck);
     ask(2, &BLOCK_READ, 512);
     let flags = Flags::OUT | Flags::ORDERED | Flags::RAW;
     let late = scene.send(&unit, &WRITE, ccb(flags, 512, PATIENCE_MS, 0));
@@ -81,7 +81,7 @@ fn a_command_that_is_late_before_its_turn_is_never_done() {
     let ended = late.borrow_mut().take().unwrap();
     assert_eq!(ended.result, Err(Errno::TimedOut), "{ended:?}");
 
-    scene.held.store(false, Ordering::Relaxed);
+    scene.disk.set(SLOW);
     assert!(scene.until(1_000_000_000, || remote.answers.get() > answers));
     assert_eq!(remote.good.get(), good + 1, "the other's read ends as if nothing had been");
     // The sector is as it was, and what is written from now on stays.

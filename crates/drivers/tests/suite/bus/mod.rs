@@ -8,7 +8,6 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bio::{Bio, End, Errno, Op, Pool, PoolConfig, Segs};
 use cam::CamClass;
@@ -25,7 +24,9 @@ use target::{
     TaskAttribute, TmFunction, TmOutcome, Transport,
 };
 
-use crate::common::slow_disk;
+use testkit::disk::Disk;
+
+use crate::common::disk;
 use testkit::Seeds;
 
 const SECTOR: usize = 512;
@@ -135,8 +136,7 @@ struct Scene {
     registry: Arc<Registry>,
     control: Control,
     cam: Arc<CamClass>,
-    failing: Arc<AtomicU64>,
-    held: Arc<AtomicBool>,
+    disk: Arc<Disk>,
     endings: Rc<Endings>,
     sinks: Vec<u32>,
     edge: Edge,
@@ -183,8 +183,9 @@ impl Scene {
         let engines: Vec<Rc<Engine>> =
             cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
         engines.iter().for_each(bus::install);
-        let failing = Arc::new(AtomicU64::new(0));
-        let held = slow_disk::add(&mut control, SECTORS * SECTOR, failing.clone());
+        let bytes = (SECTORS * SECTOR) as u64;
+        let disk = Disk::slow(bytes);
+        disk::add(&mut control, "slow", bytes, disk.clone());
         open_device(&mut control, &registry, "slow", &OpenSpec::default()).unwrap();
         registry.set_target("iscsi", TARGET).unwrap();
         let group = GroupSpec {
@@ -217,8 +218,7 @@ impl Scene {
             registry,
             control,
             cam,
-            failing,
-            held,
+            disk,
             endings,
             sinks,
             edge,
@@ -335,7 +335,7 @@ fn play(seed: u64) -> (u32, u32, u32) {
     send(0);
     let mut functions = 0;
     for _ in 0..STEPS {
-        scene.failing.store([0, 0, 0, 150][scene.random.below(4) as usize], Ordering::Relaxed);
+        scene.disk.set_failing([0, 0, 0, 150][scene.random.below(4) as usize]);
         match scene.below(100) {
             0..4 => {
                 functions += 1;
@@ -360,7 +360,7 @@ fn play(seed: u64) -> (u32, u32, u32) {
         let ns = scene.below(400_000) + 1;
         scene.turn(ns);
     }
-    scene.failing.store(0, Ordering::Relaxed);
+    scene.disk.set_failing(0);
     // The first may end in an attention.
     for _ in 0..3 {
         send(0x17);

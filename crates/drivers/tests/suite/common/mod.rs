@@ -3,6 +3,4 @@
 pub mod cuts;
 pub mod disk;
 pub mod plant;
-pub mod slow_disk;
 pub mod strain;
-pub mod stuck_disk;

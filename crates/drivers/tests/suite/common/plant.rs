@@ -2,7 +2,6 @@
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use bio::{Pool, PoolConfig};
 use drivers::{Driver, TargetSpec};
@@ -12,8 +11,9 @@ use reactor::{Address, Patience, Reactor};
 use target::ids::Given;
 use target::lun::{OpenSpec, open_device};
 use target::{Engine, GroupSpec, LunSpec, Registry};
+use testkit::disk::Disk;
 
-use super::slow_disk;
+use super::disk;
 
 /// UUID of the disk.
 pub const UUID: [u8; 16] = *b"sixteen bytes id";
@@ -31,10 +31,9 @@ pub struct Plant {
 }
 
 impl Plant {
-    /// Without a target: two cores and the unit `slow` of `disk_bytes`, of whose requests `failing`
-    /// in a thousand fail.
-    pub fn new(world: &World, disk_bytes: usize, failing: Arc<AtomicU64>) -> Plant {
-        Plant::over(world, |control| drop(slow_disk::add(control, disk_bytes, failing)))
+    /// Without a target: two cores and the unit `slow` on this disk of so many bytes.
+    pub fn new(world: &World, bytes: usize, slow: Arc<Disk>) -> Plant {
+        Plant::over(world, |control| disk::add(control, "slow", bytes as u64, slow))
     }
 
     /// The same over another disk that is called `slow`.
@@ -129,7 +128,7 @@ pub fn plant(
     listen: &[Address],
     disk_bytes: usize,
 ) -> Plant {
-    let plant = Plant::new(world, disk_bytes, Arc::default());
+    let plant = Plant::new(world, disk_bytes, Disk::slow(disk_bytes as u64));
     let driver = driver(&plant.registry);
     let (name, listen) = (name.into(), listen.to_vec());
     let spec = TargetSpec { name, listen: listen.clone(), params, ..TargetSpec::default() };

@@ -19,6 +19,7 @@ use drivers::{Driver, TargetSpec};
 use reactor::sim::{Ended, NetShape, SegmentShape, World};
 use reactor::{Address, Reactor, Stream};
 use target::Registry;
+use testkit::disk::Disk;
 use wire::aoe::{BROADCAST, Config, ETHERTYPE, Header, Mac, VERSION, command, directive};
 use wire::iscsi::{LoginRequest, Pdu};
 use wire::nbd::codes::option;
@@ -275,7 +276,7 @@ pub fn aoe_frames(data: &[u8]) {
     let segment = world.segment(SegmentShape::default());
     segment.plug("shelf", SHELF_MAC.0, 9000);
     segment.plug("peer", PEER_MAC.0, 9000);
-    let plant = Plant::new(&world, DISK_BYTES, Arc::default());
+    let plant = Plant::new(&world, DISK_BYTES, Disk::slow(DISK_BYTES as u64));
     let driver: Arc<dyn Driver> = Arc::new(Aoe::new(plant.registry.clone()));
     plant.registry.set_vault(target::vault::MemoryVault::new());
     let at: Address = "ether:shelf".parse().expect("an address");

@@ -1,8 +1,8 @@
 //! Disks that hang and buffers that run out: who waits, who does not, and for how long.
 
 use std::io::Read;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use testkit::disk::Mode;
 
 use wire::iscsi::{ClientError, LoginStatus, Response, TaskAnswer, TaskRequest, task_function};
 
@@ -46,7 +46,7 @@ fn a_reset_of_a_hanging_unit_is_answered_when_it_is_true_and_keeps_nobody_waitin
     let mut c = Client::login(server.portal, &How::default());
     c.ready(0);
     c.ready(STUCK);
-    server.stuck.store(true, Ordering::Release);
+    server.stuck.set(Mode::Stuck);
     hang_a_write(&mut c, 4096);
     let reset = TaskRequest {
         immediate: true,
@@ -63,7 +63,7 @@ fn a_reset_of_a_hanging_unit_is_answered_when_it_is_true_and_keeps_nobody_waitin
         assert_eq!(c.read(0, 0, 8).len(), 4096);
         std::thread::sleep(Duration::from_millis(10));
     }
-    server.stuck.store(false, Ordering::Release);
+    server.stuck.set(Mode::Now);
     match c.expect() {
         (Response::Task(t), _) => {
             assert_eq!((t.task_tag, t.answer), (reset.task_tag, TaskAnswer::Complete));
@@ -82,7 +82,7 @@ fn who_replaces_a_session_that_hangs_is_told_to_try_again() {
     other.ready(0);
     let mut old = Client::login(server.portal, &How::default());
     old.ready(STUCK);
-    server.stuck.store(true, Ordering::Release);
+    server.stuck.set(Mode::Stuck);
     hang_a_write(&mut old, 4096);
     let start = Instant::now();
     let refused = Client::try_login(server.portal, &How::default()).err();
@@ -91,7 +91,7 @@ fn who_replaces_a_session_that_hangs_is_told_to_try_again() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     old.closed();
     assert_eq!(other.read(0, 0, 8).len(), 4096, "others go on");
-    server.stuck.store(false, Ordering::Release);
+    server.stuck.set(Mode::Now);
     let mut new = Client::login(server.portal, &How::default());
     new.ready(STUCK);
     assert_eq!(new.read(STUCK, 0, 8).len(), 4096);
@@ -103,13 +103,13 @@ fn logout_waits_for_nothing_but_what_the_disk_holds() {
     let server = Server::start(Shape::default());
     let mut c = Client::login(server.portal, &How::default());
     c.ready(STUCK);
-    server.stuck.store(true, Ordering::Release);
+    server.stuck.set(Mode::Stuck);
     hang_a_write(&mut c, 4096);
     c.cut();
     let mut d = Client::login(server.portal, &How::default().isid(8));
     d.ready(0);
     assert_eq!(d.read(0, 0, 8).len(), 4096);
-    server.stuck.store(false, Ordering::Release);
+    server.stuck.set(Mode::Now);
     until("the session stays", Duration::from_secs(10), || server.registry.sessions().len() == 1);
 }
 
@@ -142,7 +142,7 @@ fn without_buffers_writes_wait_in_line_or_are_told_so_and_nothing_stands_for_eve
     let mut waits = Client::login(server.portal, &eager(20));
     let mut stands = Client::login(server.portal, &eager(21));
     [&mut waits, &mut stands].into_iter().for_each(|c| c.ready(0));
-    server.stuck.store(true, Ordering::Release);
+    server.stuck.set(Mode::Stuck);
     // No single one may be larger than half of the pool.
     let held = [0; 2].map(|_| hang_a_write(&mut holder, 300 << 10));
     let start = Instant::now();
@@ -168,7 +168,7 @@ fn without_buffers_writes_wait_in_line_or_are_told_so_and_nothing_stands_for_eve
         }
     }
     assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
-    server.stuck.store(false, Ordering::Release);
+    server.stuck.set(Mode::Now);
     // In whichever order the disk looks at its switch.
     let mut open = held.to_vec();
     while !open.is_empty() {

@@ -13,5 +13,3 @@ mod server;
 mod simulated;
 mod storm;
 mod tools;
-
-use crate::common::stuck_disk;

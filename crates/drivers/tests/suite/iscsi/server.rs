@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
@@ -13,14 +13,16 @@ use reactor::PortChoice;
 use serde_json::json;
 use target::lun::{OpenSpec, open_device};
 use target::{Engine, GroupSpec, LunSpec, Registry};
-
-use super::stuck_disk;
+use testkit::disk::{self, Disk, Provider};
 
 /// Name of the target of [`Server::start`].
 pub const IQN: &str = "iqn.2026-11.test.ashlar:disk";
 
 /// Bytes of the disk in memory at LUN 0.
 pub const MEMORY_BYTES: u64 = 64 << 20;
+
+/// Bytes of the disk `stuck` at LUN 2.
+pub const STUCK_BYTES: u64 = 16 << 20;
 
 /// How a server is made.
 pub struct Shape {
@@ -63,7 +65,7 @@ pub struct Server {
     pub driver: Arc<dyn Driver>,
     pub portal: SocketAddr,
     /// While it is set nothing ends at LUN 2.
-    pub stuck: Arc<AtomicBool>,
+    pub stuck: Arc<Disk>,
     control: geom::Control,
     runtime: Runtime,
 }
@@ -116,7 +118,8 @@ impl Server {
         let mut control = runtime.take_control().unwrap();
         let portal = told.recv().unwrap().unwrap().inet().unwrap();
         add_disks(&mut control, shape.cores, &registry);
-        let stuck = stuck_disk::add(&mut control);
+        let stuck = Disk::new(STUCK_BYTES);
+        disk::add(&mut control, Provider::new("stuck", STUCK_BYTES), stuck.clone());
         open_device(&mut control, &registry, "stuck", &OpenSpec::default()).unwrap();
         let spec = TargetSpec { name: IQN.into(), listen: vec![any.into()], ..shape.spec };
         driver.set_target(spec).unwrap();

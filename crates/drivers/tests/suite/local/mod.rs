@@ -5,13 +5,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{TryRecvError, sync_channel};
 
 use drivers::local::{Life, Local};
 use drivers::{Driver, TargetSpec};
 use reactor::sim::{self, Ended, World};
 use reactor::{Reactor, SeededRandom};
+use testkit::disk::Disk;
 use wire::fuse::codes::{MAJOR, MINOR, errno, fallocate, opcode, whence};
 use wire::fuse::{Header, REQUEST_HEAD};
 
@@ -60,7 +60,7 @@ struct Kernel {
     random: SeededRandom,
     reactor: Reactor,
     local: Arc<Local>,
-    failing: Arc<AtomicU64>,
+    disk: Arc<Disk>,
     /// What each sector may hold.
     model: Vec<Vec<u8>>,
     unique: u64,
@@ -124,7 +124,7 @@ impl Kernel {
         let breaks = self.random.chance(600).then(|| self.random.below(u64::from(ROUNDS)) as u32);
         for round in 0..ROUNDS {
             let fails = if self.random.chance(300) { 150 } else { 0 };
-            self.failing.store(fails, Ordering::Relaxed);
+            self.disk.set_failing(fails);
             if !self.round(&end, breaks == Some(round)).await {
                 break;
             }
@@ -242,7 +242,7 @@ impl Kernel {
             return;
         }
         if error == EIO {
-            assert!(self.failing.load(Ordering::Relaxed) > 0, "no disk failed: {asked:?}");
+            assert!(self.disk.is_failing(), "no disk failed: {asked:?}");
             tally.failed += 1;
             return;
         }
@@ -275,8 +275,8 @@ impl Kernel {
 }
 
 /// Two cores, and the disk as LUN 0 of this machine.
-fn machine(world: &World, failing: Arc<AtomicU64>) -> (Plant, Arc<Local>) {
-    let plant = Plant::new(world, SECTORS * SECTOR, failing);
+fn machine(world: &World, disk: Arc<Disk>) -> (Plant, Arc<Local>) {
+    let plant = Plant::new(world, SECTORS * SECTOR, disk);
     let local = Arc::new(Local::new(plant.registry.clone()));
     let spec = TargetSpec { name: "here".into(), ..TargetSpec::default() };
     let driver: Arc<dyn Driver> = local.clone();
@@ -286,15 +286,15 @@ fn machine(world: &World, failing: Arc<AtomicU64>) -> (Plant, Arc<Local>) {
 
 fn play(seed: u64) -> (u64, [u32; 3]) {
     let world = World::new(seed);
-    let failing = Arc::<AtomicU64>::default();
-    let (plant, local) = machine(&world, failing.clone());
+    let disk = Disk::slow((SECTORS * SECTOR) as u64);
+    let (plant, local) = machine(&world, disk.clone());
     let outside = Reactor::simulated(&world, "kernel");
     let tally = Rc::<RefCell<Tally>>::default();
     let kernel = Kernel {
         random: SeededRandom::new(seed ^ 0xF05E),
         reactor: outside.clone(),
         local: local.clone(),
-        failing,
+        disk,
         model: vec![vec![0]; SECTORS],
         unique: 0,
         tally: tally.clone(),

@@ -10,6 +10,7 @@ use drivers::{Driver, TargetSpec};
 use reactor::sim::{Ended, NetShape, World};
 use reactor::{Address, Reactor};
 use target::Registry;
+use testkit::disk::Disk;
 use wire::nvme::Configuration;
 
 use crate::common::plant::Plant;
@@ -25,7 +26,7 @@ pub fn portal() -> Address {
 
 /// A target with one disk in a world.
 pub fn build(world: &World, sectors: u64) -> Plant {
-    furnish(Plant::new(world, sectors as usize * 512, Arc::default()))
+    furnish(Plant::new(world, sectors as usize * 512, Disk::slow(sectors * 512)))
 }
 
 /// Adds the target to what has a disk.
@@ -94,7 +95,7 @@ pub async fn admin(
 
 /// Plays a story to its end.
 pub fn play<F: Future<Output = ()> + 'static>(story: impl FnOnce(Stage) -> F) {
-    play_over(|world| Plant::new(world, SECTORS as usize * 512, Arc::default()), story);
+    play_over(|world| Plant::new(world, SECTORS as usize * 512, Disk::slow(SECTORS * 512)), story);
 }
 
 /// The same over a disk of the test's own.

@@ -1,21 +1,18 @@
 //! A file server as a daemon has it: a geom of the class `fs` on disks that keep requests until
 //! they are let go, orders as the control thread gives them, and clients.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bio::{Bio, Errno, Op, Pool, PoolConfig, Ticket};
+use bio::{Errno, Pool, PoolConfig};
 use fileserver::{Forgets, FsClass, Made, Site};
-use geom::{
-    Access, Class, Control, Core, Create, Error, Flow, Geom, GeomId, Inbox, Layer, Limits,
-    NewProvider, ProviderId, Topology,
-};
+use geom::{Class, Control, Core, Create, Error, Inbox};
 use reactor::sim::{Actor, Limits as RunLimits, World};
 use reactor::{Patience, Reactor, Token};
 use serde_json::{Value, json};
+use testkit::disk::{self, Disk, Mode, Provider};
 
 use super::client::Client;
 
@@ -27,90 +24,6 @@ const AT: &str = "10.0.0.1:564";
 /// Longest wait for anything, of the world's clock.
 const LONG: Duration = Duration::from_secs(600);
 
-/// What a disk holds, and whom it keeps waiting.
-#[derive(Default)]
-struct Media {
-    bytes: Vec<u8>,
-    holds: bool,
-    fails: bool,
-    held: Vec<Ticket>,
-}
-
-/// See the module.
-#[derive(Clone, Default)]
-pub struct Disk(Arc<Mutex<Media>>);
-
-impl Disk {
-    fn media(&self) -> MutexGuard<'_, Media> {
-        self.0.lock().unwrap()
-    }
-}
-
-impl Media {
-    fn carry_out(&mut self, bio: &Bio) -> Result<(), Errno> {
-        let (mut at, end) = (bio.offset as usize, (bio.offset + bio.length) as usize);
-        match bio.op {
-            Op::Read | Op::Write | Op::Flush if self.fails => Err(Errno::Io),
-            Op::Flush => Ok(()),
-            Op::Read => {
-                bio.data.iter().for_each(|seg| at += seg.copy_from(0, &self.bytes[at..end]));
-                Ok(())
-            }
-            Op::Write => {
-                bio.data.iter().for_each(|seg| at += seg.copy_to(0, &mut self.bytes[at..end]));
-                Ok(())
-            }
-            _ => Err(Errno::NotSup),
-        }
-    }
-}
-
-impl Layer for Disk {
-    fn start(&self, bio: &mut Bio, _: &Core) -> Flow {
-        let mut media = self.media();
-        if media.holds {
-            media.held.push(bio.ticket());
-            return Flow::Wait;
-        }
-        Flow::Done(media.carry_out(bio))
-    }
-
-    /// It was let go.
-    fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, _: &Core) -> Flow {
-        Flow::Done(self.media().carry_out(bio))
-    }
-}
-
-struct Plain;
-
-impl Geom for Plain {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-}
-
-struct Disks;
-
-impl Class for Disks {
-    fn name(&self) -> &'static str {
-        "test"
-    }
-
-    fn doc(&self) -> &'static str {
-        "Disks in memory."
-    }
-}
-
 /// See the module.
 pub struct Plant {
     control: Control,
@@ -118,7 +31,7 @@ pub struct Plant {
     core: Rc<Core>,
     guests: Reactor,
     pool: Pool,
-    disks: Vec<Disk>,
+    disks: Vec<Arc<Disk>>,
 }
 
 impl Plant {
@@ -150,7 +63,6 @@ impl Plant {
         let clock = || 1_790_000_000_000_000_000;
         let site = Site { clock, machine: "here".into(), made: past };
         let class = Arc::new(FsClass::new(site));
-        control.topology.load(Arc::new(Disks)).unwrap();
         control.topology.load(class.clone()).unwrap();
         let disks = all.iter().map(|d| disk(&mut control, *d)).collect();
         let params = json!({
@@ -197,7 +109,8 @@ impl Plant {
 
     /// From now on requests wait at the disks, or do not.
     pub fn hold(&mut self, holds: bool) {
-        self.disks.iter().for_each(|d| d.media().holds = holds);
+        let mode = if holds { Mode::Hold } else { Mode::Now };
+        self.disks.iter().for_each(|d| d.set(mode));
         if !holds {
             while self.let_go() {}
         }
@@ -205,21 +118,18 @@ impl Plant {
 
     /// What is asked of the disks fails, or does not.
     pub fn fail(&self, fails: bool) {
-        self.disks.iter().for_each(|d| d.media().fails = fails);
+        let mode = if fails { Mode::Fail(Errno::Io) } else { Mode::Now };
+        self.disks.iter().for_each(|d| d.set(mode));
     }
 
     /// Somebody waits at a disk.
     pub fn holds_some(&self) -> bool {
-        self.disks.iter().any(|d| !d.media().held.is_empty())
+        self.disks.iter().any(|d| d.held() > 0)
     }
 
     /// One request goes on; false: none waits.
     pub fn let_go(&mut self) -> bool {
-        let first = |d: &Disk| {
-            let held = &mut d.media().held;
-            (!held.is_empty()).then(|| held.remove(0))
-        };
-        let ticket = self.disks.iter().find_map(first);
+        let ticket = self.disks.iter().find_map(|d| d.take_first_held());
         ticket.is_some_and(|ticket| self.core.restart(ticket))
     }
 
@@ -243,8 +153,7 @@ impl Plant {
 
     /// A blank disk.
     pub fn blank(&mut self, name: &str, mib: usize) {
-        let disk = disk(&mut self.control, (name, mib));
-        self.disks.push(disk);
+        self.disks.push(disk(&mut self.control, (name, mib)));
     }
 
     /// Lets so much time pass.
@@ -293,28 +202,11 @@ fn again(said: &Said) -> Option<Value> {
     Some(json!({ "ticket": again["ticket"] }))
 }
 
-fn disk(control: &mut Control, (name, mib): (&str, usize)) -> Disk {
-    let disk = Disk::default();
-    disk.media().bytes = vec![0; mib << 20];
-    let layer = Arc::new(disk.clone());
-    let made = control.call(|t| {
-        let geom = t.new_geom("test", name, "a test", Box::new(Plain))?;
-        let limits = Limits {
-            media_bytes: (mib as u64) << 20,
-            sector_bytes: 512,
-            io_max_bytes: 1 << 20,
-            delete_max_bytes: 0,
-        };
-        let new = NewProvider {
-            name: name.into(),
-            layer,
-            limits,
-            stripe_bytes: 0,
-            stripe_offset: 0,
-            attrs: Vec::new(),
-        };
-        t.new_provider(geom, new)
-    });
-    made.unwrap();
+fn disk(control: &mut Control, (name, mib): (&str, usize)) -> Arc<Disk> {
+    let bytes = (mib as u64) << 20;
+    let disk = Disk::new(bytes);
+    let mut provider = Provider::new(name, bytes);
+    provider.limits.io_max_bytes = 1 << 20;
+    disk::add(control, provider, disk.clone());
     disk
 }

@@ -20,7 +20,7 @@ pub const SECOND: u64 = 1_000 * MS;
 
 /// The classes of the laboratory's geoms.
 pub fn classes(t: &mut geom::Topology) {
-    t.load(std::sync::Arc::new(leaf::LeafClass)).unwrap();
+    testkit::disk::load(t);
     t.load(std::sync::Arc::new(shim::ShimClass)).unwrap();
     t.load(std::sync::Arc::new(user::UserClass)).unwrap();
 }

@@ -2,7 +2,6 @@
 //! that write down what they hear.
 #![allow(dead_code)] // each test binary uses its part
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -10,10 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::{Bio, Errno, Flags, Op, Origin, Pool, PoolConfig, Segs, Ticket};
-use geom::{
-    Access, Class, Control, Core, Flow, Geom, GeomId, Inbox, Layer, Limits, NewProvider,
-    ProviderId, Topology,
-};
+use geom::{Control, Core, Flow, Inbox, Layer, Limits, NewProvider, ProviderId};
 use reactor::{Patience, Reactor, sim};
 use target::lun::{OpenSpec, open_device};
 use target::{
@@ -147,48 +143,6 @@ impl Layer for TestDisk {
     }
 }
 
-struct Shared(Arc<TestDisk>);
-
-impl Layer for Shared {
-    fn start(&self, bio: &mut Bio, core: &Core) -> Flow {
-        self.0.start(bio, core)
-    }
-
-    fn ready(&self, bio: &mut Bio, result: Result<u64, Errno>, core: &Core) -> Flow {
-        self.0.ready(bio, result, core)
-    }
-}
-
-struct DiskGeom;
-
-impl Geom for DiskGeom {
-    fn access(
-        &mut self,
-        _: &mut Topology,
-        _: GeomId,
-        _: ProviderId,
-        _: Access,
-    ) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-}
-
-struct DiskClass;
-
-impl Class for DiskClass {
-    fn name(&self) -> &'static str {
-        "testdisk"
-    }
-
-    fn doc(&self) -> &'static str {
-        "A disk for tests."
-    }
-}
-
 pub struct World {
     pub sim: sim::World,
     pub cores: Vec<Rc<Core>>,
@@ -227,7 +181,7 @@ impl World {
         let engines = cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
         registry.set_target("iscsi", TARGET).unwrap();
         let mut world = World { sim, cores, control, registry, engines, disks: Vec::new() };
-        world.control.topology.load(Arc::new(DiskClass)).unwrap();
+        testkit::disk::load(&mut world.control.topology);
         world
     }
 
@@ -275,10 +229,11 @@ impl World {
         disk.state().bytes = vec![0; (blocks * 2) as usize * sector];
         let blank = disk.state().bytes.clone();
         disk.state().durable = blank;
-        let layer = Arc::new(Shared(disk.clone()));
+        let layer = disk.clone();
         self.control
             .call(|t| {
-                let g = t.new_geom("testdisk", name, "test", Box::new(DiskGeom))?;
+                let g =
+                    t.new_geom(testkit::disk::CLASS, name, "test", Box::new(testkit::disk::Open))?;
                 let limits = Limits {
                     media_bytes: blocks * sector as u64,
                     sector_bytes: sector as u32,

@@ -15,7 +15,8 @@
 //!  U7  A discard that this kernel's ring refuses is a call of a thread instead, and what that one
 //!      says is what is told: the ring does not say whether it or the device cannot.
 //!  U8  A short call on a file in memory never enters the ring, which would give it to a thread: it
-//!      is made at once, and the next look tells it and does not wait.
+//!      is made at once, and the next look tells it and does not wait. That look does not enter the
+//!      kernel only to submit something, but never twice in a row.
 
 use std::collections::VecDeque;
 use std::io;
@@ -71,6 +72,8 @@ pub(crate) struct Uring {
     calls: Workers,
     /// Ended, to be reported by the next `gather` (U8).
     ready: Reaped,
+    /// The last `gather` had results of its own and did not enter the kernel (U8).
+    put_off: bool,
 }
 
 /// Builds the ring with the best set of flags that the kernel knows.
@@ -148,6 +151,7 @@ impl Uring {
             backlog: VecDeque::new(),
             calls: Workers::new(remote.clone()),
             ready: Reaped::new(),
+            put_off: false,
         };
         Ok((port, how))
     }
@@ -268,8 +272,12 @@ impl Uring {
 
     pub(crate) fn gather(&mut self, slots: &mut Slots, wait: Wait, out: &mut Reaped) {
         self.flush_backlog(slots);
-        let wait = if self.ready.is_empty() { wait } else { Wait::Peek };
+        let has_results = !self.ready.is_empty();
+        let wait = if has_results { Wait::Peek } else { wait };
+        // U8
+        self.put_off = has_results && !self.put_off;
         match wait {
+            Wait::Peek if self.put_off => {}
             Wait::Peek => {
                 if self.worth_entering() {
                     self.enter(0, None);
@@ -282,7 +290,8 @@ impl Uring {
                 self.park(limit);
             }
         }
-        self.heeds = false;
+        // What was not submitted has freed no memory yet.
+        self.heeds &= self.put_off;
         out.append(&mut self.ready);
         self.calls.take_results(out);
         self.reap(slots, out);

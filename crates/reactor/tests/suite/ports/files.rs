@@ -1,7 +1,10 @@
 //! Files: the whole range, ends of files, holes, and what is refused.
 
+use std::os::fd::AsRawFd;
+
 use bio::{Errno, Segs};
 use reactor::{File, Inline, OpenHow};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::ports::bench::{Scratch, each_port, filled, gather, pool, token};
 
@@ -187,5 +190,33 @@ fn a_dropped_file_stays_open_for_its_requests() {
         gather(&r, 1);
         assert_eq!(other.size().unwrap(), 0);
         assert_eq!(std::fs::read(&a.0).unwrap(), [5; 4096]);
+    });
+}
+
+/// U8: a call in line in every turn holds up nothing that has to be handed to the kernel.
+#[test]
+fn calls_in_line_do_not_keep_others_from_the_kernel() {
+    each_port(|r| {
+        let pool = pool();
+        let memory = memfd_create("memory", MemfdFlags::CLOEXEC).expect("files in memory");
+        let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+        let how = OpenHow { size: Some(4 << 20), ..OpenHow::default() };
+        let file = File::open(path, how).expect("it can be opened");
+        let page = Segs::alloc(&pool, 4096).expect("memory");
+        // Too long to be made in line.
+        let long = Segs::alloc(&pool, 2 << 20).expect("memory");
+        r.read(token(2), &file, 0, &long);
+        let (mut open, mut told) = (1, Vec::new());
+        for _ in 0..1_000_000 {
+            r.read(token(1), &file, 0, &page);
+            let ended = gather(&r, 1);
+            open = open + 1 - ended.len();
+            told.extend(ended.into_iter().filter(|(t, _)| *t == token(2)));
+            if !told.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(told, [(token(2), Ok(2 << 20))]);
+        gather(&r, open);
     });
 }

@@ -3,15 +3,17 @@
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
 use bio::{Pool, Seg, Segs};
-use reactor::{Patience, Reactor, Stream};
+use reactor::{File, OpenHow, Patience, Reactor, Stream};
+use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::ports::bench::{each_port, filled, pool, run};
+use crate::ports::bench::{each_port, filled, pool, run, token};
 
 fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -369,5 +371,28 @@ fn a_unix_socket_is_shared_between_listeners_and_taken_over_when_left_behind() {
         assert!(r.listen_unix(&path).is_err(), "a file is not taken away");
         assert_eq!(std::fs::read(&path).unwrap(), b"a file of somebody");
         std::fs::remove_file(&path).unwrap();
+    });
+}
+
+/// U6 beside U8: calls in line do not keep memory from what waits for it. Each round would take a
+/// turn's whole patience.
+#[test]
+fn lazy_sends_that_something_waits_for_end_beside_calls_in_line() {
+    each_port(|r| {
+        let (pool, (a, b)) = (pool(), pair(&r));
+        let memory = memfd_create("memory", MemfdFlags::CLOEXEC).unwrap();
+        let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+        let how = OpenHow { size: Some(4096), ..OpenHow::default() };
+        let file = File::open(path, how).unwrap();
+        let page = Segs::alloc(&pool, 4096).unwrap();
+        let own = r.clone();
+        run(&r, async move {
+            for word in 0..40 {
+                own.read(token(word), &file, 0, &page);
+                own.heed();
+                a.send_lazily(&mut vec![seg(&pool, 100)]).await.unwrap();
+            }
+        });
+        drop(b);
     });
 }

@@ -32,6 +32,7 @@ mod live_classes;
 mod load;
 mod local_bus;
 mod local_cases;
+mod mirror_edits;
 mod moved_portals;
 mod names;
 mod nbd;

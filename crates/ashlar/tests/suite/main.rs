@@ -26,6 +26,7 @@ mod identities;
 mod iscsi_initiator;
 mod iscsi_istgt;
 mod lent;
+mod letters;
 mod limits;
 mod live;
 mod live_classes;

@@ -34,7 +34,7 @@ pub enum Question {
 }
 
 /// What the steps ahead of one do.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Ahead {
     /// Disks and geoms that they make and that the step names, or something on them.
     pub comes: Vec<String>,

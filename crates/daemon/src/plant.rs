@@ -12,7 +12,7 @@ use cam::{CamClass, SimKind};
 use control::api::{
     AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartOrder, Result, State,
 };
-use control::config::{BusConfig, Config, DaemonConfig, DiskConfig, Port};
+use control::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port};
 use control::plan::{Action, Foreseen, Step};
 use control::{Outcome, Plant, Progress, Stale};
 use disks::DiskClass;
@@ -387,8 +387,16 @@ impl Plant for Daemon {
             let change = Box::new((from.clone(), to.clone()));
             return self.desk.order(|to| Change::Foresee(change, ahead, to))?;
         }
+        let found = match &step.action {
+            Action::CreateGeom { geom } => Some((geom.clone(), ahead.clone())),
+            _ => None,
+        };
         let step = Box::new(step.clone());
-        self.desk.ask(|to| Question::Check(step, ahead, to))?
+        self.desk.ask(|to| Question::Check(step, ahead, to))??;
+        let Some((geom, ahead)) = found else { return Ok(()) };
+        let none = GeomConfig { members: Vec::new(), ..geom.clone() };
+        let change = Box::new((none, geom));
+        self.desk.order(|to| Change::Foresee(change, ahead, to))?
     }
 
     fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {

@@ -341,6 +341,7 @@ impl Room {
         let scrambles = self.scrambles(geom);
         if let Some(why) = scrambles
             .or_else(|| self.made_over(geom))
+            .or_else(|| self.replaces(geom))
             .filter(|_| !self.consent.contains(&geom.name))
         {
             let next = format!(
@@ -358,6 +359,7 @@ impl Room {
         if let Some(whole) = whole {
             self.wholes.keep(&geom.class, &geom.name, whole);
         }
+        self.keep_members(geom);
         Ok(())
     }
 

@@ -11,6 +11,8 @@
 //!  W3  A record that cannot be read is as none, and the journal says so.
 //!  W4  The first start of a version that keeps this, on a state folder of one that did not, takes
 //!      the configuration at its word.
+//!  W5  Of a geom that has records on its members these are named here, so that none is made anew
+//!      in its place of disks that were never its own, unless it is named as consent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,6 +142,14 @@ impl Wholes {
     /// Why a geom shows other bytes than it did; None: it is as it was, or nothing is known of it.
     pub fn differs(&self, class: &str, name: &str, now: &Whole) -> Option<String> {
         self.all.get(&(class.to_owned(), name.to_owned()))?.differs(now)
+    }
+
+    /// What a geom of records stood on, if these are none of it: it would be made anew.
+    pub fn left(&self, class: &str, name: &str, members: &[Member]) -> Option<String> {
+        let was = &self.all.get(&(class.to_owned(), name.to_owned()))?.members;
+        let known = was.iter().any(|was| members.iter().any(|is| was.is(is)));
+        let show = was.iter().map(Member::show).collect::<Vec<_>>().join(", ");
+        (!known && !was.is_empty()).then_some(show)
     }
 
     /// A geom is put together so; waits for the disk, once a change.

@@ -91,7 +91,7 @@ pub struct Create<'a> {
 pub struct Redeclare<'a> {
     /// Name of the geom.
     pub name: &'a str,
-    /// Names of the members that were declared.
+    /// Names of the members that were declared; none: the geom was not declared, but found.
     pub from: &'a [String],
     /// Names of the members that are declared now.
     pub to: &'a [String],

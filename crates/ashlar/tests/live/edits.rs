@@ -34,13 +34,13 @@ fn reserve(raw: &mut Raw, action: u8, key: u64, action_key: u64) {
 
 /// What a host has heard since it was asked last.
 #[derive(Default)]
-struct Heard {
+pub(crate) struct Heard {
     stop: AtomicBool,
     rounds: AtomicU64,
     news: std::sync::Mutex<BTreeSet<(u8, u8)>>,
 }
 
-struct Host {
+pub(crate) struct Host {
     heard: Arc<Heard>,
     thread: JoinHandle<Raw>,
 }
@@ -61,11 +61,11 @@ fn command(raw: &mut Raw, heard: &Heard, cdb: &[u8], read: u32, data: &[u8]) -> 
 }
 
 impl Host {
-    /// Logs in, registers its number, and writes and reads back without a pause on both LUNs.
-    fn start(house: &House, number: usize) -> Host {
+    /// Logs in, registers its number, and writes and reads back without a pause on the first LUNs.
+    pub(crate) fn start(house: &House, number: usize, luns: u8) -> Host {
         let mut raw = Raw::login(house.portal(), &name(HOSTS[number]), IQN).unwrap();
         let heard = Arc::new(Heard::default());
-        for lun in [0, 1] {
+        for lun in 0..luns {
             raw.lun = lun;
             command(&mut raw, &heard, &[0; 6], 0, &[]);
             reserve(&mut raw, 6, 0, number as u64 + 1);
@@ -78,8 +78,8 @@ impl Host {
         let thread = std::thread::spawn(move || {
             let mut round = 0u32;
             while !here.stop.load(Ordering::Acquire) {
-                raw.lun = (round % 2) as u8;
-                let block = number as u32 * SPAN + round / 2 % (SPAN / 8) * 8;
+                raw.lun = (round % u32::from(luns)) as u8;
+                let block = round / u32::from(luns) % (SPAN / 8) * 8 + number as u32 * SPAN;
                 let [a, b, c, d] = block.to_be_bytes();
                 let data: Vec<u8> = round.to_be_bytes().repeat(1024);
                 command(&mut raw, &here, &[0x2A, 0, a, b, c, d, 0, 0, 8, 0], 0, &data);
@@ -91,6 +91,26 @@ impl Host {
             raw
         });
         Host { heard, thread }
+    }
+
+    /// Waits until it has made some more rounds; it has had no news since it was asked last.
+    pub(crate) fn goes_on(&self, house: &House, what: &str) {
+        let now = self.heard.rounds.load(Ordering::Acquire);
+        house.until(what, ROUNDS_LIMIT, || {
+            assert!(!self.thread.is_finished(), "{what}: the host had to stop");
+            self.heard.rounds.load(Ordering::Acquire) - now >= ROUNDS
+        });
+        let news = std::mem::take(&mut *self.heard.news.lock().unwrap());
+        assert!(news.is_empty(), "{what}: the host heard {news:02x?}");
+    }
+
+    /// Ends, with what it has verified; its registration is there.
+    pub(crate) fn stop(self) {
+        self.heard.stop.store(true, Ordering::Release);
+        let mut raw = self.thread.join().unwrap();
+        raw.lun = 0;
+        let keys = command(&mut raw, &self.heard, &[0x5E, 0, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]);
+        assert_eq!(keys[7], 8, "one key: {keys:02x?}");
     }
 }
 
@@ -238,7 +258,7 @@ fn no_edit_costs_a_host_a_command_or_a_registration() {
     house.stop();
     house.write("ashlar.toml", &PLAIN.text(&house));
     house.start();
-    let hosts: Vec<Host> = (0..HOSTS.len()).map(|n| Host::start(&house, n)).collect();
+    let hosts: Vec<Host> = (0..HOSTS.len()).map(|n| Host::start(&house, n, 2)).collect();
     let rounds = |what: &str| {
         let now: Vec<u64> = hosts.iter().map(|h| h.heard.rounds.load(Ordering::Acquire)).collect();
         house.until(what, ROUNDS_LIMIT, || {

@@ -7,6 +7,8 @@ mod class_clients;
 mod class_disks;
 mod class_label;
 mod class_mirror;
+mod class_mirror_age;
+mod class_mirror_resize;
 mod class_mirror_settings;
 mod class_multipath;
 mod class_powercut;

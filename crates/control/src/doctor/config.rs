@@ -1,11 +1,12 @@
-//! Whether the configuration can be read.
+//! Whether the configuration can be read, and carried out by the daemon that runs.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::api::Error;
 use crate::config::TargetConfig;
 
 /// See the module.
-pub const CHECK: Check = Check { id: "config", doc: "whether the configuration can be read", look };
+pub const CHECK: Check =
+    Check { id: "config", doc: "whether the configuration can be read and carried out", look };
 
 /// A target that its driver would refuse.
 fn told(e: Error) -> Finding {
@@ -13,12 +14,19 @@ fn told(e: Error) -> Finding {
     bad(Grade::Fail, format!("{}: {}", e.at, e.source), "apply refuses it", next)
 }
 
+/// A step that the daemon would refuse.
+fn planned(why: &String) -> Finding {
+    let next = "Correct the file, then run `ashlar plan`.";
+    bad(Grade::Fail, why.clone(), "plan and apply refuse it", next)
+}
+
 fn look(facts: &Facts) -> Vec<Finding> {
     let file = facts.file.display();
     match &facts.config {
         Some(Ok(config)) => {
             let judged = |t: &TargetConfig| facts.judge.and_then(|judge| judge(t).err());
-            let refused: Vec<Finding> = config.target.iter().filter_map(judged).map(told).collect();
+            let refused = config.target.iter().filter_map(judged).map(told);
+            let refused: Vec<Finding> = refused.chain(facts.refused.iter().map(planned)).collect();
             match refused.is_empty() {
                 true => ok(format!("{file} is good")),
                 false => refused,

@@ -72,6 +72,8 @@ pub struct Facts {
     pub socket: PathBuf,
     /// What the daemon says of itself.
     pub daemon: Result<State, Error>,
+    /// Steps of a plan for the configuration that the daemon would refuse, each with why.
+    pub refused: Vec<String>,
     /// Version of this binary.
     pub version: String,
 }

@@ -36,6 +36,7 @@ impl Machine {
             judge: None,
             socket: self.0.join("ashlar.sock"),
             daemon: Err(Error::new(Kind::Unreachable, "connect", "nobody")),
+            refused: Vec::new(),
             version: "1.2.3".to_owned(),
         }
     }

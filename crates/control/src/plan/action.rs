@@ -211,6 +211,16 @@ impl Action {
         }
     }
 
+    /// The geom that it is about, as it shall be.
+    pub fn geom(&self) -> Option<&GeomConfig> {
+        match self {
+            Action::CreateGeom { geom }
+            | Action::RemoveGeom { geom }
+            | Action::ModifyGeom { to: geom, .. } => Some(geom),
+            _ => None,
+        }
+    }
+
     /// The groups that it makes, as they shall be.
     pub fn groups(&self) -> impl Iterator<Item = &AccessConfig> {
         match self {

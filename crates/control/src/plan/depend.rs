@@ -3,6 +3,8 @@
 //! A reference in a configuration may name a provider that tasting makes (`d0p1`, `gpt/root`), so
 //! two sources are used: the graph, for what exists; the form of the name, for what does not yet.
 
+use super::apply::{LeftOut, Undone};
+use super::by_hand::members;
 use super::rename::is_bsd_letter;
 use crate::api::{State, TargetHealth, TargetState};
 use crate::config::{AccessConfig, Config, GeomConfig};
@@ -109,6 +111,24 @@ pub fn running(config: &Config, state: &State) -> Config {
         target.is_some_and(|t| t.groups.iter().any(|g| g.name == a.group))
     });
     left
+}
+
+/// Members of geoms that were found by their records although their sections were refused: in
+/// `base` they are as the records say.
+pub fn found(base: &mut Config, left_out: &[LeftOut], state: &State) {
+    let was_refused = |geom: &GeomConfig| {
+        let of = left_out.iter().filter_map(|left| match &left.of {
+            Undone::Step(action) => action.geom(),
+            Undone::Export(_) => None,
+        });
+        of.into_iter().any(|refused| refused == geom)
+    };
+    for geom in base.geom.iter_mut().filter(|geom| was_refused(geom)) {
+        let named = |now: &Vec<String>| geom.members.iter().any(|member| now.contains(member));
+        if let Some(now) = members(geom, state).filter(|now| !named(now)) {
+            geom.members = now;
+        }
+    }
 }
 
 /// Puts back into `base`, which is what of `config` is there, whatever is lost and not `wanted` any

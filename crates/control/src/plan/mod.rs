@@ -28,7 +28,7 @@ pub use apply::{Applied, LeftOut, Undone, apply};
 pub use by_hand::{by_hand, inserted, members, settings};
 pub(crate) use depend::Ground;
 pub(crate) use depend::keep_lost;
-pub use depend::{rests_on, running};
+pub use depend::{found, rests_on, running};
 pub use diff::plan;
 pub use identity::Foreseen;
 pub use renew::FilesOf;

@@ -157,6 +157,7 @@ impl Control {
         let (config, generation) = self.config();
         let state = self.state();
         let mut base = plan::running(&config, &state);
+        plan::found(&mut base, &lock(&self.left_out), &state);
         plan::keep_lost(&mut base, &config, desired);
         let foreseen = self.foreseen(&base, desired, &state);
         let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
@@ -229,12 +230,10 @@ impl Control {
         if consent.dry_run {
             for (i, step) in plan.steps.iter().enumerate().filter(|(_, s)| !s.may_wait) {
                 let before = plan.steps.get(..i).unwrap_or_default();
-                self.plant.check(step, before).map_err(|e| e.at(step.what.clone()))?;
+                self.plant.check(step, before).map_err(|e| placed(e, &step.what))?;
             }
             if let Some((i, e)) = self.plant.clash(&plan.steps) {
-                let what = plan.steps.get(i).map_or("", |step| &step.what);
-                let at = format!("{what}: {}", e.at);
-                return Err(e.at(at));
+                return Err(placed(e, plan.steps.get(i).map_or("", |step| &step.what)));
             }
             return Ok((plan, Applied::default()));
         }
@@ -303,6 +302,12 @@ impl Control {
         }
         Ok(applied)
     }
+}
+
+/// An error of a step, in the words of a plan.
+fn placed(e: Error, what: &str) -> Error {
+    let at = if e.at.is_empty() { what.to_owned() } else { format!("{what}: {}", e.at) };
+    e.at(at)
 }
 
 /// Every step that destroys has been consented to by name.

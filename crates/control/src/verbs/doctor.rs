@@ -1,12 +1,14 @@
 //! doctor: what on this machine stands in the way, and the command that mends it.
 
 use super::entry::{Local, LocalVerb, Verb};
-use super::plan::default_file;
+use super::plan::{self, default_file};
 use crate::api::{Exit, Result};
-use crate::config::read;
+use crate::client::Client;
+use crate::config::{Catalog, Config, TargetConfig, read};
 use crate::doctor::{CHECKS, Facts, Finding, Grade};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// See the module.
 pub struct Doctor;
@@ -70,8 +72,16 @@ impl LocalVerb for Doctor {
         let file = params.file.unwrap_or_else(default_file);
         let text = std::fs::read_to_string(&file);
         let catalog = (local.app.catalog)();
+        let daemon = local.client.state();
+        let mut refused = Vec::new();
         let config = match text {
-            Ok(text) => Some(read(&text, &file, &catalog)),
+            Ok(text) => {
+                let config = read(&text, &file, &catalog);
+                if let (Ok(judged), true) = (&config, daemon.is_ok()) {
+                    refused = refusals(local.client, &file, text, judged, &catalog);
+                }
+                Some(config)
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => Some(Err(Error::new(Kind::System, "read configuration", e).at(&file))),
         };
@@ -81,10 +91,31 @@ impl LocalVerb for Doctor {
             file: file.into(),
             config,
             socket: local.client.socket().to_owned(),
-            daemon: local.client.state(),
+            daemon,
+            refused,
             version: local.app.version.to_owned(),
         };
         let wanted = CHECKS.iter().filter(|c| params.check.as_ref().is_none_or(|n| n == c.id));
         Ok(Answer { findings: wanted.flat_map(|c| c.run(&facts)).collect() })
     }
+}
+
+/// What the daemon would refuse of the configuration, beside what drivers say of targets.
+fn refusals(
+    client: &Client,
+    file: &str,
+    document: String,
+    config: &Config,
+    catalog: &Catalog,
+) -> Vec<String> {
+    let bad = |t: &TargetConfig| catalog.judge.is_some_and(|judge| judge(t).is_err());
+    if config.target.iter().any(bad) {
+        return Vec::new();
+    }
+    let whole = std::path::absolute(file).ok().and_then(|path| path.to_str().map(str::to_owned));
+    let params = json!({ "file": whole.as_deref().unwrap_or(file), "document": document });
+    // One that does not answer has a finding of its own.
+    let answer = client.verb("plan", &params, &mut |_| {}).ok();
+    let answer = answer.and_then(|answer| serde_json::from_value::<plan::Answer>(answer).ok());
+    answer.unwrap_or_default().refused
 }

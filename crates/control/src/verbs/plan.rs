@@ -183,9 +183,14 @@ impl DaemonVerb for Plan {
         let state = control.state();
         let larger = larger(&config, &state).into_iter();
         notes.extend(larger.map(|l| format!("disk {}: {}. {}", l.disk, l.why, l.fix)));
-        let by_hand = by_hand(&config, &state).into_iter();
-        notes.extend(by_hand.map(|h| format!("{}: {}. {}", h.at, h.why, h.fix)));
         let plan = control.plan(&config)?;
+        // What a step changes is not as it was made by hand any more.
+        let changes = |at: &str| {
+            let mut geoms = plan.steps.iter().filter_map(|step| step.action.geom());
+            geoms.any(|geom| at == format!("{} {}", geom.class, geom.name))
+        };
+        let by_hand = by_hand(&config, &state).into_iter().filter(|h| !changes(&h.at));
+        notes.extend(by_hand.map(|h| format!("{}: {}. {}", h.at, h.why, h.fix)));
         let (refused, awaited) = control.refused(&plan);
         notes.extend(awaited.into_iter().map(|why| format!("{why}; it is waited for")));
         Ok(Answer {

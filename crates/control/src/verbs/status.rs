@@ -6,7 +6,7 @@ use crate::api::{
 };
 use crate::config::units::{short, short_ns};
 use crate::config::{Config, exposures};
-use crate::plan::{LeftOut, by_hand, larger, running};
+use crate::plan::{LeftOut, by_hand, found, larger, running};
 use crate::plant::Progress;
 use crate::service::Control;
 use crate::text::count;
@@ -298,7 +298,8 @@ pub fn answer(control: &Control) -> Answer {
     let state = &control.state();
     let config = control.config().0;
     let mut findings = findings(state, &config);
-    let there = running(&config, state);
+    let mut there = running(&config, state);
+    found(&mut there, &control.left_out(), state);
     let left = control.left_out().into_iter().filter(|left| !left.is_over(&there, state));
     let left: Vec<LeftOut> = left.collect();
     // Why it is not there says more than that it is not.

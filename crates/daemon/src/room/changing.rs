@@ -29,6 +29,10 @@ impl Room {
         ahead: &Ahead,
     ) -> Result<()> {
         let op = "change geom";
+        // One that is made is asked only when it is found by its records.
+        if from.members.is_empty() && !self.is_found(to) {
+            return Ok(());
+        }
         for name in added(from, to) {
             if self.control.topology.find(name).is_some() || !ahead.brings(name) {
                 named(&self.control.topology, op, name)?;
@@ -37,6 +41,13 @@ impl Room {
         let (class, params) = (self.class(&to.class, op)?, Value::Object(to.params.clone()));
         let refused = class.foresee(&mut self.control, &request(from, to, &params));
         refused.map_err(|e| from_geom(op, &to.name, e))
+    }
+
+    /// Whether a geom that the configuration declares is there, by its records.
+    fn is_found(&self, geom: &GeomConfig) -> bool {
+        let topology = &self.control.topology;
+        let keeps = topology.class(&geom.class).is_some_and(|class| class.keeps_records());
+        keeps && topology.find_geom(&geom.class, &geom.name).is_some()
     }
 
     /// What members that come would lose.
@@ -71,6 +82,9 @@ impl Room {
         let (class, params) = (self.class(&to.class, op)?, Value::Object(to.params.clone()));
         let consent = self.consent.clone();
         let done = class.redeclare(&mut self.control, &request(from, to, &params), &consent);
+        if done.is_ok() {
+            self.keep_members(to);
+        }
         done.map_err(|e| {
             let error = from_geom(op, &to.name, e);
             match error.kind {

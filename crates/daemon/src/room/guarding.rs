@@ -22,6 +22,9 @@ impl Room {
         if let Some(held) = self.made_over(geom) {
             return Some(format!("{held}: it is overwritten"));
         }
+        if let Some(why) = self.replaces(geom) {
+            return Some(why);
+        }
         let class = self.control.topology.class(&geom.class)?;
         if !class.keeps_records()
             || self.control.topology.find_geom(&geom.class, &geom.name).is_some()
@@ -68,6 +71,39 @@ impl Room {
         let layout = class.layout(&Value::Object(geom.params.clone()), &bytes)?;
         let members = geom.below().map(|name| Member::of(topology, name)).collect();
         Some(Whole { layout, members })
+    }
+
+    /// Why a geom that is found by its records would be made anew in the place of another
+    /// (W5 of `wholes`).
+    pub(super) fn replaces(&mut self, geom: &GeomConfig) -> Option<String> {
+        let class = self.control.topology.class(&geom.class)?;
+        // An error shows again when the geom is made.
+        if !class.keeps_records() || self.control.settle().is_err() {
+            return None;
+        }
+        let topology = &self.control.topology;
+        let is_found = topology.find_geom(&geom.class, &geom.name).is_some();
+        // Members that a step ahead of it makes are looked at when it is carried out.
+        if is_found || geom.below().any(|name| topology.find(name).is_none()) {
+            return None;
+        }
+        let was = self.wholes.left(&geom.class, &geom.name, &self.below(geom))?;
+        Some(format!("it stood on {was}, and none of them is named: {} would be empty", geom.name))
+    }
+
+    /// The members that a section names, as they are now.
+    fn below(&self, geom: &GeomConfig) -> Vec<Member> {
+        geom.below().map(|name| Member::of(&self.control.topology, name)).collect()
+    }
+
+    /// Keeps which members a geom has that is found by its records.
+    pub(super) fn keep_members(&mut self, geom: &GeomConfig) {
+        let class = self.control.topology.class(&geom.class);
+        if class.is_some_and(|class| class.keeps_records()) {
+            let members = self.below(geom);
+            let whole = Whole { layout: "records".to_owned(), members };
+            self.wholes.keep(&geom.class, &geom.name, whole);
+        }
     }
 
     /// Why a geom would show other bytes than it did, or nothing says how what is on its members

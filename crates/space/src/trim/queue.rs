@@ -337,9 +337,7 @@ impl Queue {
         self.stale.cut(range);
         // What was one range may be two.
         self.shrink();
-        if self.ready.0 == 0 {
-            self.rest();
-        }
+        self.rest_if_done();
         let Some(flight) = self.flight.as_mut().filter(|f| f.ranges.overlaps(range)) else {
             return Written::Clear;
         };
@@ -410,6 +408,13 @@ impl Queue {
             self.rest();
         }
         Some(Command { number, ranges })
+    }
+
+    /// By whatever way the last of it went: who waits for [`Queue::all`] waits for this.
+    fn rest_if_done(&mut self) {
+        if self.ready.0 == 0 {
+            self.rest();
+        }
     }
 
     /// Everything that was to be sent is.
@@ -541,6 +546,7 @@ impl Queue {
                 self.dequeue(&range);
                 self.set_aside(range);
             }
+            self.rest_if_done();
         }
         if self.stale.len() > self.policy.stale_max {
             for range in shortest(self.stale.iter().map(|(r, ())| r), self.policy.stale_max) {
@@ -588,6 +594,7 @@ impl Queue {
         let beyond = size..u64::MAX;
         self.dequeue(&beyond);
         self.stale.cut(&beyond);
+        self.rest_if_done();
         if let Some(flight) = &mut self.flight {
             flight.keep.cut(&beyond);
         }
@@ -597,6 +604,7 @@ impl Queue {
     pub fn set_stale(&mut self, range: Range<u64>) {
         self.dequeue(&range);
         self.stale.add(range);
+        self.rest_if_done();
         self.shrink();
     }
 

@@ -191,3 +191,25 @@ fn r10_edges_that_are_no_whole_granule_are_never_sent_nor_taken_for_trimmed() {
     q.free(32..35, 2);
     assert_eq!(q.take(2).map(|c| c.ranges), Some(vec![27..35]), "the edge found its granule");
 }
+
+/// A verb that waits for a full trim waits for `is_urged` to end.
+#[test]
+fn a_full_trim_ends_when_nothing_is_left_of_it_by_any_way() {
+    type Way = fn(&mut Queue);
+    let ways: [(&str, Way); 5] = [
+        ("a write takes it back", |q| assert_eq!(q.written(&(0..20)), Written::Clear)),
+        ("the medium becomes smaller", |q| q.cut_off(10)),
+        ("it is stale again", |q| q.set_stale(0..20)),
+        ("it is given up", |q| q.set_policy(Policy { queued_max: 0, ..EAGER })),
+        ("the operator ends it", |q| q.end_all()),
+    ];
+    for (what, way) in ways {
+        let mut q = Queue::new(ONE, Policy { short: 100, ..EAGER });
+        q.free(10..20, 1);
+        q.all(2);
+        assert!(q.is_urged(), "{what}");
+        way(&mut q);
+        assert!(!q.is_urged(), "{what}");
+        assert_eq!(q.to_send(), 0, "{what}");
+    }
+}

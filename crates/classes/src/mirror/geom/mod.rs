@@ -236,6 +236,12 @@ impl MirrorGeom {
         self.consumers.iter().find(|(_, c)| called(c)).map(|(slot, _)| *slot)
     }
 
+    /// Names of the members' providers.
+    pub(in crate::mirror) fn names(&self, t: &Topology) -> Vec<String> {
+        let below = self.consumers.values().filter_map(|c| t.below(*c));
+        below.map(|p| t.provider_name(p).to_owned()).collect()
+    }
+
     /// Records name the providers that they are on from now on, or no longer.
     pub(super) fn tie(&mut self, t: &Topology, hardcode: bool) {
         for (slot, consumer) in &self.consumers {

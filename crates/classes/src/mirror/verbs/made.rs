@@ -4,7 +4,7 @@ use bio::Errno;
 use geom::{Class, Control, Create, Error, GeomId, Topology};
 use serde_json::{Value, json};
 
-use super::redeclare::{settings, work_as_declared};
+use super::redeclare::{names_one, settings, work_as_declared};
 use super::whole::flags;
 use super::{Request, balance, inval, is_own, shape, slice, write_record};
 use crate::guard;
@@ -140,15 +140,20 @@ pub(in crate::mirror) fn declare(
         given => serde_json::from_value(given.clone()).map_err(wrong)?,
     };
     control.settle()?;
+    // One that was stopped cannot be foreseen: it is taken as its records say.
+    let was_there = control.topology.find_geom(NAME, name).is_some();
     if class.stopped.start(name) {
         hand::look_again(control)?;
         control.settle()?;
     }
-    if control.topology.find_geom(NAME, name).is_some() {
-        return work_as_declared(control, name, settings(declared.params)?);
-    }
     let names = declared.members.iter().map(|on| control.topology.provider_name(*on).to_owned());
     request.members = names.collect();
+    if control.topology.find_geom(NAME, name).is_some() {
+        if was_there {
+            names_one(control, name, &request.members)?;
+        }
+        return work_as_declared(control, name, settings(declared.params)?);
+    }
     let consents = consent.iter().any(|c| c == name);
     let looked: Vec<&str> = request.members.iter().map(String::as_str).collect();
     if !consents {

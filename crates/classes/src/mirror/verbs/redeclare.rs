@@ -31,6 +31,9 @@ pub(in crate::mirror) fn foresee(
 ) -> Result<(), Error> {
     settings(request.params)?;
     let geom = known::geom(control, NAME, request.name)?;
+    if request.from.is_empty() {
+        return names_one(control, request.name, request.to);
+    }
     difference(&mut control.topology, geom, request).map(drop)
 }
 
@@ -77,6 +80,29 @@ pub(super) fn work_as_declared(
         }
         Ok(())
     })
+}
+
+/// A section that was changed while nothing ran names members of the mirror that is found by its
+/// records, or some of them. One that names none of them would be refused as a change.
+pub(super) fn names_one(control: &mut Control, on: &str, members: &[String]) -> Result<(), Error> {
+    let geom = known::geom(control, NAME, on)?;
+    let judged = control.topology.with(geom, |g: &mut MirrorGeom, t| {
+        if members.is_empty() || members.iter().any(|name| g.slot_called(t, name).is_some()) {
+            return Ok(());
+        }
+        let here = g.names(t);
+        if here.is_empty() { Ok(()) } else { Err(nothing_left(on, &here)) }
+    });
+    judged.unwrap_or_else(|| Err(inval(format!("{on} is going"))))
+}
+
+fn nothing_left(on: &str, members: &[String]) -> Error {
+    let what = format!(
+        "no member that has everything would be left in {on}: keep one of {} until the new ones \
+         are rebuilt (`ashlar mirror list {on}` shows how far they are)",
+        members.join(", ")
+    );
+    Error::new(bio::Errno::Busy, what)
 }
 
 /// The settings that a section gives; a key that is not there has its default.
@@ -130,12 +156,7 @@ fn judge(g: &MirrorGeom, t: &Topology, request: &Redeclare<'_>) -> Result<Differ
     }
     let slots: Vec<usize> = removed.iter().filter_map(|name| g.slot_called(t, name)).collect();
     if !slots.is_empty() && mirror.in_role(Role::Active).iter().all(|slot| slots.contains(slot)) {
-        let what = format!(
-            "no member that has everything would be left in {on}: keep one of {} until the new \
-             ones are rebuilt (`ashlar mirror list {on}` shows how far they are)",
-            request.from.join(", ")
-        );
-        return Err(Error::new(bio::Errno::Busy, what));
+        return Err(nothing_left(on, request.from));
     }
     if mirror.members().count() + added.len() > MEMBERS_MAX {
         return Err(inval(format!("a mirror has at most {MEMBERS_MAX} members")));

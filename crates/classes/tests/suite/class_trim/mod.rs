@@ -4,6 +4,7 @@ mod late;
 mod model;
 mod ranges;
 mod sim;
+mod waits;
 
 use bio::{Bio, Errno, Op};
 use geom::{Access, ConsumerId, Edge};

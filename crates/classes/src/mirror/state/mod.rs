@@ -1,0 +1,222 @@
+//! What a mirror is, without any I/O: members, who of them is to be believed, and what their
+//! records shall say.
+//!
+//! ```text
+//!               arrive                     start                       rebuilt
+//!   (absent) -----------> ARRIVED -----------------> SYNCHRONIZING -----------> ACTIVE
+//!       ^                    |   \-- as new as the others, not dirty ------------^  |
+//!       |                    |   \-- NOAUTOSYNC --> STALE -- rebuild -->            |
+//!       +---- broken, left --+------------------------- an error, unplugged --------+
+//! ```
+//!
+//! Invariants (geom.md 2.2, 5.2, 7)
+//!  M1  Parameters and contents are those of the newest members by (genid, syncid), whatever the
+//!      order of arrival. A member with a lower genid is broken and is not used; with a lower
+//!      syncid it is rebuilt from its start.
+//!  M2  Of several dirty newest members one is the master: the highest priority. The others are
+//!      rebuilt: after a crash nobody knows which of the last writes each has.
+//!  M3  Before the first write without a member that is only absent the syncid grows; when a
+//!      member failed, the genid does, and the write that it failed is not acknowledged before.
+//!  M4  The last ACTIVE member is never dropped.
+//!  M5  A member that comes late is ACTIVE only if nothing was written without it and it is clean.
+//!  M7  A mirror that starts after a crash without some of its members grows its syncid at once:
+//!      what was being written may be on them and not here, or the other way round.
+//!  M8  Who was forgotten and comes back is counted again: otherwise one of two members would look
+//!      like a whole mirror, and start without the other, newer one.
+//!  M9  With bitmaps a member that had everything when the power went is rebuilt only where they
+//!      say so: the bits of all such members together.
+//!  M6  A rebuild that was interrupted goes on where it was, if nothing was being written then.
+//!  M10 The members whose records ever said one (genid, syncid) are no more than those records
+//!      count: the syncid grows, in the same records, when fewer are counted, and when somebody
+//!      comes who is rebuilt and perhaps not counted, for another one may be in his place who was
+//!      not seen yet. Otherwise one that was forgotten, or never seen, and one that failed later
+//!      would look like a whole mirror, and start without the newest.
+//!  M11 Of two that bear one number, and are not one disk, the one that is used is the newer from
+//!      then on: the syncid grows when a copy is seen, and when another disk comes with the number
+//!      of one that was here. So a copy is rebuilt before it is used. Of two that look alike when
+//!      nothing runs yet the first is taken: no record tells which of them it was.
+//!  M12 Where records say who went on without whom (`lineage`), that counts and not the counters.
+//!      Two that each went on without the other are not put together: nothing starts until
+//!      the operator says which of them is kept, and the other is rebuilt from its start.
+//!  M13 Of members alike in all else those with fewer events are rebuilt: by bitmaps when they lack
+//!      one, from their start when they lack more, for then they were restored from a copy.
+
+mod counting;
+mod records;
+mod roles;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::bitmap::Image;
+use super::lineage::Lineage;
+use super::metadata::{Balance, Metadata};
+
+/// Members at most: what one word of bits can name.
+pub(in crate::mirror) const MEMBERS_MAX: usize = 32;
+
+/// What a member is to the mirror.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::mirror) enum Role {
+    /// Found; the mirror has not started.
+    Arrived,
+    /// Has everything.
+    Active,
+    /// Being rebuilt.
+    Synchronizing,
+    /// Out of date, and not rebuilt unasked.
+    Stale,
+}
+
+impl Role {
+    /// As lists show it.
+    pub(in crate::mirror) fn word(self) -> &'static str {
+        match self {
+            Role::Arrived => "NEW",
+            Role::Active => "ACTIVE",
+            Role::Synchronizing => "SYNCHRONIZING",
+            Role::Stale => "STALE",
+        }
+    }
+}
+
+/// One member that is attached.
+#[derive(Clone, Debug)]
+pub(in crate::mirror) struct Member {
+    /// Its record as it was found, or as it was written last.
+    pub(in crate::mirror) record: Metadata,
+    pub(in crate::mirror) role: Role,
+    /// Size and sector size of its provider now, bytes.
+    pub(in crate::mirror) provider_bytes: u64,
+    pub(in crate::mirror) sector_bytes: u32,
+    /// Its bitmap as it was found.
+    pub(in crate::mirror) bits: Vec<u8>,
+    /// Rebuilt only where bitmaps say so.
+    pub(in crate::mirror) partial: bool,
+}
+
+/// How a member was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::mirror) enum Fault {
+    /// Gone: it may come back and is rebuilt then.
+    Absent,
+    /// It answered a request with an error: not used again until somebody says so.
+    Broken,
+}
+
+/// What became of a member that arrived.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::mirror) enum Arrival {
+    /// It is in this slot.
+    In(usize),
+    /// It is not used, and why.
+    Refused(String),
+    /// A member of this number is there: a copy, or the same disk come back before it was missed.
+    Twin,
+    /// A member of this number is in this slot, and is the older of the two (M11).
+    Instead(usize),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(in crate::mirror) struct Mirror {
+    pub(in crate::mirror) name: String,
+    pub(in crate::mirror) id: u32,
+    /// Members there are, attached or not.
+    pub(in crate::mirror) all: u8,
+    pub(in crate::mirror) genid: u32,
+    pub(in crate::mirror) syncid: u32,
+    /// What the records prove besides (M12, M13).
+    pub(in crate::mirror) lineage: Lineage,
+    pub(in crate::mirror) slice: u32,
+    pub(in crate::mirror) balance: Balance,
+    pub(in crate::mirror) media_bytes: u64,
+    /// While it becomes smaller: bytes that those above have until the records say less (G4).
+    pub(in crate::mirror) shown_bytes: u64,
+    pub(in crate::mirror) sector_bytes: u32,
+    pub(in crate::mirror) flags: u64,
+    /// What may differ between members, if that is kept.
+    pub(in crate::mirror) bitmap: Option<Image>,
+    /// Made by hand: nothing is written to the members' last sectors.
+    pub(in crate::mirror) manual: bool,
+    pub(in crate::mirror) running: bool,
+    /// Writes may have reached some members and not others.
+    pub(in crate::mirror) dirty: bool,
+    /// The syncid is to grow before the next write.
+    pub(in crate::mirror) bump: bool,
+    /// By slot.
+    pub(in crate::mirror) slots: Vec<Option<Member>>,
+    /// How often writes began since it runs, and how often they had when a member went that was
+    /// not missing anything (by its number).
+    begun: u64,
+    gone_at: BTreeMap<u32, u64>,
+    /// Numbers of members that are surely among those counted.
+    counted: BTreeSet<u32>,
+    /// How often the syncid grew for M7 or M10: until that is on record the old members could
+    /// start without what is new.
+    pub(in crate::mirror) renewed: u64,
+    /// Slots that were left while the mirror ran, the longest free first: used again when there
+    /// are no others, so that what is still said of one speaks of its tenant.
+    left: VecDeque<usize>,
+}
+
+impl Mirror {
+    /// A mirror that has not started, as a first record describes it.
+    pub(in crate::mirror) fn of(record: &Metadata) -> Mirror {
+        let mut mirror = Mirror {
+            name: record.name.clone(),
+            id: record.id,
+            all: 0,
+            genid: 0,
+            syncid: 0,
+            lineage: Lineage::default(),
+            slice: 0,
+            balance: Balance::Load,
+            media_bytes: 0,
+            shown_bytes: 0,
+            sector_bytes: 512,
+            flags: 0,
+            bitmap: None,
+            manual: false,
+            running: false,
+            dirty: false,
+            bump: false,
+            slots: Vec::new(),
+            begun: 0,
+            gone_at: BTreeMap::new(),
+            counted: BTreeSet::new(),
+            renewed: 0,
+            left: VecDeque::new(),
+        };
+        mirror.follow(record);
+        mirror
+    }
+
+    /// Attached members with their slots.
+    pub(in crate::mirror) fn members(&self) -> impl Iterator<Item = (usize, &Member)> {
+        self.slots.iter().enumerate().filter_map(|(i, m)| Some((i, m.as_ref()?)))
+    }
+
+    /// The member in a slot.
+    pub(in crate::mirror) fn member(&self, slot: usize) -> Option<&Member> {
+        self.slots.get(slot)?.as_ref()
+    }
+
+    pub(super) fn member_mut(&mut self, slot: usize) -> Option<&mut Member> {
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Slots of the members in a role.
+    pub(in crate::mirror) fn in_role(&self, role: Role) -> Vec<usize> {
+        self.members().filter(|(_, m)| m.role == role).map(|(i, _)| i).collect()
+    }
+
+    /// As lists show it.
+    pub(in crate::mirror) fn state(&self) -> &'static str {
+        let active = self.in_role(Role::Active).len();
+        match self.running {
+            false => "STARTING",
+            true if active == usize::from(self.all) => "COMPLETE",
+            true => "DEGRADED",
+        }
+    }
+}

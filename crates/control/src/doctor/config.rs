@@ -15,7 +15,7 @@ fn told(e: Error) -> Finding {
 }
 
 /// A step that the daemon would refuse.
-fn planned(why: &String) -> Finding {
+fn planned(why: &str) -> Finding {
     let next = "Correct the file, then run `ashlar plan`.";
     bad(Grade::Fail, why.clone(), "plan and apply refuse it", next)
 }
@@ -26,7 +26,8 @@ fn look(facts: &Facts) -> Vec<Finding> {
         Some(Ok(config)) => {
             let judged = |t: &TargetConfig| facts.judge.and_then(|judge| judge(t).err());
             let refused = config.target.iter().filter_map(judged).map(told);
-            let refused: Vec<Finding> = refused.chain(facts.refused.iter().map(planned)).collect();
+            let refused: Vec<Finding> =
+                refused.chain(facts.refused.iter().map(|why| planned(why))).collect();
             match refused.is_empty() {
                 true => ok(format!("{file} is good")),
                 false => refused,

@@ -17,7 +17,7 @@ fn told(e: Error) -> Finding {
 /// A step that the daemon would refuse.
 fn planned(why: &str) -> Finding {
     let next = "Correct the file, then run `ashlar plan`.";
-    bad(Grade::Fail, why.clone(), "plan and apply refuse it", next)
+    bad(Grade::Fail, why.to_string(), "plan and apply refuse it", next)
 }
 
 fn look(facts: &Facts) -> Vec<Finding> {

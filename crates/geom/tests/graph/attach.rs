@@ -44,7 +44,7 @@ fn the_deepest_tower_works_and_one_more_is_refused() {
     t.check();
     lab.control.settle().unwrap();
     let lines = picture(&lab);
-    assert!(lines.starts_with("leaf fresh rank 1"));
+    assert!(lines.starts_with("test fresh rank 1"));
     assert_eq!(
         lines.lines().filter(|l| !l.contains("fresh")).collect::<Vec<_>>().join("\n") + "\n",
         before

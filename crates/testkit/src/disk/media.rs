@@ -1,6 +1,6 @@
 //! What a disk holds.
 
-use bio::{Bio, Errno, Flags, Op, Status};
+use bio::{Attr, Bio, Errno, Flags, MAPPED, Op, Status};
 
 /// Power takes or leaves a sector as a whole.
 const SECTOR: usize = 512;
@@ -10,43 +10,53 @@ const SECTOR: usize = 512;
 pub struct Media {
     /// As they read.
     pub bytes: Vec<u8>,
-    /// What was flushed, or written with FUA.
-    pub durable: Vec<u8>,
+    /// What was flushed, or written with FUA; none: a power cut takes nothing.
+    durable: Option<Vec<u8>>,
 }
 
 impl Media {
-    /// So many zeroes, all of them durable.
+    /// So many zeroes, which no power cut takes.
     pub fn zeroed(bytes: usize) -> Media {
-        Media { bytes: vec![0; bytes], durable: vec![0; bytes] }
+        Media { bytes: vec![0; bytes], durable: None }
     }
 
-    /// Does what a request asks for. Map and GetAttr are not known.
+    /// So many zeroes, with a write cache.
+    pub fn cached(bytes: usize) -> Media {
+        Media { bytes: vec![0; bytes], durable: Some(vec![0; bytes]) }
+    }
+
+    /// Does what a request asks for; all of it is mapped.
     ///
     /// # Errors
     ///
-    /// `Inval` for a range past the end, `NotSup` for what is not known.
-    pub fn carry_out(&mut self, bio: &Bio) -> Status {
-        let (at, end) = (bio.offset as usize, (bio.offset + bio.length) as usize);
-        if end > self.bytes.len() {
-            return Err(Errno::Inval);
-        }
+    /// `NoAttr` for every attribute.
+    pub fn carry_out(&mut self, bio: &mut Bio) -> Status {
+        let range = bio.offset as usize..(bio.offset + bio.length) as usize;
         match bio.op {
             Op::Read => {
-                bio.data.copy_from(0, &self.bytes[at..end]);
+                bio.data.copy_from(0, &self.bytes[range.clone()]);
             }
             Op::Write => {
-                bio.data.copy_to(0, &mut self.bytes[at..end]);
+                bio.data.copy_to(0, &mut self.bytes[range.clone()]);
             }
             Op::Delete => {
                 bio.ranges().for_each(|r| self.bytes[r.start as usize..r.end as usize].fill(0));
             }
-            Op::WriteZeroes => self.bytes[at..end].fill(0),
-            Op::Flush => self.durable.copy_from_slice(&self.bytes),
+            Op::WriteZeroes => self.bytes[range.clone()].fill(0),
+            Op::Flush => {}
             Op::GetAttr => return Err(Errno::NoAttr),
-            Op::Map => return Err(Errno::NotSup),
+            Op::Map => {
+                bio.completed = bio.length;
+                bio.value = Some(Attr::Int(MAPPED));
+            }
         }
-        if bio.flags.has(Flags::FUA) && bio.op.needs_write() && bio.op != Op::Flush {
-            self.durable[at..end].copy_from_slice(&self.bytes[at..end]);
+        let Some(durable) = &mut self.durable else { return Ok(()) };
+        match bio.op {
+            Op::Flush => durable.copy_from_slice(&self.bytes),
+            Op::Write | Op::WriteZeroes if bio.flags.has(Flags::FUA) => {
+                durable[range.clone()].copy_from_slice(&self.bytes[range]);
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -54,7 +64,8 @@ impl Media {
     /// The power goes and comes: `keeps` says of each sector that was not flushed whether it was
     /// written.
     pub fn cut(&mut self, keeps: &mut dyn FnMut() -> bool) {
-        let sectors = self.durable.chunks_mut(SECTOR);
+        let Some(durable) = &mut self.durable else { return };
+        let sectors = durable.chunks_mut(SECTOR);
         for (now, safe) in self.bytes.chunks_mut(SECTOR).zip(sectors) {
             match now == safe || keeps() {
                 true => safe.copy_from_slice(now),

@@ -111,9 +111,7 @@ impl Disk {
 
     /// What is new reads as zeroes.
     pub fn resize(&self, bytes: usize) {
-        let media = &mut self.inside().media;
-        media.bytes.resize(bytes, 0);
-        media.durable.resize(bytes, 0);
+        self.inside().media.bytes.resize(bytes, 0);
     }
 
     /// What `f` does with what it holds.

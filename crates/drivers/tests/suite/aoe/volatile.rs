@@ -28,7 +28,7 @@ impl Volatile {
 
     /// Adds one of another name.
     pub fn add_as(control: &mut Control, name: &'static str, len: usize) -> Arc<Volatile> {
-        let state = State { media: Media::zeroed(len), down_until: 0 };
+        let state = State { media: Media::cached(len), down_until: 0 };
         let disk = Arc::new(Volatile(Mutex::new(state)));
         let attrs = [("GEOM::candelete", Attr::Int(1)), ("GEOM::deletereadszero", Attr::Int(1))];
         disk::add_with(control, name, len as u64, disk.clone(), &attrs);

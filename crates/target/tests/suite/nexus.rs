@@ -353,7 +353,7 @@ fn a_disk_that_goes_leaves_the_session_and_its_other_luns() {
     w.run(&h, 1, &read16(0, 1), 512, &[]).good();
     assert!(w.registry.view().devices.iter().any(|d| d.lost == Some(Errno::NxIo)));
     // The same disk comes back.
-    let gone = w.control.topology.find_geom("testdisk", "d0").unwrap();
+    let gone = w.control.topology.find_geom(testkit::disk::CLASS, "d0").unwrap();
     w.control.topology.wither_geom(gone, Errno::NxIo);
     w.settle();
     w.disk("d0", 64);

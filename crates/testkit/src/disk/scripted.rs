@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bio::{Bio, Errno, Flags, Op, Ticket};
+use bio::{Bio, Errno, Flags, Op, Status, Ticket};
 use geom::{Core, Flow, Layer};
 
 use super::Media;
@@ -83,8 +83,7 @@ impl Disk {
         self.inside().mode = mode;
     }
 
-    /// So many requests of a thousand fail from now on, of those that end later than at once; half
-    /// of them are carried out.
+    /// So many requests of a thousand fail from now on; half of them are carried out.
     pub fn set_failing(&self, permille: u64) {
         self.inside().failing = permille;
     }
@@ -145,6 +144,18 @@ impl Disk {
     }
 }
 
+impl Inside {
+    fn answer(&mut self, bio: &mut Bio, core: &Core) -> Status {
+        if self.failing == 0 || core.reactor().random() % 1000 >= self.failing {
+            return self.media.carry_out(bio);
+        }
+        if !core.reactor().random().is_multiple_of(2) {
+            self.media.carry_out(bio)?;
+        }
+        Err(Errno::Io)
+    }
+}
+
 impl Layer for Disk {
     fn delete_ranges(&self) -> u32 {
         u32::MAX
@@ -161,7 +172,7 @@ impl Layer for Disk {
         let Bio { op, offset, length, flags, .. } = *bio;
         inside.asked.push(Asked { op, offset, length, flags });
         match inside.mode {
-            Mode::Now | Mode::NoMem(_) => return Flow::Done(inside.media.carry_out(bio)),
+            Mode::Now | Mode::NoMem(_) => return Flow::Done(inside.answer(bio, core)),
             Mode::Fail(error) => return Flow::Done(Err(error)),
             Mode::After(ns) => core.wake(bio.ticket(), ns),
             Mode::Within(ns) => core.wake(bio.ticket(), core.reactor().random() % ns.max(1)),
@@ -177,11 +188,6 @@ impl Layer for Disk {
             core.wake(bio.ticket(), LOOK_NS);
             return Flow::Wait;
         }
-        let fails = inside.failing > 0 && core.reactor().random() % 1000 < inside.failing;
-        if fails && core.reactor().random().is_multiple_of(2) {
-            return Flow::Done(Err(Errno::Io));
-        }
-        let done = inside.media.carry_out(bio);
-        Flow::Done(if fails { Err(Errno::Io) } else { done })
+        Flow::Done(inside.answer(bio, core))
     }
 }

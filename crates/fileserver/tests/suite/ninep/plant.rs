@@ -118,8 +118,8 @@ impl Plant {
 
     /// What is asked of the disks fails, or does not.
     pub fn fail(&self, fails: bool) {
-        let mode = if fails { Mode::Fail(Errno::Io) } else { Mode::Now };
-        self.disks.iter().for_each(|d| d.set(mode));
+        let permille = if fails { 1000 } else { 0 };
+        self.disks.iter().for_each(|d| d.set_failing(permille));
     }
 
     /// Somebody waits at a disk.

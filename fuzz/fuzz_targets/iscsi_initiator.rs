@@ -4,6 +4,8 @@
 mod iscsi;
 #[path = "../../crates/cam/tests/suite/iscsi/peer.rs"]
 mod peer;
+#[path = "../../crates/cam/tests/suite/iscsi/reply.rs"]
+mod reply;
 #[path = "../../crates/cam/tests/suite/world/mod.rs"]
 mod world;
 

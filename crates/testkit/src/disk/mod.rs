@@ -90,6 +90,24 @@ impl Provider {
         Provider { name: name.into(), limits, stripe: (0, 0), attrs: Vec::new() }
     }
 
+    /// The same, which takes so many bytes at a time; 0: any number.
+    pub fn io_max(mut self, bytes: u32) -> Provider {
+        self.limits.io_max_bytes = bytes;
+        self
+    }
+
+    /// The same in sectors of so many bytes.
+    pub fn sector(mut self, bytes: u32) -> Provider {
+        self.limits.sector_bytes = bytes;
+        self
+    }
+
+    /// The same in stripes of so many bytes, the first of which begins there.
+    pub fn stripe(mut self, bytes: u64, offset: u64) -> Provider {
+        self.stripe = (bytes, offset);
+        self
+    }
+
     /// The same with more attributes.
     pub fn saying(mut self, attrs: &[(&'static str, Attr)]) -> Provider {
         self.attrs.extend_from_slice(attrs);

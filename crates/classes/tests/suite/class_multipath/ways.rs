@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bio::{Attr, Bio, Errno, Flags, Op, Ticket};
-use geom::{Access, Core, Flow, Layer, Limits, NewProvider, ProviderId, Topology};
+use geom::{Access, Core, Flow, Layer, ProviderId, Topology};
 use serde_json::{Value, json};
+use testkit::disk::Provider;
 
 use crate::world::{Disk, Media, Open, World};
 
@@ -94,31 +95,15 @@ pub fn disk(bytes: Vec<u8>) -> Disk {
 /// A provider that leads to a disk.
 pub fn way(world: &mut World, name: &str, disk: &Disk) -> Way {
     let way = Way { disk: disk.clone(), state: Arc::default(), seen: Arc::default() };
-    let layer = Arc::new(way.clone());
-    let media_bytes = disk.bytes().len() as u64;
-    let made = world.control.call(|t| {
-        let geom = t.new_geom("test", name, "a test", Box::new(testkit::disk::Open))?;
-        let limits =
-            Limits { media_bytes, sector_bytes: 512, io_max_bytes: 65536, delete_max_bytes: 0 };
-        t.new_provider(
-            geom,
-            NewProvider {
-                name: name.into(),
-                layer,
-                limits,
-                stripe_bytes: 4096,
-                stripe_offset: 512,
-                attrs: vec![
-                    ("GEOM::ident", Attr::Text("serial-1".into())),
-                    ("GEOM::physpath", Attr::Text(format!("bay/{name}"))),
-                    ("GEOM::rotation_rate", Attr::Int(7200)),
-                    ("GEOM::candelete", Attr::Int(1)),
-                    ("GEOM::deletereadszero", Attr::Int(1)),
-                ],
-            },
-        )
-    });
-    made.expect("a way");
+    let attrs = [
+        ("GEOM::ident", Attr::Text("serial-1".into())),
+        ("GEOM::physpath", Attr::Text(format!("bay/{name}"))),
+        ("GEOM::rotation_rate", Attr::Int(7200)),
+        ("GEOM::candelete", Attr::Int(1)),
+        ("GEOM::deletereadszero", Attr::Int(1)),
+    ];
+    let provider = Provider::new(name, disk.bytes().len() as u64).io_max(65536).stripe(4096, 512);
+    testkit::disk::add(&mut world.control, provider.saying(&attrs), Arc::new(way.clone()));
     way
 }
 

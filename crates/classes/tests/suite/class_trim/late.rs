@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::{Attr, Bio, Errno, Flags, Op, Status};
-use geom::{Core, Flow, Layer, Limits, NewProvider, ProviderId, Topology};
+use geom::{Core, Flow, Layer, ProviderId, Topology};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskShape};
+use testkit::disk::Provider;
 
 use super::MS;
 
@@ -85,27 +86,14 @@ impl LateDisk {
     }
 
     pub fn attach(&self, t: &mut Topology, name: &str, granule: u64) -> ProviderId {
-        let geom =
-            t.new_geom("test", name, "a test", Box::new(testkit::disk::Open)).expect("a name");
         let size = self.lock().model.size();
         let zeroes = self.lock().zeroes;
-        let new = NewProvider {
-            name: name.into(),
-            layer: Arc::new(self.clone()),
-            limits: Limits {
-                media_bytes: size,
-                sector_bytes: SECTOR as u32,
-                io_max_bytes: 65536,
-                delete_max_bytes: 0,
-            },
-            stripe_bytes: granule,
-            stripe_offset: 0,
-            attrs: vec![
-                ("GEOM::candelete", Attr::Int(1)),
-                ("GEOM::deletereadszero", Attr::Int(u64::from(zeroes))),
-            ],
-        };
-        t.new_provider(geom, new).expect("a disk")
+        let attrs = [
+            ("GEOM::candelete", Attr::Int(1)),
+            ("GEOM::deletereadszero", Attr::Int(u64::from(zeroes))),
+        ];
+        let provider = Provider::new(name, size).io_max(65536).stripe(granule, 0).saying(&attrs);
+        provider.make(t, Arc::new(self.clone())).expect("a disk")
     }
 
     /// The power goes: what is under way is carried out or not, what was not flushed may be lost.

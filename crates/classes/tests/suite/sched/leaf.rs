@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::{Bio, End, Errno, Flags, Op, Ticket};
-use geom::{Core, Error, Flow, Layer, Limits, NewProvider, ProviderId, Topology};
+use geom::{Core, Error, Flow, Layer, ProviderId, Topology};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
+use testkit::disk::Provider;
 
 pub const BLOCK: u64 = 4096;
 pub const MS: u64 = 1_000_000;
@@ -65,25 +66,8 @@ impl Leaf {
     }
 
     pub fn create(&self, t: &mut Topology, name: &str, io_max: u32) -> Result<ProviderId, Error> {
-        let geom = t.new_geom("test", name, "a test", Box::new(testkit::disk::Open))?;
-        let media_bytes = self.lock().model.size();
-        let limits = Limits {
-            media_bytes,
-            sector_bytes: BLOCK as u32,
-            io_max_bytes: io_max,
-            delete_max_bytes: 0,
-        };
-        t.new_provider(
-            geom,
-            NewProvider {
-                name: name.into(),
-                layer: Arc::new(self.clone()),
-                limits,
-                stripe_bytes: 0,
-                stripe_offset: 0,
-                attrs: Vec::new(),
-            },
-        )
+        let provider = Provider::new(name, self.lock().model.size());
+        provider.sector(BLOCK as u32).io_max(io_max).make(t, Arc::new(self.clone()))
     }
 
     /// Lets what is held go on.

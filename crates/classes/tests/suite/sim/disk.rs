@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::{Attr, Bio, Errno, Flags, Op, Ticket};
-use geom::{Core, Error, Flow, Layer, Limits, NewProvider, ProviderId, Topology};
+use geom::{Core, Error, Flow, Layer, ProviderId, Topology};
 use reactor::SeededRandom;
 use reactor::model::{DiskModel, DiskOp, DiskShape, Timing};
+use testkit::disk::Provider;
 
 pub const SECTOR: u64 = 512;
 
@@ -190,32 +191,18 @@ impl Disk {
 
     /// Attaches it to a world.
     pub fn attach(&self, t: &mut Topology, name: &str) -> Result<ProviderId, Error> {
-        let geom = t.new_geom("test", name, "a test", Box::new(testkit::disk::Open))?;
         let deletes = u64::from(self.lock().deletes);
         let named = || format!("serial-{name}");
         // By its name: one, three or any number.
         let ranges = [1, 3, u32::MAX][name.bytes().map(usize::from).sum::<usize>() % 3];
         let serial = self.lock().serial.get_or_insert_with(named).clone();
-        t.new_provider(
-            geom,
-            NewProvider {
-                name: name.into(),
-                layer: Arc::new(DiskLayer(self.clone(), ranges)),
-                limits: Limits {
-                    media_bytes: self.size(),
-                    sector_bytes: SECTOR as u32,
-                    io_max_bytes: 65536,
-                    delete_max_bytes: 0,
-                },
-                stripe_bytes: 0,
-                stripe_offset: 0,
-                attrs: vec![
-                    ("GEOM::ident", Attr::Text(serial)),
-                    ("GEOM::candelete", Attr::Int(deletes)),
-                    ("GEOM::deletereadszero", Attr::Int(1)),
-                ],
-            },
-        )
+        let attrs = [
+            ("GEOM::ident", Attr::Text(serial)),
+            ("GEOM::candelete", Attr::Int(deletes)),
+            ("GEOM::deletereadszero", Attr::Int(1)),
+        ];
+        let provider = Provider::new(name, self.size()).io_max(65536).saying(&attrs);
+        provider.make(t, Arc::new(DiskLayer(self.clone(), ranges)))
     }
 }
 

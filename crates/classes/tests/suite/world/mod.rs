@@ -2,8 +2,8 @@
 
 use bio::{Attr, Bio, Errno, Op, Pool, PoolConfig};
 use geom::{
-    Access, ConsumerId, Control, Core, Error, Event, Flow, Geom, GeomId, Inbox, Layer, Limits,
-    NewProvider, Origins, ProviderId, Topology,
+    Access, ConsumerId, Control, Core, Error, Event, Flow, Geom, GeomId, Inbox, Layer, Origins,
+    ProviderId, Topology,
 };
 use reactor::{Config, Patience, PortChoice, Reactor};
 use serde_json::Value;
@@ -11,6 +11,7 @@ use std::any::Any;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use testkit::disk::Provider;
 
 /// What a disk holds, and what it will do.
 #[derive(Default)]
@@ -238,34 +239,16 @@ impl World {
         sector: u32,
         stripe: (u64, u64),
     ) {
-        let media_bytes = disk.bytes().len() as u64;
         let deletes = u64::from(disk.0.lock().expect("media").zeroes);
-        let layer = Arc::new(disk.clone());
-        let made = self.control.call(|t| {
-            let geom = t.new_geom("test", name, "a test", Box::new(testkit::disk::Open))?;
-            t.new_provider(
-                geom,
-                NewProvider {
-                    name: name.into(),
-                    layer,
-                    limits: Limits {
-                        media_bytes,
-                        sector_bytes: sector,
-                        io_max_bytes: 65536,
-                        delete_max_bytes: 0,
-                    },
-                    stripe_bytes: stripe.0,
-                    stripe_offset: stripe.1,
-                    attrs: vec![
-                        ("GEOM::ident", Attr::Text(ident.into())),
-                        ("GEOM::physpath", Attr::Text("bay/3".into())),
-                        ("GEOM::candelete", Attr::Int(deletes)),
-                        ("GEOM::deletereadszero", Attr::Int(1)),
-                    ],
-                },
-            )
-        });
-        made.expect("a disk");
+        let attrs = [
+            ("GEOM::ident", Attr::Text(ident.into())),
+            ("GEOM::physpath", Attr::Text("bay/3".into())),
+            ("GEOM::candelete", Attr::Int(deletes)),
+            ("GEOM::deletereadszero", Attr::Int(1)),
+        ];
+        let provider = Provider::new(name, disk.bytes().len() as u64).sector(sector).io_max(65536);
+        let provider = provider.stripe(stripe.0, stripe.1).saying(&attrs);
+        testkit::disk::add(&mut self.control, provider, Arc::new(disk.clone()));
     }
 
     pub fn find(&self, name: &str) -> ProviderId {

@@ -205,8 +205,6 @@ fn again(said: &Said) -> Option<Value> {
 fn disk(control: &mut Control, (name, mib): (&str, usize)) -> Arc<Disk> {
     let bytes = (mib as u64) << 20;
     let disk = Disk::new(bytes);
-    let mut provider = Provider::new(name, bytes);
-    provider.limits.io_max_bytes = 1 << 20;
-    disk::add(control, provider, disk.clone());
+    disk::add(control, Provider::new(name, bytes).io_max(1 << 20), disk.clone());
     disk
 }

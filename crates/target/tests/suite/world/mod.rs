@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bio::{Bio, Errno, Flags, Op, Origin, Pool, PoolConfig, Segs, Ticket};
-use geom::{Control, Core, Flow, Inbox, Layer, Limits, NewProvider, ProviderId};
+use geom::{Control, Core, Flow, Inbox, Layer, ProviderId};
 use reactor::{Patience, Reactor, sim};
 use target::lun::{OpenSpec, open_device};
 use target::{
     CloseReason, Command, Engine, GroupSpec, Login, LunSpec, Next, ProtectionSpec, Registry,
     Residual, Response, Session, TaskAttribute, TmFunction, TmOutcome, Transport,
 };
+use testkit::disk::Provider;
 use wire::scsi::{Asc, ProtectionType, Sense};
 
 /// LUN, device, read-only.
@@ -180,9 +181,7 @@ impl World {
         let registry = Registry::new();
         let engines = cores.iter().map(|c| Engine::new(c.clone(), registry.clone())).collect();
         registry.set_target("iscsi", TARGET).unwrap();
-        let mut world = World { sim, cores, control, registry, engines, disks: Vec::new() };
-        testkit::disk::load(&mut world.control.topology);
-        world
+        World { sim, cores, control, registry, engines, disks: Vec::new() }
     }
 
     /// A world with one disk of `blocks` blocks at LUN 0 of everybody.
@@ -229,33 +228,10 @@ impl World {
         disk.state().bytes = vec![0; (blocks * 2) as usize * sector];
         let blank = disk.state().bytes.clone();
         disk.state().durable = blank;
-        let layer = disk.clone();
-        self.control
-            .call(|t| {
-                let g =
-                    t.new_geom(testkit::disk::CLASS, name, "test", Box::new(testkit::disk::Open))?;
-                let limits = Limits {
-                    media_bytes: blocks * sector as u64,
-                    sector_bytes: sector as u32,
-                    io_max_bytes: 0,
-                    delete_max_bytes: 0,
-                };
-                t.new_provider(
-                    g,
-                    NewProvider {
-                        name: name.into(),
-                        layer,
-                        limits,
-                        stripe_bytes: 0,
-                        stripe_offset: 0,
-                        attrs: vec![
-                            ("GEOM::candelete", bio::Attr::Int(1)),
-                            ("DISK::atomic", bio::Attr::Int(whole)),
-                        ],
-                    },
-                )
-            })
-            .unwrap();
+        let attrs =
+            [("GEOM::candelete", bio::Attr::Int(1)), ("DISK::atomic", bio::Attr::Int(whole))];
+        let provider = Provider::new(name, blocks * sector as u64).sector(sector as u32);
+        testkit::disk::add(&mut self.control, provider.saying(&attrs), disk.clone());
         self.disks.push((name.into(), disk.clone()));
         disk
     }

@@ -1,6 +1,6 @@
 //! Writes the seed corpus of the fuzz targets `class_part`, `class_label`
 //! and `class_raid`:
-//! `cargo run -p ashlar-classes --example seed_corpus`.
+//! `cargo run -p ashlar-classes --example classes_corpus`.
 //!
 //! Tables are written by this crate, and come out the same each time. Volumes are made by the
 //! tools that make them for everybody, once: what is there already stays.

@@ -1,4 +1,4 @@
-//! Writes the seed corpus of the fuzz targets: `cargo run -p ashlar-wire --example seed_corpus`.
+//! Writes the seed corpus of the fuzz targets: `cargo run -p ashlar-wire --example wire_corpus`.
 //! The seeds are good messages; the mutations make them bad.
 
 #[path = "seeds/nvme.rs"]

@@ -1,5 +1,5 @@
 //! Writes the seeds of the fuzz targets of whole connections and of frames:
-//! `cargo run -p ashlar-drivers --example seed_corpus`. What the first byte means says
+//! `cargo run -p ashlar-drivers --example drivers_corpus`. What the first byte means says
 //! `tests/suite/fuzz/harness.rs`.
 
 use std::path::Path;

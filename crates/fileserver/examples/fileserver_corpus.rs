@@ -1,5 +1,5 @@
 //! Writes the seeds of the file server's fuzz targets:
-//! `cargo run -p ashlar-fileserver --example seed_corpus`. What the first byte means says
+//! `cargo run -p ashlar-fileserver --example fileserver_corpus`. What the first byte means says
 //! `tests/suite/fuzz/harness.rs`.
 
 use std::path::Path;

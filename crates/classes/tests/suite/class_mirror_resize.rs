@@ -45,7 +45,7 @@ fn resize_grows_to_what_the_members_have_now() {
         assert!(disks.iter().all(|d| d.bytes()[end.clone()] == noise(size as u64, 4096)));
         assert!(disks.iter().all(|d| d.bytes()[..bytes.len()] == bytes));
     }
-    // Whoever finds the members later knows.
+    // A later taste of the members sees it.
     world.verb("mirror", "stop", "m", json!({})).expect("stopped");
     let mut later = World::new();
     later.attach("d0", &disks[0], 512, (0, 0));
@@ -68,7 +68,7 @@ fn a_disk_with_larger_sectors_is_not_inserted_and_nothing_is_written_to_it() {
     complete(&mut world);
 }
 
-/// What is cut off is lost, so nobody may have it open; then a smaller disk fits.
+/// What is cut off is lost, so it may not be open; then a smaller disk fits.
 #[test]
 fn resize_makes_a_closed_mirror_smaller_and_a_smaller_disk_fits() {
     let (mut world, disks) = mirror(2, json!({}));

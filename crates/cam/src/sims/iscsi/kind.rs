@@ -218,7 +218,7 @@ impl SimKind for IscsiKind {
         let (target, initiator) = (named("target", &params.target)?, named("initiator", own)?);
         let mut seen = BTreeSet::new();
         if let Some(twice) = params.portals.iter().find(|portal| !seen.insert(**portal)) {
-            return Err(refuse(format!("portals: {twice} stands there twice")));
+            return Err(refuse(format!("portals: {twice} is there twice")));
         }
         if params.portals.is_empty() || params.portals.len() > PORTALS_MAX as usize {
             return Err(refuse(format!("portals: 1 to {PORTALS_MAX} are needed")));

@@ -64,7 +64,7 @@ impl SimKind for SgKind {
                 )));
             }
             if !seen.insert(device) {
-                return Err(refuse(format!("devices: {} stands there twice", device.display())));
+                return Err(refuse(format!("devices: {} is there twice", device.display())));
             }
         }
         let site = (request.site.switchboard.clone(), request.site.cores);

@@ -14,7 +14,7 @@
 //!      order of arrival. A member with a lower genid is broken and is not used; with a lower
 //!      syncid it is rebuilt from its start.
 //!  M2  Of several dirty newest members one is the master: the highest priority. The others are
-//!      rebuilt: after a crash nobody knows which of the last writes each has.
+//!      rebuilt: after a crash it is not known which of the last writes each has.
 //!  M3  Before the first write without a member that is only absent the syncid grows; when a
 //!      member failed, the genid does, and the write that it failed is not acknowledged before.
 //!  M4  The last ACTIVE member is never dropped.
@@ -27,8 +27,8 @@
 //!      say so: the bits of all such members together.
 //!  M6  A rebuild that was interrupted goes on where it was, if nothing was being written then.
 //!  M10 The members whose records ever said one (genid, syncid) are no more than those records
-//!      count: the syncid grows, in the same records, when fewer are counted, and when somebody
-//!      comes who is rebuilt and perhaps not counted, for another one may be in his place who was
+//!      count: the syncid grows, in the same records, when fewer are counted, and when a member
+//!      comes that is rebuilt and perhaps not counted, for another may be in its place that was
 //!      not seen yet. Otherwise one that was forgotten, or never seen, and one that failed later
 //!      would look like a whole mirror, and start without the newest.
 //!  M11 Of two that bear one number, and are not one disk, the one that is used is the newer from
@@ -99,7 +99,7 @@ pub(in crate::mirror) struct Member {
 pub(in crate::mirror) enum Fault {
     /// Gone: it may come back and is rebuilt then.
     Absent,
-    /// It answered a request with an error: not used again until somebody says so.
+    /// It answered a request with an error: not used again until an operator says so.
     Broken,
 }
 

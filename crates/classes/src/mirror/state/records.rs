@@ -57,7 +57,7 @@ impl Mirror {
         self.bitmap = Some(image);
     }
 
-    /// Bits may be cleared: what they name is the same on all that have everything, and nobody
+    /// Bits may be cleared: what they name is the same on all that have everything, and no member
     /// is rebuilt by them (bitmap B2). True when they were.
     pub(in crate::mirror) fn clear_bits(&mut self) -> bool {
         let kept = self.members().any(|(_, m)| m.partial);

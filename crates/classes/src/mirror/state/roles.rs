@@ -84,7 +84,7 @@ impl Mirror {
         Arrival::In(slot)
     }
 
-    /// Nobody is in the slot any more.
+    /// The slot is empty.
     pub(in crate::mirror) fn vacate(&mut self, slot: usize) {
         if let Some(place) = self.slots.get_mut(slot)
             && place.take().is_some()

@@ -89,7 +89,7 @@ impl Scene {
             "quiet_ms": random.below(2_000),
             "expire_ms": 200 + random.below(5_000),
         });
-        // Refused while somebody has the disk open, or it is gone.
+        // Refused while the disk is open, or gone.
         let _ = self.life.verb("trim", "create", &self.name.clone(), params);
     }
 
@@ -184,7 +184,7 @@ fn one(seed: u64, tally: &mut Tally) {
                 scene.change(&mut random);
                 continue;
             }
-            // Nothing changes any more, and nobody adds to what is to be sent.
+            // Nothing changes any more, and nothing is added to what is to be sent.
             if until.is_none() {
                 scene.leave();
             }

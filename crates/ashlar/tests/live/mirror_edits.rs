@@ -146,7 +146,7 @@ fn an_edit_that_leaves_no_complete_member_is_refused_alike_by_every_verb() {
     refused(&house);
     let host = Host::start(&house, 0, 1);
     host.goes_on(&house, "it is served");
-    // An edit that keeps one mends it.
+    // An edit that keeps a member is accepted again.
     section(&house, &[0, 1, 2], &[0, 1], "");
     house.ok(&["apply"]);
     house.ashlar(&["plan"]).ends(0).says(&["no changes"]);

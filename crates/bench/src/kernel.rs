@@ -2,7 +2,8 @@
 //! `dd`. A load generator of our own sends what it likes; a kernel sends what our limits pages
 //! and its own queues make of it, so that the commands of a MiB are counted too.
 //!
-//! The guest is emulated: its own rates are low. What is compared is the server's CPU time.
+//! The guest is emulated: its own rates are low. What is compared is the server's CPU time. The
+//! bare responder, with a file of its own, is the floor.
 
 use std::time::{Duration, Instant};
 
@@ -91,7 +92,7 @@ pub(crate) fn measure(
     if let Some(binary) = &options.before {
         servers.push(Server::before(binary, server_core, &backing("before")?)?);
     }
-    for &peer in options.peers().iter().filter(|peer| peer.serves_files()) {
+    for &peer in options.peers() {
         let server = Server::peer(peer, server_core, &backing(peer.name())?);
         servers.extend(or_note(server, report)?);
     }
@@ -110,7 +111,12 @@ pub(crate) fn measure(
         Ok(GO.to_owned())
     });
     conversed.map_err(|e| Error::new(Kind::Server, format!("kernel: {e:#}")))?;
+    let at = |name| servers.iter().position(|server| server.name == name);
     for (n, case) in cases.iter().enumerate() {
+        if let (Some(tgt), Some(bare)) = (at("tgt"), at("bare")) {
+            let work = "a command in, and its data in or out of a file";
+            report.floor(case.name, work, &scale.cpu(n, bare), ("tgt", &scale.cpu(n, tgt)));
+        }
         rows(options, report, case, &servers, |server, figure| {
             let mine = scale.turns.iter().filter(|(at, _)| *at == (n, server));
             mine.filter_map(|(_, turn)| turn.get(figure).copied()).collect()
@@ -129,6 +135,12 @@ struct Scale<'a> {
 }
 
 impl Scale<'_> {
+    /// CPU time of a MiB in each turn of a case at a server, us.
+    fn cpu(&self, case: usize, server: usize) -> Vec<f64> {
+        let mine = self.turns.iter().filter(|(at, _)| *at == (case, server));
+        mine.map(|(_, turn)| turn[0]).collect()
+    }
+
     /// `begin SERVER ...`, or `end CASE SERVER MIB COMMANDS`.
     fn hear(&mut self, words: &str) -> anyhow::Result<()> {
         let numbers: Vec<usize> = words.split(' ').filter_map(|word| word.parse().ok()).collect();

@@ -77,11 +77,6 @@ impl Peer {
             Peer::Bare => "bare",
         }
     }
-
-    /// Whether it keeps what is written in a file.
-    pub(crate) fn serves_files(self) -> bool {
-        self == Peer::Tgt
-    }
 }
 
 fn seconds() -> RangedI64ValueParser<u32> {
@@ -118,8 +113,9 @@ pub struct Options {
     /// Network interface of the bare responder of AoE, for `bare`, instead of `listen`.
     #[arg(long)]
     pub interface: Option<String>,
-    /// File behind the second slot of the bare responder of AoE, as long as its memory.
-    #[arg(long, requires = "interface")]
+    /// File behind the bare responder, for `bare`: unit 0 over iSCSI; over AoE the second slot, as
+    /// long as its memory.
+    #[arg(long)]
     pub file: Option<String>,
     /// Targets to compare with.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Peer::Tgt, Peer::Bare])]

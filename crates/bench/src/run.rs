@@ -37,7 +37,7 @@ pub fn run(
     if options.what == What::Bare {
         let portal = options.listen.map_or_else(free_address, Ok)?;
         progress(Progress { done: 0, of: 1, what: format!("bare: listening on {portal}") });
-        return bare::serve(portal);
+        return bare::serve(portal, options.file.as_deref());
     }
     let wants = |what| options.what == What::All || options.what == what;
     report.machine = machine(&options);

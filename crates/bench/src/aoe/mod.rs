@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::place::{Cores, two_cores};
 use crate::progress::Progress;
-use crate::report::{Goal, Of, Report, Series, median};
+use crate::report::{Goal, Of, Report, Series};
 use crate::servers::MEMORY_BYTES;
 use crate::turns::{
     FIGURES, Round, Rounds, Turns, calls_a_request, counters, or_note, weigh_under,
@@ -174,15 +174,7 @@ fn rows(options: &Options, report: &mut Report, case: &Case, servers: &[Server],
     }
     let at = |name| servers.iter().position(|s| s.name == name);
     if let (Some(vblade), Some(bare)) = (at(VBLADE), at("bare")) {
-        let parts = rounds.of(bare, 0).into_iter().zip(rounds.of(vblade, 0));
-        let parts: Vec<f64> = parts.map(|(bare, vblade)| bare / vblade).collect();
-        if let Some(part) = median(&parts) {
-            let note = format!(
-                "{}: a frame in and a frame out, by the bare responder, take {part:.2} of \
-                 vblade's CPU time",
-                case.name
-            );
-            report.notes.push(note);
-        }
+        let work = "a frame in and a frame out";
+        report.floor(case.name, work, &rounds.of(bare, 0), (VBLADE, &rounds.of(vblade, 0)));
     }
 }

@@ -91,6 +91,23 @@ pub struct Report {
 }
 
 impl Report {
+    /// Notes how much of a peer's CPU time the bare responder takes for the same work, round by
+    /// round: no target can be asked for less.
+    pub(crate) fn floor(
+        &mut self,
+        case: &str,
+        work: &str,
+        bare: &[f64],
+        (peer, theirs): (&str, &[f64]),
+    ) {
+        let parts: Vec<f64> = bare.iter().zip(theirs).map(|(bare, peer)| bare / peer).collect();
+        if let Some(part) = median(&parts) {
+            self.notes.push(format!(
+                "{case}: {work}, by the bare responder, take {part:.2} of the CPU time of {peer}"
+            ));
+        }
+    }
+
     /// Adds a row, if there is one, with its goal and the command that repeats it.
     pub(crate) fn add(
         &mut self,

@@ -1,4 +1,4 @@
-//! The bare responder as a child, weighed as the others are. It takes no digests and has no files.
+//! The bare responder as a child, weighed as the others are. It takes no digests.
 
 use std::path::Path;
 
@@ -9,13 +9,21 @@ use crate::error::{Error, Kind};
 const TARGET: &str = "iqn.2026-11.bench.ashlar:bare";
 
 pub(super) fn start(core: Option<usize>, backings: &[Backing]) -> Result<Server, Error> {
-    if !matches!(backings, [Backing::Null] | [Backing::Null, Backing::Memory]) {
-        return Err(Error::new(Kind::Missing, "the bare responder has no files and no idle state"));
-    }
+    let file = match backings {
+        [Backing::Null] | [Backing::Null, Backing::Memory] => None,
+        [Backing::File(path)] => Some(path),
+        _ => {
+            let what = "the bare responder has one file, or no files";
+            return Err(Error::new(Kind::Missing, what));
+        }
+    };
     let scratch = Scratch::new("bare")?;
     let portal = child::free_address()?;
     let mut command = child::pinned(Path::new(&child::own_path()?), core)?;
     command.args(["bare", "--listen", &portal.to_string()]);
+    if let Some(path) = file {
+        command.arg("--file").arg(path);
+    }
     let mut child = Child::start("bare", &mut command, &scratch.path().join("log"))?;
     child.wait_port(portal)?;
     Ok(Server {

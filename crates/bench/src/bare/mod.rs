@@ -2,25 +2,28 @@
 //!
 //! A header in, a header and the data out: one blocking thread a connection, one `read` and one
 //! `writev` for all the requests that a read brings, and nothing that a real target has to do: no
-//! access rules, no order, no aborts, no limits, no errors. Nobody should be faster; how close a
-//! target comes is the figure.
+//! access rules, no order, no aborts, no limits, no errors. No target should be faster; how close
+//! it comes is the figure.
 //!
-//! Unit 0 answers from one buffer. Unit 1 has a memory and copies every request's bytes out of it
-//! and into it: the floor of a target that keeps data.
+//! Without a file, unit 0 answers from one buffer and unit 1 has a memory; with one, unit 0 is the
+//! file. Linux takes them as disks.
+
+mod answers;
+mod unit;
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use bio::sync::Mutex;
 use wire::iscsi::{
     Access, Algorithms, Auth, BHS_LEN, Bhs, Challenge, DataIn, Grant, Login, LoginConfig,
-    LogoutAnswer, LogoutRequest, LogoutResponse, Numbers, Offer, Params, Pdu, R2t, Residual,
-    ScsiCommand, ScsiResponse, Step, TAG_NONE, ahs_len_of, data_len_of, opcode, opcode_of,
+    LogoutAnswer, LogoutRequest, LogoutResponse, NopIn, NopOut, Numbers, Offer, Params, Pdu, R2t,
+    Residual, ScsiCommand, ScsiResponse, Step, TAG_NONE, ahs_len_of, data_len_of, opcode,
+    opcode_of,
 };
 
+use self::unit::{BLOCK, Unit};
 use crate::error::{Error, Kind};
-use crate::servers::MEMORY_BYTES;
 
 /// Commands that may be open, as a target's window says.
 const WINDOW: u32 = 256;
@@ -30,21 +33,24 @@ const READ_BYTES: usize = 512 * 1024;
 const ROOM_MIN: usize = 160 * 1024;
 /// Largest transfer of a command, bytes; a longer one ends the connection.
 const TRANSFER_MAX: u32 = 8 << 20;
-/// Bytes of a block.
-const BLOCK: u64 = 512;
 /// Most of an initiator's data in one PDU, and most that it may send unasked, bytes.
 const BURST: u32 = 1 << 20;
 
-/// Serves on `portal` until the process is killed; prints a line when it listens.
-pub fn serve(portal: SocketAddr) -> Result<(), Error> {
-    let door = TcpListener::bind(portal).map_err(|e| Error::system(portal, e))?;
-    let memory = Arc::new(Mutex::new(vec![0u8; MEMORY_BYTES as usize]));
-    for stream in door.incoming() {
+/// Serves on `portal` until the process is killed: the file named, or nothing and a memory.
+pub fn serve(portal: SocketAddr, file: Option<&str>) -> Result<(), Error> {
+    let listener = TcpListener::bind(portal).map_err(|e| Error::system(portal, e))?;
+    let units = match file {
+        Some(path) => vec![Unit::file(path)?],
+        None => vec![Unit::Null, Unit::memory()],
+    };
+    let units = Arc::new(units);
+    for stream in listener.incoming() {
         let Ok(stream) = stream else { continue };
-        let memory = memory.clone();
+        let units = units.clone();
         std::thread::spawn(move || {
-            // The load says what went wrong: its connection ends.
-            let _ = Talk::new(stream, memory).and_then(Talk::run);
+            if let Err(error) = Talk::new(stream, units).and_then(Talk::run) {
+                println!("a connection ended: {}", error.what);
+            }
         });
     }
     Ok(())
@@ -64,16 +70,19 @@ struct Writing {
 
 struct Talk {
     stream: TcpStream,
-    memory: Arc<Mutex<Vec<u8>>>,
+    units: Arc<Vec<Unit>>,
     input: Vec<u8>,
     /// Where the next PDU begins, and the end of what has come.
     at: usize,
     have: usize,
     /// Headers of the answers of one turn, and data copied for them.
     out: Vec<u8>,
-    /// Zeroes that unit 0 answers with.
+    /// Zeroes that a unit without a medium answers with.
     zeroes: Vec<u8>,
-    /// Pieces of the answers: a part of `out`, or so many zeroes.
+    /// What was read for the answers of one turn; kept, so that it is not cleared each time.
+    data: Vec<u8>,
+    data_len: usize,
+    /// Pieces of the answers.
     pieces: Vec<Piece>,
     writing: Vec<Writing>,
     sn: Numbers,
@@ -81,21 +90,32 @@ struct Talk {
 }
 
 enum Piece {
-    Out { from: usize, to: usize },
+    /// A part of `out`.
+    Out {
+        from: usize,
+        to: usize,
+    },
+    /// A part of `data`.
+    Data {
+        from: usize,
+        to: usize,
+    },
     Zeroes(usize),
 }
 
 impl Talk {
-    fn new(stream: TcpStream, memory: Arc<Mutex<Vec<u8>>>) -> Result<Talk, Error> {
+    fn new(stream: TcpStream, units: Arc<Vec<Unit>>) -> Result<Talk, Error> {
         stream.set_nodelay(true).map_err(|e| Error::system("TCP_NODELAY", e))?;
         Ok(Talk {
             stream,
-            memory,
+            units,
             input: vec![0; READ_BYTES],
             at: 0,
             have: 0,
             out: Vec::new(),
             zeroes: vec![0; BURST as usize],
+            data: Vec::new(),
+            data_len: 0,
             pieces: Vec::new(),
             writing: Vec::new(),
             sn: Numbers::default(),
@@ -221,6 +241,14 @@ impl Talk {
                 self.put(&reply);
                 return Ok(false);
             }
+            opcode::NOP_OUT => {
+                let asked = NopOut::decode(&bhs).map_err(|_| broken("NOP-Out"))?;
+                if asked.task_tag != TAG_NONE {
+                    let (task_tag, sn) = (asked.task_tag, self.next_sn());
+                    let (lun, target_tag) = (asked.lun, TAG_NONE);
+                    self.put(&NopIn { lun, task_tag, target_tag, sn, data_len: 0 });
+                }
+            }
             _ => return Err(broken("a PDU that the load does not send")),
         }
         Ok(true)
@@ -232,7 +260,7 @@ impl Talk {
         }
         if command.write {
             let come = command.data_len;
-            self.store(&command, 0, from, come as usize);
+            self.store(&command, 0, from, come as usize)?;
             if come < command.transfer_len {
                 self.writing.push(Writing { command, come, asked: 0 });
                 if command.last {
@@ -242,8 +270,11 @@ impl Talk {
                 self.good(command.task_tag);
             }
         } else if command.read {
-            self.reply(&command);
+            self.reply(&command)?;
         } else {
+            if command.cdb.first() == Some(&0x35) {
+                self.unit(&command)?.flush()?;
+            }
             self.good(command.task_tag);
         }
         Ok(())
@@ -274,7 +305,7 @@ impl Talk {
         let Some(writing) = self.writing.get_mut(at) else { return Ok(()) };
         writing.come = writing.come.saturating_add(data.data_len);
         let (command, come) = (writing.command, writing.come);
-        self.store(&command, data.offset, from, data.data_len as usize);
+        self.store(&command, data.offset, from, data.data_len as usize)?;
         if come >= command.transfer_len {
             self.writing.swap_remove(at);
             self.good(command.task_tag);
@@ -284,79 +315,104 @@ impl Talk {
         Ok(())
     }
 
-    /// Where a READ or WRITE of 10 or 16 bytes begins in the memory; None at the unit without one.
-    fn place(command: &ScsiCommand) -> Option<usize> {
+    /// Byte where a READ or WRITE of 10 or 16 bytes begins.
+    fn place(command: &ScsiCommand) -> Result<u64, Error> {
         let cdb = &command.cdb;
-        let lba = match cdb.first()? {
-            0x28 | 0x2a => u64::from(u32::from_be_bytes(*cdb.get(2..)?.first_chunk()?)),
-            _ => u64::from_be_bytes(*cdb.get(2..)?.first_chunk()?),
+        let lba = match cdb.first() {
+            Some(0x28 | 0x2a) => cdb
+                .get(2..)
+                .and_then(<[u8]>::first_chunk)
+                .map(|b| u64::from(u32::from_be_bytes(*b))),
+            Some(0x88 | 0x8a) => {
+                cdb.get(2..).and_then(<[u8]>::first_chunk).map(|b| u64::from_be_bytes(*b))
+            }
+            _ => None,
         };
-        let place = usize::try_from(lba.checked_mul(BLOCK)?).ok()?;
-        (command.lun.get(1) == Some(&1)).then_some(place)
+        lba.and_then(|lba| lba.checked_mul(BLOCK)).ok_or(broken("a command of other blocks"))
     }
 
-    fn store(&mut self, command: &ScsiCommand, offset: u32, from: usize, len: usize) {
-        let Some(place) = Talk::place(command) else { return };
-        let at = place.saturating_add(offset as usize);
-        let mut memory = self.memory.lock();
-        let to = memory.get_mut(at..at.saturating_add(len));
-        if let (Some(to), Some(data)) = (to, self.input.get(from..from + len)) {
-            to.copy_from_slice(data);
-        }
+    fn unit(&self, command: &ScsiCommand) -> Result<&Unit, Error> {
+        let number = command.lun.get(1).copied().unwrap_or_default();
+        self.units.get(usize::from(number)).ok_or(broken("a unit that does not exist"))
     }
 
-    fn reply(&mut self, command: &ScsiCommand) {
-        let read = matches!(command.cdb.first(), Some(0x28 | 0x88));
-        let (mut at, end) = (0u32, command.transfer_len);
-        if !read {
-            // READ CAPACITY(16): the only other command with data that the load sends.
-            let blocks = MEMORY_BYTES / BLOCK - 1;
-            let mut data = [0u8; 32];
-            data[..8].copy_from_slice(&blocks.to_be_bytes());
-            data[8..12].copy_from_slice(&(BLOCK as u32).to_be_bytes());
-            let len = end.min(32);
-            self.data_in(command, 0, len, true);
-            let from = self.out.len();
-            self.out.extend_from_slice(data.get(..len as usize).unwrap_or(&[]));
-            self.pieces.push(Piece::Out { from, to: self.out.len() });
-            return;
+    fn store(
+        &mut self,
+        command: &ScsiCommand,
+        offset: u32,
+        from: usize,
+        len: usize,
+    ) -> Result<(), Error> {
+        let at = Talk::place(command)?.saturating_add(u64::from(offset));
+        let data = self.input.get(from..from + len).unwrap_or(&[]);
+        self.unit(command)?.write(at, data)
+    }
+
+    fn reply(&mut self, command: &ScsiCommand) -> Result<(), Error> {
+        if !matches!(command.cdb.first(), Some(0x28 | 0x88)) {
+            return self.tell(command);
         }
-        let mut data_sn = 0;
+        let (place, end) = (Talk::place(command)?, command.transfer_len);
+        let (units, lun) = (self.units.clone(), command.lun.get(1).copied().unwrap_or_default());
+        let unit = units.get(usize::from(lun)).ok_or(broken("a unit that does not exist"))?;
+        // All at once: cutting it into PDUs costs no more calls.
+        let mut from = self.data_len;
+        if !matches!(unit, Unit::Null) {
+            self.data_len += end as usize;
+            if self.data.len() < self.data_len {
+                self.data.resize(self.data_len, 0);
+            }
+            unit.read(place, self.data.get_mut(from..self.data_len).unwrap_or(&mut []))?;
+        }
+        let (mut at, mut data_sn) = (0u32, 0);
         while at < end {
             let len = (end - at).min(self.send_max).min(BURST);
-            self.data_in_at(command, (data_sn, at, len), at + len == end);
-            match Talk::place(command) {
-                None => self.pieces.push(Piece::Zeroes(len as usize)),
-                Some(place) => {
-                    let from = self.out.len();
-                    let at = place.saturating_add(at as usize);
-                    let memory = self.memory.lock();
-                    let bytes = memory.get(at..at.saturating_add(len as usize));
-                    self.out.extend_from_slice(bytes.unwrap_or(&[]));
-                    drop(memory);
-                    self.out.resize(from + len as usize, 0);
-                    self.pieces.push(Piece::Out { from, to: self.out.len() });
-                }
-            }
-            (at, data_sn) = (at + len, data_sn + 1);
+            self.data_in(command, (data_sn, at, len), (at + len == end).then_some(Residual::None));
+            let to = from + len as usize;
+            self.pieces.push(match unit {
+                Unit::Null => Piece::Zeroes(len as usize),
+                Unit::Memory(_) | Unit::File(..) => Piece::Data { from, to },
+            });
+            (from, at, data_sn) = (to, at + len, data_sn + 1);
         }
+        Ok(())
     }
 
-    fn data_in(&mut self, command: &ScsiCommand, at: u32, len: u32, last: bool) {
-        self.data_in_at(command, (0, at, len), last);
+    /// Answers a command that asks for something else than blocks.
+    fn tell(&mut self, command: &ScsiCommand) -> Result<(), Error> {
+        let blocks = self.unit(command)?.blocks();
+        let Some(mut data) = answers::answer(&command.cdb, blocks) else {
+            self.refuse(command.task_tag);
+            return Ok(());
+        };
+        data.truncate(command.transfer_len as usize);
+        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let residual = match command.transfer_len - len {
+            0 => Residual::None,
+            left => Residual::Underflow(left),
+        };
+        self.data_in(command, (0, 0, len), Some(residual));
+        self.put_bytes(&data);
+        Ok(())
     }
 
-    fn data_in_at(&mut self, command: &ScsiCommand, (n, at, len): (u32, u32, u32), last: bool) {
-        let sn = if last { self.next_sn() } else { self.sn };
+    /// A part of a READ's data, with the command's status when it is the last.
+    fn data_in(
+        &mut self,
+        command: &ScsiCommand,
+        (data_sn, offset, data_len): (u32, u32, u32),
+        last: Option<Residual>,
+    ) {
+        let sn = if last.is_some() { self.next_sn() } else { self.sn };
         self.put(&DataIn {
-            last,
-            status: last.then_some((0, Residual::None)),
+            last: last.is_some(),
+            status: last.map(|residual| (0, residual)),
             task_tag: command.task_tag,
             target_tag: TAG_NONE,
             sn,
-            data_sn: n,
-            offset: at,
-            data_len: len,
+            data_sn,
+            offset,
+            data_len,
             ..DataIn::default()
         });
     }
@@ -364,6 +420,15 @@ impl Talk {
     fn good(&mut self, task_tag: u32) {
         let sn = self.next_sn();
         self.put(&ScsiResponse { task_tag, sn, ..ScsiResponse::default() });
+    }
+
+    /// CHECK CONDITION: a field that the bare responder does not know.
+    fn refuse(&mut self, task_tag: u32) {
+        const CHECK_CONDITION: u8 = 2;
+        let sn = self.next_sn();
+        let (status, data_len) = (CHECK_CONDITION, 2 + answers::SENSE.len() as u32);
+        self.put(&ScsiResponse { status, task_tag, sn, data_len, ..ScsiResponse::default() });
+        self.put_bytes(&[&[0, answers::SENSE.len() as u8][..], &answers::SENSE].concat());
     }
 
     fn next_sn(&mut self) -> Numbers {
@@ -375,8 +440,14 @@ impl Talk {
     fn put(&mut self, pdu: &impl Pdu) {
         let mut bhs = [0; BHS_LEN];
         pdu.encode(&mut bhs);
+        self.put_bytes(&bhs);
+    }
+
+    /// A header, or a data segment with its padding.
+    fn put_bytes(&mut self, bytes: &[u8]) {
         let from = self.out.len();
-        self.out.extend_from_slice(&bhs);
+        self.out.extend_from_slice(bytes);
+        self.out.resize(from + bytes.len().next_multiple_of(4), 0);
         self.pieces.push(Piece::Out { from, to: self.out.len() });
     }
 
@@ -386,6 +457,7 @@ impl Talk {
         for pieces in self.pieces.chunks(SLICES) {
             let slice = |piece: &Piece| match *piece {
                 Piece::Out { from, to } => self.out.get(from..to).unwrap_or(&[]),
+                Piece::Data { from, to } => self.data.get(from..to).unwrap_or(&[]),
                 Piece::Zeroes(len) => self.zeroes.get(..len).unwrap_or(&[]),
             };
             let mut list = [IoSlice::new(&[]); SLICES];
@@ -403,6 +475,7 @@ impl Talk {
             }
         }
         self.out.clear();
+        self.data_len = 0;
         self.pieces.clear();
         Ok(())
     }
@@ -412,13 +485,13 @@ impl Talk {
 mod tests {
     use super::*;
     use crate::load::{self, Order, Spec, Work};
-    use crate::servers::free_address;
+    use crate::servers::{MEMORY_BYTES, free_address};
 
     /// A responder that loses data would be no floor.
     #[test]
     fn it_keeps_what_it_is_given() {
         let portal = free_address().unwrap();
-        std::thread::spawn(move || serve(portal));
+        std::thread::spawn(move || serve(portal, None));
         while TcpStream::connect(portal).is_err() {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }

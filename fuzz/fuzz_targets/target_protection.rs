@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| target::fuzzing::fuzz_protection(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::fuzzing::fuzz_protection(data));

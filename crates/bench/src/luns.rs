@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bio::sync::Mutex;
+use engine::registry::Addressing;
+use engine::{DeviceSpec, Engine, GroupSpec, LunChange, LunSpec, Registry};
 use geom::{Edge, Runtime, RuntimeConfig};
 use reactor::PortChoice;
-use target::registry::Addressing;
-use target::{DeviceSpec, Engine, GroupSpec, LunChange, LunSpec, Registry};
 
 use crate::error::{Error, Kind};
 use crate::inproc::Caller;

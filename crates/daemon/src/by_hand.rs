@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use control::api::{Error, Kind, Result};
 use control::config::AluaState;
+use engine::registry::Former;
+use engine::state_store::{self, Vault, ticket};
 use serde_json::{Map, Value, json};
-use target::registry::Former;
-use target::vault::{self, Vault, ticket};
 
 use crate::vault::{Tell, read};
 
@@ -62,7 +62,7 @@ pub struct ByHand {
 impl ByHand {
     /// What was kept (H3). `tell` hears what people should know.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> ByHand {
-        let kept = read(&*vault, SERIAL, vault::Kind::ByHand, decode).unwrap_or_else(|why| {
+        let kept = read(&*vault, SERIAL, state_store::Kind::ByHand, decode).unwrap_or_else(|why| {
             let text = format!(
                 "what was set by hand (`alua set`, `tray`) cannot be read, the configuration \
                  counts: {why}"
@@ -201,7 +201,7 @@ impl ByHand {
             return Ok(());
         }
         let (done, saved) = ticket();
-        self.vault.save(SERIAL, vault::Kind::ByHand, encode(kept), done);
+        self.vault.save(SERIAL, state_store::Kind::ByHand, encode(kept), done);
         saved.wait()
     }
 }
@@ -255,7 +255,7 @@ fn decode(bytes: &[u8]) -> Option<Kept> {
 mod tests {
     use super::*;
     use bio::Errno;
-    use target::vault::MemoryVault;
+    use engine::state_store::MemoryVault;
 
     const SET: (AluaState, AluaState) = (AluaState::Optimized, AluaState::Standby);
 
@@ -356,7 +356,7 @@ mod tests {
         ];
         for bad in bad {
             let vault = MemoryVault::new();
-            vault.put(SERIAL, vault::Kind::ByHand, bad.clone().into_bytes());
+            vault.put(SERIAL, state_store::Kind::ByHand, bad.clone().into_bytes());
             let said = Arc::new(bio::sync::Mutex::new(String::new()));
             let tell = {
                 let said = said.clone();

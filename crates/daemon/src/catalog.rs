@@ -7,9 +7,9 @@ use cam::CamClass;
 use control::ClassVerbs;
 use control::config::{Catalog, Entry};
 use drivers::bus::LocalKind;
+use engine::Registry;
 use fileserver::{FS_CLASS, Forgets, FsClass, Made, Site};
 use geom::Class;
-use target::Registry;
 
 use crate::plant::bus_kinds;
 

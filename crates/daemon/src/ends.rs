@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
+use engine::state_store::{self, Vault, ticket};
 use geom::{End, KeepEnds};
 use serde_json::{Value, json};
-use target::vault::{self, Vault, ticket};
 
 use crate::vault::{Tell, read};
 
@@ -30,7 +30,7 @@ pub struct Ends {
 impl Ends {
     /// What was kept (N1), and who keeps it. `tell` hears what people should know.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> (Vec<End>, Ends) {
-        let kept = read(&*vault, SERIAL, vault::Kind::Ends, decode).unwrap_or_else(|why| {
+        let kept = read(&*vault, SERIAL, state_store::Kind::Ends, decode).unwrap_or_else(|why| {
             let text = format!(
                 "where disks ended cannot be read ({why}); what one that has grown since is a \
                  member of does not find it: see `ashlar status`, and `follow` of its class"
@@ -48,7 +48,7 @@ impl KeepEnds for Ends {
             return;
         }
         let (done, saved) = ticket();
-        self.vault.save(SERIAL, vault::Kind::Ends, encode(ends), done);
+        self.vault.save(SERIAL, state_store::Kind::Ends, encode(ends), done);
         let failed = saved.wait().err();
         if let Some(e) = failed.filter(|_| !self.failed) {
             let text = format!(

@@ -26,17 +26,17 @@ use control::config::{
 use control::plan::{FilesOf, LeftOut};
 use drivers::Driver;
 use drivers::local::By;
-use geom::{Control, Topology};
-use reactor::Address;
-use target::alua::{DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX};
-use target::ids::Ids;
-use target::lun::{
+use engine::alua::{DEFAULT_GROUP, PortGroupSpec, Stage, StateCause, TRANSITION_S_MAX};
+use engine::ids::Ids;
+use engine::lun::{
     OpenSpec, clear_reservations, close_device, eject_medium, load_medium, look_at_room,
     open_device,
 };
-use target::registry::LunChange;
-use target::vault::Vault;
-use target::{Engine, GroupSpec, Label, Registry};
+use engine::registry::LunChange;
+use engine::state_store::Vault;
+use engine::{Engine, GroupSpec, Label, Registry};
+use geom::{Control, Topology};
+use reactor::Address;
 
 use crate::arrival::{self, Patience};
 use crate::attach::Attachments;
@@ -365,7 +365,7 @@ impl Exports {
     ) -> Result<Vec<LeftOut>> {
         let (driver, name) = (&target.driver, &target.name);
         let was = self.registry.target(driver, name);
-        let was = was.and_then(|t| t.groups().group(&to.group).map(target::registry::Group::luns));
+        let was = was.and_then(|t| t.groups().group(&to.group).map(engine::registry::Group::luns));
         let mut opened = Vec::new();
         let opens = self.open_devices(control, wanted, &[target], &mut opened);
         let result = opens.and_then(|left| {

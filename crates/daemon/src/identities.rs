@@ -34,9 +34,9 @@ use bio::sync::{Mutex, MutexGuard};
 use control::config::{Config, DiskConfig};
 use control::plan::Foreseen;
 use disks::{Ask, Lasting, stored_at};
+use engine::state_store::{self, Vault, ticket};
 use rustix::rand::GetRandomFlags;
 use serde_json::{Value, json};
-use target::vault::{self, Vault, ticket};
 
 use crate::identity;
 use crate::vault::{Tell, read};
@@ -102,7 +102,8 @@ impl Keeper {
     /// What was kept. `known`: serial numbers of units that initiators know.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>, known: BTreeSet<String>) -> Keeper {
         let mut state = State::default();
-        match read(&*vault, SERIAL, vault::Kind::Identities, |bytes| decode(bytes).map(Some)) {
+        match read(&*vault, SERIAL, state_store::Kind::Identities, |bytes| decode(bytes).map(Some))
+        {
             Ok(Some(record)) => state.record = record,
             Ok(None) => {
                 state.inherits = vault.was_used();
@@ -113,7 +114,7 @@ impl Keeper {
                     "the identities of disks cannot be read ({why}); a disk whose image has none \
                      is shown as versions before identities were kept did. Mend or remove \
                      {SERIAL}.{} in the state folder: `state` in [daemon] names it",
-                    vault::Kind::Identities.name()
+                    state_store::Kind::Identities.name()
                 );
                 tell("daemon", text);
                 state.is_lost = true;
@@ -166,7 +167,7 @@ impl Keeper {
             return;
         }
         let (done, saved) = ticket();
-        self.vault.save(SERIAL, vault::Kind::Identities, encode(&state.record), done);
+        self.vault.save(SERIAL, state_store::Kind::Identities, encode(&state.record), done);
         match saved.wait() {
             Ok(()) => (state.changed, state.failed) = (false, false),
             Err(e) if !std::mem::replace(&mut state.failed, true) => {

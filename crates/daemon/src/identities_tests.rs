@@ -1,16 +1,22 @@
 use super::*;
 use disks::Identities;
-use target::vault::MemoryVault;
+use engine::state_store::MemoryVault;
 
 /// A vault that an earlier version has used.
 struct Used(Arc<MemoryVault>);
 
 impl Vault for Used {
-    fn save(&self, serial: &str, kind: vault::Kind, bytes: Vec<u8>, done: vault::Ticket) {
+    fn save(
+        &self,
+        serial: &str,
+        kind: state_store::Kind,
+        bytes: Vec<u8>,
+        done: state_store::Ticket,
+    ) {
         self.0.save(serial, kind, bytes, done);
     }
 
-    fn load(&self, serial: &str, kind: vault::Kind) -> Result<Option<Vec<u8>>, geom::Error> {
+    fn load(&self, serial: &str, kind: state_store::Kind) -> Result<Option<Vec<u8>>, geom::Error> {
         self.0.load(serial, kind)
     }
 
@@ -139,13 +145,13 @@ fn hardware_keeps_its_serial_number_and_the_name_that_it_was_served_by() {
 #[test]
 fn i6_a_record_that_cannot_be_read_is_left_alone_and_disks_are_as_before() {
     let vault = MemoryVault::new();
-    vault.put(SERIAL, vault::Kind::Identities, b"{\"layout\":9}".to_vec());
+    vault.put(SERIAL, state_store::Kind::Identities, b"{\"layout\":9}".to_vec());
     let tell: Arc<Tell> = Arc::new(|_, text: String| assert!(text.contains("cannot be read")));
     let a = Keeper::load(vault.clone(), tell, BTreeSet::new());
     let old = ask("d0", "/a.img");
     assert_eq!(a.of(&old).ident, old.derived);
     a.store();
-    assert_eq!(vault.record(SERIAL, vault::Kind::Identities).unwrap(), b"{\"layout\":9}");
+    assert_eq!(vault.record(SERIAL, state_store::Kind::Identities).unwrap(), b"{\"layout\":9}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 
 use control::api::{Error, Kind, Result};
-use target::vault::{self, Vault, ticket};
+use engine::state_store::{self, Vault, ticket};
 use wire::iscsi::normalise_name;
 
 use crate::vault::read;
@@ -31,7 +31,7 @@ pub fn own_name(vault: &dyn Vault) -> Result<String> {
         let next = "Give the bus its `initiator`, or [daemon] a `state` folder.";
         Error::new(Kind::ConfigValue, "attach", why).at("initiator").next(next)
     };
-    let kept = read(vault, SERIAL, vault::Kind::Initiator, |bytes| {
+    let kept = read(vault, SERIAL, state_store::Kind::Initiator, |bytes| {
         normalise_name(std::str::from_utf8(bytes).ok()?).ok()
     });
     match kept {
@@ -44,7 +44,7 @@ pub fn own_name(vault: &dyn Vault) -> Result<String> {
     }
     let name = made().map_err(|e| refuse(format!("no random numbers: {e}")))?;
     let (done, saved) = ticket();
-    vault.save(SERIAL, vault::Kind::Initiator, name.clone().into_bytes(), done);
+    vault.save(SERIAL, state_store::Kind::Initiator, name.clone().into_bytes(), done);
     saved.wait().map_err(|e| refuse(format!("the name that was made cannot be kept: {e}")))?;
     Ok(name)
 }

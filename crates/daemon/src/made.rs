@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bio::sync::Mutex;
+use engine::state_store::{self, Vault, ticket};
 use serde_json::{Value, json};
-use target::vault::{self, Vault, ticket};
 
 use crate::vault::{Tell, read};
 
@@ -35,7 +35,7 @@ pub struct Made {
 impl Made {
     /// What was kept (M1). `tell` hears what people should know.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> Made {
-        let kept = read(&*vault, SERIAL, vault::Kind::Made, decode).unwrap_or_else(|why| {
+        let kept = read(&*vault, SERIAL, state_store::Kind::Made, decode).unwrap_or_else(|why| {
             let text = format!(
                 "which file systems were served here cannot be read ({why}); `create = true` of an \
                  fs section makes a new one if all of its devices are blank"
@@ -62,7 +62,7 @@ impl fileserver::Made for Made {
             encode(&all)
         };
         let (done, saved) = ticket();
-        self.vault.save(SERIAL, vault::Kind::Made, bytes, done);
+        self.vault.save(SERIAL, state_store::Kind::Made, bytes, done);
         let failed = saved.wait().err();
         if let Some(e) = failed.filter(|_| !self.failed.load(Ordering::Relaxed)) {
             let text = format!(

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use cam::{CamClass, Holder};
 use control::config::Config;
+use engine::state_store::{self, Vault, ticket};
 use serde_json::{Map, Value, json};
-use target::vault::{self, Vault, ticket};
 
 use crate::vault::{Tell, read};
 
@@ -48,7 +48,7 @@ pub struct Names {
 impl Names {
     /// What was kept (N3), told to the buses. `tell` hears what people should know.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>, cam: Arc<CamClass>) -> Names {
-        let stored = read(&*vault, SERIAL, vault::Kind::Names, decode).unwrap_or_else(|why| {
+        let stored = read(&*vault, SERIAL, state_store::Kind::Names, decode).unwrap_or_else(|why| {
             let text = format!(
                 "which disks of buses had which names cannot be read ({why}); they are named in \
                  the order in which they answer: see that each LUN is the disk that it was"
@@ -99,7 +99,7 @@ impl Names {
     pub fn store(&mut self) {
         let kept = self.cam.kept().all();
         let (done, saved) = ticket();
-        self.vault.save(SERIAL, vault::Kind::Names, encode(&kept), done);
+        self.vault.save(SERIAL, state_store::Kind::Names, encode(&kept), done);
         match saved.wait() {
             Ok(()) => {
                 self.stored = kept;

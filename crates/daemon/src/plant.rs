@@ -18,12 +18,12 @@ use control::{Outcome, Plant, Progress, Stale};
 use disks::DiskClass;
 use drivers::Driver;
 use drivers::bus::LocalKind;
+use engine::Registry;
+use engine::lun::LunClass;
 use fileserver::FsClass;
 use geom::{Class, Runtime, RuntimeConfig, Topology};
 use reactor::{PortChoice, PortReport};
 use serde_json::Value;
-use target::Registry;
-use target::lun::LunClass;
 
 use crate::attach::Attachments;
 use crate::by_hand::ByHand;

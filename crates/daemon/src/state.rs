@@ -12,15 +12,15 @@ use control::api::{
 };
 use control::config::units::short;
 use control::config::{AccessConfig, Config};
-use geom::{GeomView, Grade, ProviderView, Reading, Topology, Trouble, bucket_top_ns};
-use serde_json::{Map, Value};
-use target::CommandState;
-use target::lun::room_of;
-use target::registry::{
+use engine::CommandState;
+use engine::lun::room_of;
+use engine::registry::{
     CommandView, DeviceView, GroupView, PortGroupView, RegistryView, SessionFacts, TargetView,
 };
-use target::reserve::Reservations;
-use target::space::{FULL_PERCENTS, Room};
+use engine::reservations::Reservations;
+use engine::space::{FULL_PERCENTS, Room};
+use geom::{GeomView, Grade, ProviderView, Reading, Topology, Trouble, bucket_top_ns};
+use serde_json::{Map, Value};
 use wire::scsi::{TransportId, hex, show_naa, show_uuid};
 
 use crate::exports::InUse;
@@ -94,7 +94,7 @@ pub fn state(from: &Sources<'_>) -> State {
 }
 
 fn former_names(from: &Sources<'_>) -> Vec<FormerNameState> {
-    let one = |(name, unit): (&String, &target::registry::Former)| FormerNameState {
+    let one = |(name, unit): (&String, &engine::registry::Former)| FormerNameState {
         name: name.clone(),
         provider: unit.provider.clone(),
     };
@@ -588,7 +588,7 @@ fn session(from: &Sources<'_>, s: &SessionFacts) -> SessionState {
 
 fn rivals(from: &Sources<'_>) -> Vec<RivalsState> {
     let all = from.registry.rivals.iter().filter(|rivals| rivals.is_news(from.now_ns));
-    let shown = |r: &target::registry::Rivals| RivalsState {
+    let shown = |r: &engine::registry::Rivals| RivalsState {
         target: r.target.clone(),
         initiator: r.initiator.clone(),
         addresses: r.hosts.clone(),

@@ -23,8 +23,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use bio::Errno;
 use bio::sync::Mutex;
+use engine::state_store::{Kind, RECORD_MAX, Ticket, Vault};
 use geom::Error;
-use target::vault::{Kind, RECORD_MAX, Ticket, Vault};
 
 /// First bytes of a file.
 const MARK: &[u8; 8] = b"ashlarV1";

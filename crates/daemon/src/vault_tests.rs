@@ -231,7 +231,7 @@ fn a_real_folder_keeps_records_and_says_what_it_did() {
     let listen = said.clone();
     let tell: Arc<Tell> = Arc::new(move |_: &str, text| listen.lock().push(text));
     let save = |vault: &FileVault, bytes: &[u8]| {
-        let (done, saved) = target::vault::ticket();
+        let (done, saved) = engine::state_store::ticket();
         vault.save("s", KIND, bytes.to_vec(), done);
         // A load is answered after the save.
         let loaded = vault.load("s", KIND);

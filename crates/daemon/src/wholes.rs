@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bio::Attr;
+use engine::state_store::{self, Vault, ticket};
 use geom::Topology;
 use serde_json::{Value, json};
-use target::vault::{self, Vault, ticket};
 
 use crate::vault::{Tell, read};
 
@@ -111,7 +111,8 @@ pub struct Wholes {
 impl Wholes {
     /// The records that were kept (W3). `tell` is told what people should know.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> Wholes {
-        let kept = read(&*vault, SERIAL, vault::Kind::Wholes, |bytes| decode(bytes).map(Some));
+        let kept =
+            read(&*vault, SERIAL, state_store::Kind::Wholes, |bytes| decode(bytes).map(Some));
         let kept = kept.unwrap_or_else(|why| {
             let text = format!(
                 "how stripes and concatenations of the configuration were put together cannot be \
@@ -184,7 +185,7 @@ impl Wholes {
             return;
         }
         let (done, saved) = ticket();
-        self.vault.save(SERIAL, vault::Kind::Wholes, encode(&self.all), done);
+        self.vault.save(SERIAL, state_store::Kind::Wholes, encode(&self.all), done);
         if let Err(e) = saved.wait() {
             let text = format!(
                 "how {what} is put together could not be saved ({e}): a start after that may ask \
@@ -250,7 +251,7 @@ mod tests {
     #[test]
     fn members_follow_when_their_disk_has_another_name() {
         let tell: Arc<Tell> = Arc::new(|_: &str, text: String| panic!("{text}"));
-        let mut wholes = Wholes::load(target::Registry::new().vault(), tell);
+        let mut wholes = Wholes::load(engine::Registry::new().vault(), tell);
         wholes.keep("stripe", "s", whole("strips", &[("d0p1", ""), ("d1", "1")]));
         wholes.rename(&[("d0".into(), "x".into()), ("d0p1".into(), "xp1".into())]);
         let now = whole("strips", &[("xp1", ""), ("d1", "1")]);

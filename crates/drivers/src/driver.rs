@@ -4,10 +4,10 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub use engine::Account;
+use engine::{Engine, Registry};
 use geom::{Error, Local};
 use reactor::Address;
-pub use target::Account;
-use target::{Engine, Registry};
 
 use crate::aoe::Aoe;
 use crate::iscsi::Iscsi;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bio::Segs;
-use target::{
+use engine::{
     CloseReason, Command, Engine, Login, Next, Response, Session, TaskAttribute, TmOutcome,
     Transport,
 };

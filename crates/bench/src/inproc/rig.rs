@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use bio::Attr;
 use bio::sync::Mutex;
+use engine::{Engine, GroupSpec, Login, LunSpec, Registry};
 use geom::{Control, Core, Limits, NewProvider, Runtime, RuntimeConfig};
 use reactor::{Mailbox, Mailer, PortChoice};
 use rustix::time::{ClockId, clock_gettime};
-use target::{Engine, GroupSpec, Login, LunSpec, Registry};
 
 use super::initiator::Initiator;
 use super::leaf::{Boxes, CLASS, Leaf, LeafClass, Plain, Way};
@@ -123,8 +123,8 @@ impl Rig {
             threads.extend(thread);
             let name = format!("disk{lun}");
             disk(&mut control, &name, leaf).map_err(failed)?;
-            let spec = target::lun::OpenSpec::default();
-            target::lun::open_device(&mut control, &registry, &name, &spec).map_err(failed)?;
+            let spec = engine::lun::OpenSpec::default();
+            engine::lun::open_device(&mut control, &registry, &name, &spec).map_err(failed)?;
             luns.push(LunSpec { lun, device: name, ..LunSpec::default() });
         }
         registry.set_target(DRIVER, TARGET).map_err(failed)?;

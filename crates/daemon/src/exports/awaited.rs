@@ -18,10 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use control::api::{Error, Kind, Result};
 use control::config::{AccessConfig, BusConfig, Config, LunConfig, TargetConfig};
 use control::plan::{LeftOut, Undone, rests_on};
+use engine::lun::OpenSpec;
+use engine::registry::LunChange;
+use engine::{GroupSpec, LunSpec};
 use geom::Control;
-use target::lun::OpenSpec;
-use target::registry::LunChange;
-use target::{GroupSpec, LunSpec};
 
 use super::Exports;
 use super::specs::{group_spec, lun_spec, units_of};

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use control::api::{Error, Kind, Result};
 use control::config::{AccessConfig, Config, DiskConfig, UnitConfig};
 use control::plan::{Action, Foreseen, Step};
+use engine::Registry;
+use engine::ids::{Id, Ids};
 use geom::Topology;
-use target::Registry;
-use target::ids::{Id, Ids};
 
 use super::specs::units_of;
 use crate::identities::Keeper;

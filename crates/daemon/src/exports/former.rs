@@ -1,7 +1,7 @@
 //! Names that units had before their disk was renamed: NBD clients that come again ask for them.
 
+use engine::registry::Former;
 use geom::Topology;
-use target::registry::Former;
 
 use super::Exports;
 

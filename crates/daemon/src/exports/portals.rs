@@ -11,10 +11,10 @@ use bio::sync::Mutex;
 use control::api::{Error, Kind, Result};
 use control::config::TargetConfig;
 use drivers::{Driver, TargetSpec};
+use engine::Engine;
 use geom::{Control, Local, Message};
 use reactor::Address;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
-use target::Engine;
 
 use super::specs::target_spec;
 use super::{ENGINE, Exports, Files};

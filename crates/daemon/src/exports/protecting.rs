@@ -3,9 +3,9 @@
 
 use classes::guard;
 use control::api::{Error, Kind, Result};
+use engine::state_store::Kind as Record;
+use engine::{PROTECTION_MAGIC, ProtectionSpec};
 use geom::Control;
-use target::vault::Kind as Record;
-use target::{PROTECTION_MAGIC, ProtectionSpec};
 
 use super::Exports;
 

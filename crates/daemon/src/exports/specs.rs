@@ -10,12 +10,12 @@ use control::config::{
     secret,
 };
 use drivers::TargetSpec;
+use engine::alua::{AccessState, PortGroupSpec};
+use engine::ids::Given;
+use engine::lun::OpenSpec;
+use engine::registry::Addressing;
+use engine::{Account, GroupSpec, LunSpec, Proof, Proofs, ProtectionSpec};
 use reactor::Address;
-use target::alua::{AccessState, PortGroupSpec};
-use target::ids::Given;
-use target::lun::OpenSpec;
-use target::registry::Addressing;
-use target::{Account, GroupSpec, LunSpec, Proof, Proofs, ProtectionSpec};
 use wire::scsi::{ProtectionType, parse_eui64, parse_naa, parse_uuid};
 
 /// Every provider that some LUN needs, and how its unit is shown; of `only` these when given. Names

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bio::Segs;
-use target::{Device, ModeBits};
+use engine::{Device, ModeBits};
 use wire::aoe::{Ata, SECTOR, error as aoe};
 use wire::ata::{FEATURE_TRIM, Identify, TRIM_BLOCK, Trim, command as op, error, status};
 use wire::nbd::Request;

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
+use engine::state_store::{Kind, Vault, ticket};
 use geom::Error;
 use serde::{Deserialize, Serialize};
-use target::vault::{Kind, Vault, ticket};
 use wire::aoe::{Mac, STRING_MAX};
 
 /// Addresses of a mask list or a reservation: their number is a byte.
@@ -193,9 +193,9 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::state_store::MemoryVault;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
-    use target::vault::MemoryVault;
 
     fn now<T>(future: impl Future<Output = T>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::Segs;
+use engine::{Device, Engine};
 use geom::Core;
 use reactor::{Address, Reactor};
-use target::{Device, Engine};
 
 use super::court::Court;
 use super::portal::Portal;

@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bio::Segs;
+use engine::registry::{Denied, LunEntry};
+use engine::{Login, TargetPort, Transport};
 use reactor::{Address, Link, LinkFacts, TaskHandle};
-use target::registry::{Denied, LunEntry};
-use target::{Login, TargetPort, Transport};
 use wire::aoe::{self, ETHERTYPE, Mac, SECTOR};
 
 use super::announce::Announcer;

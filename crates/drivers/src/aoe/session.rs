@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bio::{Pool, Segs};
-use target::CloseReason;
+use engine::CloseReason;
 use wire::aoe::{ATA_LEN, Ata, HEADER_LEN, Header, Mac, SECTOR, command, error as aoe};
 use wire::ata::command as op;
 use wire::ata::{error, status};

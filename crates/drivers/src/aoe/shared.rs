@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
+use engine::Registry;
 use geom::Error;
 use reactor::Address;
-use target::Registry;
 
 use super::book::Book;
 use super::params::{AoeParams, Checked};

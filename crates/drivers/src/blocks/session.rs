@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bio::{Pool, Segs};
-use target::{
+use engine::{
     CloseReason, Command, Device, Next, Response, TaskAttribute, TmFunction, TmOutcome, Transport,
 };
 use wire::nbd::codes::command_flag as flag;
@@ -83,7 +83,7 @@ pub(crate) struct Blocks<F> {
     pub front: F,
     device: Arc<Device>,
     lun: [u8; 8],
-    nexus: RefCell<Option<Rc<target::Session>>>,
+    nexus: RefCell<Option<Rc<engine::Session>>>,
     requests: RefCell<Requests>,
     /// Tags to go on with: next pieces, and commands to be sent once more.
     ready: RefCell<VecDeque<u32>>,
@@ -113,7 +113,7 @@ impl<F: Front> Blocks<F> {
     }
 
     /// The engine's side.
-    pub fn attach(&self, nexus: Rc<target::Session>) {
+    pub fn attach(&self, nexus: Rc<engine::Session>) {
         *self.nexus.borrow_mut() = Some(nexus);
         if !F::ASKS {
             self.is_asked_who();
@@ -139,7 +139,7 @@ impl<F: Front> Blocks<F> {
     }
 
     /// The engine's side, until the session has ended.
-    pub fn nexus(&self) -> Option<Rc<target::Session>> {
+    pub fn nexus(&self) -> Option<Rc<engine::Session>> {
         self.nexus.borrow().clone()
     }
 
@@ -418,13 +418,13 @@ impl<F: Front> Blocks<F> {
     }
 
     /// Hands write data over; the request keeps it too (Q2).
-    fn give(&self, nexus: &target::Session, tag: u32, wanted: u32, list: Option<&[u8]>) {
+    fn give(&self, nexus: &engine::Session, tag: u32, wanted: u32, list: Option<&[u8]>) {
         let front = &self.front;
         let mut data = front.segs();
         match list {
             Some(bytes) => {
                 if !data.grow(front.pool(), bytes.len()) {
-                    return nexus.data_failed(tag, target::DataError::NoMemory);
+                    return nexus.data_failed(tag, engine::DataError::NoMemory);
                 }
                 data.copy_from(0, bytes);
             }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use cam::{Open, Sim, SimKind};
+use engine::Registry;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use target::Registry;
 use wire::scsi::TransportId;
 
 use super::sim::LocalBus;

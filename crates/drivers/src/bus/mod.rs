@@ -39,8 +39,8 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use engine::{Engine, Registry};
 use geom::Core;
-use target::{Engine, Registry};
 
 pub use kind::{Faces, LocalKind};
 

@@ -10,11 +10,11 @@ use std::sync::{Arc, Weak};
 
 use bio::Segs;
 use cam::{Begun, CamStatus, Ccb, CcbId, Command as Cam, Flags, Outcome, SenseData, Tag, Unit};
-use geom::Core;
-use target::{
+use engine::{
     CloseReason, Command, Login, Next, Refused, Residual, Response, Session, TaskAttribute,
     TmFunction, TmOutcome, Transport,
 };
+use geom::Core;
 use wire::scsi::{Lun, Sense, Status, asc};
 
 use super::flights::{Flights, Wants};

@@ -8,9 +8,9 @@ use std::sync::{Arc, Weak};
 use bio::Segs;
 use bio::sync::{Mutex, MutexGuard};
 use cam::{Begun, CamStatus, Ccb, CcbId, Command, Outcome, Rescan, Sim, SimFacts, Unit};
+use engine::Registry;
+use engine::registry::LunMap;
 use geom::{Core, Switchboard};
-use target::Registry;
-use target::registry::LunMap;
 use wire::scsi::TransportId;
 
 use super::kind::Faces;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
 use bio::{PAGE_BYTES, Pool, PoolConfig};
+use engine::registry::Doors;
 use geom::Core;
 use reactor::{Address, Stream, TaskHandle};
-use target::registry::Doors;
 
 use super::cause::Cause;
 use super::journal::{About, Journal, Say};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bio::Segs;
-use target::{Eater, Engine};
+use engine::{Eater, Engine};
 
 /// Whose connection it is.
 pub(crate) trait Stander: 'static {

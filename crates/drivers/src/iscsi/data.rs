@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bio::Segs;
-use target::{Command, DataError, Next, TaskAttribute};
+use engine::{Command, DataError, Next, TaskAttribute};
 use wire::iscsi::{
     Attribute, Bhs, CDB_LEN_MAX, DataOut, Frame, R2t, RejectReason, Residual, ScsiResponse,
     TAG_NONE,

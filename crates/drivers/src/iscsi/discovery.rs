@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use target::TargetPort;
+use engine::TargetPort;
 
 use super::NAME;
 use super::params::Checked;

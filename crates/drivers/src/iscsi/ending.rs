@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use target::CloseReason;
+use engine::CloseReason;
 use wire::WireError;
 
 use crate::common::cause::{Cause, Words};

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use engine::Engine;
 use geom::Core;
 use reactor::{Address, Mailbox, Reactor};
-use target::Engine;
 
 use super::connection::Connection;
 use super::ending::Ending;

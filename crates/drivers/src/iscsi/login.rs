@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use engine::registry::{Asked, Denied};
+use engine::{CloseReason, Transport};
 use reactor::Address;
-use target::registry::{Asked, Denied};
-use target::{CloseReason, Transport};
 use wire::iscsi::{
     Access, Algorithms, Auth, Bhs, CHALLENGE_LEN, Challenge, ChapAccount, ChapUser, Established,
     Grant, Login, LoginConfig, LoginReply, LoginStatus, Offer, PRE_LOGIN, SessionType, Step,
@@ -351,7 +351,7 @@ fn begin(
     let engine = &conn.here.engine;
     let port = engine.find_target(NAME, &target.spec.name).ok_or(Ending::Refused)?;
     let digest = |on: bool| if on { "crc32c" } else { "none" }.to_string();
-    let login = target::Login {
+    let login = engine::Login {
         target: port,
         initiator: session.initiator.clone(),
         port_id: done.query.isid.to_vec(),

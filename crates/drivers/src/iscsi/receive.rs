@@ -9,7 +9,7 @@ use wire::iscsi::{
 use std::rc::Rc;
 
 use bio::Segs;
-use target::{DataError, Part};
+use engine::{DataError, Part};
 
 use super::ending::Ending;
 use super::inlet::Inlet;

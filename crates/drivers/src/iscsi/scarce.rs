@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bio::Segs;
-use target::Eater;
+use engine::Eater;
 
 use super::receive::Arrived;
 use super::session::Session;

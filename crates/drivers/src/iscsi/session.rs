@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bio::Seg;
-use target::{CloseReason, Residual, Response, TmOutcome, Transport};
+use engine::{CloseReason, Residual, Response, TmOutcome, Transport};
 use wire::iscsi::{
     self as iscsi, AsyncEvent, AsyncMessage, BHS_LEN, Crc32c, DataIn, Framer, Numbers, Params, Pdu,
     ScsiResponse, TAG_NONE,
@@ -67,7 +67,7 @@ pub(crate) struct Session {
     pub initiator: String,
     pub user: Option<String>,
     pub cid: u16,
-    pub nexus: RefCell<Option<Rc<target::Session>>>,
+    pub nexus: RefCell<Option<Rc<engine::Session>>>,
     pub tasks: RefCell<Tasks>,
     /// Requests behind a gap in the numbers.
     pub held: RefCell<BTreeMap<u32, Body>>,
@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// The engine's side.
-    pub fn nexus(&self) -> Option<Rc<target::Session>> {
+    pub fn nexus(&self) -> Option<Rc<engine::Session>> {
         self.nexus.borrow().clone()
     }
 

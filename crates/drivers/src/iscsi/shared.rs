@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use bio::sync::{Mutex, MutexGuard};
-use target::Registry;
+use engine::Registry;
 
 use super::params::Checked;
 use crate::common::cores::Post;

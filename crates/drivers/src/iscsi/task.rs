@@ -1,6 +1,6 @@
 //! Task management.
 
-use target::{TmFunction, TmOutcome};
+use engine::{TmFunction, TmOutcome};
 use wire::iscsi::{Pdu, RejectReason, TaskAnswer, TaskRequest, TaskResponse, task_function};
 
 use super::ending::Ending;

@@ -19,7 +19,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use bio::Segs;
-use target::{DataError, Part};
+use engine::{DataError, Part};
 use wire::iscsi::{DataOut, TAG_NONE};
 
 /// A sequence of Data-Out that was allowed: unasked, or by one R2T.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use bio::{Errno, Pool, PoolConfig};
+use engine::{Engine, Login};
 use geom::Error;
 use reactor::{ChannelEnd, Mailbox, Mailer};
-use target::{Engine, Login};
 
 use super::{Grant, Life, initiator, place};
 use super::{kernel, serve};

@@ -32,10 +32,10 @@ use std::sync::mpsc::SyncSender;
 
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
+use engine::registry::LunEntry;
+use engine::{Engine, ModeBits, Registry, TargetPort};
 use geom::{Error, Local as Future};
 use reactor::{Address, ChannelEnd, Mailer};
-use target::registry::LunEntry;
-use target::{Engine, ModeBits, Registry, TargetPort};
 
 use crate::driver::{Driver, TargetSpec};
 use crate::nbd;

@@ -20,9 +20,9 @@ use std::sync::mpsc::SyncSender;
 use std::task::Poll;
 
 use bio::{Errno, Segs};
+use engine::{Device, Transport};
 use geom::Error as GeomError;
 use reactor::ChannelEnd;
-use target::{Device, Transport};
 use wire::fuse::codes::{MAJOR, ROOT, errno, fallocate, init_flag, open_flag, whence};
 use wire::fuse::reply::{self, Attributes, Entry};
 use wire::fuse::{Operation, REQUEST_HEAD, Request as Asked, WRITE_HEAD};

@@ -5,9 +5,9 @@
 use std::rc::Rc;
 
 use bio::Pool;
+use engine::registry::LunEntry;
+use engine::{Login, Refused, Transport};
 use reactor::Stream;
-use target::registry::LunEntry;
-use target::{Login, Refused, Transport};
 
 use super::connection::{self, Connection};
 use super::exports;

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use engine::registry::Denied;
+use engine::{CloseReason, Login, Transport};
 use reactor::Address;
-use target::registry::Denied;
-use target::{CloseReason, Login, Transport};
 use wire::nbd::{
     Agreed, Export, Exports, Form, Handshake, Listed, Settings, Step, Tls, Unavailable,
 };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use target::CloseReason;
+use engine::CloseReason;
 
 use crate::common::cause::{Cause, Words};
 use crate::common::pump;

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
+use engine::registry::{LunEntry, LunMap};
+use engine::{Device, Engine, ModeBits, TargetPort};
 use reactor::Address;
-use target::registry::{LunEntry, LunMap};
-use target::{Device, Engine, ModeBits, TargetPort};
 use wire::nbd::codes::export_flag as flag;
 use wire::nbd::{Export, Listed};
 

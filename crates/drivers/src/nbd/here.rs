@@ -4,9 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::Segs;
+use engine::Engine;
 use geom::Core;
 use reactor::{Address, Reactor};
-use target::Engine;
 
 use super::connection::Connection;
 use super::shared::Shared;

@@ -45,9 +45,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::Errno;
+use engine::{Engine, Registry};
 use geom::{Error, Local};
 use reactor::Address;
-use target::{Engine, Registry};
 
 use crate::driver::{Driver, TargetSpec};
 use here::Here;

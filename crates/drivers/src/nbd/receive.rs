@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bio::Segs;
-use target::PATIENCE_NS;
+use engine::PATIENCE_NS;
 use wire::nbd::codes::{command_flag as flag, kind};
 use wire::nbd::{Error, Form, Request, request_len};
 

@@ -10,7 +10,7 @@ use wire::nbd::{Agreed, Error, Form, Request};
 use super::connection::Connection;
 use super::ending::Ending;
 use super::params;
-use target::registry::LunEntry;
+use engine::registry::LunEntry;
 
 use crate::blocks::{Blocks, Front, Over, Work};
 

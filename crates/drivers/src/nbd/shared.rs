@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bio::sync::{Mutex, MutexGuard};
+use engine::Registry;
 use reactor::{Address, Parcel};
-use target::Registry;
 
 use super::file::SocketFile;
 use super::params::Checked;

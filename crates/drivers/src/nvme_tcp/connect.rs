@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use target::registry::Denied;
-use target::{CloseReason, Login, Transport};
+use engine::registry::Denied;
+use engine::{CloseReason, Login, Transport};
 use wire::nvme::codes::{DISCOVERY_NQN, admin, fabrics, fatal, pdu as kind};
 use wire::nvme::{
     CONNECT_LEN, Command, Completion, Connect, ConnectData, DYNAMIC_CONTROLLER, Fault, Framer,

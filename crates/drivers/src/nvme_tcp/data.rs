@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use bio::Segs;
-use target::Eater;
+use engine::Eater;
 use wire::nvme::{Data, Frame, Status};
 
 use super::ending::Ending;

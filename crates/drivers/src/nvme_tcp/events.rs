@@ -105,7 +105,7 @@ impl Events {
 impl Queue {
     fn sight(&self) -> Sight {
         let map = self.nexus().map(|n| n.map());
-        let of = |e: &std::sync::Arc<target::registry::LunEntry>| {
+        let of = |e: &std::sync::Arc<engine::registry::LunEntry>| {
             Some((namespace_of(e)?, (e.device.number(), namespace(e))))
         };
         map.iter().flat_map(|m| m.iter()).filter_map(of).collect()

@@ -1,6 +1,6 @@
 //! Get and Set Features.
 
-use target::ModeBits;
+use engine::ModeBits;
 use wire::nvme::codes::{admin as op, feature as id};
 use wire::nvme::{Command, Status};
 

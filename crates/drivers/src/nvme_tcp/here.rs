@@ -4,9 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::Segs;
+use engine::Engine;
 use geom::Core;
 use reactor::Mailbox;
-use target::Engine;
 
 use super::connection::Connection;
 use super::ending::Ending;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use target::registry::LunEntry;
-use target::{ModeBits, unmap_limits};
+use engine::registry::LunEntry;
+use engine::{ModeBits, unmap_limits};
 use wire::nvme::codes::{NSID_ALL, cns, event};
 use wire::nvme::{
     Command, Controller, Namespace, NvmLimits, Status, active_list, command_sets, descriptors,

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use target::registry::LunEntry;
-use target::{Device, unmap_limits};
+use engine::registry::LunEntry;
+use engine::{Device, unmap_limits};
 use wire::nvme::codes::{NSID_ALL, io as op};
 use wire::nvme::{Command, Extent, Frame, RANGE_LEN, RANGES_MAX, Range, Sgl, Status, unmap_lists};
 use wire::scsi::build::{self, Cdb};

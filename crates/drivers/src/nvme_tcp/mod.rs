@@ -53,9 +53,9 @@ use std::io as system;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use engine::{Engine, Registry};
 use geom::{Error, Local};
 use reactor::Address;
-use target::{Engine, Registry};
 
 use crate::driver::{Driver, TargetSpec};
 use here::Here;

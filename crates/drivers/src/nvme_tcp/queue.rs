@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bio::Segs;
-use target::{
+use engine::{
     CloseReason, Command as Scsi, DataError, Device, Next, Response, TaskAttribute, TmFunction,
     TmOutcome, Transport,
 };
@@ -58,7 +58,7 @@ pub(crate) struct Queue {
     pub admin: Option<Admin>,
     shape: Shape,
     head: Cell<u16>,
-    nexus: RefCell<Option<Rc<target::Session>>>,
+    nexus: RefCell<Option<Rc<engine::Session>>>,
     /// Tags of commands that may go to the engine.
     ready: RefCell<VecDeque<u32>>,
     /// Commands there.
@@ -105,13 +105,13 @@ impl Queue {
     }
 
     /// The engine's side.
-    pub fn attach(&self, nexus: Rc<target::Session>) {
+    pub fn attach(&self, nexus: Rc<engine::Session>) {
         *self.nexus.borrow_mut() = Some(nexus);
         self.began();
     }
 
     /// The engine's side, until the queue has ended; none in discovery.
-    pub fn nexus(&self) -> Option<Rc<target::Session>> {
+    pub fn nexus(&self) -> Option<Rc<engine::Session>> {
         self.nexus.borrow().clone()
     }
 
@@ -207,7 +207,7 @@ impl Queue {
         }
     }
 
-    fn issue(&self, nexus: &target::Session, tag: u32) {
+    fn issue(&self, nexus: &engine::Session, tag: u32) {
         let Some(wish) = self.with(tag, |t| {
             t.stage = Stage::Engine;
             t.wish()
@@ -229,7 +229,7 @@ impl Queue {
     }
 
     /// Hands write data over; the command keeps it too (Q2).
-    fn give(&self, nexus: &target::Session, tag: u32, wanted: u32) {
+    fn give(&self, nexus: &engine::Session, tag: u32, wanted: u32) {
         let here = &self.conn.here;
         let mut data = here.segs();
         let list = self.with(tag, |t| match t.work {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bio::sync::{Mutex, MutexGuard};
-use target::Registry;
+use engine::Registry;
 
 use super::controller::{Controller, Host};
 use super::params::Checked;

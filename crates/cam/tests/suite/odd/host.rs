@@ -14,11 +14,11 @@ use bio::{Pool, PoolConfig};
 use cam::LastError;
 use drivers::iscsi::Iscsi;
 use drivers::{Driver, TargetSpec};
+use engine::lun::{OpenSpec, open_device};
+use engine::{Engine, GroupSpec, LunSpec, Registry};
 use geom::{Grade, Trouble};
 use reactor::Reactor;
 use serde_json::json;
-use target::lun::{OpenSpec, open_device};
-use target::{Engine, GroupSpec, LunSpec, Registry};
 use testkit::iscsi::{Conn, How, login};
 use wire::iscsi::{Bhs, DataOut, NopOut, Params, R2t, Response, ScsiCommand, TAG_NONE};
 

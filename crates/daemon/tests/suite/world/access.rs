@@ -5,7 +5,7 @@
 //!  S2  A refusal names a state that was possible while the command was under way.
 //!  S3  Every nexus hears of a change once (`owed.rs`), and of none that was taken back.
 
-use target::alua::{AccessState, DEFAULT_GROUP_ID, Stage, StateCause};
+use engine::alua::{AccessState, DEFAULT_GROUP_ID, Stage, StateCause};
 
 use crate::world::agent::{Task, What};
 use crate::world::model::OPEN;

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use bio::{Errno, Extent};
+use engine::lun::{OpenSpec, close_device, open_device};
+use engine::registry::Former;
+use engine::{GroupSpec, Label, LunSpec};
 use geom::{Class, Create};
 use reactor::model::{DiskOp, Fault};
 use serde_json::json;
-use target::lun::{OpenSpec, close_device, open_device};
-use target::registry::Former;
-use target::{GroupSpec, Label, LunSpec};
 
 use crate::world::agent::Agent;
 use crate::world::model::{OPEN, Place, UNIT};

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use engine::Registry;
 use reactor::sim::World;
-use target::Registry;
 
 use crate::world::access::States;
 use crate::world::agent::Agent;

@@ -9,12 +9,12 @@ use std::time::Duration;
 use bio::{Pool, PoolConfig};
 use disks::DiskClass;
 use drivers::{Account, Driver, TargetSpec};
+use engine::lun::LunClass;
+use engine::{Engine, Registry};
 use geom::{Control, Core, Error, Inbox};
 use reactor::sim::{Actor, Limits, World};
 use reactor::{Address, Patience, Reactor, Token};
 use serde_json::{Value, json};
-use target::lun::LunClass;
-use target::{Engine, Registry};
 
 use crate::world::nbd::address;
 use crate::world::shared::GROUPS;

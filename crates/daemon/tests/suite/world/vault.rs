@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bio::Errno;
+use engine::state_store::{Kind, Ticket, Vault};
 use geom::Error;
 use reactor::{Reactor, SeededRandom};
-use target::vault::{Kind, Ticket, Vault};
 
 use crate::world::sim::MS;
 use crate::world::stack::Outside;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bio::Segs;
 use drivers::aoe::Aoe;
 use drivers::{Driver, TargetSpec};
+use engine::state_store::MemoryVault;
+use engine::{GroupSpec, LunSpec};
 use reactor::sim::{Ended, Segment, SegmentShape, World};
 use reactor::{Address, Link, Reactor};
 use serde_json::json;
-use target::vault::MemoryVault;
-use target::{GroupSpec, LunSpec};
 use wire::aoe::{
     self, Ata, BROADCAST, Config, ETHERTYPE, Header, Mac, VERSION, command, directive,
 };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bio::{Errno, Segs};
 use cam::{ABORT_GRACE_NS, Ccb, Command as Cam, Ended, Flags, Owner, Priority, Unit};
-use target::{Command, Next, TaskAttribute};
+use engine::{Command, Next, TaskAttribute};
 use testkit::disk::{Mode, SLOW};
 
 use crate::bus::{Scene, TURN_NS};

@@ -12,17 +12,17 @@ use std::sync::Arc;
 use bio::{Bio, End, Errno, Op, Pool, PoolConfig, Segs};
 use cam::CamClass;
 use drivers::bus::{self, LocalKind};
+use engine::lun::{OpenSpec, open_device};
+use engine::{
+    CloseReason, Command, Engine, GroupSpec, Login, LunSpec, Next, Registry, Response, Session,
+    TaskAttribute, TmFunction, TmOutcome, Transport,
+};
 use geom::{
     Access, Class, Control, Core, Edge, Error, Geom, GeomId, Inbox, ProviderId, Sink, Topology,
 };
 use reactor::sim::{Actor, Limits, World};
 use reactor::{Address, Patience, Reactor, SeededRandom, Token};
 use serde_json::json;
-use target::lun::{OpenSpec, open_device};
-use target::{
-    CloseReason, Command, Engine, GroupSpec, Login, LunSpec, Next, Registry, Response, Session,
-    TaskAttribute, TmFunction, TmOutcome, Transport,
-};
 
 use testkit::disk::Disk;
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bio::{Pool, PoolConfig};
 use drivers::{Driver, TargetSpec};
+use engine::ids::Given;
+use engine::lun::{OpenSpec, open_device};
+use engine::{Engine, GroupSpec, LunSpec, Registry};
 use geom::{Control, Core, Inbox};
 use reactor::sim::{Actor, Ended, Limits, World};
 use reactor::{Address, Patience, Reactor};
-use target::ids::Given;
-use target::lun::{OpenSpec, open_device};
-use target::{Engine, GroupSpec, LunSpec, Registry};
 use testkit::disk::Disk;
 
 use super::disk;

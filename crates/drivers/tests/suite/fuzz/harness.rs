@@ -16,9 +16,9 @@ use drivers::aoe::Aoe;
 use drivers::nbd::Nbd;
 use drivers::nvme_tcp::NvmeTcp;
 use drivers::{Driver, TargetSpec};
+use engine::Registry;
 use reactor::sim::{Ended, NetShape, SegmentShape, World};
 use reactor::{Address, Reactor, Stream};
-use target::Registry;
 use testkit::disk::Disk;
 use wire::aoe::{BROADCAST, Config, ETHERTYPE, Header, Mac, VERSION, command, directive};
 use wire::iscsi::{LoginRequest, Pdu};
@@ -278,7 +278,7 @@ pub fn aoe_frames(data: &[u8]) {
     segment.plug("peer", PEER_MAC.0, 9000);
     let plant = Plant::new(&world, DISK_BYTES, Disk::slow(DISK_BYTES as u64));
     let driver: Arc<dyn Driver> = Arc::new(Aoe::new(plant.registry.clone()));
-    plant.registry.set_vault(target::vault::MemoryVault::new());
+    plant.registry.set_vault(engine::state_store::MemoryVault::new());
     let at: Address = "ether:shelf".parse().expect("an address");
     let listen = vec![at.clone()];
     plant.add_target(

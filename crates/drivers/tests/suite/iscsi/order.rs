@@ -244,10 +244,10 @@ fn a_discovery_session_that_lists_many_targets() {
         let spec = drivers::TargetSpec { name: name.clone(), listen, ..Default::default() };
         server.driver.set_target(spec).unwrap();
         server.registry.set_target("iscsi", &name).unwrap();
-        let group = target::GroupSpec {
+        let group = engine::GroupSpec {
             name: "g".into(),
             initiators: vec![if i % 2 == 0 { "*".into() } else { "nobody".into() }],
-            luns: vec![target::LunSpec { lun: 0, device: "null".into(), read_only: false }],
+            luns: vec![engine::LunSpec { lun: 0, device: "null".into(), read_only: false }],
             ..Default::default()
         };
         server.registry.set_groups("iscsi", &name, &[group]).unwrap();

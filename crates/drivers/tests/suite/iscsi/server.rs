@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use drivers::iscsi::Iscsi;
 use drivers::{Driver, TargetSpec};
+use engine::lun::{OpenSpec, open_device};
+use engine::{Engine, GroupSpec, LunSpec, Registry};
 use geom::{Core, Message, Runtime, RuntimeConfig};
 use reactor::PortChoice;
 use serde_json::json;
-use target::lun::{OpenSpec, open_device};
-use target::{Engine, GroupSpec, LunSpec, Registry};
 use testkit::disk::{self, Disk, Provider};
 
 /// Name of the target of [`Server::start`].

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Pool, PoolConfig};
+use engine::Registry;
 use reactor::sim::{Ended, NetShape, World};
 use reactor::{Reactor, SeededRandom, Stream};
-use target::Registry;
 use wire::iscsi::{
     Bhs, ClientConfig, ClientLogin, ClientStep, Crc32c, DataOut, DigestPolicy, Framer, Need, Offer,
     PRE_LOGIN, Params, Pdu, Response, ScsiCommand, TAG_NONE, crc32c,

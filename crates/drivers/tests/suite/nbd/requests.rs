@@ -165,11 +165,11 @@ fn a_unit_exchanged_behind_a_name_ends_the_connection() {
     let server = Server::start(Shape::default());
     let mut c = Client::enter(server.portal, Form::Simple, "0");
     assert_eq!(c.ask(kind::READ, 0, 0, 4096, &[]).error, None);
-    let group = target::GroupSpec {
+    let group = engine::GroupSpec {
         name: "all".into(),
         initiators: vec!["*".into()],
-        luns: vec![target::LunSpec { lun: 0, device: "big".into(), read_only: false }],
-        ..target::GroupSpec::default()
+        luns: vec![engine::LunSpec { lun: 0, device: "big".into(), read_only: false }],
+        ..engine::GroupSpec::default()
     };
     server.registry.set_groups("nbd", crate::nbd::server::TARGET, &[group]).unwrap();
     c.send(kind::WRITE, 0, 0, 4096, &[0xee; 4096]);

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use drivers::nbd::Nbd;
 use drivers::{Driver, TargetSpec};
+use engine::lun::{OpenSpec, open_device};
+use engine::{Engine, GroupSpec, LunSpec, Registry};
 use geom::{Runtime, RuntimeConfig};
 use reactor::{Address, PortChoice};
 use serde_json::json;
-use target::lun::{OpenSpec, open_device};
-use target::{Engine, GroupSpec, LunSpec, Registry};
 
 /// Name of the target of [`Server::start`].
 pub const TARGET: &str = "test";

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use bio::{Pool, PoolConfig, Segs};
 use drivers::Driver;
 use drivers::nbd::Nbd;
+use engine::Registry;
 use reactor::sim::{Ended, NetShape, World};
 use reactor::{Address, Reactor, SeededRandom, Stream};
-use target::Registry;
 use wire::nbd::codes::{chunk_kind, kind, option};
 use wire::nbd::{Form, Head, OptionReply, Request, chunk, dial};
 

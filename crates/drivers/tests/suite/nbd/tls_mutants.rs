@@ -11,12 +11,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Pool, PoolConfig};
+use engine::Registry;
 use reactor::sim::{Ended, NetShape, World};
 use reactor::{Address, Reactor, SeededRandom};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
-use target::Registry;
 use wire::nbd::codes::{option, rep};
 use wire::nbd::{Form, OptionReply, dial};
 

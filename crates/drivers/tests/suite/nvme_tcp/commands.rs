@@ -1,6 +1,6 @@
 //! Commands by a host that keeps the rules, one at a time.
 
-use target::{GroupSpec, LunSpec};
+use engine::{GroupSpec, LunSpec};
 use wire::nvme::codes::{DISCOVERY_NQN, admin, cns, event, feature, io, log_page};
 use wire::nvme::*;
 

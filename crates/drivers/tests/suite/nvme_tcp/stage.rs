@@ -7,9 +7,9 @@ use std::sync::Arc;
 use bio::{Pool, PoolConfig};
 use drivers::nvme_tcp::NvmeTcp;
 use drivers::{Driver, TargetSpec};
+use engine::Registry;
 use reactor::sim::{Ended, NetShape, World};
 use reactor::{Address, Reactor};
-use target::Registry;
 use testkit::disk::Disk;
 use wire::nvme::Configuration;
 

@@ -1,8 +1,8 @@
 //! Logins that are wrong in every way (inputs 8 to 16), CHAP, and sessions that replace each other.
 
 use drivers::{Account, TargetSpec};
+use engine::{GroupSpec, LunSpec, Proof, Proofs};
 use serde_json::json;
-use target::{GroupSpec, LunSpec, Proof, Proofs};
 use wire::iscsi::{
     Algorithm, Algorithms, Challenge, ChapUser, ClientChap, LoginRequest, chap_response,
     decode_binary, encode_base64, encode_hex,

@@ -1,0 +1,199 @@
+//! Why a command may not run now: decided when the word of its nexus is not zero, which is rare.
+//!
+//! ```text
+//!   ACA --> unit attention --> (the CDB is parsed) --> reservation --> asymmetric access --> plan
+//! ```
+//! The plan looks at write protection. An auto contingent allegiance comes before everything else
+//! (SAM-5 5.3.3), what INQUIRY, REPORT LUNS and REQUEST SENSE may do in spite of a unit attention
+//! is in SPC-4 5.14.2, the rights under a reservation in the commands' classes
+//! ([`wire::scsi::Access`]), those of asymmetric access states in SPC-4 5.11.2.
+
+use wire::scsi::{Access, Alua, Asc, Command as Cdb, Key, Persistent, PrOutAction, Status, asc};
+
+use crate::command::status::Ending;
+use crate::handlers::Plan;
+use crate::nexus::unit_attention::{Nexus, flags};
+
+/// LOGICAL UNIT NOT READY, by asymmetric access state.
+const TRANSITIONING: Asc = Asc::new(Key::NotReady, 0x04, 0x0A);
+const STANDBY: Asc = Asc::new(Key::NotReady, 0x04, 0x0B);
+const UNAVAILABLE: Asc = Asc::new(Key::NotReady, 0x04, 0x0C);
+const OFFLINE: Asc = Asc::new(Key::NotReady, 0x04, 0x12);
+
+/// Commands that run in spite of unit attentions (SPC-4 5.14.2): REQUEST SENSE, INQUIRY, REPORT
+/// LUNS.
+pub(crate) fn ignores_attentions(opcode: u8) -> bool {
+    matches!(opcode, 0x03 | 0x12 | 0xA0)
+}
+
+/// The unit attention that a command of this nexus ends with.
+#[cold]
+pub(crate) fn attention(nexus: &Nexus, opcode: u8) -> Option<Asc> {
+    if nexus.flags() & flags::ATTENTION == 0 || ignores_attentions(opcode) {
+        return None;
+    }
+    nexus.take()
+}
+
+/// What keeps a command with these rules from running, its CDB being right.
+#[cold]
+pub(crate) fn rights(word: u32, access: Access, cdb: &[u8]) -> Result<(), Ending> {
+    if word & barred(access, cdb) != 0 {
+        return Err(Ending::Status(Status::ReservationConflict));
+    }
+    let state = (word & flags::ALUA) >> flags::ALUA_SHIFT;
+    if state == 0 {
+        return Ok(());
+    }
+    asymmetric(state, access.alua).map_or(Ok(()), |code| Err(Ending::check(code)))
+}
+
+/// The bits that stop a command.
+pub(crate) fn barred(access: Access, cdb: &[u8]) -> u32 {
+    let options = cdb.get(4).copied().unwrap_or(0);
+    let harmless = match access.persistent {
+        Persistent::Always => true,
+        // START without a power condition.
+        Persistent::StartStop => options & 0xF1 == 0x01,
+        // ALLOW.
+        Persistent::Prevent => options & 0x03 == 0,
+        Persistent::Read => return flags::RESERVED_READ,
+        Persistent::Write => return flags::RESERVED_WRITE,
+        // They look at the reservation themselves.
+        Persistent::Reserve | Persistent::Release | Persistent::PersistentOut => return 0,
+    };
+    match (harmless, access.despite_reserve) {
+        (true, true) => 0,
+        (true, false) => flags::RESERVED_STATUS,
+        (false, _) => flags::RESERVED_WRITE,
+    }
+}
+
+/// Whether a command touches the medium, or changes what others find: it has to wait until its
+/// initiator knows which unit it is about.
+pub(crate) fn needs_acquaintance(access: Access) -> bool {
+    !matches!(access.persistent, Persistent::Always | Persistent::Release)
+}
+
+/// Whether a command asks who the unit is: standard INQUIRY and its page 83h.
+pub(crate) fn asks_who(cdb: &[u8]) -> bool {
+    match cdb {
+        [0x12, evpd, page, ..] => evpd & 1 == 0 || *page == 0x83,
+        _ => false,
+    }
+}
+
+/// Lets through what an initiator may do that may not write: what it does to a unit is not noticed
+/// by others.
+pub(crate) fn spare_others(command: &Cdb) -> Result<(), Ending> {
+    match command {
+        Cdb::ModeSelect { .. }
+        | Cdb::LogSelect { .. }
+        | Cdb::SetTimestamp { .. }
+        | Cdb::SetIdentifying { .. }
+        | Cdb::SetTargetPortGroups { .. } => Err(Ending::check(asc::WRITE_PROTECTED)),
+        // A registration, or the release of a reservation that it has not, concerns no other host.
+        Cdb::PersistentOut {
+            action: PrOutAction::Register | PrOutAction::RegisterAndIgnore | PrOutAction::Release,
+            ..
+        } => Ok(()),
+        Cdb::Reserve | Cdb::PersistentOut { .. } => {
+            Err(Ending::Status(Status::ReservationConflict))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bits that stop a command which has waited for data, its turn or memory: those that barred it
+/// when it came, and what may have become of its unit since.
+pub(crate) fn barred_late(barred: u32, plan: &Plan) -> u32 {
+    let writes = if plan.writes { flags::PROTECTED } else { 0 };
+    barred | writes | flags::GONE
+}
+
+/// How a command ends that waited and is stopped by these of its bits.
+#[cold]
+pub(crate) fn late(bits: u32) -> Ending {
+    if bits & flags::GONE != 0 {
+        return Ending::check(asc::LUN_NOT_SUPPORTED);
+    }
+    match bits & flags::RESERVED {
+        0 => Ending::check(asc::WRITE_PROTECTED),
+        _ => Ending::Status(Status::ReservationConflict),
+    }
+}
+
+/// The sense data of a command that an asymmetric access state does not let run (SPC-4 5.11.2.4 to
+/// 5.11.2.8). State 1, active and not optimised, lets everything run.
+fn asymmetric(state: u32, runs: Alua) -> Option<Asc> {
+    let (runs, code) = match state {
+        0x0 | 0x1 => return None,
+        0x2 => (runs != Alua::Active, STANDBY),
+        0xE => (runs == Alua::Any, OFFLINE),
+        0xF => (runs == Alua::Any, TRANSITIONING),
+        _ => (matches!(runs, Alua::Any | Alua::Unavailable), UNAVAILABLE),
+    };
+    (!runs).then_some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use wire::scsi::{PeripheralType, asc, find};
+
+    #[test]
+    fn a3_three_commands_leave_the_queue_alone() {
+        let n = Nexus::new(Arc::default(), 0, asc::POWER_ON_OR_RESET);
+        for opcode in [0x03, 0x12, 0xA0] {
+            assert_eq!(attention(&n, opcode), None);
+        }
+        assert_eq!(attention(&n, 0x28), Some(asc::POWER_ON_OR_RESET));
+        assert_eq!(attention(&n, 0x28), None);
+    }
+
+    fn rules(cdb: &[u8]) -> Access {
+        find(PeripheralType::Disk, cdb).unwrap().access
+    }
+
+    #[test]
+    fn each_bit_bars_its_class_only() {
+        let bits = [flags::RESERVED_READ, flags::RESERVED_WRITE, flags::RESERVED_STATUS];
+        let cases: [(&[u8], [bool; 3]); 10] = [
+            (&[0x28], [true, false, false]),
+            (&[0x2A], [false, true, false]),
+            (&[0x00], [false, false, true]),
+            (&[0x12], [false; 3]),
+            (&[0x5F, 0], [false; 3]),
+            (&[0x16], [false; 3]),
+            (&[0x1B, 0, 0, 0, 0x01], [false; 3]),
+            (&[0x1B, 0, 0, 0, 0x00], [false, true, false]),
+            (&[0x1B, 0, 0, 0, 0x11], [false, true, false]),
+            (&[0x1E, 0, 0, 0, 0x01], [false, true, false]),
+        ];
+        for (cdb, want) in cases {
+            let got = bits.map(|bit| rights(bit, rules(cdb), cdb).is_err());
+            assert_eq!(got, want, "{cdb:02x?}");
+        }
+    }
+
+    #[test]
+    fn states_let_run_what_the_standard_says() {
+        let run = |state: u32, cdb: &[u8]| rights(state << flags::ALUA_SHIFT, rules(cdb), cdb);
+        for state in 0..16 {
+            assert_eq!(run(state, &[0x12]), Ok(()), "INQUIRY in {state}");
+            assert_eq!(run(state, &[0xA3, 0x0A]), Ok(()), "REPORT TARGET PORT GROUPS in {state}");
+            assert_eq!(run(state, &[0x28]).is_ok(), state < 2, "READ in {state}");
+            assert_eq!(
+                run(state, &[0x5E, 0]).is_ok(),
+                state < 3,
+                "PERSISTENT RESERVE IN in {state}"
+            );
+        }
+        assert_eq!(run(2, &[0x00]), Err(Ending::check(STANDBY)));
+        assert_eq!(run(3, &[0x00]), Err(Ending::check(UNAVAILABLE)));
+        assert_eq!(run(3, &[0xA4, 0x0A]), Ok(()));
+        assert_eq!(run(14, &[0xA4, 0x0A]), Err(Ending::check(OFFLINE)));
+        assert_eq!(run(15, &[0xA4, 0x0A]), Err(Ending::check(TRANSITIONING)));
+    }
+}

@@ -1,0 +1,427 @@
+//! The life of a command, and where the commands of one session live.
+//!
+//! ```text
+//!             command()
+//!   (free) ---------------> DATA_WAIT --data()--+           turn()
+//!      |                                        +--> DORMANT ----------+
+//!      | no data wanted, first in order         |                      |
+//!      +----------------------------------------+-----> begin() <------+
+//!                                                         |
+//!                          memory comes back              |  pool exhausted
+//!                    +----------- MEMORY_WAIT <-----------+
+//!                    v                                    v
+//!                 begin() --room--> (*) -------------> EXECUTING --abort()--> ABORTING
+//!                                                         |                      |
+//!                                                     complete()             complete()
+//!                                                         v                      v
+//!   (free) <----------- respond() returned ---------- RESPONDING          discard(), (free)
+//! ```
+//! (*) A plain read or write is QUEUED here while its unit has enough of them (`flow.rs`).
+//!
+//! A command that is aborted before it executes is freed at once; an ABORTING one is freed when
+//! the last request below has ended, because only then it can no longer touch the medium.
+//!
+//! Invariants
+//!  C1  A place is free exactly when its state is `None`; then its tag is not in the table.
+//!  C2  Every accepted command ends with one `respond` or one `discard`, never both.
+//!  C3  A word given to the layers below carries the place's generation: an answer for an earlier
+//!      tenant finds nobody.
+
+pub(crate) mod buffers;
+pub(crate) mod execute;
+pub(crate) mod finish;
+pub(crate) mod gate;
+pub(crate) mod spc;
+pub(crate) mod status;
+
+use std::rc::Rc;
+
+use bio::{Origin, Segs};
+use wire::scsi::{Asc, Command as Cdb, asc};
+
+use crate::handlers::{Plan, Tie};
+use crate::nexus::Path;
+
+/// Where a command is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum CommandState {
+    /// Waits for write data from the transport.
+    DataWait = 1,
+    /// Waits for its turn in the order of the unit.
+    Dormant = 2,
+    /// Waits for buffers.
+    MemoryWait = 3,
+    /// Requests are below.
+    Executing = 4,
+    /// Aborted, but requests are still below.
+    Aborting = 5,
+    /// The transport is being told.
+    Responding = 6,
+    /// Waits until the unit has fewer commands than it can use (`flow.rs`).
+    Queued = 7,
+}
+
+impl CommandState {
+    /// Every state, in the order of life.
+    pub const ALL: [CommandState; 7] = [
+        CommandState::DataWait,
+        CommandState::Dormant,
+        CommandState::MemoryWait,
+        CommandState::Queued,
+        CommandState::Executing,
+        CommandState::Aborting,
+        CommandState::Responding,
+    ];
+
+    /// Name for lists and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CommandState::DataWait => "data-wait",
+            CommandState::Dormant => "dormant",
+            CommandState::MemoryWait => "memory-wait",
+            CommandState::Executing => "executing",
+            CommandState::Aborting => "aborting",
+            CommandState::Responding => "responding",
+            CommandState::Queued => "queued",
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<CommandState> {
+        CommandState::ALL.into_iter().find(|s| *s as u8 == code)
+    }
+}
+
+/// SAM task attribute.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum TaskAttribute {
+    /// May be reordered.
+    #[default]
+    Simple,
+    /// After everything before it, before everything after it.
+    Ordered,
+    /// At once.
+    HeadOfQueue,
+    /// Only legal during an auto contingent allegiance that its nexus established.
+    Aca,
+}
+
+/// How an aborted command ends towards its own initiator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AbortHow {
+    /// Nothing is said.
+    Silent,
+    /// TASK ABORTED status (TAS=1 and another nexus did it).
+    Status,
+}
+
+/// A command as the transport hands it in.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'a> {
+    /// The transport's tag, unique among the session's outstanding commands.
+    pub tag: u32,
+    /// LUN field.
+    pub lun: [u8; 8],
+    /// CDB, all of it.
+    pub cdb: &'a [u8],
+    /// Task attribute.
+    pub attribute: TaskAttribute,
+    /// Bytes that the initiator is ready to receive.
+    pub expect_in: u32,
+    /// Bytes that the initiator is ready to send.
+    pub expect_out: u32,
+}
+
+/// What the transport does next for a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Bring this many bytes of write data, then call `data`. Never zero.
+    Data {
+        /// Bytes.
+        wanted: u32,
+    },
+    /// Nothing: it runs, or was answered already (from inside the call).
+    Started,
+}
+
+/// One command.
+pub(crate) struct Slot {
+    pub generation: u32,
+    pub state: Option<CommandState>,
+    pub tag: u32,
+    pub path: Option<Rc<Path>>,
+    /// Without a path: how the command ends.
+    pub absent: Asc,
+    /// Whose its requests are, below.
+    pub origin: Origin,
+    pub command: Cdb,
+    pub opcode: u8,
+    pub plan: Plan,
+    pub attribute: TaskAttribute,
+    pub expect_in: u32,
+    pub expect_out: u32,
+    pub wanted: u32,
+    pub data_ready: bool,
+    pub enabled: bool,
+    /// Its number in the order of the unit; zero when it runs without one.
+    pub entry: u64,
+    /// NACA is set: its CHECK CONDITION establishes a contingent allegiance.
+    pub naca: bool,
+    /// The bits of its nexus's word that keep it from running: reservations of others.
+    pub bars: u32,
+    /// It is the command of the ACA attribute of an allegiance.
+    pub aca: bool,
+    /// Bytes of buffers that it was given to read into, or of its write data.
+    pub lent: usize,
+    /// It waits for its turn at the unit (`flow.rs`).
+    pub queued: bool,
+    /// What it counts for below, since `began_ns`, while it is there.
+    pub flying: Option<u32>,
+    pub began_ns: u64,
+    pub abort: Option<AbortHow>,
+    /// Its status was sent, it goes on ([`crate::handlers::Job::answer_early`]).
+    pub answered: bool,
+    /// Write data, or the buffers to read into.
+    pub data: Segs,
+    /// Bytes that the command would move if the initiator took all of them.
+    pub needed: u64,
+    /// Bytes asked for below: the dispatcher cuts a request at the end of a medium that shrank.
+    pub asked: u64,
+    /// What a conversation and the engine say to each other.
+    pub tie: Option<Rc<Tie>>,
+    /// Task management functions that wait for the end.
+    pub waiters: Vec<u32>,
+}
+
+impl Slot {
+    fn new() -> Slot {
+        Slot {
+            generation: 0,
+            state: None,
+            tag: 0,
+            path: None,
+            absent: asc::LUN_NOT_SUPPORTED,
+            origin: Origin::default(),
+            command: Cdb::TestUnitReady,
+            opcode: 0,
+            plan: Plan::NOTHING,
+            attribute: TaskAttribute::Simple,
+            expect_in: 0,
+            expect_out: 0,
+            wanted: 0,
+            data_ready: false,
+            enabled: false,
+            entry: 0,
+            naca: false,
+            bars: 0,
+            aca: false,
+            lent: 0,
+            queued: false,
+            flying: None,
+            began_ns: 0,
+            abort: None,
+            answered: false,
+            data: Segs::new(),
+            needed: 0,
+            asked: 0,
+            tie: None,
+            waiters: Vec::new(),
+        }
+    }
+}
+
+/// Places in the tag table: a power of two, more than twice the commands there can be.
+const TAG_PLACES: usize = 512;
+
+/// Commands of one session, recycled; found by place or by tag. Nothing here allocates once the
+/// session has been as deep as it will be.
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Place + 1 by tag, open addressing, zero is empty.
+    by_tag: Box<[u32; TAG_PLACES]>,
+}
+
+/// Place and generation in one word, for the layers below (C3).
+pub(crate) fn word_of(slot: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(slot)
+}
+
+fn home(tag: u32) -> usize {
+    (tag.wrapping_mul(0x9E37_79B1) >> 16) as usize % TAG_PLACES
+}
+
+impl Slots {
+    pub fn new() -> Slots {
+        Slots { slots: Vec::new(), free: Vec::new(), by_tag: Box::new([0; TAG_PLACES]) }
+    }
+
+    /// A free place under `tag`, in state `state`. The caller keeps below the depth limit.
+    pub fn take(&mut self, tag: u32, state: CommandState) -> u32 {
+        let place = match self.free.pop() {
+            Some(p) => p,
+            None => {
+                self.slots.push(Slot::new());
+                self.slots.len() as u32 - 1
+            }
+        };
+        if let Some(slot) = self.slots.get_mut(place as usize) {
+            slot.state = Some(state);
+            slot.tag = tag;
+        }
+        let mut at = home(tag);
+        for _ in 0..TAG_PLACES {
+            if let Some(entry) = self.by_tag.get_mut(at)
+                && *entry == 0
+            {
+                *entry = place + 1;
+                break;
+            }
+            at = (at + 1) % TAG_PLACES;
+        }
+        place
+    }
+
+    /// The place of a tag.
+    pub fn find(&self, tag: u32) -> Option<u32> {
+        self.entry_of(tag).map(|(_, place)| place)
+    }
+
+    fn entry_of(&self, tag: u32) -> Option<(usize, u32)> {
+        let mut at = home(tag);
+        for _ in 0..TAG_PLACES {
+            let place = self.by_tag.get(at)?.checked_sub(1)?;
+            if self.slots.get(place as usize).is_some_and(|s| s.tag == tag) {
+                return Some((at, place));
+            }
+            at = (at + 1) % TAG_PLACES;
+        }
+        None
+    }
+
+    /// Takes a tag out of the table, closing the gap behind it: the transport may use it again.
+    pub fn forget_tag(&mut self, tag: u32) {
+        let Some((mut hole, _)) = self.entry_of(tag) else { return };
+        let mut at = hole;
+        for _ in 0..TAG_PLACES {
+            at = (at + 1) % TAG_PLACES;
+            let entry = self.by_tag.get(at).copied().unwrap_or(0);
+            let Some(slot) = entry.checked_sub(1).and_then(|p| self.slots.get(p as usize)) else {
+                break;
+            };
+            let from = home(slot.tag);
+            let stays =
+                if hole <= at { hole < from && from <= at } else { hole < from || from <= at };
+            if !stays {
+                if let Some(e) = self.by_tag.get_mut(hole) {
+                    *e = entry;
+                }
+                hole = at;
+            }
+        }
+        if let Some(e) = self.by_tag.get_mut(hole) {
+            *e = 0;
+        }
+    }
+
+    pub fn get(&self, place: u32) -> Option<&Slot> {
+        self.slots.get(place as usize)
+    }
+
+    pub fn get_mut(&mut self, place: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(place as usize)
+    }
+
+    /// The command that a word of [`word_of`] means, if it is still there.
+    pub fn by_word(&mut self, word: u64) -> Option<(u32, &mut Slot)> {
+        let (place, generation) = (word as u32, (word >> 32) as u32);
+        let slot = self.slots.get_mut(place as usize)?;
+        (slot.generation == generation && slot.state.is_some()).then_some((place, slot))
+    }
+
+    /// Frees a place whose tag is out of the table already. Buffers go back to the pool.
+    pub fn free(&mut self, place: u32) {
+        let Some(slot) = self.slots.get_mut(place as usize) else { return };
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.state = None;
+        slot.path = None;
+        slot.abort = None;
+        slot.answered = false;
+        slot.tie = None;
+        slot.needed = 0;
+        slot.data_ready = false;
+        slot.enabled = false;
+        slot.entry = 0;
+        slot.aca = false;
+        slot.lent = 0;
+        slot.queued = false;
+        slot.flying = None;
+        slot.data.clear();
+        slot.waiters.clear();
+        self.free.push(place);
+    }
+
+    /// Place and generation of every command, with those that `wanted` picks.
+    pub fn select(&self, mut wanted: impl FnMut(&Slot) -> bool) -> Vec<u64> {
+        (0u32..)
+            .zip(&self.slots)
+            .filter(|(_, s)| s.state.is_some() && wanted(s))
+            .map(|(i, s)| word_of(i, s.generation))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reactor::SeededRandom;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn tags_are_found_whatever_the_order_of_coming_and_going() {
+        let seeds = 0..20;
+        for seed in seeds {
+            let mut random = SeededRandom::new(seed);
+            let mut slots = Slots::new();
+            let mut model: BTreeMap<u32, u32> = BTreeMap::new();
+            for _ in 0..2000 {
+                let tag = (random.below(100) as u32) << 24 | random.below(3) as u32;
+                match model.remove(&tag) {
+                    Some(place) => {
+                        slots.forget_tag(tag);
+                        slots.free(place);
+                    }
+                    None if model.len() < 128 => {
+                        model.insert(tag, slots.take(tag, CommandState::Executing));
+                    }
+                    None => {}
+                }
+                for (tag, place) in &model {
+                    assert_eq!(slots.find(*tag), Some(*place), "seed {seed}");
+                }
+                assert_eq!(slots.find(tag).is_some(), model.contains_key(&tag), "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn c3_an_answer_for_an_earlier_tenant_finds_nobody() {
+        let mut slots = Slots::new();
+        let place = slots.take(7, CommandState::Executing);
+        let word = word_of(place, slots.get(place).unwrap().generation);
+        assert!(slots.by_word(word).is_some());
+        slots.forget_tag(7);
+        slots.free(place);
+        assert!(slots.by_word(word).is_none());
+        slots.take(8, CommandState::Executing);
+        assert!(slots.by_word(word).is_none());
+    }
+
+    #[test]
+    fn every_state_survives_its_code() {
+        for s in CommandState::ALL {
+            assert_eq!(CommandState::from_code(s as u8), Some(s));
+        }
+        assert_eq!(CommandState::from_code(0), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! Commands that the engine answers itself, whatever the kind of unit: each has a file here and a
+//! line in [`find`]. They have the two forms that handlers have: [`EngineCommand::now`] for an
+//! answer without waiting, [`EngineCommand::task`] for a conversation. [`serves`] says the same of
+//! rows of the table of commands.
+//!
+//! What happens to nexuses and units, and that such commands keep state about, is told to them by
+//! the functions at the end: each adds its line there.
+
+mod alua;
+mod copy;
+mod identifying;
+pub(crate) mod notes;
+pub(crate) mod opcodes;
+mod persistent;
+mod report_luns;
+mod request_sense;
+mod reserve;
+pub(crate) mod saved_modes;
+mod timestamp;
+
+use std::sync::Arc;
+
+use geom::{Error, Local};
+use wire::scsi::{Command as Cdb, CommandInfo, Sense, asc};
+
+use crate::command::status::Ending;
+use crate::handlers::{Ask, Job, Plan};
+use crate::nexus::unit_attention::Nexus;
+use crate::state_store::Vault;
+use crate::unit::Device;
+
+pub(crate) use report_luns::answer as report_luns;
+
+/// A command that every kind of unit answers in the same way.
+pub(crate) trait EngineCommand: Sync {
+    /// What it needs, or why it is refused; as [`crate::handlers::Handler::plan`].
+    fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense>;
+
+    /// Answers when the plan says [`crate::handlers::Run::Now`].
+    fn now(&self, _ask: &mut Ask<'_>) -> Result<(), Sense> {
+        Err(Sense::new(asc::INTERNAL_FAILURE))
+    }
+
+    /// Executes when the plan says [`crate::handlers::Run::Task`]. All write data is there, data
+    /// for the initiator goes by [`Job::reply`]. It must not be dropped half-way.
+    fn task(&self, _job: Job) -> Local<'static, Ending> {
+        Box::pin(async { Ending::check(asc::INTERNAL_FAILURE) })
+    }
+}
+
+/// The engine's own command, if it is one.
+#[inline]
+pub(crate) fn find(command: &Cdb) -> Option<&'static dyn EngineCommand> {
+    Some(match command {
+        Cdb::CopyOut { .. } | Cdb::CopyAbort { .. } | Cdb::CopyStatus { .. } => &copy::Copy,
+        Cdb::ReportLuns { .. } => &report_luns::ReportLuns,
+        Cdb::ReportOpcodes { .. } | Cdb::ReportTaskManagement { .. } => &opcodes::Opcodes,
+        Cdb::ReportTimestamp { .. } | Cdb::SetTimestamp { .. } => &timestamp::Timestamp,
+        Cdb::ReportIdentifying { .. } | Cdb::SetIdentifying { .. } => &identifying::Identifying,
+        Cdb::PersistentIn { .. } => &persistent::PersistentIn,
+        Cdb::PersistentOut { .. } => &persistent::PersistentOut,
+        Cdb::Reserve | Cdb::Release => &reserve::Reserve,
+        Cdb::RequestSense { .. } => &request_sense::RequestSense,
+        Cdb::ReportTargetPortGroups { .. } => &alua::ReportTargetPortGroups,
+        Cdb::SetTargetPortGroups { .. } => &alua::SetTargetPortGroups,
+        _ => return None,
+    })
+}
+
+/// Whether the engine executes the commands of a row itself: those that [`find`] knows.
+pub(crate) fn serves(info: &CommandInfo) -> bool {
+    matches!(
+        (info.opcode, info.service_action),
+        (0x03 | 0x16 | 0x17 | 0x83 | 0x84 | 0x56 | 0x57 | 0x5E | 0x5F | 0xA0, _)
+            | (0xA3, Some(0x05 | 0x0A | 0x0C | 0x0D | 0x0F))
+            | (0xA4, Some(0x06 | 0x0A | 0x0F))
+    )
+}
+
+/// A unit is being made: what the vault has of it is taken over before any nexus sees it. An error
+/// keeps the unit from being exported.
+pub(crate) fn device_made(device: &Arc<Device>, vault: &dyn Vault) -> Result<(), Error> {
+    persistent::load(device, vault)?;
+    crate::handlers::disk::upkeep::recall(device, vault)?;
+    saved_modes::load(device, vault)?;
+    identifying::load(device, vault)
+}
+
+/// A nexus has just been enlisted with its unit: rights of the past that belong to its port are
+/// its own from the first command on.
+pub(crate) fn nexus_made(device: &Arc<Device>, nexus: &Arc<Nexus>) {
+    device.reservations().greet(nexus);
+}
+
+/// A nexus has ended, its commands too: logout, lost connection, reinstatement, a LUN taken away;
+/// or I_T NEXUS RESET, after which it goes on.
+pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<Nexus>) {
+    device.reservations().session_ended(device, nexus.port().session);
+    device.history().ended(nexus);
+    device.notes().state().buffers.remove(&nexus.port().session);
+    crate::handlers::tray::nexus_lost(device, nexus);
+    device.operations().forget(nexus);
+}
+
+/// LOGICAL UNIT RESET, before anybody hears of it.
+pub(crate) fn device_reset(device: &Arc<Device>) {
+    device.reservations().reset(device);
+    crate::handlers::tray::device_reset(device);
+}

@@ -1,0 +1,42 @@
+//! REQUEST SENSE (SPC-4 6.39): the oldest unit attention or deferred error as data, and it is told
+//! then; or what is being done to the medium and how far it is; or nothing to tell.
+
+use std::sync::Arc;
+
+use wire::scsi::{Asc, Command as Cdb, SENSE_LEN_MAX, Sense, asc};
+
+use super::EngineCommand;
+use crate::handlers::{Ask, Plan};
+use crate::nexus::unit_attention::sense_of;
+use crate::unit::Device;
+
+pub(super) struct RequestSense;
+
+impl EngineCommand for RequestSense {
+    fn plan(&self, command: &Cdb, _: &Device) -> Result<Plan, Sense> {
+        let Cdb::RequestSense { alloc, .. } = *command else {
+            return Err(Sense::new(asc::INTERNAL_FAILURE));
+        };
+        Ok(Plan::reply(alloc))
+    }
+
+    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense> {
+        let Cdb::RequestSense { descriptor, .. } = *ask.command else {
+            return Err(Sense::new(asc::INTERNAL_FAILURE));
+        };
+        let heard = |code: &Asc| {
+            *code != asc::THIN_SOFT_THRESHOLD || ask.device.is_none_or(|d| d.hears_threshold())
+        };
+        let attention = ask.nexus.and_then(|n| std::iter::from_fn(|| n.take()).find(heard));
+        ask.told = attention;
+        let mut bytes = [0; SENSE_LEN_MAX];
+        let sense = match (attention, ask.device) {
+            (Some(code), _) => sense_of(code, ask.device.map(Arc::as_ref)),
+            (None, Some(device)) => device.condition().refusal().unwrap_or_default(),
+            (None, None) => Sense::new(asc::NONE),
+        };
+        let len = sense.encode(descriptor, &mut bytes);
+        ask.reply.extend(bytes.iter().take(len));
+        Ok(())
+    }
+}

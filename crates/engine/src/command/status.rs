@@ -1,0 +1,153 @@
+//! The one table from the block layer's errno vocabulary to what an initiator hears.
+
+use bio::{Errno, Op};
+use wire::scsi::{Asc, Sense, Status, asc};
+
+use crate::unit::Device;
+
+/// How a command ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// GOOD.
+    Good,
+    /// CHECK CONDITION with this sense data.
+    Check(Sense),
+    /// Another status, without sense data.
+    Status(Status),
+}
+
+impl Ending {
+    /// CHECK CONDITION with nothing but a meaning.
+    pub const fn check(code: Asc) -> Ending {
+        Ending::Check(Sense::new(code))
+    }
+
+    /// The status byte.
+    pub fn status(&self) -> Status {
+        match self {
+            Ending::Good => Status::Good,
+            Ending::Check(_) => Status::CheckCondition,
+            Ending::Status(s) => *s,
+        }
+    }
+}
+
+impl From<Sense> for Ending {
+    fn from(sense: Sense) -> Ending {
+        Ending::Check(sense)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Sense(Asc),
+    Status(Status),
+}
+
+use Fate::{Sense as S, Status as T};
+
+/// Errno, heard by a command that reads, heard by a command that writes. In the order of
+/// `Errno::ALL`; a test keeps it whole.
+const TABLE: &[(Errno, Fate, Fate)] = &[
+    (Errno::Perm, S(asc::NOT_READY), S(asc::WRITE_PROTECTED)),
+    (Errno::NoEnt, S(asc::MANUAL_NEEDED), S(asc::MANUAL_NEEDED)),
+    (Errno::Io, S(asc::READ_ERROR), S(asc::WRITE_ERROR)),
+    (Errno::NxIo, S(asc::MANUAL_NEEDED), S(asc::MANUAL_NEEDED)),
+    (Errno::Again, T(Status::Busy), T(Status::Busy)),
+    (Errno::NoMem, T(Status::Busy), T(Status::Busy)),
+    (Errno::Fault, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
+    (Errno::Busy, T(Status::Busy), T(Status::Busy)),
+    (Errno::Exist, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
+    (Errno::NoDev, S(asc::MANUAL_NEEDED), S(asc::MANUAL_NEEDED)),
+    (Errno::Inval, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
+    (Errno::NoSpc, S(asc::SPACE_EXHAUSTED), S(asc::SPACE_EXHAUSTED)),
+    (Errno::RoFs, S(asc::WRITE_PROTECTED), S(asc::WRITE_PROTECTED)),
+    (Errno::DeadLk, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
+    (Errno::NoSys, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
+    (Errno::Loop, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
+    (Errno::Conflict, T(Status::ReservationConflict), T(Status::ReservationConflict)),
+    (Errno::NoAttr, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
+    (Errno::NotSup, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
+    (Errno::TimedOut, S(asc::TIMEOUT), S(asc::TIMEOUT)),
+    (Errno::RemoteIo, S(asc::INTERNAL_FAILURE), S(asc::INTERNAL_FAILURE)),
+    (Errno::Canceled, T(Status::Busy), T(Status::Busy)),
+];
+
+/// What an initiator hears when a request below ended with `error`.
+pub fn ending_of(error: Errno, op: Op) -> Ending {
+    let row = TABLE.iter().find(|(e, _, _)| *e == error);
+    let fate = row.map_or(
+        S(asc::INTERNAL_FAILURE),
+        |(_, read, write)| {
+            if op.needs_write() { *write } else { *read }
+        },
+    );
+    match fate {
+        S(code) => Ending::check(code),
+        T(status) => Ending::Status(status),
+    }
+}
+
+/// The same for a range of `len` bytes from block `lba`: with the LBA when it is known (the medium
+/// failed at byte `bad` of the range) or only one block can be meant, and as a range error when the
+/// medium has shrunk since the command was accepted.
+pub(crate) fn ending_at(
+    error: Errno,
+    op: Op,
+    (lba, len): (u64, u64),
+    bad: Option<u64>,
+    device: &Device,
+) -> Ending {
+    let ending = ending_of(error, op);
+    if error != Errno::Io || !op.has_range() {
+        return ending;
+    }
+    let unit = u64::from(device.block_bytes());
+    if lba.saturating_add(len / unit) > device.blocks() {
+        return Ending::check(asc::LBA_OUT_OF_RANGE);
+    }
+    match (ending, bad.filter(|bad| *bad < len)) {
+        (Ending::Check(sense), Some(bad)) => {
+            Ending::Check(sense.with_information(lba.saturating_add(bad / unit)))
+        }
+        (Ending::Check(sense), None) if len == unit => Ending::Check(sense.with_information(lba)),
+        (ending, _) => ending,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::scsi::Key;
+
+    #[test]
+    fn the_table_is_whole_and_in_order() {
+        let order: Vec<Errno> = TABLE.iter().map(|(e, _, _)| *e).collect();
+        assert_eq!(order, Errno::ALL);
+    }
+
+    #[test]
+    fn no_error_is_told_as_success_or_as_the_initiators_fault() {
+        for &e in Errno::ALL {
+            for op in Op::ALL {
+                match ending_of(e, op) {
+                    Ending::Good => panic!("{e:?} must not end GOOD"),
+                    Ending::Check(s) => {
+                        let key = s.code.key;
+                        assert!(
+                            !matches!(
+                                key,
+                                Key::NoSense | Key::RecoveredError | Key::IllegalRequest
+                            ),
+                            "{e:?}"
+                        );
+                    }
+                    Ending::Status(Status::ReservationConflict) => {
+                        assert_eq!(e, Errno::Conflict);
+                    }
+                    Ending::Status(s) => assert_eq!(s, Status::Busy, "{e:?}"),
+                }
+            }
+        }
+    }
+}

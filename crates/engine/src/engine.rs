@@ -1,0 +1,266 @@
+//! The target engine of one core.
+//!
+//! Invariants
+//!  E1  A session lives on one core; everything it does happens there.
+//!  E2  Engines talk by mailbox only; a message asks or answers, it never carries data.
+//!  E3 to E6: see `command/buffers.rs`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use geom::Core;
+use reactor::{Address, Mailbox, Mailer};
+
+use crate::command::buffers::{Memory, transfer_max};
+use crate::nexus::Session;
+use crate::nexus::transport::{CloseReason, Login, Refused, RefusedWhy, Transport};
+use crate::qos::Flow;
+use crate::registry::{Denied, Registry, TargetPort};
+use crate::task_set::management::{AbortOrder, Tms};
+use crate::unit::Device;
+use crate::unit::alua::Transition;
+
+/// What engines and the control thread tell an engine.
+pub enum Message {
+    /// Groups have changed: look at all sessions.
+    Refresh,
+    /// Say when the commands have ended that a change of access states waits for.
+    Drain(Arc<Transition>),
+    /// End a session.
+    Close {
+        /// Its number.
+        session: u64,
+        /// Why.
+        why: CloseReason,
+    },
+    /// Abort commands for another core's task management, and say when it is done.
+    Abort(AbortOrder),
+    /// What was asked of another core is done.
+    Aborted {
+        /// The asker's number for it.
+        ticket: u32,
+    },
+    /// The commands of a unit run in order from now on: count those out that run already.
+    Gather {
+        /// The unit.
+        device: Arc<Device>,
+        /// Numbers in its order below this one are of an earlier time.
+        floor: u64,
+    },
+    /// The turn of a command has come.
+    Go {
+        /// Its session.
+        session: u64,
+        /// Its place and generation.
+        word: u64,
+    },
+}
+
+/// Sessions that look for changes before other work of the core goes on.
+const REFRESH_BATCH: usize = 64;
+
+/// Whether sessions are looking for changes.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Refreshing {
+    #[default]
+    No,
+    Once,
+    /// Something changed meanwhile.
+    Again,
+}
+
+/// The engine of one core.
+pub struct Engine {
+    refreshing: Cell<Refreshing>,
+    core: Rc<Core>,
+    registry: Arc<Registry>,
+    mailer: Mailer<Message>,
+    sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
+    pub(crate) tms: RefCell<Tms>,
+    pub(crate) memory: Memory,
+    /// Commands whose turn has come, by session and place.
+    pub(crate) starting: RefCell<VecDeque<(u64, u64)>>,
+    pub(crate) is_starting: Cell<bool>,
+    pub(crate) flows: RefCell<BTreeMap<u32, Weak<Flow>>>,
+    scratch: Cell<Vec<u8>>,
+}
+
+impl Engine {
+    /// The engine of `core`, on the core's thread. It makes its mailbox known in the registry.
+    pub fn new(core: Rc<Core>, registry: Arc<Registry>) -> Rc<Engine> {
+        let (mailer, mailbox) = core.reactor().mailbox();
+        registry.add_engine(core.id(), mailer.clone());
+        core.set_origins(registry.origins().clone());
+        registry.note_pool(transfer_max(core.pool().usage().limit_bytes));
+        let engine = Rc::new(Engine {
+            refreshing: Cell::default(),
+            core,
+            registry,
+            mailer,
+            sessions: RefCell::default(),
+            tms: RefCell::default(),
+            memory: Memory::default(),
+            starting: RefCell::default(),
+            is_starting: Cell::default(),
+            flows: RefCell::default(),
+            scratch: Cell::default(),
+        });
+        let listen = listen(Rc::downgrade(&engine), mailbox);
+        drop(engine.core.reactor().spawn("target", listen));
+        engine
+    }
+
+    /// Its core.
+    pub fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
+    /// What all engines share.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// A target by its driver and name.
+    pub fn find_target(&self, driver: &str, name: &str) -> Option<Arc<TargetPort>> {
+        self.registry.target(driver, name)
+    }
+
+    /// Targets that grant this initiator something, for discovery.
+    pub fn visible_targets(
+        &self,
+        driver: &str,
+        initiator: &str,
+        portal: &Address,
+    ) -> Vec<Arc<TargetPort>> {
+        self.registry.visible_targets(driver, initiator, portal)
+    }
+
+    /// Lets an initiator in, or says why not; refusals are remembered for lists.
+    pub fn login(
+        self: &Rc<Self>,
+        login: Login,
+        transport: Rc<dyn Transport>,
+    ) -> Result<Rc<Session>, Refused> {
+        let decision = login.target.decide(&login.initiator, &login.portal);
+        let refused = if login.target.gone().is_some() {
+            let text = format!("target {} is being taken away", login.target.name);
+            Some(Refused { why: RefusedWhy::TargetGone, text })
+        } else if !decision.grants() {
+            Some(Refused { why: RefusedWhy::NoAccess, text: decision.why.clone() })
+        } else {
+            None
+        };
+        if let Some(refused) = refused {
+            self.registry.note_denied(Denied {
+                at_ns: self.core.now(),
+                driver: login.target.driver.clone(),
+                target: login.target.name.clone(),
+                initiator: login.initiator.clone(),
+                from: Some(login.from.clone()),
+                text: refused.text.clone(),
+            });
+            return Err(refused);
+        }
+        let session = Session::begin(self.clone(), login, decision, transport);
+        self.sessions.borrow_mut().insert(session.number(), session.clone());
+        Ok(session)
+    }
+
+    /// The sessions of this core, oldest first.
+    pub fn sessions(&self) -> Vec<Rc<Session>> {
+        self.sessions.borrow().values().cloned().collect()
+    }
+
+    pub(crate) fn session(&self, number: u64) -> Option<Rc<Session>> {
+        self.sessions.borrow().get(&number).cloned()
+    }
+
+    pub(crate) fn forget(&self, session: u64) {
+        self.sessions.borrow_mut().remove(&session);
+        self.registry.session_ended(session);
+    }
+
+    pub(crate) fn mailer(&self) -> &Mailer<Message> {
+        &self.mailer
+    }
+
+    /// A vector for a reply; give it back with [`Engine::put_scratch`].
+    pub(crate) fn take_scratch(&self) -> Vec<u8> {
+        let mut scratch = self.scratch.take();
+        scratch.clear();
+        scratch
+    }
+
+    pub(crate) fn put_scratch(&self, scratch: Vec<u8>) {
+        self.scratch.set(scratch);
+    }
+
+    /// Has all sessions look for changes, a few at a time: commands go on between, and each looks
+    /// for itself before.
+    fn refresh_all(self: &Rc<Self>) {
+        if self.refreshing.replace(Refreshing::Again) != Refreshing::No {
+            return;
+        }
+        let engine = self.clone();
+        drop(self.core.reactor().spawn("target refresh", async move {
+            while engine.refreshing.replace(Refreshing::Once) == Refreshing::Again {
+                let mut next = 0;
+                while let Some(number) = engine.refresh_some(next) {
+                    next = number;
+                    engine.core.reactor().yield_now().await;
+                }
+            }
+            engine.refreshing.set(Refreshing::No);
+        }));
+    }
+
+    /// The next sessions from a number on; answers where to go on.
+    fn refresh_some(&self, from: u64) -> Option<u64> {
+        let some: Vec<Rc<Session>> = self
+            .sessions
+            .borrow()
+            .range(from..)
+            .take(REFRESH_BATCH)
+            .map(|(_, s)| s.clone())
+            .collect();
+        some.iter().for_each(|s| s.refresh());
+        (some.len() == REFRESH_BATCH).then(|| some.last().map_or(from, |s| s.number()) + 1)
+    }
+
+    fn receive(self: &Rc<Self>, message: Message) {
+        match message {
+            Message::Refresh => self.refresh_all(),
+            Message::Drain(transition) => self.drain(transition),
+            Message::Close { session, why } => {
+                if let Some(session) = self.session(session) {
+                    session.ask_to_close(why);
+                }
+            }
+            Message::Abort(order) => self.abort_for_peer(order),
+            Message::Aborted { ticket } => self.tm_step(ticket),
+            Message::Gather { device, floor } => self.gather(&device, floor),
+            Message::Go { session, word } => self.turn(session, word),
+        }
+    }
+}
+
+/// The core ends: sessions that nobody closed hold it, and are held by it.
+struct Leave(Weak<Engine>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let Some(engine) = self.0.upgrade() else { return };
+        let sessions = engine.sessions.take();
+        sessions.values().for_each(|session| session.let_go());
+    }
+}
+
+async fn listen(engine: Weak<Engine>, mailbox: Mailbox<Message>) {
+    let _leave = Leave(engine.clone());
+    while let Some(message) = mailbox.recv().await {
+        let Some(engine) = engine.upgrade() else { return };
+        engine.receive(message);
+    }
+}

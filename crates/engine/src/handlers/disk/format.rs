@@ -1,0 +1,53 @@
+//! FORMAT UNIT (SBC-3 5.3): every block reads as zeroes or as the pattern afterwards. FMTPINFO
+//! chooses the type of protection where there is room for tuples, as INQUIRY says (PROTECT); the
+//! capacity is the same with all of them.
+
+use wire::scsi::{Command as Cdb, Sense, asc, format_protection, parse_format_list};
+
+use super::upkeep::{Work, run};
+use crate::command::status::Ending;
+use crate::handlers::{Job, Plan};
+use crate::unit::Device;
+use crate::unit::medium_state::MediumState;
+
+/// Header and descriptor of the longest parameter list taken, besides its pattern.
+const LIST_HEAD: u32 = 8 + 4;
+
+/// The list has no length in the CDB: as much is taken as the initiator has, up to the longest list
+/// there can be. Defect lists of any format are as good: there are no defects.
+pub(super) fn plan(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
+    let Cdb::FormatUnit { protect, data, .. } = *command else {
+        return Err(Sense::new(asc::INTERNAL_FAILURE));
+    };
+    if protect != 0 && device.protection().is_none() {
+        return Err(Sense::cdb_field(1, Some(7)));
+    }
+    match device.condition().state() {
+        MediumState::Ready | MediumState::FormatCorrupted => {}
+        _ => return Err(device.condition().refusal().unwrap_or_default()),
+    }
+    let most = if data { LIST_HEAD + device.block_bytes() } else { 0 };
+    Ok(Plan { up_to: true, ..Plan::task(most).writing() }.claiming())
+}
+
+pub(super) async fn format(job: &Job) -> Result<(), Ending> {
+    let Cdb::FormatUnit { protect, long_list, .. } = job.command else {
+        return Err(Ending::check(asc::INTERNAL_FAILURE));
+    };
+    let list = parse_format_list(long_list, &job.data.to_vec(), job.device.block_bytes());
+    let list = list.map_err(Ending::Check)?;
+    let kind = format_protection(protect, list.usage).map_err(Ending::Check)?;
+    let work = Work {
+        protection: Some(kind),
+        sanitize: false,
+        unrestricted: false,
+        failed: false,
+        free: list.pattern.is_none()
+            && job.device.spec().can_delete
+            && job.device.freeing().reads_zero,
+        invert: false,
+        passes: u8::from(list.pattern.is_some()),
+        pattern: list.pattern.unwrap_or_default(),
+    };
+    run(job, work, list.immed).await
+}

@@ -1,0 +1,160 @@
+//! INQUIRY and its vital product data: who the unit is and what it can do.
+
+use std::sync::Arc;
+
+use wire::scsi::{
+    Identity, Limits, Provisioning, SanitizeAction, Sense, TargetPortName, Vpd, commands_of,
+    inquiry_data, vpd_page,
+};
+
+use super::unmap::UNMAP_DESCRIPTORS_MAX;
+use super::write_same::WRITE_SAME_BYTES_MAX;
+use super::{atomic, compare_write, sanitize, unmap};
+use crate::command::spc::opcodes::ACA_SERVED;
+use crate::copy::LIMITS;
+use crate::handlers::{Ask, is_served};
+use crate::registry::TargetPort;
+use crate::unit::Device;
+use crate::unit::space::Space;
+
+/// Company in NAA identifiers: the locally administered bit is set, nobody owns it.
+const COMPANY: u32 = 0x02_A5_B1;
+
+/// Largest physical sector of a disk, bytes; what is larger is a stripe.
+const PHYSICAL_SECTOR_MAX: u32 = 4096;
+
+/// SPT of page 86h: types 1, 2 and 3.
+const PROTECTION_TYPES: u8 = 7;
+
+/// Standard INQUIRY data, or a page.
+pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> Result<(), Sense> {
+    let identity = identity(device, ask.port, &ask.registry.ports_of(device));
+    let Some(page) = page else {
+        ask.reply.extend(inquiry_data(&identity));
+        return Ok(());
+    };
+    let limits = limits(device);
+    match vpd_page(page, Vpd { identity: &identity, limits: &limits }) {
+        Some(bytes) => {
+            ask.reply.extend(bytes);
+            Ok(())
+        }
+        None => Err(Sense::cdb_field(2, None)),
+    }
+}
+
+/// Who the unit is through the port that asks. What is claimed here is what the engine does.
+/// `ports` are all that have it.
+fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Identity {
+    let (spec, label, group) = (device.spec(), device.label(), port.port_group());
+    let ids = spec.ids();
+    Identity {
+        kind: device.handler().peripheral(),
+        removable: spec.removable,
+        vendor: label.vendor.clone(),
+        product: label.product.clone(),
+        revision: label.revision.clone(),
+        serial: ids.serial,
+        naa: Some(ids.naa),
+        eui64: ids.eui64,
+        // One that is made from other names says nothing new.
+        uuid: spec.given.uuid,
+        target_name: port.name.clone(),
+        relative_port: port.port,
+        port_group: group.id(),
+        portal_group: 1,
+        // Implicit changes always, explicit ones when the group takes orders.
+        tpgs: 1 | if group.is_explicit() { 2 } else { 0 },
+        multi_port: ports.len() > 1,
+        ports: ports
+            .iter()
+            .map(|port| TargetPortName { relative: port.port, group: 1, name: port.name.clone() })
+            .collect(),
+        normal_aca: ACA_SERVED,
+        protection: device.protection().map(|_| PROTECTION_TYPES),
+        write_cache: spec.write_cache,
+        third_party: Some(LIMITS),
+        block_erase: sanitize::serves(SanitizeAction::BlockErase, device),
+        crypto_erase: sanitize::serves(SanitizeAction::CryptographicErase, device),
+        rotation_rate: spec.rotation.unwrap_or(0),
+    }
+}
+
+/// VPD page 83h of a unit: what it may be called by.
+pub(crate) fn designators(device: &Device, port: &TargetPort) -> Vec<u8> {
+    let (identity, limits) = (identity(device, port, &[]), limits(device));
+    vpd_page(0x83, Vpd { identity: &identity, limits: &limits }).unwrap_or_default()
+}
+
+/// A 128-bit name of type 6h, from the serial number alone: the same on every path, after every
+/// restart and on every host.
+pub fn naa(serial: &str) -> [u8; 16] {
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in serial.bytes() {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+    let tail = hash & ((1 << 100) - 1);
+    (6 << 124 | u128::from(COMPANY) << 100 | tail).to_be_bytes()
+}
+
+/// OPTIMAL TRANSFER LENGTH, bytes; 0 where there is no stripe. Linux takes it for its largest
+/// command (`max_sectors_kb`), so a physical sector, which GEOM calls a stripe too, must not stand
+/// here.
+pub(crate) fn transfer_best(device: &Device) -> u64 {
+    let spec = device.spec();
+    match spec.stripe_bytes > u64::from(spec.physical_bytes.max(PHYSICAL_SECTOR_MAX)) {
+        true => spec.stripe_bytes.min(u64::from(device.transfer_max())),
+        false => 0,
+    }
+}
+
+/// What page B0h tells and the commands enforce, in blocks.
+fn limits(device: &Device) -> Limits {
+    let spec = device.spec();
+    let block = u64::from(device.block_bytes());
+    let blocks = |bytes: u64| u32::try_from(bytes / block).unwrap_or(u32::MAX);
+    let thin = spec.can_delete;
+    let atomic = atomic::limits(device);
+    // A handler built on this one may serve fewer commands: pages offer only those.
+    let kind = device.handler().peripheral();
+    let serves = |opcode| commands_of(kind, opcode).any(|info| is_served(info, device));
+    let (compares, atomic_writes) = (serves(0x89), serves(0x9C));
+    let writes_same = serves(0x41) || serves(0x93);
+    let freeing = device.freeing();
+    let unit = u32::try_from(freeing.unit(block)).unwrap_or(u32::MAX);
+    Limits {
+        granularity: u16::try_from(spec.physical_bytes / device.block_bytes()).unwrap_or(0),
+        transfer_max: blocks(u64::from(device.transfer_max())),
+        transfer_best: blocks(transfer_best(device)),
+        compare_max: if compares { compare_write::blocks_max(device) } else { 0 },
+        atomic_max: if atomic_writes { atomic.blocks } else { 0 },
+        atomic_alignment: if atomic_writes { atomic.alignment } else { 0 },
+        unmap_blocks_max: if thin { unmap::blocks_max(device) } else { 0 },
+        unmap_descriptors_max: if thin { UNMAP_DESCRIPTORS_MAX } else { 0 },
+        unmap_granularity: if thin { unit } else { 0 },
+        unmap_alignment: freeing.alignment(block).filter(|_| thin),
+        write_same_max: if writes_same { u64::from(blocks(WRITE_SAME_BYTES_MAX)) } else { 0 },
+        write_same_nonzero: writes_same && !device.label().write_same_to_end,
+        provisioning: if thin { Provisioning::Thin } else { Provisioning::Full },
+        unmap: thin,
+        unmap_same16: thin,
+        unmap_same10: thin,
+        zeros: thin && freeing.reads_zero,
+        anchor: thin && spec.can_anchor,
+        threshold_exponent: device.space().map_or(0, |_| Space::exponent(device.block_bytes())),
+        threshold_percent: u8::from(device.space().is_some()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_of_type_six_and_local() {
+        let a = naa("disk-1");
+        assert_eq!(a[..4], [0x60, 0x2A, 0x5B, 0x10 | (a[3] & 0x0F)]);
+        assert_ne!(a, naa("disk-2"));
+        assert_eq!(a, naa("disk-1"));
+    }
+}

@@ -1,0 +1,38 @@
+//! SYNCHRONIZE CACHE 10 and 16 (SBC-4 5.32, 5.33).
+
+use wire::scsi::{Asc, Extent, Key, Sense, asc};
+
+use crate::command::status::Ending;
+use crate::handlers::{Job, Plan};
+use crate::unit::Device;
+
+/// The whole medium is flushed whatever the range.
+pub(super) fn plan_sync(lba: u64, blocks: u32, device: &Device) -> Result<Plan, Sense> {
+    let extent = Extent { lba, blocks, ..Extent::default() };
+    match extent.fits(device.blocks()) {
+        true => Ok(Plan::task(0)),
+        false => Err(Sense::new(asc::LBA_OUT_OF_RANGE)),
+    }
+}
+
+/// With IMMED the initiator hears GOOD when the command begins, and of an error by its next command
+/// (SPC-4 4.5.7). Nobody hears of what an abort or a reset has ended.
+pub(super) async fn synchronize(job: &Job, immed: bool) -> Result<(), Ending> {
+    if !immed {
+        return job.flush().await;
+    }
+    job.answer_early();
+    let end = job.medium().detached().flush().await;
+    if let Err(ending) = end {
+        job.nexus.raise(deferred(ending));
+    }
+    end
+}
+
+/// The error that is told later. A status says nothing of what became of the data.
+fn deferred(ending: Ending) -> Asc {
+    match ending {
+        Ending::Check(sense) if sense.code.key != Key::UnitAttention => sense.code,
+        _ => asc::WRITE_ERROR,
+    }
+}

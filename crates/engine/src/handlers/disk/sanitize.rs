@@ -1,0 +1,128 @@
+//! SANITIZE (SBC-3 5.24), for units whose owner has allowed it: OVERWRITE, BLOCK ERASE,
+//! CRYPTOGRAPHIC ERASE, EXIT FAILURE MODE.
+//!
+//! CRYPTOGRAPHIC ERASE has no key that it could throw away: what is stored is not encrypted here.
+//! It does what an initiator gets by it, that nothing old can be read again, by writing noise over
+//! every block, and takes as long as OVERWRITE takes.
+//!
+//! BLOCK ERASE writes zeroes over everything before it frees the blocks: what was freed only could
+//! still be found below.
+
+use wire::scsi::{SanitizeAction, Sense, asc, parse_overwrite};
+
+use super::upkeep::{self, Work, run};
+use crate::command::status::Ending;
+use crate::handlers::{Job, Plan};
+use crate::unit::Device;
+use crate::unit::medium_state::MediumState;
+
+/// Whether a unit serves an action.
+pub(super) fn serves(action: SanitizeAction, device: &Device) -> bool {
+    device.label().sanitize
+        && match action {
+            SanitizeAction::Overwrite
+            | SanitizeAction::CryptographicErase
+            | SanitizeAction::ExitFailureMode => true,
+            SanitizeAction::BlockErase => device.spec().can_delete,
+        }
+}
+
+/// The same of a service action's number.
+pub(super) fn serves_code(code: u16, device: &Device) -> bool {
+    let action = match code {
+        0x01 => SanitizeAction::Overwrite,
+        0x02 => SanitizeAction::BlockErase,
+        0x03 => SanitizeAction::CryptographicErase,
+        0x1F => SanitizeAction::ExitFailureMode,
+        _ => return false,
+    };
+    serves(action, device)
+}
+
+/// Refused while something else is done to the medium, or while it is out; allowed after a failure.
+pub(super) fn plan(
+    action: SanitizeAction,
+    ause: bool,
+    len: u32,
+    device: &Device,
+) -> Result<Plan, Sense> {
+    if !device.label().sanitize {
+        return Err(Sense::new(asc::INVALID_OPCODE));
+    }
+    if !serves(action, device) {
+        return Err(Sense::cdb_field(1, Some(4)));
+    }
+    let longest = device.block_bytes() + 4;
+    let fits = match action {
+        SanitizeAction::Overwrite => (5..=longest).contains(&len),
+        _ => len == 0,
+    };
+    if !fits {
+        return Err(Sense::cdb_field(7, None));
+    }
+    let condition = device.condition();
+    match condition.state() {
+        MediumState::Ready | MediumState::FormatCorrupted => {}
+        MediumState::SanitizeFailed if action == SanitizeAction::ExitFailureMode => {
+            if !condition.is_unrestricted() {
+                return Err(condition.refusal().unwrap_or_default());
+            }
+        }
+        MediumState::SanitizeFailed if ause && !condition.is_unrestricted() => {
+            return Err(Sense::cdb_field(1, Some(5)));
+        }
+        MediumState::SanitizeFailed => {}
+        _ => return Err(condition.refusal().unwrap_or_default()),
+    }
+    Ok(Plan { exact: true, ..Plan::task(len).writing() }.claiming())
+}
+
+pub(super) async fn sanitize(
+    job: &Job,
+    action: SanitizeAction,
+    immed: bool,
+    unrestricted: bool,
+) -> Result<(), Ending> {
+    let base = Work {
+        protection: None,
+        sanitize: true,
+        unrestricted,
+        failed: false,
+        free: false,
+        invert: false,
+        passes: 1,
+        pattern: Vec::new(),
+    };
+    match action {
+        SanitizeAction::Overwrite => {
+            let list = parse_overwrite(&job.data.to_vec(), job.device.block_bytes())
+                .map_err(Ending::Check)?;
+            let (invert, passes, pattern) = (list.invert, list.passes, list.pattern);
+            run(job, Work { invert, passes, pattern, ..base }, immed).await
+        }
+        SanitizeAction::BlockErase => run(job, Work { free: true, ..base }, immed).await,
+        SanitizeAction::ExitFailureMode => leave_failure(job).await,
+        SanitizeAction::CryptographicErase => {
+            let mut pattern = vec![0; job.device.block_bytes() as usize];
+            job.core().reactor().fill_random(&mut pattern);
+            run(job, Work { pattern, ..base }, immed).await
+        }
+    }
+}
+
+/// Gives a medium back whose SANITIZE has failed, for whoever was told that this may be. Without a
+/// failure nothing changes.
+async fn leave_failure(job: &Job) -> Result<(), Ending> {
+    if job.device.condition().state() != MediumState::SanitizeFailed {
+        return Ok(());
+    }
+    if let Some(protection) = job.device.protection() {
+        // What is left was not written by anybody: it is not checked.
+        protection.end_format(&job.medium().begun()?, protection.kind()).await?;
+    }
+    if let Err(e) = upkeep::save(&job.registry, &job.device, Vec::new()).await {
+        return Err(crate::command::status::ending_of(e, bio::Op::Write));
+    }
+    let _ = job.device.condition().enter(&[MediumState::SanitizeFailed], MediumState::Ready);
+    Ok(())
+}

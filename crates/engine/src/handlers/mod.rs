@@ -1,0 +1,207 @@
+//! Device handlers: what executes the commands of a kind of logical unit.
+//!
+//! A handler never sees a session, and a transport never sees a CDB. The engine asks a handler
+//! three things: what a command needs ([`Handler::plan`]), the answer of a command that needs no
+//! I/O ([`Handler::now`]), and a conversation with the medium ([`Handler::task`]). Plain reads and
+//! writes are run by the engine itself from the plan, without any call.
+//!
+//! Adding a handler: a folder here and a line in [`HANDLERS`].
+
+pub mod cdrom;
+pub mod disk;
+mod job;
+mod none;
+pub mod null;
+mod serve;
+pub(crate) mod tray;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::Op;
+use geom::{Core, Local};
+use wire::scsi::{Asc, Command as Cdb, CommandInfo, PeripheralType, Sense};
+
+use crate::command::status::Ending;
+use crate::nexus::unit_attention::{Nexus, Port};
+use crate::registry::{LunMap, Registry, TargetPort};
+use crate::task_set::Span;
+use crate::unit::Device;
+
+pub(crate) use job::Tie;
+pub use job::{Job, Medium};
+pub(crate) use none::{answer_none, code_of, parse_none, plan_none};
+pub(crate) use serve::{is_served, parse, served};
+
+/// Largest reply of a command that reads no blocks, bytes: REPORT LUNS with every LUN there can
+/// be. An allocation length beyond it reserves no more memory.
+pub const REPLY_MAX: u32 = 256 * 1024;
+
+/// Largest transfer of one command, bytes; pools too small for it lower it. VPD page B0h tells
+/// the limit, a longer transfer is refused.
+pub const TRANSFER_MAX: u32 = 32 << 20;
+
+/// A run of blocks to read or write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocks {
+    /// `Op::Read` or `Op::Write`.
+    pub op: Op,
+    /// First logical block.
+    pub lba: u64,
+    /// Blocks; the range was checked, the length is within [`TRANSFER_MAX`].
+    pub blocks: u32,
+    /// On stable storage before GOOD, or from stable storage.
+    pub fua: bool,
+}
+
+/// How a command is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Run {
+    /// [`Handler::now`].
+    Now,
+    /// One request below.
+    Blocks(Blocks),
+    /// [`Handler::task`].
+    Task,
+}
+
+/// What a command needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Bytes that the command takes from the initiator.
+    pub out: u32,
+    /// The initiator must send exactly `out` bytes: the length says what the command means.
+    pub exact: bool,
+    /// `out` is the most that is taken; less is as good.
+    pub up_to: bool,
+    /// Bytes that the command may send: allocation length, or the blocks' bytes.
+    pub reply: u32,
+    /// The unit must be there.
+    pub medium: bool,
+    /// The medium or its state changes: refused when write protected.
+    pub writes: bool,
+    /// How it is executed.
+    pub run: Run,
+    /// Blocks that it touches; `None`: those of [`Run::Blocks`], else all when it needs the medium.
+    /// [`Span::Nothing`] for one that claims blocks itself ([`Job::exclusive`]).
+    pub span: Option<Span>,
+    /// Nobody else touches those blocks while it runs, whatever the core and the nexus.
+    pub exclusive: bool,
+}
+
+impl Plan {
+    /// Executed at once, without data.
+    pub const NOTHING: Plan = Plan {
+        out: 0,
+        exact: false,
+        up_to: false,
+        reply: 0,
+        medium: false,
+        writes: false,
+        run: Run::Now,
+        span: None,
+        exclusive: false,
+    };
+
+    /// Answered at once with at most `reply` bytes.
+    pub const fn reply(reply: u32) -> Plan {
+        Plan { reply, ..Plan::NOTHING }
+    }
+
+    /// A conversation that takes `out` bytes.
+    pub const fn task(out: u32) -> Plan {
+        Plan { out, medium: true, run: Run::Task, ..Plan::NOTHING }
+    }
+
+    /// The same, touching these blocks only.
+    pub const fn at(self, lba: u64, blocks: u64) -> Plan {
+        Plan { span: Some(Span::Range { lba, blocks }), ..self }
+    }
+
+    /// The same; it claims the blocks that it touches when it runs ([`Job::exclusive`]).
+    pub const fn claiming(self) -> Plan {
+        Plan { span: Some(Span::Nothing), ..self }
+    }
+
+    /// The same, alone with the blocks that it touches.
+    pub const fn alone(self) -> Plan {
+        Plan { exclusive: true, ..self }
+    }
+
+    /// Blocks that it touches.
+    pub(crate) fn span(&self) -> Span {
+        match (self.span, self.run) {
+            (Some(span), _) => span,
+            (None, Run::Blocks(b)) => Span::Range { lba: b.lba, blocks: u64::from(b.blocks) },
+            (None, _) if self.medium => Span::Whole,
+            (None, _) => Span::Nothing,
+        }
+    }
+
+    /// The same, for a command that changes the medium.
+    pub const fn writing(self) -> Plan {
+        Plan { writes: true, ..self }
+    }
+}
+
+/// A command that is answered at once.
+pub struct Ask<'a> {
+    /// The command.
+    pub command: &'a Cdb,
+    /// The unit; `None` at a LUN that is not mapped.
+    pub device: Option<&'a Arc<Device>>,
+    /// The nexus, with its unit attentions; `None` at a LUN that is not mapped.
+    pub nexus: Option<&'a Arc<Nexus>>,
+    /// The unit takes no writes through this nexus.
+    pub read_only: bool,
+    /// The port through which the command came.
+    pub port: &'a Arc<TargetPort>,
+    /// The initiator port that sent it.
+    pub who: &'a Arc<Port>,
+    /// What this initiator sees.
+    pub luns: &'a Arc<LunMap>,
+    /// What all engines share.
+    pub registry: &'a Arc<Registry>,
+    /// The core: clock and randomness.
+    pub core: &'a Rc<Core>,
+    /// The reply, empty at first; the engine cuts it to the allocation length.
+    pub reply: &'a mut Vec<u8>,
+    /// Set to a unit attention that the reply tells.
+    pub told: Option<Asc>,
+}
+
+/// A kind of logical unit.
+pub trait Handler: Send + Sync {
+    /// Name in lists and configuration.
+    fn name(&self) -> &'static str;
+
+    /// Peripheral device type.
+    fn peripheral(&self) -> PeripheralType;
+
+    /// Whether it executes the commands of a row of the table, at this unit. The engine refuses all
+    /// others, and REPORT SUPPORTED OPERATION CODES lists exactly these.
+    fn serves(&self, info: &CommandInfo, device: &Device) -> bool;
+
+    /// What a command needs, or why it is refused. Checks everything that can be checked before
+    /// data moves: support, ranges, limits.
+    fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense>;
+
+    /// Answers a command whose plan says [`Run::Now`].
+    fn now(&self, ask: &mut Ask<'_>) -> Result<(), Sense>;
+
+    /// Executes a command whose plan says [`Run::Task`]. All write data is there; data for the
+    /// initiator goes by [`Job::reply`]. It must not be dropped half-way: the engine waits for its
+    /// end even when the command was aborted.
+    fn task(&self, job: Job) -> Local<'static, Ending>;
+}
+
+/// The disk handler.
+pub const DISK: &dyn Handler = &disk::Disk;
+
+/// Every handler.
+pub const HANDLERS: &[&dyn Handler] = &[DISK, &cdrom::Cdrom, &null::Null];
+
+/// A handler by name.
+pub fn find(name: &str) -> Option<&'static dyn Handler> {
+    HANDLERS.iter().copied().find(|h| h.name() == name)
+}

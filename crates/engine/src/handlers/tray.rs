@@ -1,0 +1,91 @@
+//! START STOP UNIT (SBC-3 5.25, MMC-6 6.42) and PREVENT ALLOW MEDIUM REMOVAL (SBC-3 5.12) of units
+//! whose medium can be taken out; units whose medium cannot take both as far as they mean
+//! something.
+
+use std::sync::Arc;
+
+use wire::scsi::{Command as Cdb, Sense};
+
+use super::{Ask, Job, Plan};
+use crate::command::status::Ending;
+use crate::nexus::unit_attention::Nexus;
+use crate::unit::Device;
+use crate::unit::medium_state::{MediumState, TrayError};
+
+/// A power condition is taken note of and changes nothing, START and LOEJ mean nothing beside one;
+/// nothing to eject when the medium is fixed, or while something runs on it.
+pub(super) fn plan_start_stop(device: &Device, power: u8, eject: bool) -> Result<Plan, Sense> {
+    if power != 0 {
+        return match device.condition().refusal() {
+            Some(sense) => Err(sense),
+            None => Ok(Plan { medium: true, ..Plan::NOTHING }),
+        };
+    }
+    if eject && !device.spec().removable {
+        return Err(TrayError::Fixed.sense());
+    }
+    match device.condition().state() {
+        MediumState::Empty if eject => Ok(Plan { medium: false, ..Plan::task(0) }),
+        _ => match device.condition().refusal() {
+            Some(sense) => Err(sense),
+            None => Ok(Plan::task(0)),
+        },
+    }
+}
+
+/// A stop without eject empties the cache and changes nothing else: the unit is shared, and one
+/// initiator's shutdown must not stop it for the others. What was written is durable before the
+/// medium goes.
+pub(super) async fn start_stop(job: &Job) -> Result<(), Ending> {
+    let Cdb::StartStop { start, no_flush, eject, .. } = job.command else {
+        return Ok(());
+    };
+    let device = &job.device;
+    let told = |e: TrayError| Ending::Check(e.sense());
+    match (eject, start) {
+        (true, true) => device.load(Some(&job.nexus)).map_err(told),
+        (true, false) if device.condition().state() == MediumState::Empty => {
+            device.eject().map_err(told)
+        }
+        (true, false) => {
+            if device.condition().is_prevented() {
+                return Err(told(TrayError::Prevented));
+            }
+            if !no_flush {
+                job.flush().await?;
+            }
+            device.eject().map_err(told)
+        }
+        (false, false) if !no_flush => job.flush().await,
+        (false, _) => Ok(()),
+    }
+}
+
+/// Bit 1 asks for persistent prevention of changers, which nothing here has.
+pub(super) fn plan_prevent(prevent: u8) -> Result<Plan, Sense> {
+    match prevent {
+        0 | 1 => Ok(Plan::NOTHING),
+        _ => Err(Sense::cdb_field(4, Some(1))),
+    }
+}
+
+/// Remembered for this nexus; without effect where the medium is fixed.
+pub(super) fn prevent(ask: &Ask<'_>, prevent: u8) {
+    if let (Some(device), Some(nexus)) = (ask.device, ask.nexus)
+        && device.spec().removable
+    {
+        device.condition().prevent(nexus, prevent & 1 != 0);
+    }
+}
+
+/// The nexus is gone, and with it what it prevented.
+pub(crate) fn nexus_lost(device: &Device, nexus: &Arc<Nexus>) {
+    if device.spec().removable {
+        device.condition().prevent(nexus, false);
+    }
+}
+
+/// A reset allows removal again for everybody.
+pub(crate) fn device_reset(device: &Device) {
+    device.condition().allow_all();
+}

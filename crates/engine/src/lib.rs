@@ -1,0 +1,63 @@
+//! The SCSI target engine: between a transport and the graph.
+//!
+//! ```text
+//!   transport --command(LUN, CDB)--> path (I_T_L nexus) --> unit attention? --> handler.plan()
+//!             <---- Next::Data ------                                              |
+//!             ----- data() --------> task set (order) --> buffers --> blocks | now | task
+//!             <---- respond() -------------------------------------------------- answer
+//! ```
+//! A transport never interprets a CDB, and a handler never sees a session. In reading order:
+//!
+//! * [`registry`]: targets, access groups, logical units and sessions of the daemon;
+//!   [`registry::access`] decides what an initiator sees: nothing, unless a group grants it.
+//! * `engine`: one [`Engine`] a core, its sessions and its messages to other cores.
+//! * `nexus`: a [`Session`] is one initiator port at one target port; its paths, unit attentions
+//!   and [`Transport`].
+//! * `command`: the life of a command, from [`Session::command`] to [`Transport::respond`]; `spc`
+//!   has the commands that every kind of unit answers alike.
+//! * `task_set`: task attributes, ACA, task management.
+//! * `qos`: which requests of which nexus a busy unit gets.
+//! * `unit`: a logical unit and its state; [`lun`] holds a provider of the graph open for it.
+//! * [`handlers`]: what executes the commands of a kind of unit; [`handlers::disk`] is a disk.
+//! * `copy`: EXTENDED COPY and offloaded data transfer. [`reservations`], [`state_store`].
+#![forbid(unsafe_code)]
+
+mod command;
+mod copy;
+mod counters;
+mod engine;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+pub mod handlers;
+mod nexus;
+mod qos;
+pub mod registry;
+pub mod reservations;
+pub mod state_store;
+mod task_set;
+mod unit;
+
+pub use command::buffers::{Eater, PATIENCE_NS, Part};
+pub use command::status::{Ending, ending_of};
+pub use command::{Command, CommandState, Next, TaskAttribute};
+pub use engine::{Engine, Message};
+pub use handlers::disk::{naa, unmap_limits};
+pub use nexus::transport::{
+    CloseReason, DataError, Login, Refused, RefusedWhy, Residual, Response, TmFunction, TmOutcome,
+    Transport,
+};
+pub use nexus::unit_attention::{ATTENTIONS_MAX, Nexus, Port, flags};
+pub use nexus::{Path, Session};
+pub use qos::admission::WINDOW_MIN;
+pub use qos::load::FlowView;
+pub use registry::access;
+pub use registry::{
+    Account, GroupSpec, LunChange, LunSpec, Proof, Proofs, Registry, TargetPort, Teller,
+};
+pub use task_set::Span;
+pub use task_set::cross_core::Guard;
+pub use task_set::management::AbortOrder;
+pub use unit::medium_state::{Condition, MediumState, TrayError};
+pub use unit::protection::{MAGIC as PROTECTION_MAGIC, ProtectionSpec};
+pub use unit::spec::{DeviceSpec, Label, SERIAL_MAX};
+pub use unit::{Device, ModeBits, alua, ids, lun, provisioning, space};

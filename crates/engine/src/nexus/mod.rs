@@ -1,0 +1,330 @@
+//! A session: one initiator port logged in to one target port.
+//!
+//! ```text
+//!   begin() --> OPEN --close()--> CLOSING (commands aborted) --last one ended--> ended()
+//!                 ^  ask_to_close(): the transport is asked to call close()
+//! ```
+//!
+//! Invariants
+//!  N1  Its paths keep the invariants of `nexus/paths.rs`.
+//!  N2  While a transport or a layer below is called, no cell of the session is borrowed.
+
+pub(crate) mod origin;
+pub(crate) mod paths;
+pub(crate) mod transport;
+pub(crate) mod unit_attention;
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bio::Origin;
+use bio::sync::Mutex;
+use geom::Entry;
+use wire::scsi::TransportId;
+
+use crate::command::{AbortHow, CommandState, Slots};
+use crate::engine::Engine;
+use crate::nexus::origin::Speakers;
+use crate::nexus::paths::Paths;
+use crate::nexus::transport::{CloseReason, Login, TmOutcome, Transport};
+use crate::nexus::unit_attention::{Nexus, Port};
+use crate::qos::Seat;
+use crate::registry::access::Decision;
+use crate::registry::{FlowNotes, LunMap, SessionFacts, Tally, TargetPort, View};
+use crate::reservations::Identity;
+use crate::unit::Device;
+
+/// One I_T_L nexus on its core.
+pub struct Path {
+    lun: u64,
+    device: Arc<Device>,
+    nexus: Arc<Nexus>,
+    pub(crate) read_only: Cell<bool>,
+    seat: Rc<Seat>,
+    entry: Entry,
+}
+
+impl Path {
+    pub(crate) fn new(
+        lun: u64,
+        device: Arc<Device>,
+        nexus: Arc<Nexus>,
+        read_only: bool,
+        (seat, entry): (Rc<Seat>, Entry),
+    ) -> Path {
+        let read_only = Cell::new(read_only);
+        Path { lun, device, nexus, read_only, seat, entry }
+    }
+
+    /// What requests of its commands carry.
+    #[inline]
+    pub(crate) fn origin(&self) -> Origin {
+        self.entry.origin()
+    }
+
+    /// Its place among those who send requests to the unit.
+    #[inline]
+    pub(crate) fn seat(&self) -> &Rc<Seat> {
+        &self.seat
+    }
+
+    /// The number under which the initiator sees the unit.
+    pub fn lun(&self) -> u64 {
+        self.lun
+    }
+
+    /// The unit.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Its unit attentions.
+    pub fn nexus(&self) -> &Arc<Nexus> {
+        &self.nexus
+    }
+
+    /// The group grants no writes.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only.get()
+    }
+}
+
+/// A session of this core.
+pub struct Session {
+    me: Weak<Session>,
+    engine: Rc<Engine>,
+    target: Arc<TargetPort>,
+    port: Arc<Port>,
+    pub(crate) facts: Arc<SessionFacts>,
+    transport: RefCell<Option<Rc<dyn Transport>>>,
+    pub(crate) sink: Cell<u32>,
+    /// Where changes of what the initiator sees show, and the generation that was looked at.
+    pub(crate) view: RefCell<Arc<View>>,
+    pub(crate) seen: Cell<u64>,
+    pub(crate) map: RefCell<Arc<LunMap>>,
+    pub(crate) paths: RefCell<Paths>,
+    /// Bits as those of [`Nexus::flags`], for every path.
+    pub(crate) bits: Cell<u32>,
+    /// It took the place of a session of the same initiator port.
+    pub(crate) reinstates: bool,
+    /// Resets of units before the login.
+    pub(crate) began: u64,
+    pub(crate) slots: RefCell<Slots>,
+    pub(crate) outstanding: Cell<u32>,
+    /// Places taken, those being answered included.
+    pub(crate) held: Cell<u32>,
+    /// Bytes of buffers of commands that read, and of write data.
+    pub(crate) lent: Cell<usize>,
+    /// The path of the last command, and how long the session counts as one that uses several.
+    pub(crate) last_path: RefCell<Weak<Path>>,
+    pub(crate) mixed_until: Cell<u64>,
+    pub(crate) speakers: Speakers,
+    closing: Cell<bool>,
+    gone: Cell<bool>,
+}
+
+impl Session {
+    pub(crate) fn begin(
+        engine: Rc<Engine>,
+        login: Login,
+        decision: Decision,
+        transport: Rc<dyn Transport>,
+    ) -> Rc<Session> {
+        let core = engine.core().clone();
+        let registry = engine.registry().clone();
+        let facts = Arc::new(SessionFacts {
+            number: registry.next_session(),
+            core: core.id(),
+            driver: login.target.driver.clone(),
+            target: login.target.name.clone(),
+            initiator: login.initiator,
+            port_id: login.port_id,
+            portal: login.portal,
+            from: login.from,
+            labels: login.labels,
+            since_ns: core.now(),
+            group: Mutex::new(decision.group.unwrap_or_default()),
+            closing: AtomicBool::new(false),
+            tally: Tally::default(),
+            flow: FlowNotes::default(),
+            lines: SessionFacts::lines(),
+        });
+        let scsi = TransportId::decode(&login.transport_id).map(|(port, _)| port);
+        let port = Arc::new(Port {
+            initiator: facts.initiator.clone(),
+            port_id: facts.port_id.clone(),
+            transport_id: login.transport_id,
+            driver: facts.driver.clone(),
+            target: facts.target.clone(),
+            relative_port: login.target.port,
+            identity: scsi.map(|port| Identity { port, target: login.target.port }),
+            session: facts.number,
+        });
+        let session = Rc::new_cyclic(|me| Session {
+            me: me.clone(),
+            // A change between the decision and this line is seen by the first command.
+            seen: Cell::new(0),
+            view: RefCell::new(decision.view),
+            bits: Cell::new(0),
+            reinstates: login.reinstates,
+            began: registry.resets(),
+            target: login.target,
+            port,
+            transport: RefCell::new(Some(transport)),
+            sink: Cell::new(0),
+            map: RefCell::new(decision.luns),
+            paths: RefCell::default(),
+            slots: RefCell::new(Slots::new()),
+            outstanding: Cell::new(0),
+            held: Cell::new(0),
+            lent: Cell::new(0),
+            last_path: RefCell::default(),
+            mixed_until: Cell::new(0),
+            speakers: Speakers::default(),
+            closing: Cell::new(false),
+            gone: Cell::new(false),
+            facts: facts.clone(),
+            engine,
+        });
+        session.see_access_state();
+        session.sink.set(core.add_sink(session.clone()));
+        registry.session_began(&facts, session.reinstates);
+        session
+    }
+
+    /// Number in this daemon.
+    pub fn number(&self) -> u64 {
+        self.facts.number
+    }
+
+    /// What lists show.
+    pub fn facts(&self) -> &Arc<SessionFacts> {
+        &self.facts
+    }
+
+    /// Its target.
+    pub fn target(&self) -> &Arc<TargetPort> {
+        &self.target
+    }
+
+    /// The initiator port.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// Its engine.
+    pub fn engine(&self) -> &Rc<Engine> {
+        &self.engine
+    }
+
+    /// Commands that have not ended.
+    pub fn outstanding(&self) -> usize {
+        self.outstanding.get() as usize
+    }
+
+    /// Commands that the session takes at once, for the transport's window:
+    /// [`crate::registry::DEPTH_MAX`], or what its share of a slow unit asks for.
+    pub fn depth_hint(&self) -> u32 {
+        self.window()
+    }
+
+    /// True after [`Session::close`].
+    pub fn is_closing(&self) -> bool {
+        self.closing.get()
+    }
+
+    /// Bytes that it keeps from others: read and not sent yet, and write data.
+    pub(crate) fn holds(&self) -> usize {
+        let unsent = self.transport.borrow().as_ref().map_or(0, |t| t.unsent());
+        self.lent.get().saturating_add(unsent)
+    }
+
+    pub(crate) fn handle(&self) -> Option<Rc<Session>> {
+        self.me.upgrade()
+    }
+
+    pub(crate) fn transport(&self) -> Option<Rc<dyn Transport>> {
+        self.transport.borrow().clone()
+    }
+
+    /// What the initiator sees; a change of its group is there in a moment.
+    pub fn map(&self) -> Arc<LunMap> {
+        self.map.borrow().clone()
+    }
+
+    /// Commands by the paths they came by.
+    pub(crate) fn commands_at(&self, wanted: impl Fn(&Rc<Path>) -> bool) -> Vec<u64> {
+        let of_it = |s: &crate::command::Slot| {
+            s.state != Some(CommandState::Responding) && s.path.as_ref().is_some_and(&wanted)
+        };
+        self.slots.borrow().select(of_it)
+    }
+
+    pub(crate) fn count(&self, state: CommandState) -> usize {
+        self.slots.borrow().select(|s| s.state == Some(state)).len()
+    }
+
+    /// The command of a tag.
+    pub(crate) fn find(&self, tag: Option<u32>) -> Option<u64> {
+        let slots = self.slots.borrow();
+        let place = slots.find(tag?)?;
+        Some(crate::command::word_of(place, slots.get(place)?.generation))
+    }
+
+    pub(crate) fn tm_answer(&self, tag: u32, outcome: TmOutcome) {
+        if let Some(transport) = self.transport() {
+            transport.task_management_done(tag, outcome);
+        }
+    }
+
+    pub(crate) fn ask_to_close(&self, why: CloseReason) {
+        if self.closing.get() {
+            return;
+        }
+        if let Some(transport) = self.transport() {
+            transport.close(why);
+        }
+    }
+
+    /// Logout, nexus loss, reinstatement: aborts every command in silence. When the last one can
+    /// no longer touch the medium the transport hears [`Transport::ended`], maybe from inside
+    /// this call. Later commands are discarded.
+    pub fn close(&self) {
+        if self.closing.replace(true) {
+            return;
+        }
+        self.facts.closing.store(true, Ordering::Relaxed);
+        let all = self.slots.borrow().select(|s| s.state != Some(CommandState::Responding));
+        self.doom(&all, AbortHow::Silent);
+        for word in all {
+            self.abort(word, AbortHow::Silent, None);
+        }
+        self.end_if_idle();
+    }
+
+    pub(crate) fn end_if_idle(&self) {
+        if !self.closing.get() || self.held.get() > 0 || self.gone.replace(true) {
+            return;
+        }
+        let me = self.handle();
+        self.engine.core().remove_sink(self.sink.get());
+        self.engine.forget(self.number());
+        let transport = self.transport.take();
+        self.drop_paths();
+        self.speakers.forget();
+        if let Some(transport) = transport {
+            transport.ended();
+        }
+        drop(me);
+    }
+
+    /// The core ends, and nobody is told: what held the session, and what it held, goes.
+    pub(crate) fn let_go(&self) {
+        self.engine.core().remove_sink(self.sink.get());
+        self.drop_paths();
+        self.speakers.forget();
+        drop((self.transport.take(), self.slots.replace(Slots::new())));
+    }
+}

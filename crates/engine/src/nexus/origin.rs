@@ -1,0 +1,72 @@
+//! Whose a session's requests are for the layers below: each path has a number ([`geom::Origins`]),
+//! and so has each process of this machine that a transport knows to ask.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use bio::Origin;
+use geom::{Entry, Who};
+
+use crate::nexus::{Path, Session};
+
+/// Processes of one session that have numbers; of more, the one named longest ago loses its own,
+/// and gets another one when it asks again.
+const PROCESSES_MAX: usize = 64;
+
+/// On whose behalf commands come.
+#[derive(Default)]
+pub(crate) struct Speakers {
+    /// The process that asks now; zero: nobody in particular.
+    process: Cell<u32>,
+    known: RefCell<VecDeque<((u32, u64), Entry)>>,
+}
+
+impl Speakers {
+    /// Nobody asks any more.
+    pub(crate) fn forget(&self) {
+        self.known.borrow_mut().clear();
+    }
+}
+
+impl Session {
+    /// Commands that come from now on are a process's of this machine; zero: nobody's in
+    /// particular. For transports that are told.
+    pub fn speaks_for(&self, process: u32) {
+        self.speakers.process.set(process);
+    }
+
+    pub(crate) fn number_for(&self, lun: u64, process: Option<u32>) -> Entry {
+        let who = Who {
+            initiator: self.facts().initiator.clone(),
+            session: Some(self.number()),
+            lun: Some(lun),
+            process,
+            task: String::new(),
+        };
+        self.engine().registry().origins().enter(who)
+    }
+
+    /// What requests of a command carry that came by `path` now.
+    #[inline]
+    pub(crate) fn origin_of(&self, path: &Path) -> Origin {
+        match self.speakers.process.get() {
+            0 => path.origin(),
+            process => self.origin_of_process(process, path.lun()),
+        }
+    }
+
+    #[cold]
+    fn origin_of_process(&self, process: u32, lun: u64) -> Origin {
+        let mut known = self.speakers.known.borrow_mut();
+        if let Some((_, entry)) = known.iter().find(|(key, _)| *key == (process, lun)) {
+            return entry.origin();
+        }
+        if known.len() >= PROCESSES_MAX {
+            known.pop_front();
+        }
+        let entry = self.number_for(lun, Some(process));
+        let origin = entry.origin();
+        known.push_back(((process, lun), entry));
+        origin
+    }
+}

@@ -1,0 +1,327 @@
+//! The paths (I_T_L nexuses) of a session: made when a LUN is used first, changed as maps change.
+//!
+//! To SAM a nexus exists from the login on. Here it takes memory from the first command that is
+//! addressed to its LUN: 4,096 sessions that each could use 16,384 units would have 67 million.
+//!
+//! ```text
+//!   (in the map) --first command--> PATH --unit exchanged--> PATH to the new unit, which begins
+//!        ^                           |                       with POWER ON, RESET (P4)
+//!        '--- comes to the map       '--taken out of the map, session ends--> nexus_lost()
+//! ```
+//!
+//! Invariants
+//!  P1  A session has at most one path for each LUN that its group grants now, and one for each
+//!      that was used. A command keeps the path that it came by, whatever the groups say later;
+//!      one that waits for data, memory or its turn when its unit is taken out or made read-only
+//!      ends with an error and does not touch the medium.
+//!  P2  Before the first command for a LUN its initiator has been told nothing by that nexus that
+//!      could be out of date. The nexus begins with a condition that covers whatever was raised
+//!      meanwhile: POWER ON, RESET covers everything (SAM-5 5.14, precedence); after a session was
+//!      reinstated it is I_T NEXUS LOSS, which covers everything but a reset, so a unit that was
+//!      reset after the login begins with POWER ON, RESET all the same.
+//!  P3  What concerns a session and not one unit is a bit of the session's own word, which is read
+//!      together with the nexus's: that the list of LUNs has changed, the access state of the
+//!      port's group. So it holds for nexuses that are made later. The first is delivered by
+//!      whichever unit has nothing else to tell, once, or told by REPORT LUNS.
+//!  P4  A path to another unit than the one that the initiator knows under that number does not
+//!      reach the medium until the initiator has asked who it is (`registry/known`).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use wire::scsi::{Access, Asc, Lun, asc};
+
+use crate::command::gate;
+use crate::command::spc::nexus_made;
+use crate::command::status::Ending;
+use crate::handlers::code_of;
+use crate::nexus::unit_attention::{Nexus, flags};
+use crate::nexus::{Path, Session};
+use crate::qos::Seat;
+use crate::registry::{LunEntry, LunMap};
+use crate::unit::Device;
+
+/// Spreads LUNs, which the operator chooses and no peer does.
+#[derive(Default)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+/// Paths by LUN.
+pub(crate) type Paths = HashMap<u64, Rc<Path>, BuildHasherDefault<NumberHasher>>;
+
+/// What a change of the map does to a path that exists.
+enum Fate {
+    /// The unit is the same; its rule may be another.
+    Keep(bool),
+    /// Another unit has its number.
+    Exchange(Arc<LunEntry>),
+    /// Nobody has it.
+    Drop,
+}
+
+impl Session {
+    /// The paths that exist, by growing LUN.
+    pub fn paths(&self) -> Vec<Rc<Path>> {
+        let mut all: Vec<Rc<Path>> = self.paths.borrow().values().cloned().collect();
+        all.sort_by_key(|p| p.lun());
+        all
+    }
+
+    /// The path of a LUN field, in any legal form; it is made when the LUN is mapped.
+    pub fn path_of(&self, lun: [u8; 8]) -> Option<Rc<Path>> {
+        let number = u64::from(Lun::decode(lun).ok()?.number());
+        if let Some(path) = self.paths.borrow().get(&number) {
+            return Some(path.clone());
+        }
+        self.make_path(number)
+    }
+
+    /// The same, as the groups say it now.
+    pub fn path_now(&self, lun: [u8; 8]) -> Option<Rc<Path>> {
+        self.refresh();
+        self.path_of(lun)
+    }
+
+    /// How a command ends that has no path, as its number has no unit.
+    pub(crate) fn absent(&self, path: Option<&Rc<Path>>, lun: [u8; 8]) -> Asc {
+        match path.map_or_else(|| Lun::decode(lun).ok(), |_| None) {
+            Some(lun) => code_of(&self.map.borrow(), u64::from(lun.number())),
+            None => asc::LUN_NOT_SUPPORTED,
+        }
+    }
+
+    #[cold]
+    fn make_path(&self, number: u64) -> Option<Rc<Path>> {
+        if self.is_closing() {
+            return None;
+        }
+        let entry = self.map.borrow().get(number).cloned()?;
+        // P2.
+        let first = match self.reinstates {
+            true if entry.device.reset_number() <= self.began => asc::NEXUS_LOSS,
+            _ => asc::POWER_ON_OR_RESET,
+        };
+        let path = Rc::new(self.path_to(&entry, first));
+        self.paths.borrow_mut().insert(number, path.clone());
+        Some(path)
+    }
+
+    /// The units that the initiator sees, each once.
+    pub(crate) fn devices(&self) -> Vec<Arc<Device>> {
+        let map = self.map();
+        let mut all: Vec<Arc<Device>> = map.iter().map(|e| e.device.clone()).collect();
+        all.sort_by_key(|d| d.number());
+        all.dedup_by_key(|d| d.number());
+        all
+    }
+
+    /// True when there is something new to look at: one load.
+    #[inline]
+    pub(crate) fn is_stale(&self) -> bool {
+        self.view.borrow().generation() != self.seen.get()
+    }
+
+    /// Takes over what the groups say now.
+    pub(crate) fn refresh(&self) {
+        if !self.is_stale() || self.is_closing() {
+            return;
+        }
+        if let Some(why) = self.target().gone() {
+            // The target has gone, and not its units one by one: nobody hears of units that are
+            // not there, who could hear that the session ends.
+            self.ask_to_close(why);
+            return self.close();
+        }
+        // The number is read before what it stands for (G1), so nothing is missed.
+        let mut view = self.view.borrow().clone();
+        let mut seen = view.generation();
+        if view.is_retired() {
+            let decision = self.target().decide(&self.facts.initiator, &self.facts.portal);
+            let name = decision.group.unwrap_or_default();
+            *self.facts.group.lock() = name;
+            view = decision.view;
+            seen = view.generation();
+            *self.view.borrow_mut() = view.clone();
+        }
+        self.seen.set(seen);
+        self.see_access_state();
+        self.take_over(view.map());
+    }
+
+    /// P3.
+    pub(crate) fn see_access_state(&self) {
+        let state = self.target().port_group().state();
+        let code = if state.is_active() { 0 } else { u32::from(state.code()) };
+        self.bits.set(self.bits.get() & !flags::ALUA | code << flags::ALUA_SHIFT);
+    }
+
+    fn take_over(&self, new: Arc<LunMap>) {
+        let old = self.map.replace(new.clone());
+        if Arc::ptr_eq(&old, &new) {
+            return;
+        }
+        let mut listed = old.addressing() != new.addressing();
+        let mut fates: Vec<(Rc<Path>, Fate)> = Vec::new();
+        let paths = self.paths.borrow();
+        old.compare(&new, &mut |was, is| {
+            listed |= was.is_some() != is.is_some();
+            let Some(path) = was.or(is).and_then(|e| paths.get(&e.lun)) else { return };
+            let fate = match is {
+                None => Fate::Drop,
+                Some(e) if Arc::ptr_eq(&e.device, path.device()) => Fate::Keep(e.read_only),
+                Some(e) => Fate::Exchange(e.clone()),
+            };
+            fates.push((path.clone(), fate));
+        });
+        drop(paths);
+        for (path, fate) in fates {
+            match fate {
+                Fate::Keep(read_only) => {
+                    if path.read_only.replace(read_only) != read_only {
+                        let bits = if read_only { flags::PROTECTED } else { 0 };
+                        path.nexus().put(flags::PROTECTED, bits);
+                    }
+                }
+                Fate::Drop => {
+                    path.nexus().set(flags::GONE);
+                    self.paths.borrow_mut().remove(&path.lun());
+                    self.engine().lose(&path);
+                }
+                Fate::Exchange(entry) => {
+                    let new = Rc::new(self.path_to(&entry, asc::POWER_ON_OR_RESET));
+                    // Not that INQUIRY data have changed: hosts read them then by themselves, and
+                    // whoever writes there is not told.
+                    listed = true;
+                    self.paths.borrow_mut().insert(entry.lun, new);
+                    path.nexus().set(flags::GONE);
+                    self.engine().lose(&path);
+                }
+            }
+        }
+        if listed {
+            self.bits.set(self.bits.get() | flags::ATTENTION);
+        }
+    }
+
+    /// What may keep a command that came by a path from running: the bits of its nexus and those
+    /// of the session.
+    #[inline]
+    pub(crate) fn word_of(&self, path: &Path) -> u32 {
+        path.nexus().flags() | self.bits.get()
+    }
+
+    /// The unit attention that a command ends with.
+    #[cold]
+    pub(crate) fn attention(&self, path: &Path, opcode: u8) -> Option<Asc> {
+        let mut attention = gate::attention(path.nexus(), opcode);
+        while attention == Some(asc::THIN_SOFT_THRESHOLD) && !path.device().hears_threshold() {
+            attention = gate::attention(path.nexus(), opcode);
+        }
+        if attention.is_some() || gate::ignores_attentions(opcode) || !self.luns_changed() {
+            return attention;
+        }
+        self.told(asc::LUNS_CHANGED);
+        Some(asc::LUNS_CHANGED)
+    }
+
+    /// P3: the list of LUNs has changed, and the initiator does not know.
+    fn luns_changed(&self) -> bool {
+        self.bits.get() & flags::ATTENTION != 0
+    }
+
+    /// True when a unit attention waits for the next command of a path.
+    pub(crate) fn is_pending(&self, path: &Path) -> bool {
+        self.word_of(path) & flags::ATTENTION != 0
+    }
+
+    /// REQUEST SENSE comes by a path: what the session has to tell becomes that nexus's when it
+    /// has nothing itself.
+    pub(crate) fn lend_attention(&self, path: &Path) {
+        if self.luns_changed() && !path.nexus().is_pending() {
+            self.told(asc::LUNS_CHANGED);
+            path.nexus().raise(asc::LUNS_CHANGED);
+        }
+    }
+
+    /// The condition was told; one of the session's is told for all its units.
+    pub(crate) fn told(&self, attention: Asc) {
+        if attention == asc::LUNS_CHANGED {
+            self.bits.set(self.bits.get() & !flags::ATTENTION);
+        }
+    }
+
+    /// Raises a condition at the paths that `wanted` picks; at those that do not exist it is
+    /// covered (P2).
+    pub(crate) fn raise_at(&self, attention: Asc, wanted: impl Fn(&Rc<Path>) -> bool) {
+        self.paths.borrow().values().filter(|p| wanted(p)).for_each(|p| p.nexus().raise(attention));
+    }
+
+    /// A command that came by a path to a strange unit (P4).
+    #[cold]
+    pub(crate) fn introduce(&self, path: &Path, access: Access, cdb: &[u8]) -> Result<(), Ending> {
+        if gate::asks_who(cdb) {
+            self.learn(path.lun());
+            return Ok(());
+        }
+        // Another queue of the same host may have asked.
+        let ids = &path.device().spec().ids().known_as();
+        if self.engine().registry().known().meets(self.port(), path.lun(), ids) {
+            path.nexus().clear(flags::STRANGER);
+            return Ok(());
+        }
+        match gate::needs_acquaintance(access) {
+            true => Err(Ending::check(asc::LUN_NOT_SUPPORTED)),
+            false => Ok(()),
+        }
+    }
+
+    /// The initiator has asked who the unit of a number is, and is told (P4).
+    pub fn learn(&self, lun: u64) {
+        let Some(entry) = self.map.borrow().get(lun).cloned() else { return };
+        let ids = &entry.device.spec().ids().known_as();
+        self.engine().registry().known().learns(self.port(), lun, ids);
+        if let Some(path) = self.paths.borrow().get(&lun)
+            && Arc::ptr_eq(path.device(), &entry.device)
+        {
+            path.nexus().clear(flags::STRANGER);
+        }
+    }
+
+    /// The session is over: its nexuses are, too.
+    pub(crate) fn drop_paths(&self) {
+        for path in self.paths() {
+            self.engine().lose(&path);
+        }
+        self.paths.take();
+    }
+
+    /// A path with a new nexus, known to its unit.
+    fn path_to(&self, entry: &LunEntry, first: Asc) -> Path {
+        let nexus = Arc::new(Nexus::new(self.port().clone(), entry.lun, first));
+        entry.device.enlist(&nexus);
+        nexus_made(&entry.device, &nexus);
+        let seat = Seat::new(self.engine().flow(&entry.device));
+        let (registry, ids) = (self.engine().registry(), entry.device.spec().ids().known_as());
+        if !registry.known().meets(self.port(), entry.lun, &ids) {
+            nexus.set(flags::STRANGER);
+            self.bits.set(self.bits.get() | flags::ATTENTION);
+        }
+        let number = self.number_for(entry.lun, None);
+        Path::new(entry.lun, entry.device.clone(), nexus, entry.read_only, (seat, number))
+    }
+}

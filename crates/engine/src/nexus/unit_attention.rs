@@ -1,0 +1,252 @@
+//! One I_T_L nexus as all cores see it: who is behind it, what it may not do just now, and the unit
+//! attentions that its initiator must hear before its next command runs.
+//!
+//! Invariants
+//!  A1  Every I_T_L nexus has its own queue; nothing delivered to one is lost to another.
+//!  A2  Each condition is delivered once, in the order in which it came; identical ones merge.
+//!  A3  INQUIRY, REPORT LUNS and REQUEST SENSE run in spite of a queue that is not empty.
+//!  A4  Everything that can keep a command from running is a bit of one word. The core that serves
+//!      the nexus reads the word once a command; zero means that there is nothing to decide, and
+//!      what is not zero is decided in `gate.rs`. Whoever changes what a bit stands for sets it for
+//!      every nexus that it concerns before the change is told to the one who asked for it.
+//!
+//!  A5  What waits is a unit attention, or the error of a command that was answered before it ended
+//!      (IMMED): that one has another sense key, and is told as a deferred error (SPC-4 4.5.7).
+//!
+//! Any core and the control thread may raise a condition or set a bit, and it is there when the
+//! call returns.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bio::sync::{Mutex, MutexGuard};
+use wire::scsi::{Asc, Key, Sense, asc};
+
+use crate::counters::Counts;
+use crate::reservations::Identity;
+use crate::unit::Device;
+
+/// Conditions in one queue. When it is full the newest one is replaced by a reset condition, which
+/// tells the initiator to look at everything again.
+pub const ATTENTIONS_MAX: usize = 16;
+
+/// An initiator port at one target port: who is behind a nexus. One for each session.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Port {
+    /// The initiator's name.
+    pub initiator: String,
+    /// Its port as the transport names it (iSCSI: ISID).
+    pub port_id: Vec<u8>,
+    /// Its port as SCSI names it (SPC-4 7.6.4): with `relative_port`, the identity that outlives
+    /// the session. Empty when the transport has none: such a port cannot register.
+    pub transport_id: Vec<u8>,
+    /// Driver of the target.
+    pub driver: String,
+    /// Name of the target.
+    pub target: String,
+    /// Relative target port identifier.
+    pub relative_port: u16,
+    /// Both as registrations know it; None without a TransportID.
+    pub identity: Option<Identity>,
+    /// Number of the session.
+    pub session: u64,
+}
+
+/// Bits of [`Nexus::flags`].
+pub mod flags {
+    /// A unit attention waits.
+    pub const ATTENTION: u32 = 1;
+    /// A reservation keeps this nexus from commands that [`wire::scsi::Persistent::Read`] stops.
+    pub const RESERVED_READ: u32 = 1 << 1;
+    /// A reservation keeps this nexus from commands that [`wire::scsi::Persistent::Write`] stops.
+    pub const RESERVED_WRITE: u32 = 1 << 2;
+    /// A reservation keeps this nexus from commands that not even RESERVE lets run.
+    pub const RESERVED_STATUS: u32 = 1 << 3;
+    /// All that reservations set.
+    pub const RESERVED: u32 = RESERVED_READ | RESERVED_WRITE | RESERVED_STATUS;
+    /// An auto contingent allegiance concerns this nexus.
+    pub const ACA: u32 = 1 << 4;
+    /// Commands of the unit run in order just now (`task_set/mod.rs`).
+    pub const ORDER: u32 = 1 << 5;
+    /// The unit was taken out of the initiator's map, or another has its number: what waits to run
+    /// there does not run any more. No new command comes by such a nexus.
+    pub const GONE: u32 = 1 << 6;
+    /// The group has ceased to grant writes since the nexus was made; new commands are told so by
+    /// their plan, this is for those that wait.
+    pub const PROTECTED: u32 = 1 << 7;
+    /// First bit of the asymmetric access state, four bits: zero while it is active, else its code
+    /// (SPC-4 table 180).
+    pub const ALUA_SHIFT: u32 = 8;
+    /// The asymmetric access state.
+    pub const ALUA: u32 = 0xf << ALUA_SHIFT;
+    /// The initiator knows another unit under this number, and has not asked who this one is.
+    pub const STRANGER: u32 = 1 << 12;
+}
+
+/// What the cores and the control thread share about one I_T_L nexus.
+#[derive(Default)]
+pub struct Nexus {
+    flags: AtomicU32,
+    lun: u64,
+    port: Arc<Port>,
+    queue: Mutex<VecDeque<Asc>>,
+    counts: Counts,
+}
+
+impl Nexus {
+    /// A nexus whose first command will hear `first`.
+    pub fn new(port: Arc<Port>, lun: u64, first: Asc) -> Nexus {
+        let nexus = Nexus { port, lun, ..Nexus::default() };
+        nexus.raise(first);
+        nexus
+    }
+
+    /// Who is behind it.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// What was done through it; written by its session's core only.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The number under which the initiator sees the unit.
+    pub fn lun(&self) -> u64 {
+        self.lun
+    }
+
+    /// The word of [`flags`]: one load.
+    #[inline(always)]
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Acquire)
+    }
+
+    /// Sets bits.
+    pub fn set(&self, bits: u32) {
+        self.flags.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    /// Clears bits.
+    pub fn clear(&self, bits: u32) {
+        self.flags.fetch_and(!bits, Ordering::AcqRel);
+    }
+
+    /// Makes the bits of `mask` those of `bits`, at once.
+    pub fn put(&self, mask: u32, bits: u32) {
+        let next = |old: u32| Some(old & !mask | bits & mask);
+        let _ = self.flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Asc>> {
+        self.queue.lock()
+    }
+
+    /// True when a condition waits.
+    pub fn is_pending(&self) -> bool {
+        self.flags() & flags::ATTENTION != 0
+    }
+
+    /// The flag follows the queue; called with the queue locked.
+    fn follow(&self, queue: &VecDeque<Asc>) {
+        let bits = if queue.is_empty() { 0 } else { flags::ATTENTION };
+        self.put(flags::ATTENTION, bits);
+    }
+
+    /// Puts a condition behind those that wait (A2).
+    pub fn raise(&self, attention: Asc) {
+        let mut queue = self.queue();
+        if !queue.contains(&attention) {
+            if queue.len() == ATTENTIONS_MAX {
+                queue.pop_back();
+                if !queue.contains(&asc::POWER_ON_OR_RESET) {
+                    queue.push_back(asc::POWER_ON_OR_RESET);
+                }
+            } else {
+                queue.push_back(attention);
+            }
+        }
+        self.follow(&queue);
+    }
+
+    /// Takes the oldest condition.
+    pub fn take(&self) -> Option<Asc> {
+        let mut queue = self.queue();
+        let first = queue.pop_front();
+        self.follow(&queue);
+        first
+    }
+
+    /// Takes a condition back that was told otherwise.
+    pub fn forget(&self, attention: Asc) {
+        let mut queue = self.queue();
+        queue.retain(|a| *a != attention);
+        self.follow(&queue);
+    }
+
+    /// Conditions that wait, oldest first.
+    pub fn waiting(&self) -> Vec<Asc> {
+        self.queue().iter().copied().collect()
+    }
+}
+
+/// What was taken from a queue of a nexus of `device`, as sense data (A5).
+pub(crate) fn sense_of(attention: Asc, device: Option<&Device>) -> Sense {
+    let sense = Sense { deferred: attention.key != Key::UnitAttention, ..Sense::new(attention) };
+    match device.and_then(Device::space) {
+        Some(space) if attention == asc::THIN_SOFT_THRESHOLD => {
+            sense.with_information(space.information())
+        }
+        _ => sense,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a2_order_is_kept_and_identical_ones_merge() {
+        let n = Nexus::new(Arc::default(), 0, asc::POWER_ON_OR_RESET);
+        n.raise(asc::CAPACITY_CHANGED);
+        n.raise(asc::MODE_CHANGED);
+        n.raise(asc::CAPACITY_CHANGED);
+        assert_eq!(n.take(), Some(asc::POWER_ON_OR_RESET));
+        assert_eq!(n.take(), Some(asc::CAPACITY_CHANGED));
+        assert!(n.is_pending());
+        assert_eq!(n.take(), Some(asc::MODE_CHANGED));
+        assert!(!n.is_pending());
+        assert_eq!(n.take(), None);
+    }
+
+    #[test]
+    fn a_full_queue_says_reset_instead_of_forgetting_silently() {
+        let n = Nexus::default();
+        for ascq in 0..ATTENTIONS_MAX as u8 + 3 {
+            n.raise(Asc::new(wire::scsi::Key::UnitAttention, 0x5D, ascq));
+        }
+        let all = n.waiting();
+        assert_eq!(all.len(), ATTENTIONS_MAX);
+        assert_eq!(all.last(), Some(&asc::POWER_ON_OR_RESET));
+    }
+
+    #[test]
+    fn a_condition_told_otherwise_is_not_told_again() {
+        let n = Nexus::new(Arc::default(), 0, asc::LUNS_CHANGED);
+        n.forget(asc::LUNS_CHANGED);
+        assert!(!n.is_pending());
+    }
+
+    #[test]
+    fn a4_bits_come_and_go_beside_each_other() {
+        let n = Nexus::default();
+        n.set(flags::RESERVED_WRITE | flags::ACA);
+        n.raise(asc::MODE_CHANGED);
+        n.put(flags::RESERVED, flags::RESERVED_READ);
+        assert_eq!(n.flags(), flags::ATTENTION | flags::RESERVED_READ | flags::ACA);
+        n.clear(flags::ACA);
+        assert_eq!(n.take(), Some(asc::MODE_CHANGED));
+        assert_eq!(n.flags(), flags::RESERVED_READ);
+    }
+}

@@ -1,0 +1,371 @@
+//! What may go to a unit that has enough: a limit for all together (`concurrency_limit.rs`), and
+//! for the rest a queue in which nexuses take turns by what their requests cost (`cost.rs`).
+//!
+//! ```text
+//!   enter() --no limit, or room and nobody waits, or behind and below its share-----+
+//!      |                                                                            v
+//!      +--- else --> waits in its nexus's seat --- next(), the seat furthest --> BELOW
+//!                       |                          behind                           |
+//!                       +--- not wanted any more: forget()                          +-- leave()
+//! ```
+//! A plain read or write is one request and waits as a command (`admission.rs`). A task waits
+//! before each of its requests: it may wait for memory or for blocks that others have, and what
+//! waits for something else must not keep others from the medium.
+//!
+//! Turns are by virtual time. Every seat has a time that grows by the cost of what it sends; the
+//! clock of the line is the time of the seat that sent last. Who has been away begins at the clock:
+//! nobody saves up turns by being idle, by waiting for an order or behind an ACA.
+//!
+//! Invariants
+//!  L1  While something waits here, something of this core is below: its end gives the next turn.
+//!  L2  Of two seats that always have something waiting, neither gets ahead of the other by more
+//!      than the cost of its largest request: sizes, depths and kinds of commands do not matter.
+//!  L3  A seat that is not ahead of the clock and has less below than its share never waits: what a
+//!      nexus that asks for little waits for is what is below, not what waits.
+//!  L4  While something waits, the limit is used up. The requests of one seat keep their order, but
+//!      HEAD OF QUEUE goes before the rest for a while (`qos/nexus_queue.rs`).
+//!  L5  A command of the ACA attribute does not wait (a nexus has one). What waits here has all the
+//!      memory that it needs, and holds nothing that a request below could wait for.
+//!  L6  Without a limit a command costs two counters and a comparison; nothing is shared with other
+//!      cores but once in [`TELL_NS`].
+
+pub(crate) mod admission;
+pub(crate) mod concurrency_limit;
+pub(crate) mod cost;
+pub(crate) mod load;
+pub(crate) mod nexus_queue;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::qos::admission::Waiter;
+use crate::qos::concurrency_limit::NONE;
+use crate::qos::cost::{UNIT, cost};
+use crate::qos::load::Told;
+use crate::qos::nexus_queue::Queue;
+use crate::unit::Device;
+
+/// How often a core tells the others what it has measured, ns.
+const TELL_NS: u64 = 4_000_000;
+
+/// What a seat's mean cost takes over from one request: one part in so many.
+const MEAN: i64 = 8;
+
+/// Who uses a unit: a nexus, or a copy that goes to a unit which its nexus has not used.
+pub(crate) struct Seat {
+    flow: Rc<Flow>,
+    /// Costs of its requests below.
+    below: Cell<u32>,
+    /// Its virtual time: when what it sends next begins.
+    time: Cell<u64>,
+    /// Mean cost of its requests, lately.
+    mean: Cell<u32>,
+    queue: RefCell<Queue<Waiter>>,
+    /// Its place in the line, while something waits.
+    place: Cell<(u64, u64)>,
+}
+
+impl Seat {
+    pub fn new(flow: Rc<Flow>) -> Rc<Seat> {
+        Rc::new(Seat {
+            flow,
+            below: Cell::default(),
+            time: Cell::default(),
+            mean: Cell::new(UNIT),
+            queue: RefCell::default(),
+            place: Cell::default(),
+        })
+    }
+
+    pub fn flow(&self) -> &Rc<Flow> {
+        &self.flow
+    }
+
+    fn is_idle(&self) -> bool {
+        self.below.get() == 0 && self.queue.borrow().is_empty()
+    }
+
+    fn charge(&self, cost: u32) {
+        let (mean, cost) = (i64::from(self.mean.get()), i64::from(cost));
+        let mean = mean + (cost - mean) / MEAN;
+        self.mean.set(u32::try_from(mean).unwrap_or(UNIT).max(UNIT));
+    }
+}
+
+/// How a request ended below.
+#[derive(Clone, Copy)]
+pub(crate) struct Landing {
+    pub ns: u64,
+    pub bytes: u64,
+}
+
+/// The flow of requests from one core to one unit.
+pub(crate) struct Flow {
+    device: Arc<Device>,
+    /// Largest cost of this core below at once; [`NONE`] without a limit.
+    limit: Cell<u32>,
+    /// Price of bytes.
+    power: Cell<u32>,
+    below: Cell<u32>,
+    waiting: Cell<u32>,
+    /// Seats with requests here.
+    active: Cell<u32>,
+    done: Cell<u64>,
+    bytes: Cell<u64>,
+    sum_ns: Cell<u64>,
+    waited: Cell<bool>,
+    tell_ns: Cell<u64>,
+    /// What this core has told last: seats, costs below.
+    told: Cell<(u32, u32)>,
+    clock: Cell<u64>,
+    /// Seats with requests that wait, by their virtual times; those of one time as they came.
+    line: RefCell<BTreeMap<(u64, u64), Rc<Seat>>>,
+    came: Cell<u64>,
+    pub pumping: Cell<bool>,
+}
+
+impl Flow {
+    pub fn new(device: &Arc<Device>) -> Flow {
+        Flow {
+            device: device.clone(),
+            limit: Cell::new(NONE),
+            power: Cell::default(),
+            below: Cell::default(),
+            waiting: Cell::default(),
+            active: Cell::default(),
+            done: Cell::default(),
+            bytes: Cell::default(),
+            sum_ns: Cell::default(),
+            waited: Cell::default(),
+            tell_ns: Cell::default(),
+            told: Cell::default(),
+            clock: Cell::default(),
+            line: RefCell::default(),
+            came: Cell::default(),
+            pumping: Cell::default(),
+        }
+    }
+
+    /// The unit.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Lets a request go below: what it counts for until [`Flow::leave`]. `None`: it has to wait.
+    #[inline]
+    pub fn enter(&self, seat: &Seat, urgent: bool, bytes: u64) -> Option<u32> {
+        if self.limit.get() == NONE {
+            self.count_in(seat, UNIT);
+            return Some(UNIT);
+        }
+        self.enter_limited(seat, urgent, bytes)
+    }
+
+    #[cold]
+    fn enter_limited(&self, seat: &Seat, urgent: bool, bytes: u64) -> Option<u32> {
+        let cost = cost(bytes, self.power.get());
+        if !urgent && !self.has_room(seat, cost) {
+            return None;
+        }
+        self.count_in(seat, cost);
+        self.send(seat, cost);
+        Some(cost)
+    }
+
+    #[inline]
+    fn count_in(&self, seat: &Seat, cost: u32) {
+        if seat.below.get() == 0 && seat.is_idle() {
+            self.active.set(self.active.get() + 1);
+        }
+        seat.below.set(seat.below.get().saturating_add(cost));
+        self.below.set(self.below.get().saturating_add(cost));
+    }
+
+    /// Moves the seat's time on, and the clock to when the request began.
+    fn send(&self, seat: &Seat, cost: u32) {
+        let begins = seat.time.get().max(self.clock.get());
+        seat.time.set(begins.saturating_add(u64::from(cost)));
+        self.clock.set(begins);
+        seat.charge(cost);
+    }
+
+    /// The limit is not used up. The last request goes beyond it with at most half of its cost, so
+    /// that on average the limit is what is below, on one core or on several; and one always fits.
+    fn fits(&self, cost: u32) -> bool {
+        let below = self.below.get();
+        below == 0 || below.saturating_add(cost / 2) < self.limit.get()
+    }
+
+    /// L3, L4.
+    fn has_room(&self, seat: &Seat, cost: u32) -> bool {
+        if !seat.queue.borrow().is_empty() {
+            return false;
+        }
+        if self.waiting.get() == 0 && self.fits(cost) {
+            return true;
+        }
+        let active = self.active.get() + u32::from(seat.is_idle());
+        let share = self.limit.get() / active.max(1);
+        seat.below.get() < share && seat.time.get() <= self.clock.get()
+    }
+
+    /// A request is below no more; how it went when it has ended there. True when others wait.
+    #[inline]
+    pub fn leave(&self, seat: &Seat, cost: u32, landing: Option<Landing>, now: u64) -> bool {
+        seat.below.set(seat.below.get().saturating_sub(cost));
+        self.below.set(self.below.get().saturating_sub(cost));
+        if let Some(Landing { ns, bytes }) = landing {
+            self.done.set(self.done.get() + 1);
+            self.bytes.set(self.bytes.get().wrapping_add(bytes));
+            self.sum_ns.set(self.sum_ns.get().saturating_add(ns));
+        }
+        if seat.below.get() == 0 {
+            self.seat_rests(seat);
+        }
+        if now >= self.tell_ns.get() {
+            self.tell(now);
+        }
+        self.waiting.get() > 0
+    }
+
+    #[inline]
+    fn seat_rests(&self, seat: &Seat) {
+        if seat.is_idle() {
+            self.active.set(self.active.get().saturating_sub(1));
+            if self.active.get() == 0 && self.told.get() != (0, 0) {
+                self.publish(0, 0);
+            }
+        }
+    }
+
+    /// Tells the other cores, and hears from them (L6).
+    #[cold]
+    fn tell(&self, now: u64) {
+        self.tell_ns.set(now + TELL_NS);
+        let load = self.device.traffic();
+        let told = Told {
+            done: self.done.take(),
+            bytes: self.bytes.take(),
+            sum_ns: self.sum_ns.take(),
+            waited: self.waited.replace(self.waiting.get() > 0),
+        };
+        load.take_in(&told, now);
+        let (all, power) = load.limit();
+        self.power.set(power);
+        if all == NONE {
+            self.publish(0, 0);
+            return self.limit.set(NONE);
+        }
+        // The one that has just left is about to be replaced when somebody waits.
+        let next = if self.waiting.get() > 0 { UNIT } else { 0 };
+        self.publish(self.active.get(), self.below.get().saturating_add(next));
+        let (active, told) = self.told.get();
+        let others = load.below.load(Relaxed).saturating_sub(told);
+        let total = load.active.load(Relaxed).max(active).max(1);
+        let fair = u64::from(all) * u64::from(active) / u64::from(total);
+        let fair = u32::try_from(fair).unwrap_or(all);
+        self.limit.set(fair.max(all.saturating_sub(others)).max(1));
+    }
+
+    fn publish(&self, active: u32, below: u32) {
+        let (was_active, was_below) = self.told.replace((active, below));
+        let load = self.device.traffic();
+        load.active.fetch_add(active.wrapping_sub(was_active), Relaxed);
+        load.below.fetch_add(below.wrapping_sub(was_below), Relaxed);
+    }
+
+    /// Has a request wait in its seat; with `head` as HEAD OF QUEUE does.
+    pub fn queue(&self, seat: &Rc<Seat>, waiter: Waiter, bytes: u64, head: bool) {
+        if seat.is_idle() {
+            self.active.set(self.active.get() + 1);
+        }
+        let first = seat.queue.borrow().is_empty();
+        let cost = cost(bytes, self.power.get());
+        seat.queue.borrow_mut().push(waiter, cost, head);
+        if first {
+            self.line_up(seat);
+        }
+        self.waiting.set(self.waiting.get() + 1);
+        self.waited.set(true);
+    }
+
+    fn line_up(&self, seat: &Rc<Seat>) {
+        let came = self.came.get();
+        self.came.set(came.wrapping_add(1));
+        let place = (seat.time.get().max(self.clock.get()), came);
+        seat.place.set(place);
+        self.line.borrow_mut().insert(place, seat.clone());
+    }
+
+    /// Takes a request out that is not wanted any more; true when it waited.
+    pub fn forget(&self, seat: &Seat, is_it: impl Fn(&Waiter) -> bool) -> bool {
+        let left = {
+            let mut queue = seat.queue.borrow_mut();
+            if !queue.forget(is_it) {
+                return false;
+            }
+            queue.len()
+        };
+        self.waiting.set(self.waiting.get().saturating_sub(1));
+        if left == 0 {
+            let gone = self.line.borrow_mut().remove(&seat.place.get());
+            self.seat_rests(seat);
+            drop(gone);
+        }
+        true
+    }
+
+    /// The request whose turn it is (L2), counted as being below, with its cost.
+    pub fn next(&self) -> Option<(Rc<Seat>, Waiter, u32)> {
+        if self.waiting.get() == 0 {
+            return None;
+        }
+        let seat = {
+            let mut line = self.line.borrow_mut();
+            let first = line.first_entry()?;
+            let cost = first.get().queue.borrow().next_cost().unwrap_or(UNIT);
+            if !self.fits(cost) {
+                return None;
+            }
+            first.remove()
+        };
+        let (waiter, cost, more) = {
+            let mut queue = seat.queue.borrow_mut();
+            let (waiter, cost) = queue.pop()?;
+            (waiter, cost, !queue.is_empty())
+        };
+        seat.below.set(seat.below.get().saturating_add(cost));
+        self.below.set(self.below.get().saturating_add(cost));
+        self.waiting.set(self.waiting.get().saturating_sub(1));
+        self.send(&seat, cost);
+        if more {
+            self.line_up(&seat);
+        }
+        Some((seat, waiter, cost))
+    }
+
+    /// Commands that a nexus may have below just now, as large as its last ones; [`NONE`] without a
+    /// limit.
+    pub fn share(&self, seat: &Seat) -> u32 {
+        let limit = self.limit.get();
+        if limit == NONE {
+            return NONE;
+        }
+        let active = self.active.get() + u32::from(seat.is_idle());
+        let others = self.below.get().saturating_sub(seat.below.get());
+        let share = (limit / active.max(1)).max(limit.saturating_sub(others));
+        share.div_ceil(seat.mean.get()).max(1)
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.publish(0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

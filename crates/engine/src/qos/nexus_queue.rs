@@ -1,0 +1,113 @@
+//! What waits in one seat (`qos/mod.rs`), in its order.
+//!
+//! HEAD OF QUEUE goes before the rest, but not for ever: after [`HEADS_MAX`] of them in a row one
+//! of the rest goes. Others may wait for it: an ORDERED command of another nexus waits for
+//! everything older. Among themselves both keep the order in which they came, or the first HEAD OF
+//! QUEUE would never go while more come, and whoever waits for it neither.
+
+use std::collections::VecDeque;
+
+/// HEAD OF QUEUE requests in a row that go before the rest.
+pub(crate) const HEADS_MAX: u32 = 16;
+
+/// Requests with what they cost.
+pub(crate) struct Queue<T> {
+    heads: VecDeque<(T, u32)>,
+    rest: VecDeque<(T, u32)>,
+    /// Heads that went since one of the rest did, while there were some.
+    passed: u32,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue { heads: VecDeque::new(), rest: VecDeque::new(), passed: 0 }
+    }
+}
+
+impl<T> Queue<T> {
+    pub fn len(&self) -> usize {
+        self.heads.len() + self.rest.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty() && self.rest.is_empty()
+    }
+
+    pub fn push(&mut self, one: T, cost: u32, head: bool) {
+        let line = if head { &mut self.heads } else { &mut self.rest };
+        line.push_back((one, cost));
+    }
+
+    fn is_head_next(&self) -> bool {
+        !self.heads.is_empty() && (self.rest.is_empty() || self.passed < HEADS_MAX)
+    }
+
+    /// The cost of what goes next.
+    pub fn next_cost(&self) -> Option<u32> {
+        let line = if self.is_head_next() { &self.heads } else { &self.rest };
+        line.front().map(|(_, cost)| *cost)
+    }
+
+    pub fn pop(&mut self) -> Option<(T, u32)> {
+        if self.is_head_next() {
+            self.passed = if self.rest.is_empty() { 0 } else { self.passed + 1 };
+            return self.heads.pop_front();
+        }
+        self.passed = 0;
+        self.rest.pop_front()
+    }
+
+    /// Takes the first one out that fits; false when none does.
+    pub fn forget(&mut self, is_it: impl Fn(&T) -> bool) -> bool {
+        for line in [&mut self.heads, &mut self.rest] {
+            if let Some(at) = line.iter().position(|(one, _)| is_it(one)) {
+                line.remove(at);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_go_first_in_their_order_and_starve_nobody() {
+        let mut queue = Queue::default();
+        queue.push(1000, 9, false);
+        queue.push(1001, 8, false);
+        let mut next = 0;
+        let mut went = Vec::new();
+        for _ in 0..2 * (HEADS_MAX + 1) {
+            // There is always one.
+            for _ in 0..2 {
+                queue.push(next, 1, true);
+                next += 1;
+            }
+            let cost = queue.next_cost();
+            let (one, paid) = queue.pop().unwrap();
+            assert_eq!(cost, Some(paid));
+            went.push(one);
+        }
+        let run = HEADS_MAX as usize;
+        assert_eq!((went[run], went[2 * run + 1]), (1000, 1001));
+        let heads: Vec<u32> = went.iter().copied().filter(|one| *one < 1000).collect();
+        assert_eq!(heads, (0..heads.len() as u32).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_forgotten_does_not_come() {
+        let mut queue = Queue::default();
+        for one in 0..6 {
+            queue.push(one, 1, one % 2 == 0);
+        }
+        assert!(queue.forget(|one| *one == 2) && queue.forget(|one| *one == 3));
+        assert!(!queue.forget(|one| *one == 3));
+        assert_eq!(queue.len(), 4);
+        let all: Vec<u32> = std::iter::from_fn(|| queue.pop().map(|(one, _)| one)).collect();
+        assert_eq!(all, [0, 4, 1, 5]);
+        assert!(queue.is_empty() && queue.next_cost().is_none());
+    }
+}

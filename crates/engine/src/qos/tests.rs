@@ -1,0 +1,206 @@
+//! The line of a unit over random arrivals, ends and losses, beside the bare promises.
+
+use super::*;
+use crate::handlers::DISK;
+use crate::unit::spec::DeviceSpec;
+use geom::Edge;
+use reactor::SeededRandom;
+use std::collections::{BTreeSet, VecDeque};
+
+const POWER: u32 = 16;
+const SEATS: usize = 5;
+
+/// A request that waits or is below: seat, number, cost.
+type Known = (usize, u64, u32);
+
+struct Line {
+    flow: Rc<Flow>,
+    seats: Vec<Rc<Seat>>,
+    below: Vec<Known>,
+    /// By seat, in the order in which they have to go.
+    waiting: Vec<VecDeque<(u64, u32)>>,
+    /// Those of HEAD OF QUEUE; never so many in a row that the rest would have to go between.
+    heads: BTreeSet<u64>,
+    number: u64,
+    /// Cost of what each seat has sent.
+    sent: Vec<u64>,
+    /// Largest cost of each seat.
+    largest: Vec<u64>,
+    /// What two seats had sent when both had begun to have something waiting all the time.
+    since: Vec<Vec<Option<(u64, u64)>>>,
+}
+
+impl Line {
+    fn new(limit: u32) -> Line {
+        let spec = DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512);
+        let device = Arc::new(Device::new(1, spec, DISK, Arc::default()));
+        let flow = Rc::new(Flow::new(&device));
+        flow.limit.set(limit);
+        flow.power.set(POWER);
+        // The limit is the test's.
+        flow.tell_ns.set(u64::MAX);
+        Line {
+            seats: (0..SEATS).map(|_| Seat::new(flow.clone())).collect(),
+            flow,
+            below: Vec::new(),
+            waiting: vec![VecDeque::new(); SEATS],
+            heads: BTreeSet::new(),
+            number: 0,
+            sent: vec![0; SEATS],
+            largest: vec![0; SEATS],
+            since: vec![vec![None; SEATS]; SEATS],
+        }
+    }
+
+    fn goes(&mut self, known: Known) {
+        self.sent[known.0] += u64::from(known.2);
+        self.largest[known.0] = self.largest[known.0].max(u64::from(known.2));
+        self.below.push(known);
+    }
+
+    /// A request comes; true when it did not wait.
+    fn arrive(&mut self, seat: usize, bytes: u64, head: bool) -> bool {
+        self.number += 1;
+        let (me, number) = (self.seats[seat].clone(), self.number);
+        if let Some(cost) = self.flow.enter(&me, false, bytes) {
+            self.goes((seat, number, cost));
+            return true;
+        }
+        self.flow.queue(&me, Waiter::Command(seat as u64, number), bytes, head);
+        let entry = (number, cost(bytes, POWER));
+        let line = &mut self.waiting[seat];
+        let at = match head {
+            true => line.iter().take_while(|w| self.heads.contains(&w.0)).count(),
+            false => line.len(),
+        };
+        line.insert(at, entry);
+        if head {
+            self.heads.insert(number);
+        }
+        false
+    }
+
+    fn pump(&mut self) {
+        while let Some((_, waiter, cost)) = self.flow.next() {
+            let Waiter::Command(seat, number) = waiter else { panic!("a task") };
+            let first = self.waiting[seat as usize].pop_front();
+            assert_eq!(first, Some((number, cost)), "L4: the order of a seat");
+            self.goes((seat as usize, number, cost));
+            self.compare();
+        }
+    }
+
+    fn end(&mut self, at: usize) {
+        let (seat, _, cost) = self.below.swap_remove(at);
+        self.flow.leave(&self.seats[seat].clone(), cost, None, 0);
+        self.pump();
+    }
+
+    fn lose(&mut self, seat: usize, at: usize) {
+        let Some((number, _)) = self.waiting[seat].remove(at) else { return };
+        let it = |w: &Waiter| matches!(w, Waiter::Command(_, n) if *n == number);
+        assert!(self.flow.forget(&self.seats[seat], it));
+        assert!(!self.flow.forget(&self.seats[seat], it), "once");
+        self.pump();
+    }
+
+    /// L2.
+    fn compare(&mut self) {
+        for a in 0..SEATS {
+            for b in 0..a {
+                if self.waiting[a].is_empty() || self.waiting[b].is_empty() {
+                    self.since[a][b] = None;
+                    continue;
+                }
+                let now = (self.sent[a], self.sent[b]);
+                let from = *self.since[a][b].get_or_insert(now);
+                let apart = (now.0 - from.0).abs_diff(now.1 - from.1);
+                let most = self.largest[a].max(256 * 3) + self.largest[b].max(256 * 3);
+                assert!(apart <= most, "L2: {apart} of {most}");
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        self.compare();
+        let below: u64 = self.below.iter().map(|b| u64::from(b.2)).sum();
+        assert_eq!(u64::from(self.flow.below.get()), below);
+        let waiting: usize = self.waiting.iter().map(VecDeque::len).sum();
+        assert_eq!(self.flow.waiting.get() as usize, waiting);
+        let busy = |n: &usize| !self.waiting[*n].is_empty() || self.below.iter().any(|b| b.0 == *n);
+        assert_eq!(self.flow.active.get() as usize, (0..SEATS).filter(busy).count());
+        if waiting > 0 {
+            assert!(below > 0, "L1");
+            let largest = self.waiting.iter().flatten().map(|w| u64::from(w.1)).max();
+            let limit = u64::from(self.flow.limit.get());
+            assert!(below + largest.unwrap_or(0) / 2 >= limit, "L4: {below} of {limit}");
+        }
+    }
+}
+
+#[test]
+fn l1_to_l4_hold_whatever_comes_and_goes() {
+    for seed in 0..60 {
+        let mut random = SeededRandom::new(seed);
+        let limit = UNIT * (1 + random.below(40) as u32);
+        let mut line = Line::new(limit);
+        let sizes: Vec<u64> = (0..SEATS).map(|_| 4096 << random.below(6)).collect();
+        for _ in 0..3000 {
+            match random.below(9) {
+                0..=4 => {
+                    let seat = random.below(SEATS as u64) as usize;
+                    let idle = line.waiting[seat].is_empty()
+                        && line.below.iter().all(|b| b.0 != seat)
+                        && line.seats[seat].time.get() <= line.flow.clock.get();
+                    let share = limit / (line.flow.active.get() + 1);
+                    if line.waiting[seat].len() < 50 {
+                        let went = line.arrive(seat, sizes[seat], random.below(20) == 0);
+                        assert!(went || !idle || share == 0, "L3, seed {seed}");
+                    }
+                }
+                5..=7 if !line.below.is_empty() => {
+                    let at = random.below(line.below.len() as u64) as usize;
+                    line.end(at);
+                }
+                _ => {
+                    let seat = random.below(SEATS as u64) as usize;
+                    let many = line.waiting[seat].len() as u64;
+                    if many > 0 && random.below(4) == 0 {
+                        line.lose(seat, random.below(many) as usize);
+                    }
+                }
+            }
+            line.check();
+        }
+        while !line.below.is_empty() {
+            line.end(0);
+            line.check();
+        }
+        assert_eq!((line.flow.active.get(), line.flow.waiting.get()), (0, 0), "seed {seed}");
+        assert!(line.flow.line.borrow().is_empty());
+    }
+}
+
+/// Who has been away, idle or behind an order, has saved nothing up.
+#[test]
+fn nobody_saves_up_turns() {
+    let mut line = Line::new(2 * UNIT);
+    // Two requests of seat 0 are always there, for a long while.
+    for _ in 0..40 {
+        line.arrive(0, 0, false);
+    }
+    for _ in 0..1000 {
+        line.arrive(0, 0, false);
+        line.end(0);
+    }
+    let before = line.sent[0];
+    for _ in 0..100 {
+        line.arrive(1, 0, false);
+    }
+    for _ in 0..60 {
+        line.arrive(0, 0, false);
+        line.end(0);
+    }
+    let (old, new) = (line.sent[0] - before, line.sent[1]);
+    assert!(old.abs_diff(new) <= u64::from(3 * UNIT), "{old} {new}");
+}

@@ -1,0 +1,330 @@
+//! Access groups: who belongs to them, and what their members see.
+//!
+//! ```text
+//!   Groups (of a target) --> Group: names, portals --> View --> LunMap
+//!   session ------------------- generation compared ---^
+//! ```
+//! A session keeps the view of its group and looks at one number of it a command. What members see
+//! is replaced inside the view; when the groups themselves change, their views are retired and
+//! sessions ask again which group is theirs.
+//!
+//! Invariant G1: whoever changes what a view stands for stores the new value first and raises the
+//! generation after it, so that a session which sees the new number sees the new value.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
+use geom::Error;
+use wire::pattern::Pattern;
+use wire::portal::{Place, PortalRule, any_matches, any_overlaps};
+use wire::scsi::Addressing;
+
+use super::map::{LUN_MAX, LunEntry, LunMap};
+use super::proof::Proofs;
+use crate::unit::Device;
+
+/// Groups of one target; a further one is refused.
+pub const GROUPS_MAX: usize = 1024;
+/// Patterns of one group; a further one is refused.
+pub const PATTERNS_MAX: usize = 4096;
+/// Portals of one group; a further one is refused.
+pub const PORTALS_MAX: usize = 256;
+
+/// One line of a LUN map as the configuration gives it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct LunSpec {
+    /// Number under which initiators see the unit.
+    pub lun: u64,
+    /// Name of the device.
+    pub device: String,
+    /// Writes are refused.
+    pub read_only: bool,
+}
+
+/// An access group as the configuration gives it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct GroupSpec {
+    /// Name, unique in its target.
+    pub name: String,
+    /// Patterns of initiator names.
+    pub initiators: Vec<String>,
+    /// Rules for portals ([`PortalRule`]); empty means all.
+    pub portals: Vec<String>,
+    /// How REPORT LUNS writes the numbers.
+    pub addressing: Addressing,
+    /// What they show to be let in.
+    pub proofs: Proofs,
+    /// What they see.
+    pub luns: Vec<LunSpec>,
+    /// Members that may not write a unit may reserve it and change its mode pages.
+    pub read_only_reserves: bool,
+    /// Numbers whose units are configured and not there yet, with the names of these.
+    pub awaited: Vec<(u64, String)>,
+}
+
+/// What the members of one group see, now and after changes.
+pub(crate) struct View {
+    generation: AtomicU64,
+    /// The group is gone or has other members: its sessions ask which one is theirs.
+    retired: AtomicBool,
+    map: Mutex<Arc<LunMap>>,
+}
+
+impl View {
+    fn new(map: Arc<LunMap>) -> View {
+        // Zero is what a session has seen that has not looked yet.
+        View {
+            generation: AtomicU64::new(1),
+            retired: AtomicBool::new(false),
+            map: Mutex::new(map),
+        }
+    }
+
+    fn place(&self) -> MutexGuard<'_, Arc<LunMap>> {
+        self.map.lock()
+    }
+
+    /// Grows with every change that a session must look at.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn map(&self) -> Arc<LunMap> {
+        self.place().clone()
+    }
+
+    /// G1.
+    pub(super) fn replace(&self, map: Arc<LunMap>) {
+        *self.place() = map;
+        self.touch();
+    }
+
+    /// Sessions look again.
+    pub(super) fn touch(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        self.touch();
+    }
+}
+
+/// One access group.
+pub struct Group {
+    /// Name.
+    pub name: String,
+    /// Who belongs to it.
+    pub patterns: Vec<Pattern>,
+    /// By which portals they must come; empty means any.
+    pub portals: Vec<PortalRule>,
+    /// What its members show to be let in.
+    pub proofs: Proofs,
+    pub(crate) view: Arc<View>,
+}
+
+impl Group {
+    /// What its members see.
+    pub fn luns(&self) -> Arc<LunMap> {
+        self.view.map()
+    }
+
+    /// The pattern by which somebody belongs to it, coming to a portal.
+    pub fn admits(&self, initiator: &str, portal: Place<'_>) -> Option<&Pattern> {
+        if !any_matches(&self.portals, portal) {
+            return None;
+        }
+        self.patterns.iter().find(|p| p.matches(initiator))
+    }
+}
+
+/// All groups of one target.
+pub struct Groups {
+    groups: Vec<Group>,
+    /// What those see who belong to no group.
+    pub(crate) nobody: Arc<View>,
+}
+
+impl Default for Groups {
+    fn default() -> Groups {
+        Groups { groups: Vec::new(), nobody: Arc::new(View::new(Arc::default())) }
+    }
+}
+
+impl Groups {
+    /// The groups, in the order of the configuration.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The group of that name.
+    pub fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.iter().find(|g| g.name == name)
+    }
+
+    /// The group of an initiator that comes to a portal: at most one, because groups do not
+    /// overlap.
+    pub fn group_of(&self, initiator: &str, portal: Place<'_>) -> Option<&Group> {
+        self.groups.iter().find(|g| g.admits(initiator, portal).is_some())
+    }
+
+    /// Every session looks again, and when `retire` is set asks which group is its own.
+    pub(super) fn touch(&self, retire: bool) {
+        let all = self.groups.iter().map(|g| &g.view).chain([&self.nobody]);
+        all.for_each(|v| if retire { v.retire() } else { v.touch() });
+    }
+
+    /// True when both have the same groups with the same members and accounts.
+    pub(super) fn same_members(&self, other: &Groups) -> bool {
+        let same = |a: &Group| {
+            other.group(&a.name).is_some_and(|b| {
+                a.patterns == b.patterns && a.portals == b.portals && a.proofs == b.proofs
+            })
+        };
+        self.groups.len() == other.groups.len() && self.groups.iter().all(same)
+    }
+
+    /// Checks and builds. `target` is for messages, `find` looks devices up by name; maps are made
+    /// from those of `old`, so that whoever compares them sees few differences.
+    pub(super) fn build(
+        target: &str,
+        specs: &[GroupSpec],
+        old: &Groups,
+        find: impl Fn(&str) -> Option<Arc<Device>>,
+    ) -> Result<Groups, Error> {
+        if specs.len() > GROUPS_MAX {
+            let what = format!("{target}: more than {GROUPS_MAX} access groups");
+            return Err(Error::new(Errno::NoSpc, what));
+        }
+        let mut groups: Vec<Group> = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let was = old.group(&spec.name).map(Group::luns).unwrap_or_default();
+            let group = build_group(target, spec, &was, &find)?;
+            if groups.iter().any(|g| g.name == group.name) {
+                let what = format!("{target}: two access groups are called {}", group.name);
+                return Err(Error::new(Errno::Exist, what));
+            }
+            for other in &groups {
+                refuse_overlap(target, other, &group)?;
+            }
+            groups.push(group);
+        }
+        Ok(Groups { groups, ..Groups::default() })
+    }
+}
+
+fn build_group(
+    target: &str,
+    spec: &GroupSpec,
+    was: &LunMap,
+    find: &impl Fn(&str) -> Option<Arc<Device>>,
+) -> Result<Group, Error> {
+    let at = format!("{target}, group {}", spec.name);
+    for (many, most, what) in [
+        (spec.initiators.len(), PATTERNS_MAX, "initiators"),
+        (spec.portals.len(), PORTALS_MAX, "portals"),
+    ] {
+        if many > most {
+            return Err(Error::new(Errno::NoSpc, format!("{at}: more than {most} {what}")));
+        }
+    }
+    let mut patterns = Vec::with_capacity(spec.initiators.len());
+    for text in &spec.initiators {
+        let Some(pattern) = Pattern::new(text) else {
+            let what = format!("{at}: an initiator name is empty or too long");
+            return Err(Error::new(Errno::Inval, what));
+        };
+        patterns.push(pattern);
+    }
+    let mut portals = Vec::with_capacity(spec.portals.len());
+    for text in &spec.portals {
+        let Some(rule) = PortalRule::new(text) else {
+            let what = format!(
+                "{at}: {text:?} is no portal; write ADDRESS, ADDRESS:PORT, *:PORT or unix:PATH"
+            );
+            return Err(Error::new(Errno::Inval, what));
+        };
+        portals.push(rule);
+    }
+    let map = build_map(&at, spec, was, find)?;
+    let view = Arc::new(View::new(Arc::new(map)));
+    Ok(Group { name: spec.name.clone(), patterns, portals, proofs: spec.proofs.clone(), view })
+}
+
+fn build_map(
+    at: &str,
+    spec: &GroupSpec,
+    was: &LunMap,
+    find: &impl Fn(&str) -> Option<Arc<Device>>,
+) -> Result<LunMap, Error> {
+    let mut lines: Vec<&LunSpec> = spec.luns.iter().collect();
+    lines.sort_by_key(|l| l.lun);
+    let twice = lines.windows(2).find_map(|w| match w {
+        [a, b] if a.lun == b.lun => Some(a.lun),
+        _ => None,
+    });
+    if let Some(lun) = twice {
+        return Err(Error::new(Errno::Exist, format!("{at}: LUN {lun} is given twice")));
+    }
+    let mut map = was.with_addressing(spec.addressing);
+    for line in &lines {
+        let entry = resolve(at, line, find)?;
+        if map.get(line.lun).is_none_or(|e| !e.same(&entry)) {
+            map.set(line.lun, Some(Arc::new(entry)));
+        }
+    }
+    if map.len() != lines.len() {
+        let wanted = |lun: &u64| lines.binary_search_by_key(lun, |l| l.lun).is_ok();
+        let gone: Vec<u64> = map.iter().map(|e| e.lun).filter(|l| !wanted(l)).collect();
+        for lun in gone {
+            map.set(lun, None);
+        }
+    }
+    map.set_awaited(&spec.awaited);
+    map.let_read_only_reserve(spec.read_only_reserves);
+    Ok(map)
+}
+
+/// A line with its device.
+pub(super) fn resolve(
+    at: &str,
+    line: &LunSpec,
+    find: &impl Fn(&str) -> Option<Arc<Device>>,
+) -> Result<LunEntry, Error> {
+    if line.lun > LUN_MAX {
+        let what = format!("{at}: LUN {} is larger than {LUN_MAX}", line.lun);
+        return Err(Error::new(Errno::Inval, what));
+    }
+    let Some(device) = find(&line.device) else {
+        let what = format!("{at}: LUN {}: no device {}", line.lun, line.device);
+        return Err(Error::new(Errno::NoEnt, what));
+    };
+    Ok(LunEntry { lun: line.lun, device, read_only: line.read_only })
+}
+
+fn refuse_overlap(target: &str, a: &Group, b: &Group) -> Result<(), Error> {
+    if !any_overlaps(&a.portals, &b.portals) {
+        return Ok(());
+    }
+    for x in &a.patterns {
+        if let Some(y) = b.patterns.iter().find(|y| x.overlaps(y)) {
+            let what = format!(
+                "{target}: an initiator could belong to group {} ({}) and to group {} ({}); \
+                 make the patterns or the portals exclude each other",
+                a.name,
+                x.as_str(),
+                b.name,
+                y.as_str(),
+            );
+            return Err(Error::new(Errno::Exist, what));
+        }
+    }
+    Ok(())
+}

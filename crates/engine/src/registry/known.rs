@@ -1,0 +1,211 @@
+//! Which unit each initiator port knows behind each of its LUNs: by the unit's serial
+//! number, and with it by the other names that are configured for it (`Ids::known_as`).
+//!
+//! A host that goes on under a number which has come to mean another disk would write its old
+//! blocks there. So medium access waits until the initiator has asked for the unit's identity:
+//! standard INQUIRY or its page 83h, Identify Namespace, ATA IDENTIFY DEVICE.
+//!
+//! Layout 1 of the record, DON'T TOUCH, big-endian; texts are a u16 length and UTF-8:
+//!
+//! ```text
+//!   u16 layout   u32 count
+//!   count times: driver  target  initiator  port   u32 count
+//!                count times: u64 LUN  name of the unit
+//! ```
+//!
+//! Invariants
+//!  K1  What an initiator port uses first, without a record of it, is trusted: nothing says that
+//!      it knew another.
+//!  K2  A name is replaced only when the initiator has asked who the unit is.
+//!  K3  A power cut may forget the last moments of it: then K1 holds.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+
+use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
+use geom::Error;
+
+use crate::nexus::unit_attention::Port;
+use crate::state_store::{Kind, Vault, ticket};
+
+/// The record's place in the vault: it belongs to no unit.
+const SERIAL: &str = "known-units";
+
+const LAYOUT: u16 = 1;
+
+/// LUNs of all initiator ports that are remembered; of further ones nothing is (K1).
+const KNOWN_MAX: usize = 262_144;
+
+/// Driver, target, initiator, and its port where the protocol has several that last.
+type Who = [String; 4];
+
+#[derive(Default)]
+struct State {
+    all: BTreeMap<Who, BTreeMap<u64, String>>,
+    count: usize,
+    /// Something has changed since it was saved.
+    changed: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Known(Mutex<State>);
+
+fn who(port: &Port) -> Who {
+    // Of iSCSI's ports the ISID lasts; connections of other protocols are numbered anew.
+    let lasting = if port.transport_id.is_empty() { &[][..] } else { &port.port_id };
+    let lasting = lasting.iter().map(|b| format!("{b:02x}")).collect();
+    [port.driver.clone(), port.target.clone(), port.initiator.clone(), lasting]
+}
+
+impl Known {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
+    /// Whether an initiator port may use a unit that it finds under a number (K1).
+    pub fn meets(&self, port: &Port, lun: u64, serial: &str) -> bool {
+        let mut state = self.state();
+        let full = state.count >= KNOWN_MAX;
+        let luns = state.all.entry(who(port)).or_default();
+        match luns.entry(lun) {
+            btree_map::Entry::Occupied(known) => known.get() == serial,
+            btree_map::Entry::Vacant(_) if full => true,
+            btree_map::Entry::Vacant(place) => {
+                place.insert(serial.to_owned());
+                state.count += 1;
+                state.changed = true;
+                true
+            }
+        }
+    }
+
+    /// The initiator has asked who the unit is (K2).
+    pub fn learns(&self, port: &Port, lun: u64, serial: &str) {
+        let mut state = self.state();
+        let luns = state.all.entry(who(port)).or_default();
+        if let Some(known) = luns.get_mut(&lun)
+            && known != serial
+        {
+            serial.clone_into(known);
+            state.changed = true;
+        }
+    }
+
+    /// Serial numbers of all units that initiators know.
+    pub fn serials(&self) -> BTreeSet<String> {
+        self.state().all.values().flat_map(|luns| luns.values()).cloned().collect()
+    }
+
+    /// What was saved.
+    pub fn load(&self, vault: &dyn Vault) -> Result<(), Error> {
+        let Some(bytes) = vault.load(SERIAL, Kind::Known)? else { return Ok(()) };
+        let Some(all) = decode(&bytes) else {
+            let what = "the saved list of what initiators know (known-units.known in the state \
+                        folder) makes no sense";
+            return Err(Error::new(Errno::Inval, what));
+        };
+        let count = all.values().map(BTreeMap::len).sum();
+        *self.state() = State { all, count, changed: false };
+        Ok(())
+    }
+
+    /// Begins to save it, if it has changed, and does not wait (K3).
+    pub fn save(&self, vault: &dyn Vault) {
+        let mut state = self.state();
+        if vault.keeps() && std::mem::take(&mut state.changed) {
+            let (done, _) = ticket();
+            vault.save(SERIAL, Kind::Known, encode(&state.all), done);
+        }
+    }
+}
+
+fn encode(all: &BTreeMap<Who, BTreeMap<u64, String>>) -> Vec<u8> {
+    let text = |out: &mut Vec<u8>, text: &str| {
+        let bytes = text.as_bytes().get(..text.len().min(usize::from(u16::MAX)));
+        let bytes = bytes.unwrap_or_default();
+        out.extend(u16::try_from(bytes.len()).unwrap_or(0).to_be_bytes());
+        out.extend(bytes);
+    };
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_be_bytes();
+    let mut out = LAYOUT.to_be_bytes().to_vec();
+    out.extend(count(all.len()));
+    for (who, luns) in all {
+        who.iter().for_each(|word| text(&mut out, word));
+        out.extend(count(luns.len()));
+        for (lun, serial) in luns {
+            out.extend(lun.to_be_bytes());
+            text(&mut out, serial);
+        }
+    }
+    out
+}
+
+fn decode(mut rest: &[u8]) -> Option<BTreeMap<Who, BTreeMap<u64, String>>> {
+    fn take<'a>(rest: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
+        let (head, tail) = rest.split_at_checked(n)?;
+        *rest = tail;
+        Some(head)
+    }
+    fn text(rest: &mut &[u8]) -> Option<String> {
+        let len = u16::from_be_bytes(*take(rest, 2)?.first_chunk()?);
+        String::from_utf8(take(rest, usize::from(len))?.to_vec()).ok()
+    }
+    fn count(rest: &mut &[u8]) -> Option<u32> {
+        Some(u32::from_be_bytes(*take(rest, 4)?.first_chunk()?))
+    }
+    let rest = &mut rest;
+    if u16::from_be_bytes(*take(rest, 2)?.first_chunk()?) != LAYOUT {
+        return None;
+    }
+    let mut all = BTreeMap::new();
+    for _ in 0..count(rest)? {
+        let who = [text(rest)?, text(rest)?, text(rest)?, text(rest)?];
+        let mut luns = BTreeMap::new();
+        for _ in 0..count(rest)? {
+            let lun = u64::from_be_bytes(*take(rest, 8)?.first_chunk()?);
+            luns.insert(lun, text(rest)?);
+        }
+        all.insert(who, luns);
+    }
+    rest.is_empty().then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state_store::MemoryVault;
+
+    fn port(initiator: &str) -> Port {
+        Port { driver: "iscsi".into(), initiator: initiator.into(), ..Port::default() }
+    }
+
+    #[test]
+    fn k1_k2_the_first_is_trusted_and_another_is_not_until_it_was_asked_who_it_is() {
+        let known = Known::default();
+        let (one, two) = (port("one"), port("two"));
+        assert!(known.meets(&one, 0, "a") && known.meets(&one, 0, "a"));
+        assert!(!known.meets(&one, 0, "b") && !known.meets(&one, 0, "b"), "asking is not enough");
+        assert!(known.meets(&two, 0, "b"), "each has its own");
+        known.learns(&one, 0, "b");
+        assert!(known.meets(&one, 0, "b") && !known.meets(&one, 0, "a"));
+    }
+
+    #[test]
+    fn it_outlives_a_restart_and_a_record_cut_anywhere_is_refused() {
+        let vault = MemoryVault::new();
+        let known = Known::default();
+        for lun in 0..3 {
+            assert!(known.meets(&port("one"), lun, &format!("s{lun}")));
+        }
+        known.save(vault.as_ref());
+        let again = Known::default();
+        again.load(vault.as_ref()).unwrap();
+        assert!(!again.meets(&port("one"), 2, "s1") && again.meets(&port("one"), 2, "s2"));
+        let record = vault.record(SERIAL, Kind::Known).unwrap();
+        for len in 0..record.len() {
+            assert!(decode(&record[..len]).is_none(), "{len} bytes");
+        }
+        assert!(decode(&[&record[..], &[0]].concat()).is_none());
+    }
+}

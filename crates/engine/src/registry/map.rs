@@ -1,0 +1,459 @@
+//! LUN maps: what the members of one access group see.
+//!
+//! A map is a value that shares its parts with the maps it was made from: a tree of nodes with 64
+//! places each, as high as the largest number needs.
+//!
+//! ```text
+//!   map --> node (LUN bits 6..11) --> leaf (bits 0..5) --> entry: device, read-only
+//!             64 places                64 places
+//! ```
+//!
+//! Invariants
+//!  T1  A node that two maps share is never changed: a change copies the way down to it.
+//!  T2  A node without children does not exist, so equal parts of two maps made from one another
+//!      are the same node, and [`LunMap::compare`] passes over them.
+//!  T3  `len` counts the entries.
+//!  T4  A number that is awaited has no entry: its unit is configured and not there yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use wire::scsi::Addressing;
+
+use crate::unit::Device;
+
+/// Largest LUN: what extended flat addressing holds in one level. A larger one is refused.
+pub const LUN_MAX: u64 = wire::scsi::LUN_MAX as u64;
+
+/// Bits of a number that one level looks at.
+const BITS: u32 = 6;
+/// Places of a node.
+const PLACES: usize = 1 << BITS;
+
+/// One entry of a LUN map.
+#[derive(Clone)]
+pub struct LunEntry {
+    /// Number under which initiators see the unit.
+    pub lun: u64,
+    /// The unit.
+    pub device: Arc<Device>,
+    /// Writes are refused.
+    pub read_only: bool,
+}
+
+impl LunEntry {
+    /// True when both grant the same unit under the same rule.
+    pub fn same(&self, other: &LunEntry) -> bool {
+        Arc::ptr_eq(&self.device, &other.device) && self.read_only == other.read_only
+    }
+}
+
+#[derive(Clone)]
+enum Node {
+    Inner(Box<[Option<Arc<Node>>; PLACES]>),
+    Leaf(Box<[Option<Arc<LunEntry>>; PLACES]>),
+}
+
+impl Node {
+    fn new(level: u32) -> Node {
+        match level {
+            0 => Node::Leaf(Box::new([const { None }; PLACES])),
+            _ => Node::Inner(Box::new([const { None }; PLACES])),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Node::Inner(places) => places.iter().all(Option::is_none),
+            Node::Leaf(places) => places.iter().all(Option::is_none),
+        }
+    }
+}
+
+/// What the members of one group see.
+#[derive(Clone, Default)]
+pub struct LunMap {
+    root: Option<Arc<Node>>,
+    /// Levels of inner nodes above the leaves.
+    height: u32,
+    len: usize,
+    addressing: Addressing,
+    read_only_reserves: bool,
+    /// T4
+    awaited: Arc<BTreeMap<u64, String>>,
+}
+
+/// Place of a number in a node of a level.
+#[inline]
+fn place(lun: u64, level: u32) -> usize {
+    (lun >> (BITS * level)) as usize % PLACES
+}
+
+/// Inner levels that a number needs; numbers are at most [`LUN_MAX`].
+fn height_of(lun: u64) -> u32 {
+    let bits = u64::BITS - lun.leading_zeros();
+    bits.saturating_sub(1) / BITS
+}
+
+impl LunMap {
+    /// Nothing, to be written by a method of addressing.
+    pub fn new(addressing: Addressing) -> LunMap {
+        LunMap { addressing, ..LunMap::default() }
+    }
+
+    /// How REPORT LUNS writes the numbers.
+    pub fn addressing(&self) -> Addressing {
+        self.addressing
+    }
+
+    /// The same entries, written by another method.
+    pub fn with_addressing(&self, addressing: Addressing) -> LunMap {
+        LunMap { addressing, ..self.clone() }
+    }
+
+    /// Whether initiators that may not write a unit may reserve it and change its mode pages.
+    pub fn read_only_reserves(&self) -> bool {
+        self.read_only_reserves
+    }
+
+    /// See [`LunMap::read_only_reserves`].
+    pub fn let_read_only_reserve(&mut self, may: bool) {
+        self.read_only_reserves = may;
+    }
+
+    /// Whether a number's unit is configured and not there yet: commands for it may be sent again.
+    pub fn awaits(&self, lun: u64) -> bool {
+        self.awaited.contains_key(&lun)
+    }
+
+    /// Numbers whose units are not there yet, with the names of these, by growing number.
+    pub fn awaited(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.awaited.iter().map(|(lun, name)| (*lun, name.as_str()))
+    }
+
+    /// These numbers are awaited, and no others; those that have an entry are not (T4).
+    pub fn set_awaited(&mut self, luns: &[(u64, String)]) {
+        let mut awaited: BTreeMap<u64, String> = luns.iter().cloned().collect();
+        awaited.retain(|lun, _| *lun <= LUN_MAX && self.get(*lun).is_none());
+        if awaited != *self.awaited {
+            self.awaited = Arc::new(awaited);
+        }
+    }
+
+    /// Makes a number stand for a unit that is not there yet; answers what it stood for.
+    pub fn set_waiting(&mut self, lun: u64, unit: &str) -> Option<Arc<LunEntry>> {
+        let was = self.set(lun, None);
+        if lun <= LUN_MAX {
+            Arc::make_mut(&mut self.awaited).insert(lun, unit.to_string());
+        }
+        was
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True without entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The entry of a number.
+    #[inline]
+    pub fn get(&self, lun: u64) -> Option<&Arc<LunEntry>> {
+        if lun >> (BITS * (self.height + 1)) != 0 {
+            return None;
+        }
+        let mut node = self.root.as_deref()?;
+        let mut level = self.height;
+        loop {
+            match node {
+                Node::Leaf(places) => return places.get(place(lun, 0))?.as_ref(),
+                Node::Inner(places) => node = places.get(place(lun, level))?.as_deref()?,
+            }
+            level = level.saturating_sub(1);
+        }
+    }
+
+    /// Makes a number stand for an entry, or for nothing; answers what it stood for. Costs a few
+    /// nodes, however large the map is (T1). A number above [`LUN_MAX`] changes nothing.
+    pub fn set(&mut self, lun: u64, to: Option<Arc<LunEntry>>) -> Option<Arc<LunEntry>> {
+        if self.awaits(lun) {
+            Arc::make_mut(&mut self.awaited).remove(&lun);
+        }
+        if lun > LUN_MAX || (to.is_none() && self.get(lun).is_none()) {
+            return None;
+        }
+        while self.height < height_of(lun) {
+            self.height += 1;
+            if let Some(old) = self.root.take() {
+                let mut root = Node::new(self.height);
+                if let Node::Inner(places) = &mut root
+                    && let Some(first) = places.first_mut()
+                {
+                    *first = Some(old);
+                }
+                self.root = Some(Arc::new(root));
+            }
+        }
+        let comes = to.is_some();
+        let was = put(&mut self.root, self.height, lun, to);
+        self.len = self.len + usize::from(comes) - usize::from(was.is_some());
+        was
+    }
+
+    /// Entries by growing number.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<LunEntry>> {
+        let mut stack: Vec<(&Node, usize)> = Vec::with_capacity(4);
+        stack.extend(self.root.as_deref().map(|n| (n, 0)));
+        std::iter::from_fn(move || {
+            loop {
+                let (node, at) = stack.pop()?;
+                if at >= PLACES {
+                    continue;
+                }
+                stack.push((node, at + 1));
+                match node {
+                    Node::Leaf(places) => {
+                        if let Some(entry) = places.get(at).and_then(Option::as_ref) {
+                            return Some(entry);
+                        }
+                    }
+                    Node::Inner(places) => {
+                        stack.extend(places.get(at).and_then(Option::as_deref).map(|n| (n, 0)));
+                    }
+                }
+            }
+        })
+    }
+
+    /// Calls `tell` with what stood under a number in `self` and what stands there in `new`, by
+    /// growing number, wherever the two differ. Parts that both share cost nothing (T2).
+    pub fn compare(&self, new: &LunMap, tell: &mut Tell<'_>) {
+        compare(self.place(new.height), new.place(self.height), tell);
+    }
+
+    /// The root, and its level once it is `height` levels high at least.
+    fn place(&self, height: u32) -> Side<'_> {
+        Side { node: self.root.as_ref(), level: self.height, as_level: self.height.max(height) }
+    }
+}
+
+/// Hears how two maps differ: old entry, new entry; never both `None`.
+pub type Tell<'a> = dyn FnMut(Option<&Arc<LunEntry>>, Option<&Arc<LunEntry>>) + 'a;
+
+/// One of two trees being compared. A tree that is lower than the other is looked at as if it had
+/// more levels, with everything in their first places.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    node: Option<&'a Arc<Node>>,
+    level: u32,
+    as_level: u32,
+}
+
+impl<'a> Side<'a> {
+    fn child(self, at: usize) -> Side<'a> {
+        let as_level = self.as_level.saturating_sub(1);
+        if self.as_level > self.level {
+            return Side { node: self.node.filter(|_| at == 0), as_level, ..self };
+        }
+        let node = match self.node.map(|n| &**n) {
+            Some(Node::Inner(places)) => places.get(at).and_then(Option::as_ref),
+            _ => None,
+        };
+        Side { node, level: as_level, as_level }
+    }
+
+    fn entry(self, at: usize) -> Option<&'a Arc<LunEntry>> {
+        match self.node.map(|n| &**n) {
+            Some(Node::Leaf(places)) => places.get(at).and_then(Option::as_ref),
+            _ => None,
+        }
+    }
+}
+
+fn compare(a: Side<'_>, b: Side<'_>, tell: &mut Tell<'_>) {
+    let same = match (a.node, b.node) {
+        (None, None) => true,
+        (Some(x), Some(y)) => Arc::ptr_eq(x, y),
+        _ => false,
+    };
+    if same {
+        return;
+    }
+    for at in 0..PLACES {
+        if a.as_level > 0 {
+            compare(a.child(at), b.child(at), tell);
+            continue;
+        }
+        match (a.entry(at), b.entry(at)) {
+            (None, None) => {}
+            (Some(x), Some(y)) if Arc::ptr_eq(x, y) || x.same(y) => {}
+            (x, y) => tell(x, y),
+        }
+    }
+}
+
+fn put(
+    slot: &mut Option<Arc<Node>>,
+    level: u32,
+    lun: u64,
+    to: Option<Arc<LunEntry>>,
+) -> Option<Arc<LunEntry>> {
+    let gone = to.is_none();
+    let node = slot.get_or_insert_with(|| Arc::new(Node::new(level)));
+    let node = Arc::make_mut(node);
+    let was = match node {
+        Node::Leaf(places) => {
+            let entry = places.get_mut(place(lun, 0))?;
+            std::mem::replace(entry, to)
+        }
+        Node::Inner(places) => {
+            let child = places.get_mut(place(lun, level))?;
+            put(child, level.saturating_sub(1), lun, to)
+        }
+    };
+    if gone && node.is_empty() {
+        *slot = None;
+    }
+    was
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use geom::Edge;
+    use wire::fuzzing::Prng;
+
+    use super::*;
+    use crate::registry::Registry;
+    use crate::unit::spec::DeviceSpec;
+
+    fn devices(n: usize) -> Vec<Arc<Device>> {
+        let r = Registry::new();
+        let make = |i| {
+            let name = format!("d{i}");
+            r.add_device("disk", DeviceSpec::new(&name, &name, Edge(0), 1 << 20, 512)).unwrap()
+        };
+        (0..n).map(make).collect()
+    }
+
+    fn entry(lun: u64, device: &Arc<Device>) -> Arc<LunEntry> {
+        Arc::new(LunEntry { lun, device: device.clone(), read_only: false })
+    }
+
+    /// Numbers near the places where something changes.
+    fn number(dice: &mut Prng) -> u64 {
+        let base = [0, 63, 64, 4095, 4096, 16383, 16384, 262_143, 262_144, LUN_MAX - 3];
+        (base[dice.below(base.len())] + dice.below(4) as u64).min(LUN_MAX)
+    }
+
+    #[test]
+    fn a_map_is_what_a_sorted_list_would_be_and_old_ones_stay_as_they_were() {
+        let devices = devices(3);
+        for seed in 0..40 {
+            let mut dice = Prng::new(seed);
+            let (mut map, mut model) = (LunMap::default(), BTreeMap::new());
+            let mut kept: Vec<(LunMap, BTreeMap<u64, u32>)> = Vec::new();
+            for _ in 0..400 {
+                let lun = number(&mut dice);
+                let device = &devices[dice.below(3)];
+                let to = (dice.below(3) > 0).then(|| entry(lun, device));
+                let was = map.set(lun, to.clone()).map(|e| e.device.number());
+                let before = match to {
+                    Some(e) => model.insert(lun, e.device.number()),
+                    None => model.remove(&lun),
+                };
+                assert_eq!(was, before, "seed {seed}");
+                if dice.below(20) == 0 {
+                    kept.push((map.clone(), model.clone()));
+                }
+            }
+            kept.push((map, model));
+            for (map, model) in &kept {
+                check(map, model, seed);
+            }
+            for _ in 0..60 {
+                let (a, b) = (dice.below(kept.len()), dice.below(kept.len()));
+                differ(&kept[a], &kept[b], seed);
+            }
+        }
+    }
+
+    fn check(map: &LunMap, model: &BTreeMap<u64, u32>, seed: u64) {
+        let all: Vec<(u64, u32)> = map.iter().map(|e| (e.lun, e.device.number())).collect();
+        let want: Vec<(u64, u32)> = model.iter().map(|(l, d)| (*l, *d)).collect();
+        assert_eq!((map.len(), all), (model.len(), want), "seed {seed}");
+        let mut dice = Prng::new(seed + 1);
+        for _ in 0..50 {
+            let lun = number(&mut dice);
+            let got = map.get(lun).map(|e| e.device.number());
+            assert_eq!(got, model.get(&lun).copied(), "seed {seed}, LUN {lun}");
+        }
+    }
+
+    type Kept = (LunMap, BTreeMap<u64, u32>);
+
+    fn differ((a, model_a): &Kept, (b, model_b): &Kept, seed: u64) {
+        let mut told = Vec::new();
+        a.compare(b, &mut |x, y| {
+            let lun = x.or(y).map_or(0, |e| e.lun);
+            told.push((lun, x.map(|e| e.device.number()), y.map(|e| e.device.number())));
+        });
+        let mut want = Vec::new();
+        let mut luns: Vec<u64> = model_a.keys().chain(model_b.keys()).copied().collect();
+        luns.sort_unstable();
+        luns.dedup();
+        for lun in luns {
+            let (x, y) = (model_a.get(&lun).copied(), model_b.get(&lun).copied());
+            if x != y {
+                want.push((lun, x, y));
+            }
+        }
+        assert_eq!(told, want, "seed {seed}");
+    }
+
+    #[test]
+    fn t1_one_change_of_many_copies_a_few_nodes_and_compares_as_few() {
+        let devices = devices(1);
+        let mut map = LunMap::default();
+        for lun in 0..16_384 {
+            map.set(lun, Some(entry(lun, &devices[0])));
+        }
+        let mut less = map.clone();
+        less.set(9_999, None);
+        let mut shared = 0;
+        let (Some(Node::Inner(a)), Some(Node::Inner(b))) =
+            (map.root.as_deref(), less.root.as_deref())
+        else {
+            panic!("16,384 entries need inner nodes");
+        };
+        for (x, y) in a.iter().zip(b.iter()) {
+            shared += usize::from(matches!((x, y), (Some(x), Some(y)) if Arc::ptr_eq(x, y)));
+        }
+        let used = a.iter().flatten().count();
+        assert_eq!(shared, used - 1);
+        let mut told = Vec::new();
+        map.compare(&less, &mut |x, y| told.push((x.map(|e| e.lun), y.is_some())));
+        assert_eq!(told, [(Some(9_999), false)]);
+        assert_eq!((map.len(), less.len()), (16_384, 16_383));
+        assert!(less.set(LUN_MAX + 1, Some(entry(0, &devices[0]))).is_none());
+        assert_eq!(less.len(), 16_383);
+    }
+
+    #[test]
+    fn t2_what_is_empty_is_not_there() {
+        let devices = devices(1);
+        let mut map = LunMap::default();
+        for lun in [5, LUN_MAX] {
+            map.set(lun, Some(entry(lun, &devices[0])));
+        }
+        for lun in [LUN_MAX, 5] {
+            map.set(lun, None);
+        }
+        assert!(map.root.is_none() && map.is_empty() && map.iter().next().is_none());
+        assert!(map.get(5).is_none());
+    }
+}

@@ -1,0 +1,698 @@
+//! Targets, access groups, logical units, sessions: one value for the daemon.
+//!
+//! The control thread writes, cores read. The lock is taken at logins, at changes and for lists,
+//! never for a command: a session keeps an immutable map and compares one number a command to see
+//! whether the groups have changed.
+//!
+//! Invariants
+//!  R1  A map in use is never changed; a change makes a new one, which shares what has not changed,
+//!      and raises the generation of the group's view.
+//!  R2  Nobody sees a unit that no group of the target grants: the default is to deny.
+//!  R3  A change that cannot be carried out wholly changes nothing.
+//!  R4  A device counts its entries in maps by port: `recount` follows every change of a map.
+
+pub mod access;
+mod facts;
+mod former;
+mod groups;
+mod known;
+mod label;
+mod login_gate;
+mod map;
+mod numbers;
+mod ports;
+mod proof;
+mod rivals;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bio::Errno;
+use bio::sync::{Mutex, MutexGuard};
+use geom::{Error, Origins};
+use reactor::{Address, Mailer};
+
+use crate::command::spc;
+use crate::copy::Tokens;
+use crate::engine::Message;
+use crate::handlers;
+use crate::nexus::transport::CloseReason;
+use crate::registry::access::{Decision, decide};
+use crate::state_store::{NoVault, Vault};
+use crate::unit::Device;
+use crate::unit::alua::{DEFAULT_GROUP, PortGroup, PortGroupSpec};
+use crate::unit::ids::Id;
+use crate::unit::spec::{DeviceSpec, SERIAL_MAX};
+use known::Known;
+use numbers::Numbers;
+
+pub use facts::{CommandView, Counters, DEPTH_MAX, HeldBack, SessionFacts};
+pub(crate) use facts::{FlowNotes, Tally, add};
+pub use former::Former;
+pub(crate) use groups::View;
+pub use groups::{GROUPS_MAX, Group, GroupSpec, Groups, LunSpec, PATTERNS_MAX, PORTALS_MAX};
+pub use login_gate::Doors;
+pub use map::{LUN_MAX, LunEntry, LunMap, Tell};
+pub use proof::{Account, Asked, Proof, Proofs};
+pub use rivals::Rivals;
+pub use view::{DeviceView, GroupView, PortGroupView, RegistryView, TargetView};
+pub use wire::pattern::{PATTERN_MAX, Pattern};
+pub use wire::scsi::Addressing;
+
+/// Refused logins remembered for lists; older ones go.
+pub const DENIED_MAX: usize = 256;
+/// Targets of one daemon, so that each has a relative port identifier; a further one is refused.
+pub const TARGETS_MAX: usize = 65_000;
+
+/// A target port.
+pub struct TargetPort {
+    /// Name of its driver.
+    pub driver: String,
+    /// Its name, as initiators log in to it.
+    pub name: String,
+    /// Relative target port identifier, from 1.
+    pub port: u16,
+    /// Why it is not there any more.
+    gone: OnceLock<CloseReason>,
+    groups: Mutex<Arc<Groups>>,
+    port_group: Mutex<Arc<PortGroup>>,
+}
+
+impl TargetPort {
+    /// The groups now.
+    pub fn groups(&self) -> Arc<Groups> {
+        self.groups.lock().clone()
+    }
+
+    /// The target port group that it belongs to.
+    pub fn port_group(&self) -> Arc<PortGroup> {
+        self.port_group.lock().clone()
+    }
+
+    /// Goes over to a group; its sessions look at the new one's state.
+    fn join(&self, group: Arc<PortGroup>) {
+        *self.port_group.lock() = group;
+        self.groups().touch(false);
+    }
+
+    /// What an initiator may see here that comes to one of our addresses.
+    pub fn decide(&self, initiator: &str, portal: &Address) -> Decision {
+        decide(&self.name, &self.groups(), initiator, portal)
+    }
+
+    /// Why the target was taken away, if it was; its sessions are closing.
+    pub fn gone(&self) -> Option<CloseReason> {
+        self.gone.get().copied()
+    }
+}
+
+/// A login that was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Denied {
+    /// When, ns of the cores' clock.
+    pub at_ns: u64,
+    /// Name of the driver.
+    pub driver: String,
+    /// The target asked for.
+    pub target: String,
+    /// The name given.
+    pub initiator: String,
+    /// From where; `None` when the transport does not know.
+    pub from: Option<Address>,
+    /// Why, and what to type.
+    pub text: String,
+}
+
+#[derive(Default)]
+struct State {
+    targets: BTreeMap<(String, String), Arc<TargetPort>>,
+    devices: BTreeMap<String, Arc<Device>>,
+    engines: Vec<(u32, Mailer<Message>)>,
+    sessions: BTreeMap<u64, Arc<SessionFacts>>,
+    denied: VecDeque<Denied>,
+    rivals: rivals::Book,
+    /// Names of devices by what hosts know them by.
+    ids: HashMap<Id, String>,
+    /// By growing identifier.
+    port_groups: Vec<Arc<PortGroup>>,
+    /// Relative identifiers of all targets that ever were; read when the first one is made.
+    numbers: Option<Numbers>,
+    devices_made: u32,
+    sessions_made: u64,
+}
+
+/// Hears something that the operator should know of a unit: its name, and a sentence.
+pub type Teller = dyn Fn(&str, String) + Send + Sync;
+
+/// All of the target side that is not bound to a core.
+#[derive(Default)]
+pub struct Registry {
+    state: Mutex<State>,
+    vault: Mutex<Option<Arc<dyn Vault>>>,
+    teller: Mutex<Option<Arc<Teller>>>,
+    denied_total: AtomicU64,
+    /// Grows with every reset of a unit, so that sessions know which came after their login.
+    resets: AtomicU64,
+    tokens: Tokens,
+    known: Known,
+    doors: Doors,
+    /// Who sends requests.
+    origins: Arc<Origins>,
+    /// Former names of units.
+    former: Mutex<BTreeMap<String, Former>>,
+    /// Largest transfer that the cores' pools let through, bytes; zero before there is a core.
+    transfer_max: Arc<AtomicU32>,
+}
+
+impl Registry {
+    /// Without targets, groups or devices.
+    pub fn new() -> Arc<Registry> {
+        Arc::default()
+    }
+
+    /// What units and targets keep over a restart is kept there from now on. Before the first of
+    /// them.
+    pub fn set_vault(&self, vault: Arc<dyn Vault>) {
+        self.state().numbers = None;
+        if let Err(e) = self.known.load(vault.as_ref()) {
+            self.tell("", e.what);
+        }
+        *self.vault.lock() = Some(vault);
+    }
+
+    /// Which unit each initiator port knows behind its LUNs.
+    pub(crate) fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Serial numbers of all units that initiators know from now or from an earlier run.
+    pub fn known_serials(&self) -> BTreeSet<String> {
+        self.known.serials()
+    }
+
+    /// Begins to save which units initiators know, if that has changed.
+    pub fn keep_known(&self) {
+        self.known.save(self.vault().as_ref());
+    }
+
+    /// Who sends requests, for layers below: `Topology::set_origins`.
+    pub fn origins(&self) -> &Arc<Origins> {
+        &self.origins
+    }
+
+    /// Who hears what the operator should know of a unit: its name, and a sentence.
+    pub fn set_teller(&self, teller: Arc<Teller>) {
+        *self.teller.lock() = Some(teller);
+    }
+
+    /// Something that the operator should know of a unit.
+    pub(crate) fn tell(&self, unit: &str, text: String) {
+        let teller = self.teller.lock().clone();
+        if let Some(teller) = teller {
+            teller(unit, text);
+        }
+    }
+
+    /// Where units keep what outlives a restart; one that keeps nothing when none was given.
+    pub fn vault(&self) -> Arc<dyn Vault> {
+        let vault = self.vault.lock();
+        vault.clone().unwrap_or_else(|| Arc::new(NoVault))
+    }
+
+    /// ROD tokens.
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// The pool of a core lets transfers of so many bytes through.
+    pub(crate) fn note_pool(&self, transfer_max: u32) {
+        let smaller = |old: u32| Some(if old == 0 { transfer_max } else { old.min(transfer_max) });
+        let _ = self.transfer_max.fetch_update(Ordering::AcqRel, Ordering::Acquire, smaller);
+    }
+
+    /// Resets of units until now.
+    pub(crate) fn resets(&self) -> u64 {
+        self.resets.load(Ordering::Acquire)
+    }
+
+    /// One more: answers its number.
+    pub(crate) fn next_reset(&self) -> u64 {
+        self.resets.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Makes a logical unit. The name must be free; the serial number must not be that of another
+    /// unit, or initiators would take the two for one.
+    pub fn add_device(&self, handler: &str, spec: DeviceSpec) -> Result<Arc<Device>, Error> {
+        let Some(handler) = handlers::find(handler) else {
+            return Err(Error::new(Errno::NoEnt, format!("no device handler {handler}")));
+        };
+        if spec.sector_bytes == 0 {
+            let what = format!("{}: sector size is zero", spec.label.name);
+            return Err(Error::new(Errno::Inval, what));
+        }
+        if spec.serial.is_empty() || spec.serial.len() > SERIAL_MAX || !spec.serial.is_ascii() {
+            let what =
+                format!("{}: a serial number is 1 to {SERIAL_MAX} ASCII letters", spec.label.name);
+            return Err(Error::new(Errno::Inval, what));
+        }
+        let mut state = self.state();
+        if state.devices.contains_key(&spec.label.name) {
+            let what = format!("device {} is exported already", spec.label.name);
+            return Err(Error::new(Errno::Exist, what));
+        }
+        let ids = spec.ids().all();
+        if let Some((id, other)) = ids.iter().find_map(|id| Some((id, state.ids.get(id)?))) {
+            let what = format!(
+                "{}: {} {} is that of {other}; initiators would take the two for one disk",
+                spec.label.name,
+                id.what(),
+                id.value,
+            );
+            return Err(Error::new(Errno::Exist, what));
+        }
+        state.devices_made += 1;
+        let device =
+            Arc::new(Device::new(state.devices_made, spec, handler, self.transfer_max.clone()));
+        spc::device_made(&device, &*self.vault())?;
+        let name = device.name();
+        state.ids.extend(ids.into_iter().map(|id| (id, name.clone())));
+        state.devices.insert(name, device.clone());
+        Ok(device)
+    }
+
+    /// A device by name.
+    pub fn device(&self, name: &str) -> Option<Arc<Device>> {
+        self.state().devices.get(name).cloned()
+    }
+
+    /// Names of devices that no group maps.
+    pub fn unmapped(&self) -> Vec<String> {
+        let state = self.state();
+        let free = state.devices.values().filter(|d| d.ports().is_empty());
+        free.map(|d| d.name()).collect()
+    }
+
+    /// Names of devices that have lost their provider.
+    pub fn lost(&self) -> Vec<String> {
+        let state = self.state();
+        let lost = state.devices.values().filter(|d| d.lost().is_some());
+        lost.map(|d| d.name()).collect()
+    }
+
+    /// Devices whose disk reports its room.
+    pub(crate) fn thin_devices(&self) -> Vec<Arc<Device>> {
+        self.state().devices.values().filter(|d| d.space().is_some()).cloned().collect()
+    }
+
+    /// Whether the disk of some device reports its room.
+    pub fn has_thin(&self) -> bool {
+        self.state().devices.values().any(|d| d.space().is_some())
+    }
+
+    /// Forgets a device; refused while a group maps it.
+    pub fn remove_device(&self, name: &str) -> Result<Arc<Device>, Error> {
+        let mut state = self.state();
+        let used = state.devices.get(name).is_some_and(|d| !d.ports().is_empty());
+        if let Some((target, group)) = used.then(|| user_of(&state, name)).flatten() {
+            let what =
+                format!("{name} is mapped by group {group} of {target}; take the LUN out first");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        let Some(device) = state.devices.remove(name) else {
+            return Err(Error::new(Errno::NoEnt, format!("no device {name}")));
+        };
+        for id in device.spec().ids().all() {
+            state.ids.remove(&id);
+        }
+        // Commands that wait for data or memory still have it; they come to the medium no more.
+        device.lose(Errno::NxIo);
+        Ok(device)
+    }
+
+    /// Makes a target without groups: nobody may log in yet. Exists already: that one. It has the
+    /// relative port identifier that it had before, in this life of the daemon or an earlier one.
+    pub fn set_target(&self, driver: &str, name: &str) -> Result<Arc<TargetPort>, Error> {
+        self.set_target_at(driver, name, None)
+    }
+
+    /// The same with a relative port identifier that somebody chose. Refused when it is that of
+    /// another target, and when the target is there under another. Waits for stable storage:
+    /// for the control thread.
+    pub fn set_target_at(
+        &self,
+        driver: &str,
+        name: &str,
+        port: Option<u16>,
+    ) -> Result<Arc<TargetPort>, Error> {
+        let key = (driver.to_string(), name.to_string());
+        if let Some(target) = self.state().targets.get(&key) {
+            if port.is_some_and(|p| p != target.port) {
+                let what = format!("{name} has port_id {}; take it out first", target.port);
+                return Err(Error::new(Errno::Busy, what));
+            }
+            return Ok(target.clone());
+        }
+        let port = self.number_of(&key, port)?;
+        let mut state = self.state();
+        if state.targets.len() >= TARGETS_MAX {
+            return Err(Error::new(Errno::NoSpc, "too many targets"));
+        }
+        let target = Arc::new(TargetPort {
+            driver: driver.into(),
+            name: name.into(),
+            port,
+            gone: OnceLock::new(),
+            groups: Mutex::default(),
+            port_group: Mutex::new(state.default_group()),
+        });
+        state.targets.insert(key, target.clone());
+        Ok(target)
+    }
+
+    /// The relative port identifier of a target that is made. The lock is not held while that is
+    /// saved: cores come by at logins.
+    fn number_of(&self, key: &numbers::Name, wanted: Option<u16>) -> Result<u16, Error> {
+        let vault = self.vault();
+        let known = self.state().numbers.clone();
+        let known = match known {
+            Some(known) => known,
+            None => match Numbers::load(&*vault) {
+                Ok(known) => known,
+                Err(e) => return self.number_unsaved(wanted, e),
+            },
+        };
+        let mut new = known.clone();
+        let port = new.assign(key, wanted, &|n| self.state().targets.contains_key(n))?;
+        if new != known {
+            new.save(&*vault)?;
+        }
+        self.state().numbers = Some(new);
+        Ok(port)
+    }
+
+    /// The same when what was saved cannot be read: a target whose number the configuration gives
+    /// needs no record. Nothing is saved: the others would get new numbers at the next start.
+    fn number_unsaved(&self, wanted: Option<u16>, why: Error) -> Result<u16, Error> {
+        let Some(number) = wanted.filter(|n| *n != 0) else {
+            let what = format!(
+                "{}; give this target the port_id that it had, or take the record and the one \
+                 before it (`.old`) away to have new ones given: reservations made through the \
+                 former ones then belong to no port",
+                why.what
+            );
+            return Err(Error::new(why.kind, what));
+        };
+        match self.state().targets.values().find(|t| t.port == number) {
+            Some(other) => {
+                let what = format!("port_id {number} is that of target {}", other.name);
+                Err(Error::new(Errno::Exist, what))
+            }
+            None => Ok(number),
+        }
+    }
+
+    /// Takes a target away and closes its sessions; returns before they have ended.
+    pub fn remove_target(&self, driver: &str, name: &str) -> Result<(), Error> {
+        let mut state = self.state();
+        let key = (driver.to_string(), name.to_string());
+        let Some(target) = state.targets.remove(&key) else {
+            return Err(Error::new(Errno::NoEnt, format!("no {driver} target {name}")));
+        };
+        let why = match self.doors.are_closed() {
+            true => CloseReason::Stopping,
+            false => CloseReason::TargetRemoved,
+        };
+        take_away(&state, &target, why);
+        Ok(())
+    }
+
+    /// Whether initiators may come in.
+    pub fn doors(&self) -> &Doors {
+        &self.doors
+    }
+
+    /// Replaces all groups of a target at once. Sessions get their new map with their next
+    /// command, and REPORTED LUNS DATA HAS CHANGED; commands in flight finish on the old one.
+    pub fn set_groups(&self, driver: &str, name: &str, specs: &[GroupSpec]) -> Result<(), Error> {
+        let state = self.state();
+        let target = state.target(driver, name)?;
+        let old = target.groups();
+        let new = Groups::build(name, specs, &old, |d| state.devices.get(d).cloned())?;
+        if new.same_members(&old) {
+            // Who belongs where stays: only what they see is replaced.
+            for group in old.groups() {
+                if let Some(to) = new.group(&group.name) {
+                    recount(target, &group.luns(), &to.luns());
+                    group.view.replace(to.luns());
+                }
+            }
+        } else {
+            replace(target, new);
+        }
+        drop(state);
+        self.tell_engines();
+        Ok(())
+    }
+
+    /// Changes some LUNs of a group, all of them or none; the cost does not grow with the number
+    /// of LUNs that stay.
+    pub fn change_luns(
+        &self,
+        driver: &str,
+        name: &str,
+        group: &str,
+        changes: &[LunChange],
+    ) -> Result<(), Error> {
+        let state = self.state();
+        let target = state.target(driver, name)?;
+        let groups = target.groups();
+        let at = format!("{name}, group {group}");
+        let Some(found) = groups.group(group) else {
+            return Err(Error::new(Errno::NoEnt, format!("{at}: no such group")));
+        };
+        let old = found.luns();
+        let mut new = (*old).clone();
+        for change in changes {
+            match change {
+                LunChange::Set(line) => {
+                    let entry = groups::resolve(&at, line, &|d| state.devices.get(d).cloned())?;
+                    new.set(line.lun, Some(Arc::new(entry)))
+                }
+                LunChange::Await(lun, unit) => new.set_waiting(*lun, unit),
+                LunChange::Remove(lun) => new.set(*lun, None),
+            };
+        }
+        recount(target, &old, &new);
+        found.view.replace(Arc::new(new));
+        drop(state);
+        self.tell_engines();
+        Ok(())
+    }
+
+    /// Sessions look for changes now and not only with their next command.
+    pub(crate) fn tell_engines(&self) {
+        for (_, engine) in &self.state().engines {
+            // A full or closed mailbox loses nothing: sessions look for themselves as well.
+            let _ = engine.send(Message::Refresh);
+        }
+    }
+
+    /// A target by driver and name.
+    pub fn target(&self, driver: &str, name: &str) -> Option<Arc<TargetPort>> {
+        self.state().targets.get(&(driver.to_string(), name.to_string())).cloned()
+    }
+
+    /// The unit that hosts know by this.
+    pub fn known_by(&self, id: &Id) -> Option<String> {
+        self.state().ids.get(id).cloned()
+    }
+
+    /// The target ports through which somebody sees a unit.
+    pub fn ports_of(&self, device: &Device) -> Vec<Arc<TargetPort>> {
+        let ports = device.ports();
+        self.state().targets.values().filter(|t| ports.contains(&t.port)).cloned().collect()
+    }
+
+    /// Targets of a driver that grant an initiator, come to one of our addresses, at least one
+    /// unit; by name.
+    pub fn visible_targets(
+        &self,
+        driver: &str,
+        initiator: &str,
+        portal: &Address,
+    ) -> Vec<Arc<TargetPort>> {
+        let all: Vec<Arc<TargetPort>> =
+            self.state().targets.values().filter(|t| t.driver == driver).cloned().collect();
+        all.into_iter().filter(|t| t.decide(initiator, portal).grants()).collect()
+    }
+
+    /// Ends a session by its number; false when there is none.
+    pub fn kick(&self, session: u64) -> bool {
+        let state = self.state();
+        match state.sessions.get(&session) {
+            Some(s) => send_close(&state, s, CloseReason::Kicked),
+            None => false,
+        }
+    }
+
+    /// The sessions now, oldest first.
+    pub fn sessions(&self) -> Vec<Arc<SessionFacts>> {
+        self.state().sessions.values().cloned().collect()
+    }
+
+    /// Remembers a refused login.
+    pub fn note_denied(&self, denied: Denied) {
+        self.denied_total.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state();
+        if state.denied.len() == DENIED_MAX {
+            state.denied.pop_front();
+        }
+        state.denied.push_back(denied);
+    }
+
+    /// Refused logins, newest last.
+    pub fn denied(&self) -> Vec<Denied> {
+        self.state().denied.iter().cloned().collect()
+    }
+
+    pub(crate) fn add_engine(&self, core: u32, mailer: Mailer<Message>) {
+        self.state().engines.push((core, mailer));
+    }
+
+    /// Relative identifiers of the target ports of a driver, by growing number.
+    pub(crate) fn relative_ports(&self, driver: &str) -> Vec<u16> {
+        let state = self.state();
+        let ports = state.targets.values().filter(|t| t.driver == driver && t.gone().is_none());
+        let mut ports: Vec<u16> = ports.map(|t| t.port).collect();
+        ports.sort_unstable();
+        ports
+    }
+
+    /// The engines of all cores but one.
+    pub(crate) fn engines_but(&self, core: u32) -> Vec<Mailer<Message>> {
+        self.state().engines.iter().filter(|(c, _)| *c != core).map(|(_, m)| m.clone()).collect()
+    }
+
+    pub(crate) fn next_session(&self) -> u64 {
+        let mut state = self.state();
+        state.sessions_made += 1;
+        state.sessions_made
+    }
+
+    /// `reinstates`: it has taken the place of one of the same initiator port.
+    pub(crate) fn session_began(&self, facts: &Arc<SessionFacts>, reinstates: bool) {
+        let mut state = self.state();
+        state.sessions.insert(facts.number, facts.clone());
+        if reinstates {
+            let (driver, target) = (facts.driver.clone(), facts.target.clone());
+            let key = (driver, target, facts.initiator.clone(), facts.port_id.clone());
+            state.rivals.reinstated(key, facts.from.host(), facts.since_ns);
+        }
+    }
+
+    pub(crate) fn session_ended(&self, number: u64) {
+        self.state().sessions.remove(&number);
+    }
+
+    /// Closes every session that an initiator has with a target (cold reset).
+    pub(crate) fn close_of(&self, target: &TargetPort, initiator: &str, why: CloseReason) {
+        let state = self.state();
+        for s in state.sessions.values() {
+            let is_there = s.driver == target.driver && s.target == target.name;
+            if is_there && s.initiator == initiator {
+                send_close(&state, s, why);
+            }
+        }
+    }
+}
+
+impl State {
+    fn target(&self, driver: &str, name: &str) -> Result<&Arc<TargetPort>, Error> {
+        self.targets
+            .get(&(driver.to_string(), name.to_string()))
+            .ok_or_else(|| Error::new(Errno::NoEnt, format!("no {driver} target {name}")))
+    }
+
+    /// The group of ports that are in no other, made when it is asked for first.
+    fn default_group(&mut self) -> Arc<PortGroup> {
+        let found = self.port_groups.iter().find(|g| g.name() == DEFAULT_GROUP).cloned();
+        found.unwrap_or_else(|| {
+            let group = Arc::new(PortGroup::new(&PortGroupSpec::default_group()));
+            self.port_groups.push(group.clone());
+            group
+        })
+    }
+}
+
+/// One change of a group's LUNs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LunChange {
+    /// The number is this unit's from now on.
+    Set(LunSpec),
+    /// The number is that of a unit that is not there yet.
+    Await(u64, String),
+    /// The number has no unit any more.
+    Remove(u64),
+}
+
+/// New groups with new views; those of the old ones' sessions ask which group is theirs.
+/// Nobody sees anything of a target any more, and its sessions are asked to end. Why is said first:
+/// a session that sees the change knows what it means.
+fn take_away(state: &State, target: &TargetPort, why: CloseReason) {
+    // A target is taken away once: it has left the table.
+    let _ = target.gone.set(why);
+    replace(target, Groups::default());
+    let is_of_it = |s: &&Arc<SessionFacts>| s.driver == target.driver && s.target == target.name;
+    for session in state.sessions.values().filter(is_of_it) {
+        send_close(state, session, why);
+    }
+}
+
+fn replace(target: &TargetPort, groups: Groups) {
+    let old = target.groups();
+    for group in old.groups() {
+        let to = groups.group(&group.name).map(Group::luns).unwrap_or_default();
+        recount(target, &group.luns(), &to);
+    }
+    for group in groups.groups().iter().filter(|g| old.group(&g.name).is_none()) {
+        recount(target, &LunMap::default(), &group.luns());
+    }
+    *target.groups.lock() = Arc::new(groups);
+    old.touch(true);
+}
+
+/// R4.
+fn recount(target: &TargetPort, old: &LunMap, new: &LunMap) {
+    old.compare(new, &mut |was, is| {
+        if let Some(entry) = is {
+            entry.device.mapped(target.port, true);
+        }
+        if let Some(entry) = was {
+            entry.device.mapped(target.port, false);
+        }
+    });
+}
+
+/// The target and the group that map a device.
+fn user_of(state: &State, device: &str) -> Option<(String, String)> {
+    state.targets.values().find_map(|t| {
+        let groups = t.groups();
+        let maps = |g: &&Group| g.luns().iter().any(|e| e.device.name() == device);
+        groups.groups().iter().find(maps).map(|g| (t.name.clone(), g.name.clone()))
+    })
+}
+
+fn send_close(state: &State, session: &SessionFacts, why: CloseReason) -> bool {
+    let message =
+        |m: &Mailer<Message>| m.send(Message::Close { session: session.number, why }).is_ok();
+    state.engines.iter().filter(|(c, _)| *c == session.core).any(|(_, m)| message(m))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! Where the reservations of one unit stand, shared by all cores.
+//!
+//! ```text
+//!   turn() --> state() --> decide --> (save) --> commit(): swap, bits of every nexus, attentions
+//! ```
+//!
+//! Invariants
+//!  L1  One change at a time, saving included: who wants to change something waits for its turn, on
+//!      whatever core.
+//!  L2  The bits of every nexus follow the state under the lock that guards it, so that a nexus
+//!      that comes meanwhile has the bits of the old state before the swap or of the new one after.
+//!  L3  A change is told (GOOD, attentions) after the bits are set: a command that arrives anywhere
+//!      after the answer left meets them.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bio::sync::{Mutex, MutexGuard};
+use wire::scsi::Asc;
+
+use super::state::{Effects, Identity, Reservations};
+use crate::nexus::unit_attention::{Nexus, flags};
+use crate::unit::Device;
+
+#[derive(Default)]
+struct Inner {
+    state: Arc<Reservations>,
+    busy: bool,
+    waiting: Vec<Waker>,
+}
+
+/// The reservations of a unit.
+#[derive(Default)]
+pub struct Place(Mutex<Inner>);
+
+impl Place {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock()
+    }
+
+    /// The state now.
+    pub fn state(&self) -> Arc<Reservations> {
+        self.inner().state.clone()
+    }
+
+    /// What a record said, before any nexus exists.
+    pub(crate) fn load(&self, state: Reservations) {
+        self.inner().state = Arc::new(state);
+    }
+
+    /// Waits for the right to change something (L1).
+    pub(crate) fn turn(&self) -> Waits<'_> {
+        Waits(self)
+    }
+
+    /// The right to change something, if nobody has it.
+    pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
+        let mut inner = self.inner();
+        (!std::mem::replace(&mut inner.busy, true)).then_some(Turn(self))
+    }
+
+    /// A nexus that has just been enlisted gets its bits (L2).
+    pub(crate) fn greet(&self, nexus: &Nexus) {
+        let inner = self.inner();
+        follow(&inner.state, nexus);
+    }
+
+    /// A session has left the unit: a SPC-2 reservation of its own ends.
+    pub(crate) fn session_ended(&self, device: &Device, session: u64) {
+        let mut inner = self.inner();
+        if let Some(next) = inner.state.without_session(session) {
+            swap(&mut inner, device, next);
+        }
+    }
+
+    /// The unit was reset.
+    pub(crate) fn reset(&self, device: &Device) {
+        let mut inner = self.inner();
+        if let Some(next) = inner.state.reset() {
+            swap(&mut inner, device, next);
+        }
+    }
+}
+
+/// The bits of a nexus are those of the state.
+fn follow(state: &Reservations, nexus: &Nexus) {
+    let port = nexus.port();
+    let restriction = state.restriction(port.identity.as_ref(), port.session);
+    nexus.put(flags::RESERVED, restriction.bits());
+}
+
+fn swap(inner: &mut Inner, device: &Device, next: Reservations) {
+    inner.state = Arc::new(next);
+    for nexus in device.nexuses() {
+        follow(&inner.state, &nexus);
+    }
+}
+
+/// Waits for one's turn.
+pub(crate) struct Waits<'a>(&'a Place);
+
+impl<'a> Future for Waits<'a> {
+    type Output = Turn<'a>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Turn<'a>> {
+        let mut inner = self.0.inner();
+        if inner.busy {
+            inner.waiting.push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        inner.busy = true;
+        Poll::Ready(Turn(self.0))
+    }
+}
+
+/// The right to change the reservations of a unit; dropped, the next one may.
+pub(crate) struct Turn<'a>(&'a Place);
+
+impl Turn<'_> {
+    /// The state, which only the owner of the turn changes, but for a SPC-2 reservation that ends.
+    pub fn state(&self) -> Arc<Reservations> {
+        self.0.state()
+    }
+
+    /// Makes a change hold: bits first, then attentions (L3).
+    pub fn commit(&self, device: &Device, next: Reservations, effects: &Effects) {
+        let mut inner = self.0.inner();
+        swap(&mut inner, device, next);
+        if effects.attentions.is_empty() {
+            return;
+        }
+        let told: BTreeMap<&Identity, Asc> =
+            effects.attentions.iter().map(|(id, code)| (id, *code)).collect();
+        for nexus in device.nexuses() {
+            let code = nexus.port().identity.as_ref().and_then(|id| told.get(id));
+            if let Some(code) = code {
+                nexus.raise(*code);
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut inner = self.0.inner();
+            inner.busy = false;
+            std::mem::take(&mut inner.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,138 @@
+//! What a CHECK CONDITION does to the other commands of a unit: auto contingent allegiance (SAM-5
+//! 5.10) when NACA was set in the CDB, and aborts by the rule of QERR (SPC-4 7.5.8).
+//!
+//! ```text
+//!   no allegiance --CHECK CONDITION with NACA: blame()--> allegiance of the nexus
+//!        ^                                                     |
+//!        +--- absolve(): CLEAR ACA, LOGICAL UNIT RESET, nexus loss, PREEMPT AND ABORT
+//! ```
+//! While it lasts, the nexus that established it runs commands of the ACA attribute, one at a time,
+//! and hears ACA ACTIVE for others. Other nexuses of the same task set hear ACA ACTIVE when NACA is
+//! set in theirs, else BUSY. Dormant commands stay dormant (`task_set/mod.rs`, O6); those that run
+//! go on.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use wire::scsi::{NACA, Status};
+
+use crate::command::status::Ending;
+use crate::command::{AbortHow, Command, TaskAttribute};
+use crate::engine::Engine;
+use crate::nexus::unit_attention::{Nexus, flags};
+use crate::nexus::{Path, Session};
+use crate::task_set::Allegiance;
+use crate::task_set::cross_core::{group_of, key_of};
+use crate::task_set::management::Done;
+use crate::unit::{Device, ModeBits};
+
+/// NACA of a CDB: bit 2 of the CONTROL byte, whose place goes by the operation code (SAM-5 5.2).
+pub(crate) fn naca(cdb: &[u8]) -> bool {
+    /// The CONTROL byte by the three high bits of the operation code; variable-length CDBs have it
+    /// in byte 1. The last two groups belong to vendors: nothing is looked at.
+    const CONTROL: [usize; 8] = [5, 9, 9, 1, 15, 11, usize::MAX, usize::MAX];
+    let group = cdb.first().map_or(7, |opcode| usize::from(opcode >> 5));
+    let at = CONTROL.get(group).copied().unwrap_or(usize::MAX);
+    cdb.get(at).is_some_and(|control| control & NACA != 0)
+}
+
+/// PERSISTENT RESERVE OUT with PREEMPT AND ABORT, which ends the allegiance of others.
+fn preempts(cdb: &[u8]) -> bool {
+    matches!(cdb, [0x5F, action, ..] if action & 0x1f == 0x05)
+}
+
+/// What an allegiance means for a newcomer; true when it is the command that may run.
+#[cold]
+pub(crate) fn admit(path: &Path, command: &Command<'_>) -> Result<bool, Ending> {
+    let (device, nexus) = (path.device(), path.nexus());
+    let aca = command.attribute == TaskAttribute::Aca && !device.mode().has(ModeBits::TMF_ONLY);
+    let group = group_of(device, nexus);
+    let allegiance = device.order().allegiance(group, key_of(nexus), aca);
+    match allegiance {
+        Allegiance::None => Ok(false),
+        Allegiance::Runs => Ok(true),
+        Allegiance::Others if preempts(command.cdb) => Ok(false),
+        Allegiance::Others if !naca(command.cdb) => Err(Ending::Status(Status::Busy)),
+        Allegiance::Own | Allegiance::Others => Err(Ending::Status(Status::AcaActive)),
+    }
+}
+
+impl Session {
+    /// A command ends with CHECK CONDITION; called before its initiator hears of it.
+    #[cold]
+    pub(crate) fn blame(&self, place: u32) {
+        let (path, naca) = {
+            let slots = self.slots.borrow();
+            let Some(slot) = slots.get(place) else { return };
+            let Some(path) = slot.path.clone() else { return };
+            (path, slot.naca)
+        };
+        let (device, nexus) = (path.device(), path.nexus());
+        let mode = device.mode();
+        if naca {
+            let mut set = device.order();
+            if set.establish(group_of(device, nexus), key_of(nexus)) {
+                match mode.has(ModeBits::TST_EACH) {
+                    true => nexus.set(flags::ACA),
+                    false => device.mark(flags::ACA),
+                }
+            }
+        }
+        if !mode.has(ModeBits::QERR) {
+            return;
+        }
+        let engine = self.engine();
+        let ticket = engine.tms.borrow_mut().open(Done::Nothing);
+        if mode.has(ModeBits::QERR_OWN) || mode.has(ModeBits::TST_EACH) {
+            let words = self.commands_at(|p| Rc::ptr_eq(p, &path));
+            engine.abort_all(self, &words, AbortHow::Silent, ticket);
+        } else {
+            engine.abort_everywhere(device, self.number(), false, ticket);
+        }
+        engine.tm_step(ticket);
+    }
+}
+
+impl Engine {
+    /// Ends the allegiance that a nexus established, or every one of the unit.
+    pub(crate) fn absolve(self: &Rc<Self>, device: &Device, nexus: Option<&Arc<Nexus>>) {
+        let mut ready = Vec::new();
+        let mut set = device.order();
+        let ended = set.absolve(|n| nexus.is_none_or(|x| key_of(x) == n), &mut ready);
+        if ended {
+            if !set.is_contingent() {
+                device.unmark(flags::ACA);
+            }
+            if let Some(nexus) = nexus.filter(|_| device.mode().has(ModeBits::TST_EACH)) {
+                nexus.clear(flags::ACA);
+            }
+        }
+        drop(set);
+        self.go(ready);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_control_byte_goes_by_the_operation_code() {
+        for (opcode, len, at) in
+            [(0x00, 6, 5), (0x28, 10, 9), (0x5F, 10, 9), (0x88, 16, 15), (0xA8, 12, 11)]
+        {
+            let mut cdb = vec![0; 16];
+            cdb[0] = opcode;
+            assert!(!naca(&cdb));
+            cdb[at] = NACA;
+            assert!(naca(&cdb), "{opcode:02x}");
+            assert!(naca(&cdb[..len]));
+            assert!(!naca(&cdb[..len - 1]));
+        }
+        let mut long = vec![0; 32];
+        (long[0], long[1]) = (0x7F, NACA);
+        assert!(naca(&long));
+        assert!(!naca(&[]));
+        assert!(!naca(&[0xC0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]));
+    }
+}

@@ -1,0 +1,305 @@
+//! Order across cores: the task set of a unit (`task_set/mod.rs`), the engines' part in it, and
+//! claims of blocks.
+//!
+//! ```text
+//!   command()  word of the nexus is zero, SIMPLE, claims nothing --> runs; nothing is shared
+//!      |  else
+//!      v
+//!   join() --- the set was plain ---> ORDER in every nexus's word, Gather to every engine
+//!      |                                                |  commands of the crowd have ended here
+//!      |                                                v
+//!      |                                          counted_out()
+//!      v                                                |
+//!   entry --- release() --> part() --> those enabled <--+--> go(): here turn(), elsewhere Go
+//! ```
+//! A command whose word was read before the bit was set is in its session's table before its engine
+//! reads the Gather message, so it is counted (O4). After [`LINGER_NS`] without a command that
+//! needs an order the set is plain again.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bio::sync::Mutex;
+use reactor::Mailer;
+
+use crate::command::{CommandState, TaskAttribute, word_of};
+use crate::engine::{Engine, Message};
+use crate::handlers::Plan;
+use crate::nexus::unit_attention::{Nexus, flags};
+use crate::nexus::{Path, Session};
+use crate::task_set::management::Done;
+use crate::task_set::{Request, Span};
+use crate::unit::{Device, ModeBits};
+
+/// How long a set stays strict after the last command that needed an order, ns, once to twice: a
+/// change costs a message to every core, a strict set a lock for every command.
+const LINGER_NS: u64 = 20_000_000;
+
+/// Who is told that an entry is enabled.
+#[derive(Clone)]
+pub(crate) enum Owner {
+    /// A command of a session.
+    Command {
+        /// The core of the session.
+        core: u32,
+        /// The way to it.
+        to: Mailer<Message>,
+        /// The session.
+        session: u64,
+        /// Place and generation.
+        word: u64,
+    },
+    /// A claim of a running command.
+    Guest(Arc<Turn>),
+}
+
+/// The turn of a claim.
+#[derive(Default)]
+pub(crate) struct Turn(Mutex<(bool, Option<Waker>)>);
+
+impl Turn {
+    fn come(&self) {
+        let waker = {
+            let mut turn = self.0.lock();
+            turn.0 = true;
+            turn.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+struct Waiting(Arc<Turn>);
+
+impl Future for Waiting {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut turn = self.0.0.lock();
+        if turn.0 {
+            return Poll::Ready(());
+        }
+        turn.1 = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Blocks of a unit that nobody else touches until this is dropped.
+pub struct Guard {
+    engine: Weak<Engine>,
+    device: Arc<Device>,
+    id: u64,
+}
+
+impl Guard {
+    /// Of a unit that nobody else can reach yet.
+    pub(crate) fn nothing(device: &Arc<Device>) -> Guard {
+        Guard { engine: Weak::new(), device: device.clone(), id: 0 }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.part(&self.device, self.id);
+        }
+    }
+}
+
+/// A nexus by a number, as long as it lives.
+pub(crate) fn key_of(nexus: &Arc<Nexus>) -> u64 {
+    Arc::as_ptr(nexus) as usize as u64
+}
+
+/// The group of a nexus's commands (O1).
+pub(crate) fn group_of(device: &Device, nexus: &Arc<Nexus>) -> u64 {
+    if device.mode().has(ModeBits::TST_EACH) { key_of(nexus) } else { 0 }
+}
+
+impl Engine {
+    /// Lets a command or a claim into the order of a unit: its number, zero when there is no order
+    /// now, and whether it may run.
+    fn join(self: &Rc<Self>, device: &Arc<Device>, request: Request, owner: Owner) -> (u64, bool) {
+        let mut set = device.order();
+        let mut gather = None;
+        if !set.is_strict() {
+            if request.is_plain() {
+                return (0, true);
+            }
+            let peers = self.registry().engines_but(self.core().id());
+            let cores = u32::try_from(peers.len() + 1).unwrap_or(u32::MAX);
+            gather = Some((peers, set.gather(cores)));
+            device.mark(flags::ORDER);
+        }
+        let joined = set.add(request, owner);
+        drop(set);
+        if let Some((peers, floor)) = gather {
+            for peer in peers {
+                self.post(peer, Message::Gather { device: device.clone(), floor });
+            }
+            // Later: the command that asks is not yet in its place.
+            let (engine, device) = (self.clone(), device.clone());
+            drop(self.core().reactor().spawn("target order", async move {
+                engine.gather(&device, floor);
+                loop {
+                    engine.core().reactor().sleep(LINGER_NS).await;
+                    if device.calm() {
+                        return;
+                    }
+                }
+            }));
+        }
+        joined
+    }
+
+    /// Counts the crowd of a unit out: says so when the last command has ended here.
+    pub(crate) fn gather(self: &Rc<Self>, device: &Arc<Device>, floor: u64) {
+        let crowd = |spans| Done::Crowd { device: device.clone(), spans };
+        let (all, spans) = {
+            let mut tms = self.tms.borrow_mut();
+            (tms.open(crowd(false)), tms.open(crowd(true)))
+        };
+        for session in self.sessions() {
+            session.count_crowd(device, floor, all, spans);
+        }
+        self.tm_step(all);
+        self.tm_step(spans);
+    }
+
+    /// A core's crowd has gone.
+    pub(crate) fn counted_out(self: &Rc<Self>, device: &Device, spans: bool) {
+        let mut ready = Vec::new();
+        device.order().counted_out(spans, &mut ready);
+        self.go(ready);
+    }
+
+    /// An entry has ended.
+    pub(crate) fn part(self: &Rc<Self>, device: &Device, id: u64) {
+        let mut ready = Vec::new();
+        device.order().leave(id, &mut ready);
+        self.go(ready);
+    }
+
+    /// Starts what is enabled now. Commands of this core start one after another from the
+    /// outermost call, however many end at once.
+    pub(crate) fn go(self: &Rc<Self>, ready: Vec<Owner>) {
+        for owner in ready {
+            match owner {
+                Owner::Guest(turn) => turn.come(),
+                Owner::Command { core, session, word, .. } if core == self.core().id() => {
+                    self.starting.borrow_mut().push_back((session, word));
+                }
+                Owner::Command { to, session, word, .. } => {
+                    self.post(to, Message::Go { session, word });
+                }
+            }
+        }
+        if self.is_starting.replace(true) {
+            return;
+        }
+        loop {
+            let next = self.starting.borrow_mut().pop_front();
+            let Some((session, word)) = next else { break };
+            self.turn(session, word);
+        }
+        self.is_starting.set(false);
+    }
+
+    /// The turn of a command has come.
+    pub(crate) fn turn(&self, session: u64, word: u64) {
+        if let Some(session) = self.session(session) {
+            session.turn(word);
+        }
+    }
+
+    /// Blocks of a unit for a running command alone (O2).
+    pub(crate) async fn claim(self: &Rc<Self>, device: &Arc<Device>, span: Span) -> Guard {
+        let request = Request {
+            group: u64::MAX,
+            nexus: 0,
+            attribute: TaskAttribute::Simple,
+            span,
+            exclusive: true,
+            writes: true,
+            restricted: false,
+            guest: true,
+        };
+        let turn = Arc::new(Turn::default());
+        let (id, enabled) = self.join(device, request, Owner::Guest(turn.clone()));
+        let guard = Guard { engine: Rc::downgrade(self), device: device.clone(), id };
+        if !enabled {
+            Waiting(turn).await;
+        }
+        guard
+    }
+}
+
+impl Session {
+    /// Puts a command that may need an order into it; true when it may run as soon as its data is
+    /// there.
+    #[cold]
+    pub(crate) fn enter(&self, place: u32, path: &Path, plan: &Plan, attr: TaskAttribute) -> bool {
+        let device = path.device();
+        let request = Request {
+            group: group_of(device, path.nexus()),
+            nexus: key_of(path.nexus()),
+            attribute: attr,
+            span: plan.span(),
+            exclusive: plan.exclusive,
+            writes: plan.writes,
+            restricted: !device.mode().has(ModeBits::QAM),
+            guest: false,
+        };
+        let engine = self.engine();
+        let word = {
+            let slots = self.slots.borrow();
+            slots.get(place).map_or(u64::MAX, |s| word_of(place, s.generation))
+        };
+        let owner = Owner::Command {
+            core: engine.core().id(),
+            to: engine.mailer().clone(),
+            session: self.number(),
+            word,
+        };
+        let (id, enabled) = engine.join(device, request, owner);
+        if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
+            slot.entry = id;
+        }
+        enabled
+    }
+
+    /// The turn of a command has come.
+    fn turn(&self, word: u64) {
+        let place = {
+            let mut slots = self.slots.borrow_mut();
+            let Some((place, slot)) = slots.by_word(word) else { return };
+            slot.enabled = true;
+            (slot.state == Some(CommandState::Dormant)).then_some(place)
+        };
+        if let Some(place) = place {
+            self.begin_command(place, false);
+        }
+    }
+
+    /// Makes the commands of the crowd at a unit tell these two when they end.
+    fn count_crowd(&self, device: &Arc<Device>, floor: u64, all: u32, spans: u32) {
+        let mut slots = self.slots.borrow_mut();
+        let of_it = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
+        let words =
+            slots.select(|s| s.entry < floor && !s.answered && s.path.as_ref().is_some_and(of_it));
+        let mut tms = self.engine().tms.borrow_mut();
+        for word in words {
+            let Some((_, slot)) = slots.by_word(word) else { continue };
+            slot.waiters.push(all);
+            tms.more(all);
+            if slot.plan.span() != Span::Nothing {
+                slot.waiters.push(spans);
+                tms.more(spans);
+            }
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Task management.
+//!
+//! ```text
+//!   task_management() --> mark commands, ask other cores --> wait --> answer
+//!                          |  nothing affected: at once       ^
+//!                          +--> ended(command), Aborted ------+
+//! ```
+//! An answer leaves only when no affected command, on any core, can touch the medium any more. A
+//! disk that hangs keeps the answer back: the session's list shows the command as `aborting` with
+//! its age, and nothing else waits for it.
+//!
+//! Invariant M1: `left` counts what the function waits for, plus one while it is being set up.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use reactor::{Mailer, SendError};
+use wire::scsi::asc;
+
+use crate::command::spc::{device_reset, nexus_lost};
+use crate::command::{AbortHow, CommandState, Slot};
+use crate::engine::{Engine, Message};
+use crate::nexus::transport::{CloseReason, TmFunction, TmOutcome};
+use crate::nexus::{Path, Session};
+use crate::reservations::Identity;
+use crate::unit::alua::Transition;
+use crate::unit::{Device, ModeBits};
+
+/// How long a full mailbox of another core is left alone before the next try, ns.
+const MAILBOX_RETRY_NS: u64 = 1_000_000;
+
+/// Operation code of MAINTENANCE OUT, of which SET TARGET PORT GROUPS is one.
+const SET_TARGET_PORT_GROUPS: u8 = 0xA4;
+
+/// What another core is asked to do.
+pub struct AbortOrder {
+    device: Arc<Device>,
+    why: Why,
+    reply: Mailer<Message>,
+    ticket: u32,
+}
+
+/// What happens to the commands of a unit.
+#[derive(Clone)]
+struct Why {
+    /// Only the commands of these nexuses; None is everybody's.
+    whom: Option<Arc<BTreeSet<Identity>>>,
+    /// The session that asked.
+    by: u64,
+    /// The unit is reset: everybody hears of it. Otherwise the others hear COMMANDS CLEARED when
+    /// they lost something, unless TAS tells them in another way.
+    reset: bool,
+    /// TAS as it was when the function came: a reset changes it.
+    tas: bool,
+}
+
+pub(crate) enum Done {
+    Answer {
+        session: Rc<Session>,
+        tag: u32,
+        outcome: TmOutcome,
+        close_own: bool,
+    },
+    Reply {
+        to: Mailer<Message>,
+        ticket: u32,
+    },
+    Ring(Rc<Bell>),
+    /// Nobody waits.
+    Nothing,
+    /// The crowd of a unit has ended on this core (`task_set/cross_core.rs`).
+    Crowd {
+        device: Arc<Device>,
+        spans: bool,
+    },
+    Drained(Arc<Transition>),
+}
+
+/// Rings once: what a conversation waits for has happened.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Bell {
+    fn ring(&self) {
+        self.rung.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    pub fn has_rung(&self) -> bool {
+        self.rung.get()
+    }
+
+    /// Whom to wake.
+    pub fn wakes(&self, waker: &Waker) {
+        self.waker.replace(Some(waker.clone()));
+    }
+}
+
+struct Tm {
+    left: u32,
+    done: Done,
+}
+
+/// Task management functions that wait.
+#[derive(Default)]
+pub(crate) struct Tms {
+    places: Vec<Option<Tm>>,
+}
+
+impl Tms {
+    pub(crate) fn open(&mut self, done: Done) -> u32 {
+        let tm = Some(Tm { left: 1, done });
+        match self.places.iter().position(Option::is_none) {
+            Some(i) => {
+                if let Some(place) = self.places.get_mut(i) {
+                    *place = tm;
+                }
+                i as u32
+            }
+            None => {
+                self.places.push(tm);
+                self.places.len() as u32 - 1
+            }
+        }
+    }
+
+    pub(crate) fn more(&mut self, ticket: u32) {
+        if let Some(Some(tm)) = self.places.get_mut(ticket as usize) {
+            tm.left += 1;
+        }
+    }
+
+    fn less(&mut self, ticket: u32) -> Option<Done> {
+        let place = self.places.get_mut(ticket as usize)?;
+        let tm = place.as_mut()?;
+        tm.left = tm.left.saturating_sub(1);
+        if tm.left > 0 {
+            return None;
+        }
+        place.take().map(|tm| tm.done)
+    }
+}
+
+impl Engine {
+    /// One of the things that a function waited for has happened.
+    pub(crate) fn tm_step(self: &Rc<Self>, ticket: u32) {
+        let done = self.tms.borrow_mut().less(ticket);
+        match done {
+            None | Some(Done::Nothing) => {}
+            Some(Done::Ring(bell)) => bell.ring(),
+            Some(Done::Reply { to, ticket }) => self.post(to, Message::Aborted { ticket }),
+            Some(Done::Crowd { device, spans }) => self.counted_out(&device, spans),
+            Some(Done::Drained(transition)) => self.registry().drained(&transition),
+            Some(Done::Answer { session, tag, outcome, close_own }) => {
+                session.tm_answer(tag, outcome);
+                if close_own {
+                    // The sessions of others are no business of this one, though RFC 7143 11.5.1
+                    // would have the target end them too.
+                    let of = &session.facts.initiator;
+                    self.registry().close_of(session.target(), of, CloseReason::ColdReset);
+                }
+            }
+        }
+    }
+
+    /// Sends to another core; a full mailbox is tried again, a closed one belongs to a core that
+    /// has stopped and has nothing in flight.
+    pub(crate) fn post(self: &Rc<Self>, to: Mailer<Message>, message: Message) {
+        match to.send(message) {
+            Ok(()) => {}
+            Err(SendError::Closed(Message::Abort(order))) => self.tm_step(order.ticket),
+            Err(SendError::Closed(Message::Gather { device, .. })) => {
+                self.counted_out(&device, false);
+                self.counted_out(&device, true);
+            }
+            Err(SendError::Closed(_)) => {}
+            Err(SendError::Full(message)) => {
+                let engine = self.clone();
+                drop(self.core().reactor().spawn("target mail", async move {
+                    engine.core().reactor().sleep(MAILBOX_RETRY_NS).await;
+                    engine.post(to, message);
+                }));
+            }
+        }
+    }
+
+    /// Aborts the commands of every session of this core at a unit. A session hears of a reset
+    /// here and not earlier: what it sends after it has heard is never aborted.
+    fn abort_at(self: &Rc<Self>, device: &Arc<Device>, why: Why, ticket: u32) {
+        let Why { by, reset, tas, ref whom } = why;
+        let meant = |s: &Rc<Session>| match whom {
+            Some(whom) => s.port().identity.as_ref().is_some_and(|id| whom.contains(id)),
+            None => true,
+        };
+        let there = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);
+        let mut sessions = self.sessions();
+        sessions.retain(meant);
+        let doomed: Vec<(&Rc<Session>, Vec<u64>, AbortHow)> = sessions
+            .iter()
+            .map(|session| {
+                let own = session.number() == by;
+                let how = if own || !tas { AbortHow::Silent } else { AbortHow::Status };
+                let words = session.commands_at(there);
+                session.doom(&words, how);
+                if reset {
+                    session.raise_at(asc::POWER_ON_OR_RESET, there);
+                } else if !words.is_empty() && !own && !tas {
+                    session.raise_at(asc::COMMANDS_CLEARED, there);
+                }
+                (session, words, how)
+            })
+            .collect();
+        // All are doomed before the first is ended: no end of one starts another.
+        for (session, words, how) in doomed {
+            self.abort_all(session, &words, how, ticket);
+        }
+    }
+
+    /// Aborts a command; the function waits for it when it is at the medium.
+    fn abort_one(&self, session: &Session, word: u64, how: AbortHow, ticket: u32) {
+        if session.abort(word, how, Some(ticket)) {
+            self.tms.borrow_mut().more(ticket);
+        }
+    }
+
+    pub(crate) fn abort_all(&self, session: &Session, words: &[u64], how: AbortHow, ticket: u32) {
+        session.doom(words, how);
+        for word in words {
+            self.abort_one(session, *word, how, ticket);
+        }
+    }
+
+    pub(crate) fn abort_for_peer(self: &Rc<Self>, order: AbortOrder) {
+        let done = Done::Reply { to: order.reply, ticket: order.ticket };
+        let ticket = self.tms.borrow_mut().open(done);
+        self.abort_at(&order.device, order.why, ticket);
+        self.tm_step(ticket);
+    }
+
+    /// Waits for what a change of access states waits for on this core, and says so.
+    pub(crate) fn drain(self: &Rc<Self>, transition: Arc<Transition>) {
+        let ticket = self.tms.borrow_mut().open(Done::Drained(transition.clone()));
+        let concerned =
+            |s: &Rc<Session>| transition.targets.iter().any(|t| Arc::ptr_eq(t, s.target()));
+        for session in self.sessions().into_iter().filter(concerned) {
+            for _ in 0..session.await_commands(ticket) {
+                self.tms.borrow_mut().more(ticket);
+            }
+        }
+        self.tm_step(ticket);
+    }
+
+    /// The same on all cores.
+    pub(crate) fn abort_everywhere(
+        self: &Rc<Self>,
+        device: &Arc<Device>,
+        by: u64,
+        reset: bool,
+        tm: u32,
+    ) {
+        let why = Why { whom: None, by, reset, tas: device.mode().has(ModeBits::TAS) };
+        self.abort_on_all(device, why, tm);
+    }
+
+    /// PREEMPT AND ABORT by a session: the commands of some nexuses. The bell rings when they can
+    /// no longer touch the medium.
+    pub(crate) fn abort_nexuses(
+        self: &Rc<Self>,
+        device: &Arc<Device>,
+        by: u64,
+        whom: Arc<BTreeSet<Identity>>,
+    ) -> Rc<Bell> {
+        let bell = Rc::new(Bell::default());
+        let ticket = self.tms.borrow_mut().open(Done::Ring(bell.clone()));
+        let tas = device.mode().has(ModeBits::TAS);
+        for nexus in device.nexuses() {
+            if nexus.port().identity.as_ref().is_some_and(|id| whom.contains(id)) {
+                self.absolve(device, Some(&nexus));
+            }
+        }
+        self.abort_on_all(device, Why { whom: Some(whom), by, reset: false, tas }, ticket);
+        self.tm_step(ticket);
+        bell
+    }
+
+    /// A nexus has ended, or goes on as if it had.
+    pub(crate) fn lose(self: &Rc<Self>, path: &Path) {
+        nexus_lost(path.device(), path.nexus());
+        self.absolve(path.device(), Some(path.nexus()));
+    }
+
+    /// The unit as at power on.
+    fn reset(self: &Rc<Self>, device: &Arc<Device>) {
+        device.reset(self.registry().next_reset());
+        device_reset(device);
+        self.absolve(device, None);
+    }
+
+    fn abort_on_all(self: &Rc<Self>, device: &Arc<Device>, why: Why, tm: u32) {
+        for peer in self.registry().engines_but(self.core().id()) {
+            self.tms.borrow_mut().more(tm);
+            let reply = self.mailer().clone();
+            let why = why.clone();
+            let order = AbortOrder { device: device.clone(), why, reply, ticket: tm };
+            self.post(peer, Message::Abort(order));
+        }
+        self.abort_at(device, why, tm);
+    }
+}
+
+impl Session {
+    /// A task management function arrives; the answer comes by
+    /// [`crate::Transport::task_management_done`], maybe from inside this call. `of` is the tag
+    /// of the task that ABORT TASK and QUERY TASK are about.
+    pub fn task_management(&self, tag: u32, f: TmFunction, lun: [u8; 8], of: Option<u32>) {
+        let Some(me) = self.handle() else { return };
+        let outcome = match f {
+            TmFunction::AbortTask if self.find(of).is_none() => TmOutcome::NoTask,
+            TmFunction::QueryTask => match self.find(of) {
+                Some(_) => TmOutcome::Found,
+                None => TmOutcome::Complete,
+            },
+            TmFunction::AbortTask
+            | TmFunction::TargetWarmReset
+            | TmFunction::TargetColdReset
+            | TmFunction::NexusReset => return me.run_tm(tag, f, None, of),
+            _ => match self.path_of(lun) {
+                None => TmOutcome::NoLun,
+                Some(path) => match f {
+                    TmFunction::QueryTaskSet => {
+                        let any = !self.commands_at(|p| Rc::ptr_eq(p, &path)).is_empty();
+                        if any { TmOutcome::Found } else { TmOutcome::Complete }
+                    }
+                    TmFunction::QueryAsyncEvent => {
+                        let any = self.is_pending(&path);
+                        if any { TmOutcome::Found } else { TmOutcome::Complete }
+                    }
+                    _ => return me.run_tm(tag, f, Some(path), of),
+                },
+            },
+        };
+        self.tm_answer(tag, outcome);
+    }
+
+    fn run_tm(self: Rc<Self>, tag: u32, f: TmFunction, path: Option<Rc<Path>>, of: Option<u32>) {
+        let engine = self.engine().clone();
+        let by = self.number();
+        let done = Done::Answer {
+            session: self.clone(),
+            tag,
+            outcome: TmOutcome::Complete,
+            close_own: f == TmFunction::TargetColdReset,
+        };
+        let ticket = engine.tms.borrow_mut().open(done);
+        match (f, path) {
+            (TmFunction::AbortTask, _) => {
+                if let Some(word) = self.find(of) {
+                    engine.abort_one(&self, word, AbortHow::Silent, ticket);
+                }
+            }
+            (TmFunction::ClearAca, Some(path)) => {
+                let words = self
+                    .slots
+                    .borrow()
+                    .select(|s| s.aca && s.path.as_ref().is_some_and(|p| Rc::ptr_eq(p, &path)));
+                engine.abort_all(&self, &words, AbortHow::Silent, ticket);
+                engine.absolve(path.device(), Some(path.nexus()));
+            }
+            (TmFunction::ClearTaskSet, Some(path))
+                if !path.device().mode().has(ModeBits::TST_EACH) =>
+            {
+                engine.abort_everywhere(path.device(), by, false, ticket);
+            }
+            (TmFunction::AbortTaskSet | TmFunction::ClearTaskSet, Some(path)) => {
+                let words = self.commands_at(|p| Rc::ptr_eq(p, &path));
+                engine.abort_all(&self, &words, AbortHow::Silent, ticket);
+            }
+            (TmFunction::LunReset, Some(path)) => {
+                engine.abort_everywhere(path.device(), by, true, ticket);
+                engine.reset(path.device());
+            }
+            (TmFunction::NexusReset, _) => {
+                engine.abort_all(&self, &self.commands_at(|_| true), AbortHow::Silent, ticket);
+                for path in self.paths() {
+                    engine.lose(&path);
+                }
+                self.raise_at(asc::NEXUS_LOSS, |_| true);
+            }
+            _ => {
+                for device in self.devices() {
+                    // Without a nexus nobody has sent it anything.
+                    if device.has_nexus() {
+                        engine.abort_everywhere(&device, by, true, ticket);
+                    }
+                    engine.reset(&device);
+                }
+            }
+        }
+        engine.tm_step(ticket);
+    }
+
+    /// Has a ticket told when each command of now has ended that a change of access states waits
+    /// for: those that could change states are no part of it. Answers how many there are.
+    fn await_commands(&self, ticket: u32) -> usize {
+        let mut slots = self.slots.borrow_mut();
+        let waited = |s: &Slot| {
+            s.state != Some(CommandState::Responding) && s.opcode != SET_TARGET_PORT_GROUPS
+        };
+        let words = slots.select(waited);
+        for word in &words {
+            if let Some((_, slot)) = slots.by_word(*word) {
+                slot.waiters.push(ticket);
+            }
+        }
+        words.len()
+    }
+
+    /// Commands that are being aborted but are still at the medium: what a function waits for.
+    pub fn aborting(&self) -> usize {
+        self.count(CommandState::Aborting)
+    }
+}

@@ -1,0 +1,614 @@
+//! A logical unit: what all its nexuses on all cores share.
+//!
+//! Invariants
+//!  V1  Numbers that the data path reads (capacity, mode bits, lost) are single atomics: no lock.
+//!  V2  Whoever changes something that initiators may know raises the unit attention before the
+//!      change is told to the one who asked for it.
+//!
+//! ```text
+//!   LIVE --lose(error)--> LOST (commands end NOT READY; sessions stay) --find(edge)--> LIVE
+//! ```
+
+pub mod alua;
+pub mod ids;
+pub mod lun;
+pub(crate) mod medium_state;
+pub(crate) mod protection;
+pub mod provisioning;
+pub mod space;
+pub(crate) mod spec;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use bio::Errno;
+use bio::sync::{Mutex, MutexGuard, RwLock};
+use geom::Edge;
+use wire::scsi::{Asc, LogCounts, ProtectionType, SpaceCounts, asc};
+
+use crate::command::spc::notes::Notes;
+use crate::copy::{Operations, Watch};
+use crate::counters::History;
+use crate::handlers::{Handler, TRANSFER_MAX};
+use crate::nexus::unit_attention::{Nexus, flags};
+use crate::qos::load::{FlowView, Load};
+use crate::reservations::Place;
+use crate::task_set::TaskSet;
+use crate::task_set::cross_core::Owner;
+use crate::unit::medium_state::Condition;
+use crate::unit::protection::{Layout, Protection, ProtectionSpec};
+use crate::unit::provisioning::Freeing;
+use crate::unit::space::{FULL_PERCENTS, Room, Space};
+use crate::unit::spec::{DeviceSpec, Label};
+
+/// Bits of the mode pages that change how commands run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ModeBits(u32);
+
+impl ModeBits {
+    /// Caching page: write cache enable. Without it every write is durable before GOOD.
+    pub const WCE: ModeBits = ModeBits(1);
+    /// Control page: sense data in descriptor format.
+    pub const D_SENSE: ModeBits = ModeBits(1 << 1);
+    /// Control page: software write protect.
+    pub const SWP: ModeBits = ModeBits(1 << 2);
+    /// Control page: commands aborted by another nexus end with TASK ABORTED.
+    pub const TAS: ModeBits = ModeBits(1 << 3);
+    /// Control page: TST is 001b, every nexus has a task set of its own. Not set: 000b.
+    pub const TST_EACH: ModeBits = ModeBits(1 << 4);
+    /// Control page, low bit of QERR: a CHECK CONDITION aborts other commands.
+    pub const QERR: ModeBits = ModeBits(1 << 5);
+    /// Control page, high bit of QERR, with the low one: only those of the same nexus (11b).
+    pub const QERR_OWN: ModeBits = ModeBits(1 << 6);
+    /// Control page: QUEUE ALGORITHM MODIFIER is 1h, SIMPLE commands may be reordered freely. Not
+    /// set: those that overlap run in the order in which they came.
+    pub const QAM: ModeBits = ModeBits(1 << 7);
+    /// Control page: commands of the ACA attribute are refused, CLEAR ACA alone ends an ACA.
+    pub const TMF_ONLY: ModeBits = ModeBits(1 << 8);
+    /// Control page: protection information is not checked when RDPROTECT is zero.
+    pub const DPICZ: ModeBits = ModeBits(1 << 9);
+    /// Error recovery page: initiators are told of thresholds.
+    pub const LBPERE: ModeBits = ModeBits(1 << 10);
+    /// Provisioning page: only one initiator is told of a threshold.
+    pub const SITUA: ModeBits = ModeBits(1 << 11);
+
+    /// No bit.
+    pub const NONE: ModeBits = ModeBits(0);
+
+    /// The bits as a number, and back by [`ModeBits::from_bits`].
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Inverse of [`ModeBits::bits`].
+    pub const fn from_bits(bits: u32) -> ModeBits {
+        ModeBits(bits)
+    }
+
+    /// True when every bit of `other` is set.
+    pub const fn has(self, other: ModeBits) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// With the bits of `other` when `on`, without them when not.
+    pub const fn with(self, other: ModeBits, on: bool) -> ModeBits {
+        ModeBits(if on { self.0 | other.0 } else { self.0 & !other.0 })
+    }
+}
+
+#[derive(Default)]
+struct Nexuses {
+    all: Vec<Weak<Nexus>>,
+    /// Bits of `flags` that are set in every nexus of the unit, those to come too.
+    bits: u32,
+}
+
+/// A logical unit.
+pub struct Device {
+    number: u32,
+    spec: DeviceSpec,
+    label: RwLock<Arc<Label>>,
+    handler: &'static dyn Handler,
+    edge: AtomicU32,
+    blocks: AtomicU64,
+    mode: AtomicU32,
+    /// Mode bits that hold after a reset: the defaults, or what MODE SELECT saved.
+    saved: AtomicU32,
+    /// Zero, or 1 + the index of the error in `Errno::ALL`.
+    lost: AtomicU8,
+    condition: Condition,
+    nexuses: Mutex<Nexuses>,
+    /// Order of the commands (`task_set/mod.rs`); locked before `nexuses`.
+    order: Mutex<TaskSet<Owner>>,
+    /// Entries of LUN maps that name it, by relative target port.
+    ports: Mutex<BTreeMap<u16, u32>>,
+    /// Number of its last reset (`Registry::next_reset`).
+    reset_number: AtomicU64,
+    operations: Operations,
+    watch: Watch,
+    transfer_max: Arc<AtomicU32>,
+    reservations: Place,
+    /// Held while MODE SELECT compares and replaces.
+    pub(crate) mode_gate: Mutex<()>,
+    /// A MODE SELECT is being saved.
+    pub(crate) selecting: AtomicBool,
+    notes: Notes,
+    history: History,
+    load: Load,
+    protection: Option<Protection>,
+    space: Option<Space>,
+    freeing: Mutex<Freeing>,
+}
+
+/// The room for protection information; whoever makes a unit has seen that there is some.
+fn protection_of(spec: &DeviceSpec) -> Option<Protection> {
+    let first = match spec.protection {
+        ProtectionSpec::Off => return None,
+        ProtectionSpec::Unformatted => None,
+        ProtectionSpec::Type(kind) => Some(kind),
+    };
+    let layout = Layout::new(spec.media_bytes, spec.sector_bytes)?;
+    Some(Protection::new(layout, first))
+}
+
+impl Device {
+    pub(crate) fn new(
+        number: u32,
+        spec: DeviceSpec,
+        handler: &'static dyn Handler,
+        transfer_max: Arc<AtomicU32>,
+    ) -> Device {
+        let sector = u64::from(spec.sector_bytes.max(1));
+        let protection = protection_of(&spec);
+        let blocks = match &protection {
+            Some(protection) => protection.layout().blocks,
+            None => spec.media_bytes / sector,
+        };
+        let room = spec.room.filter(|_| spec.can_delete);
+        let device = Device {
+            freeing: Mutex::new(Freeing {
+                reads_zero: spec.delete_reads_zero,
+                unit_bytes: spec.delete_unit_bytes,
+                offset: spec.delete_offset,
+                request_bytes: spec.delete_request_bytes,
+            }),
+            space: room.map(|room| Space::new(room, &spec.full_percents)),
+            number,
+            edge: AtomicU32::new(spec.edge.0),
+            blocks: AtomicU64::new(blocks),
+            mode: AtomicU32::new(0),
+            saved: AtomicU32::new(0),
+            lost: AtomicU8::new(0),
+            condition: Condition::default(),
+            nexuses: Mutex::default(),
+            order: Mutex::default(),
+            ports: Mutex::default(),
+            reset_number: AtomicU64::new(0),
+            operations: Operations::default(),
+            watch: Watch::default(),
+            transfer_max,
+            reservations: Place::default(),
+            mode_gate: Mutex::new(()),
+            selecting: AtomicBool::new(false),
+            notes: Notes::default(),
+            history: History::default(),
+            load: Load::default(),
+            protection,
+            handler,
+            label: RwLock::new(Arc::new(spec.label.clone())),
+            spec,
+        };
+        device.restore_mode(device.default_mode());
+        device
+    }
+
+    /// Number in this daemon; never reused.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What it was made from.
+    pub fn spec(&self) -> &DeviceSpec {
+        &self.spec
+    }
+
+    /// What it is called, to lists and to hosts.
+    pub fn label(&self) -> Arc<Label> {
+        self.label.read().clone()
+    }
+
+    /// Its name in lists.
+    pub fn name(&self) -> String {
+        self.label().name.clone()
+    }
+
+    /// It is called otherwise from now on. Hosts hear INQUIRY DATA HAS CHANGED when they can see it
+    /// (V2); no command of theirs ends.
+    pub(crate) fn set_label(&self, to: Label) {
+        let mut label = self.label.write();
+        let was = std::mem::replace(&mut *label, Arc::new(to));
+        let is_seen = Label { name: label.name.clone(), ..(*was).clone() } != **label;
+        drop(label);
+        if is_seen {
+            self.raise(asc::INQUIRY_CHANGED, None);
+        }
+    }
+
+    /// What freeing blocks is like, now.
+    pub fn freeing(&self) -> Freeing {
+        *self.freeing.lock()
+    }
+
+    /// A layer came or went below it (F1).
+    pub fn set_freeing(&self, now: Freeing) {
+        let mut freeing = self.freeing.lock();
+        let was = std::mem::replace(&mut *freeing, now);
+        drop(freeing);
+        if was != now && self.spec.can_delete {
+            self.raise(asc::INQUIRY_CHANGED, None);
+        }
+    }
+
+    /// Who has reserved it.
+    pub fn reservations(&self) -> &Place {
+        &self.reservations
+    }
+
+    /// What has become of its medium.
+    #[inline]
+    pub fn condition(&self) -> &Condition {
+        &self.condition
+    }
+
+    /// Its room for protection information.
+    pub(crate) fn protection(&self) -> Option<&Protection> {
+        self.protection.as_ref()
+    }
+
+    /// The type of protection that its medium is formatted with.
+    #[inline]
+    pub fn protection_type(&self) -> Option<ProtectionType> {
+        self.protection.as_ref().and_then(Protection::kind)
+    }
+
+    /// What executes its commands.
+    pub fn handler(&self) -> &'static dyn Handler {
+        self.handler
+    }
+
+    /// The way down.
+    #[inline]
+    pub fn edge(&self) -> Edge {
+        Edge(self.edge.load(Ordering::Acquire))
+    }
+
+    /// Logical block, bytes; never zero.
+    #[inline]
+    pub fn block_bytes(&self) -> u32 {
+        self.spec.sector_bytes.max(1)
+    }
+
+    /// Capacity, in logical blocks.
+    #[inline]
+    pub fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Acquire)
+    }
+
+    /// Largest transfer of one command, bytes: [`TRANSFER_MAX`], or less when the pools are small.
+    #[inline]
+    pub fn transfer_max(&self) -> u32 {
+        match self.transfer_max.load(Ordering::Relaxed) {
+            0 => TRANSFER_MAX,
+            most => most.min(TRANSFER_MAX),
+        }
+    }
+
+    /// Its copy manager's operations.
+    pub(crate) fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    /// Who watches over its data.
+    #[inline(always)]
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// The mode bits now.
+    #[inline]
+    pub fn mode(&self) -> ModeBits {
+        ModeBits(self.mode.load(Ordering::Acquire))
+    }
+
+    /// The mode bits after a reset.
+    pub fn saved_mode(&self) -> ModeBits {
+        ModeBits(self.saved.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_saved_mode(&self, mode: ModeBits) {
+        self.saved.store(mode.0, Ordering::Release);
+    }
+
+    /// What was saved before the unit was made holds from its first command on.
+    pub(crate) fn restore_mode(&self, mode: ModeBits) {
+        self.set_saved_mode(mode);
+        self.set_mode(mode);
+    }
+
+    /// How many commands it has and takes (`qos/mod.rs`).
+    pub(crate) fn traffic(&self) -> &Load {
+        &self.load
+    }
+
+    /// Latency, rate and limit of its reads and writes, for lists.
+    pub fn flow(&self) -> FlowView {
+        self.load.view()
+    }
+
+    /// What it has done, for its log pages.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The counters of its log pages; `now_ns` is the cores' clock, which counts from when the
+    /// machine was turned on.
+    pub fn counts(&self, now_ns: u64) -> LogCounts {
+        let minutes = u32::try_from(now_ns / 60_000_000_000).unwrap_or(u32::MAX);
+        let counts = self.history.counts(&self.nexuses(), self.block_bytes(), minutes);
+        LogCounts { space: self.space_counts(), ..counts }
+    }
+
+    /// Bytes that its medium could take, with what it keeps there itself.
+    fn media_bytes(&self) -> u64 {
+        let blocks = self.blocks().saturating_mul(u64::from(self.block_bytes()));
+        blocks.max(self.spec.media_bytes)
+    }
+
+    /// What log page 0Ch says; None without that page.
+    pub(crate) fn space_counts(&self) -> Option<SpaceCounts> {
+        self.space.as_ref().map(|space| space.counts(self.media_bytes()))
+    }
+
+    /// Its room and its thresholds, where its disk reports any.
+    pub(crate) fn space(&self) -> Option<&Space> {
+        self.space.as_ref()
+    }
+
+    /// What its disk said of its room last.
+    pub fn room(&self) -> Option<Room> {
+        self.space.as_ref().map(Space::room)
+    }
+
+    /// The configuration says other thresholds of use, percent. False when its disk does not say
+    /// how full it is.
+    pub fn configure_thresholds(&self, percents: Option<&[u8]>) -> bool {
+        let Some(space) = &self.space else { return false };
+        space.configure(percents.unwrap_or(&FULL_PERCENTS));
+        true
+    }
+
+    /// Its disk says so of its room now. Raises a unit attention at a threshold (`space.rs`).
+    pub fn note_room(&self, room: Room) {
+        let Some(space) = &self.space else { return };
+        let tells = self.mode().has(ModeBits::LBPERE) && self.has_nexus();
+        if space.note(room, self.media_bytes(), tells) {
+            self.raise(asc::THIN_SOFT_THRESHOLD, None);
+        }
+    }
+
+    /// A nexus took the unit attention of a threshold: whether it is the one that hears it.
+    pub(crate) fn hears_threshold(&self) -> bool {
+        let Some(space) = self.space.as_ref().filter(|_| self.mode().has(ModeBits::SITUA)) else {
+            return true;
+        };
+        let first = space.hear();
+        if first {
+            self.nexuses().iter().for_each(|n| n.forget(asc::THIN_SOFT_THRESHOLD));
+        }
+        first
+    }
+
+    /// LOG SELECT: the counters begin at zero again.
+    pub(crate) fn reset_counts(&self) {
+        self.history.reset(&self.nexuses());
+    }
+
+    /// What it remembers for its initiators.
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    /// The mode bits of a unit for which nothing was saved.
+    pub fn default_mode(&self) -> ModeBits {
+        ModeBits::QAM
+            .with(ModeBits::WCE, self.spec.write_cache)
+            .with(ModeBits::LBPERE, self.space.is_some())
+    }
+
+    /// From now on commands run by these bits.
+    pub(crate) fn set_mode(&self, mode: ModeBits) {
+        let set = self.order();
+        self.mode.store(mode.0, Ordering::Release);
+        if !mode.has(ModeBits::QAM) {
+            self.mark(flags::ORDER);
+        } else if !set.is_strict() {
+            self.unmark(flags::ORDER);
+        }
+    }
+
+    /// The order of its commands.
+    pub(crate) fn order(&self) -> MutexGuard<'_, TaskSet<Owner>> {
+        self.order.lock()
+    }
+
+    /// Takes the order back when nothing needs it any more.
+    pub(crate) fn calm(&self) -> bool {
+        let mut set = self.order();
+        if set.is_strict() && !set.calm() {
+            return false;
+        }
+        if self.mode().has(ModeBits::QAM) {
+            self.unmark(flags::ORDER);
+        }
+        true
+    }
+
+    /// Sets bits in every nexus, those to come too.
+    pub(crate) fn mark(&self, bits: u32) {
+        let mut list = self.list();
+        list.bits |= bits;
+        list.all.iter().filter_map(Weak::upgrade).for_each(|n| n.set(bits));
+    }
+
+    /// Clears bits in every nexus.
+    pub(crate) fn unmark(&self, bits: u32) {
+        let mut list = self.list();
+        list.bits &= !bits;
+        list.all.iter().filter_map(Weak::upgrade).for_each(|n| n.clear(bits));
+    }
+
+    /// Why the unit is gone, if it is.
+    #[inline]
+    pub fn lost(&self) -> Option<Errno> {
+        let code = self.lost.load(Ordering::Acquire);
+        Errno::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+
+    /// The provider below is gone: from now on commands end with sense data that says so.
+    pub fn lose(&self, error: Errno) {
+        let code = Errno::ALL.iter().position(|e| *e == error).unwrap_or(0);
+        self.lost.store(u8::try_from(code + 1).unwrap_or(1), Ordering::Release);
+    }
+
+    /// The provider is back, by another way: the unit lives again and every nexus hears NOT READY
+    /// TO READY CHANGE.
+    pub fn find(&self, edge: Edge, media_bytes: u64) {
+        self.watch.revoke_all();
+        self.edge.store(edge.0, Ordering::Release);
+        self.resize(media_bytes);
+        self.raise(asc::MEDIUM_CHANGED, None);
+        self.lost.store(0, Ordering::Release);
+    }
+
+    /// The medium has a new size, bytes; every nexus hears CAPACITY DATA HAS CHANGED.
+    pub fn resize(&self, media_bytes: u64) {
+        let all = media_bytes / u64::from(self.block_bytes());
+        self.set_blocks(self.protection.as_ref().map_or(all, |p| p.resized(all)));
+    }
+
+    /// The tail of protection information is elsewhere than it was: the capacity is another.
+    pub(crate) fn refit(&self) {
+        if let Some(protection) = &self.protection {
+            self.set_blocks(protection.capacity());
+        }
+    }
+
+    fn set_blocks(&self, blocks: u64) {
+        if self.blocks.swap(blocks, Ordering::AcqRel) != blocks {
+            self.raise(asc::CAPACITY_CHANGED, None);
+        }
+    }
+
+    fn list(&self) -> MutexGuard<'_, Nexuses> {
+        self.nexuses.lock()
+    }
+
+    /// A new nexus will hear what is raised from now on.
+    pub(crate) fn enlist(&self, nexus: &Arc<Nexus>) {
+        let mut list = self.list();
+        // Whoever finds the list full looks for the dead, and it doubles when most are alive.
+        if list.all.len() == list.all.capacity() {
+            list.all.retain(|n| n.strong_count() > 0);
+        }
+        list.all.push(Arc::downgrade(nexus));
+        nexus.set(list.bits);
+    }
+
+    /// True when some session has used it and is there still.
+    pub(crate) fn has_nexus(&self) -> bool {
+        self.list().all.iter().any(|n| n.strong_count() > 0)
+    }
+
+    fn ports_list(&self) -> MutexGuard<'_, BTreeMap<u16, u32>> {
+        self.ports.lock()
+    }
+
+    /// Relative identifiers of the target ports through which it is mapped, by growing number.
+    pub fn ports(&self) -> Vec<u16> {
+        self.ports_list().keys().copied().collect()
+    }
+
+    /// An entry of a map of a port names it from now on, or does so no more.
+    pub(crate) fn mapped(&self, port: u16, comes: bool) {
+        let mut ports = self.ports_list();
+        let count = ports.entry(port).or_default();
+        *count = if comes { count.saturating_add(1) } else { count.saturating_sub(1) };
+        if *count == 0 {
+            ports.remove(&port);
+        }
+    }
+
+    /// Number of its last reset; zero before the first.
+    pub(crate) fn reset_number(&self) -> u64 {
+        self.reset_number.load(Ordering::Acquire)
+    }
+
+    /// Its nexuses now, oldest first; one more may come at any time (`Device::enlist`).
+    pub fn nexuses(&self) -> Vec<Arc<Nexus>> {
+        self.list().all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Raises a condition for every nexus but `except`.
+    pub fn raise(&self, attention: Asc, except: Option<&Arc<Nexus>>) {
+        for nexus in self.nexuses() {
+            if !except.is_some_and(|e| Arc::ptr_eq(e, &nexus)) {
+                nexus.raise(attention);
+            }
+        }
+    }
+
+    /// LOGICAL UNIT RESET, of that number: mode pages as they were saved. The nexuses are told by
+    /// their engines.
+    pub(crate) fn reset(&self, number: u64) {
+        self.reset_number.fetch_max(number, Ordering::AcqRel);
+        let _gate = self.mode_gate.lock();
+        self.set_mode(self.saved_mode());
+        if let Some(space) = &self.space {
+            space.reset();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handlers::DISK;
+
+    #[test]
+    fn a_resize_is_heard_by_everybody_once_and_only_when_the_size_differs() {
+        let d =
+            Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK, Arc::default());
+        let (a, b) = (Arc::new(Nexus::default()), Arc::new(Nexus::default()));
+        d.enlist(&a);
+        d.enlist(&b);
+        d.resize(1 << 20);
+        assert!(!a.is_pending());
+        d.resize(1 << 21);
+        assert_eq!((d.blocks(), a.waiting()), (4096, vec![asc::CAPACITY_CHANGED]));
+        assert_eq!(b.waiting(), vec![asc::CAPACITY_CHANGED]);
+        d.raise(asc::MODE_CHANGED, Some(&a));
+        assert_eq!((a.waiting().len(), b.waiting().len()), (1, 2));
+    }
+
+    #[test]
+    fn every_reason_of_loss_survives_the_shared_byte() {
+        let d =
+            Device::new(1, DeviceSpec::new("d", "s", Edge(0), 1 << 20, 512), DISK, Arc::default());
+        assert_eq!(d.lost(), None);
+        for &e in Errno::ALL {
+            d.lose(e);
+            assert_eq!(d.lost(), Some(e));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Where the tail of a provider is that has another length than when the tail was made (D5).
+//!
+//! | the provider | then |
+//! | --- | --- |
+//! | grows while the unit is served | tail and capacity stay |
+//! | has grown when the unit is made | so they do: the record in the vault says where it was |
+//! | is longer, FORMAT UNIT comes | tail at the new end, capacity of all of it |
+//! | is shorter while the unit is served | nothing can be reached |
+//! | is shorter when the unit is made | refused: the tail is cut off |
+//! | has grown, and the record is lost | medium corrupted, if an old header is found |
+//!
+//! The record is the header as it is on the medium. It is written when the unit has been made ready
+//! and after FORMAT UNIT. A unit that is made without protection information forgets it.
+//!
+//! Without a record, and without a header at its end, a provider is a new unit, or one that grew
+//! while its record was lost: made anew, all guards would be gone without a word. So a header is
+//! looked for where providers of round sizes end ([`PLACES_MAX`]); not behind each block, all of
+//! which would have to be read. One that is found is not believed either: an old one among data
+//! would cut the unit. The medium is corrupted then, and the operator decides: as long as it was,
+//! the provider has its guards again, and may grow while it is served; opened once without
+//! protection information, it is a new unit afterwards.
+
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::Error;
+
+use super::layout::{Header, Layout};
+use super::{Protection, get, memory};
+use crate::command::status::Ending;
+use crate::handlers::Medium;
+use crate::registry::Registry;
+use crate::state_store::{Kind, ticket};
+use crate::unit::Device;
+use crate::unit::spec::DeviceSpec;
+
+/// Most places at which an old header is looked for: multiples of the smallest power of two blocks
+/// that has no more of them. An old one elsewhere is not found, and the unit is a new one.
+const PLACES_MAX: u64 = 1024;
+
+/// Places as near as this are read together, bytes.
+const NEAR_BYTES: u64 = 16 << 10;
+
+/// The record of a unit on which an old header was found.
+const DOUBT: &[u8] = b"ASHDOUBT";
+
+/// What the vault knows of a unit's tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recalled {
+    /// Nothing.
+    Nothing,
+    /// Blocks of the provider that it was made for.
+    Tail(u64),
+    /// There was one, and it was given up: what looks like a header is old.
+    GivenUp,
+}
+
+impl Recalled {
+    fn total(self) -> Option<u64> {
+        match self {
+            Recalled::Tail(total) => Some(total),
+            Recalled::Nothing | Recalled::GivenUp => None,
+        }
+    }
+}
+
+/// What the record says of a unit that is to be made. Waits for the vault: for the control thread.
+/// Fails when the tail is cut off.
+pub(crate) fn recall(registry: &Registry, spec: &DeviceSpec) -> Result<Recalled, Error> {
+    let vault = registry.vault();
+    let Some(bytes) = vault.load(&spec.serial, Kind::Protection)? else {
+        return Ok(Recalled::Nothing);
+    };
+    if bytes.is_empty() {
+        return Ok(Recalled::GivenUp);
+    }
+    if spec.protection == super::ProtectionSpec::Off {
+        let (done, saved) = ticket();
+        vault.save(&spec.serial, Kind::Protection, Vec::new(), done);
+        saved.wait().map_err(|e| Error::of(e, "forget the protection information"))?;
+        return Ok(Recalled::GivenUp);
+    }
+    let Some((layout, _)) = Header::read(&bytes) else { return Ok(Recalled::Nothing) };
+    let unit = u64::from(spec.sector_bytes);
+    let here = spec.media_bytes / unit.max(1);
+    if layout.unit != unit || layout.total > here {
+        let what = format!(
+            "{}: its protection information is at the end of {} blocks of {} bytes, and there are \
+             {here} of {unit}: make the provider as long as it was, or open the unit once with \
+             protection = \"none\", which gives the information up",
+            spec.label.name, layout.total, layout.unit
+        );
+        return Err(Error::new(Errno::Inval, what));
+    }
+    Ok(Recalled::Tail(layout.total))
+}
+
+/// An old header was found, of a provider of `total` blocks: the operator hears of it, and that is
+/// kept, so that `protection = "none"` gives up what may be there.
+pub(super) async fn doubt(registry: &Registry, device: &Device, total: u64) {
+    let spec = device.spec();
+    registry.tell(
+        &spec.label.name,
+        format!(
+            "a header of protection information stands at the end of {total} blocks, and nothing \
+             is known of it: the provider has grown, and the state folder was lost. Nothing is \
+             read or written before this is decided: make the provider {total} blocks of {} bytes \
+             long again, and all guards are there (it may grow while it is served); or open it \
+             once with protection = \"none\", which gives them up",
+            spec.sector_bytes
+        ),
+    );
+    let vault = registry.vault();
+    if vault.keeps() {
+        let (done, saved) = ticket();
+        vault.save(&spec.serial, Kind::Protection, DOUBT.to_vec(), done);
+        let _ = saved.await;
+    }
+}
+
+/// Keeps where the tail is. Without success the last record stays.
+pub(crate) async fn keep(registry: &Registry, device: &Device) -> Result<(), Errno> {
+    let vault = registry.vault();
+    let Some(protection) = device.protection().filter(|_| vault.keeps()) else { return Ok(()) };
+    let (done, saved) = ticket();
+    let record = protection.layout().record(protection.kind());
+    vault.save(&device.spec().serial, Kind::Protection, record, done);
+    saved.await
+}
+
+/// The same on a core, of a unit that was made ready: when it fails, a provider that grows before
+/// the next start is taken for a new one.
+pub(crate) async fn keep_where(registry: &Arc<Registry>, device: &Device, recalled: Recalled) {
+    let total = recalled.total();
+    let is_new = device.protection().is_some_and(|p| Some(p.layout().total) != total);
+    if is_new {
+        let _ = keep(registry, device).await;
+    }
+}
+
+impl Protection {
+    /// Blocks of the provider whose last one may be the header, the likeliest first.
+    pub(super) fn lengths(&self, recalled: Recalled) -> impl Iterator<Item = u64> {
+        let provider = self.provider_blocks();
+        let before = recalled.total().filter(|total| *total < provider);
+        std::iter::once(provider).chain(before)
+    }
+
+    /// Blocks of a shorter provider at whose end a header stands, where it is looked for.
+    pub(super) async fn old_header(&self, medium: &Medium) -> Result<Option<u64>, Ending> {
+        let (unit, blocks) = (self.layout().unit, self.provider_blocks());
+        let step = blocks.div_ceil(PLACES_MAX).next_power_of_two();
+        // So many places are read at a time.
+        let together = match step * unit <= NEAR_BYTES {
+            true => (super::repair::PIECE_BYTES / (step * unit)).max(1),
+            false => 1,
+        };
+        let mut total = step;
+        while total < blocks {
+            let last = (total + (together - 1) * step).min((blocks - 1) / step * step);
+            let (from, len) = ((total - 1) * unit, (last - total + 1) * unit);
+            let buffer = memory(medium, len, true).await?;
+            let bytes = get(medium, from, len, buffer).await?;
+            let mut at = 0;
+            while total <= last {
+                let block = bytes.get(at..).unwrap_or_default();
+                if let Header::Format(layout, _) = Header::decode(block, unit, total)
+                    && layout.total == total
+                {
+                    return Ok(Some(total));
+                }
+                at += usize::try_from(step * unit).unwrap_or(usize::MAX);
+                total += step;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The tail that FORMAT UNIT makes: for the provider as long as it is now.
+    pub(super) fn grown(&self) -> Layout {
+        let now = self.layout();
+        let bytes = self.provider_blocks().checked_mul(now.unit);
+        let unit = u32::try_from(now.unit).ok();
+        let new = bytes.zip(unit).and_then(|(bytes, unit)| Layout::new(bytes, unit));
+        new.filter(|new| new.total > now.total).unwrap_or(now)
+    }
+}

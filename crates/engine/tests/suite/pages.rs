@@ -1,0 +1,435 @@
+//! What units say of themselves and what they do: tables against behaviour.
+//!
+//! * every opcode and service action: REPORT SUPPORTED OPERATION CODES agrees with the answers
+//! * every bit outside the usage maps is refused with a pointer to it
+//! * every data-in command with every allocation length: a prefix of the whole;
+//!   lengths inside are those of the whole
+//! * mode pages: changeable bits, all-or-nothing, saving, resets, who hears of it
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bio::Errno;
+use engine::TmFunction;
+use engine::state_store::{Kind, MemoryVault};
+
+use crate::world::{self, Host, TUR, World};
+
+/// Opcodes whose CDB lengths are known, and service actions in byte 1.
+fn cdb_len(opcode: u8) -> usize {
+    [6, 10, 10, 32, 16, 12, 16, 16][usize::from(opcode >> 5)]
+}
+
+/// One row of REPORT SUPPORTED OPERATION CODES.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Row {
+    opcode: u8,
+    action: Option<u16>,
+    usage: Vec<u8>,
+}
+
+fn maintenance(options: u8, opcode: u8, action: u16) -> [u8; 12] {
+    let [high, low] = action.to_be_bytes();
+    [0xA3, 0x0C, options, opcode, high, low, 0, 0, 0xff, 0xff, 0, 0]
+}
+
+/// All commands by option 000b, each with its map by 001b or 010b.
+fn rows(world: &World, host: &Host) -> Vec<Row> {
+    let all = world.run(host, 0, &maintenance(0, 0, 0), 0xffff, &[]).good().data;
+    let timed = world.run(host, 0, &maintenance(0x80, 0, 0), 0xffff, &[]).good().data;
+    assert_eq!(all.len() % 8, 4);
+    assert_eq!(timed.len() - 4, (all.len() - 4) / 8 * 20);
+    let mut out = Vec::new();
+    for (plain, timed) in all[4..].chunks(8).zip(timed[4..].chunks(20)) {
+        let (opcode, flags) = (plain[0], plain[5]);
+        let action = u16::from_be_bytes([plain[2], plain[3]]);
+        assert_eq!((timed[0], timed[5], &timed[8..10]), (opcode, flags | 2, &[0, 10][..]));
+        let option = if flags & 1 != 0 { 2 } else { 1 };
+        let one = world.run(host, 0, &maintenance(option, opcode, action), 0xffff, &[]).good().data;
+        assert_eq!((one[1], &one[2..4], &one[2..4]), (3, &plain[6..8], &plain[6..8]));
+        let usage = one[4..].to_vec();
+        assert_eq!(usage.len(), usize::from(u16::from_be_bytes([plain[6], plain[7]])));
+        let option = 0x80 | option;
+        let one = world.run(host, 0, &maintenance(option, opcode, action), 0xffff, &[]).good().data;
+        assert_eq!((one[1], one[4 + usage.len()..].to_vec()), (0x83, timed[8..].to_vec()));
+        let action = (flags & 1 != 0).then_some(action);
+        out.push(Row { opcode, action, usage });
+    }
+    out
+}
+
+/// A CDB of a row with nothing but its opcode and service action.
+fn bare(opcode: u8, action: Option<u16>) -> Vec<u8> {
+    let mut cdb = vec![0; cdb_len(opcode)];
+    cdb[0] = opcode;
+    let [high, low] = action.unwrap_or(0).to_be_bytes();
+    match opcode {
+        0x7F => (cdb[7], cdb[8], cdb[9]) = (24, high, low),
+        _ => cdb[1] |= low,
+    }
+    cdb
+}
+
+/// A world whose unit is calm, and a host.
+fn calm() -> (World, Host) {
+    calm_in(World::simple(7, 2048))
+}
+
+fn calm_in(world: World) -> (World, Host) {
+    let host = world.calm(0, "iqn.2024-01.test:h", &[0]);
+    (world, host)
+}
+
+/// Units that serve different commands: 32-byte ones are of type 2 only.
+fn kinds() -> [(World, Host); 3] {
+    [World::simple(7, 2048), World::protected(7, 2048, 1), World::protected(7, 2048, 2)]
+        .map(calm_in)
+}
+
+#[test]
+fn commands_of_32_bytes_are_reported_where_they_are_served() {
+    let long = kinds().map(|(w, h)| rows(&w, &h).iter().filter(|r| r.opcode == 0x7F).count());
+    assert_eq!(long, [0, 0, 5]);
+}
+
+fn pointer(host_answer: &world::Answer) -> Option<(u16, Option<u8>)> {
+    host_answer.sense().field.map(|f| (f.byte, f.bit))
+}
+
+#[test]
+fn the_report_agrees_with_what_the_unit_does() {
+    for (world, host) in kinds() {
+        agrees(&world, &host);
+    }
+}
+
+fn agrees(world: &World, host: &Host) {
+    let rows = rows(world, host);
+    let known: BTreeSet<(u8, Option<u16>)> = rows.iter().map(|r| (r.opcode, r.action)).collect();
+    assert_eq!(known.len(), rows.len());
+    let with_actions: BTreeSet<u8> =
+        rows.iter().filter(|r| r.action.is_some()).map(|r| r.opcode).collect();
+    for opcode in 0..=255u8 {
+        let served = rows.iter().any(|r| r.opcode == opcode);
+        let actions = if with_actions.contains(&opcode) { 32 } else { 1 };
+        for action in 0..actions {
+            let action = with_actions.contains(&opcode).then_some(action);
+            let known = known.contains(&(opcode, action));
+            let report = maintenance(3, opcode, action.unwrap_or(0));
+            let report = world.run(host, 0, &report, 0xffff, &[]).good().data;
+            assert_eq!(report[1] == 3, known, "{opcode:#x} {action:?}");
+            assert!(known || report == [0, 1, 0, 0]);
+            // A reserved bit that is set keeps a served command from running.
+            let mut cdb = bare(opcode, action);
+            if known {
+                let usage =
+                    &rows.iter().find(|r| (r.opcode, r.action) == (opcode, action)).unwrap();
+                let at = usage.usage.len() - 1;
+                let at = if opcode == 0x7F { 1 } else { at };
+                cdb[at] |= 0x80;
+            }
+            let answer = world.run(host, 0, &cdb, 0, &[]);
+            let field = if opcode == 0x7F { (8, None) } else { (1, Some(4)) };
+            match (known, served) {
+                (true, _) => {
+                    assert_eq!(answer.asc(), (5, 0x24, 0), "{opcode:#x} {action:?}");
+                    assert_ne!(pointer(&answer), Some(field));
+                }
+                (false, true) => {
+                    assert_eq!(answer.asc(), (5, 0x24, 0), "{opcode:#x} {action:?}");
+                    assert_eq!(pointer(&answer), Some(field), "{opcode:#x} {action:?}");
+                }
+                (false, false) => assert_eq!(answer.asc(), (5, 0x20, 0), "{opcode:#x}"),
+            }
+        }
+        // Options that do not fit the opcode.
+        if served {
+            let option = if with_actions.contains(&opcode) { 1 } else { 2 };
+            let wrong = world.run(host, 0, &maintenance(option, opcode, 0), 0xffff, &[]);
+            assert_eq!(wrong.asc(), (5, 0x24, 0));
+        }
+    }
+    world.check_empty();
+}
+
+#[test]
+fn every_bit_outside_the_usage_map_is_refused_where_it_stands() {
+    let (world, host) = calm_in(World::protected(7, 2048, 2));
+    let mut bits = 0;
+    for row in rows(&world, &host) {
+        let long = row.opcode == 0x7F;
+        for byte in 1..row.usage.len() {
+            for bit in 0..8u8 {
+                let action = match long {
+                    true => (7..10).contains(&byte),
+                    false => byte == 1 && row.action.is_some() && bit < 5,
+                };
+                if action || row.usage[byte] & (1 << bit) != 0 {
+                    continue;
+                }
+                let mut cdb = bare(row.opcode, row.action);
+                cdb[byte] |= 1 << bit;
+                let answer = world.run(&host, 0, &cdb, 0, &[]);
+                assert_eq!(answer.asc(), (5, 0x24, 0), "{row:?} byte {byte} bit {bit}");
+                assert_eq!(pointer(&answer), Some((byte as u16, Some(bit))), "{row:?}");
+                bits += 1;
+            }
+        }
+    }
+    assert!(bits > 2000, "{bits}");
+    world.check_empty();
+}
+
+/// Data-in commands with the place and width of their allocation length.
+fn data_in() -> Vec<(Vec<u8>, usize, usize)> {
+    let mut out = Vec::new();
+    for page in [0x00, 0x80, 0x83, 0x85, 0x86, 0x87, 0x88, 0xB0, 0xB1, 0xB2] {
+        out.push((vec![0x12, 1, page, 0, 0, 0], 3, 2));
+    }
+    out.push((vec![0x12, 0, 0, 0, 0, 0], 3, 2));
+    out.push((vec![0x03, 0, 0, 0, 0, 0], 4, 1));
+    out.push((vec![0x1A, 0, 0x3f, 0xff, 0, 0], 4, 1));
+    for page in [0x01, 0x08, 0x0A, 0x1C, 0x3f] {
+        out.push((vec![0x1A, 0, page, 0, 0, 0], 4, 1));
+        out.push((vec![0x5A, 0x10, page, 0, 0, 0, 0, 0, 0, 0], 7, 2));
+    }
+    out.push((vec![0x1C, 1, 0, 0, 0, 0], 3, 2));
+    for (page, sub) in [(0, 0), (0, 0xff), (2, 0), (3, 0), (5, 0), (0x15, 0), (0x19, 0), (0x2F, 0)]
+    {
+        out.push((vec![0x4D, 0, 0x40 | page, sub, 0, 0, 0, 0, 0, 0], 7, 2));
+    }
+    out.push((vec![0x37, 0, 0x18, 0, 0, 0, 0, 0, 0, 0], 7, 2));
+    out.push((vec![0xB7, 0x18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 6, 4));
+    out.push((vec![0x3C, 3, 0, 0, 0, 0, 0, 0, 0, 0], 6, 3));
+    out.push((vec![0x3C, 0x0B, 0, 0, 0, 0, 0, 0, 0, 0], 6, 3));
+    for action in 0..4 {
+        out.push((vec![0x5E, action, 0, 0, 0, 0, 0, 0, 0, 0], 7, 2));
+    }
+    let mut long = |opcode: u8, action: u8| {
+        let mut cdb = vec![0; 16];
+        (cdb[0], cdb[1]) = (opcode, action);
+        out.push((cdb, 10, 4));
+    };
+    long(0x9E, 0x10);
+    for action in [0x05, 0x0C, 0x0F] {
+        out.push((vec![0xA3, action, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 6, 4));
+    }
+    out.push((vec![0xA3, 0x05, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0], 6, 4));
+    out.push((vec![0xA0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 6, 4));
+    out
+}
+
+#[test]
+fn an_allocation_length_cuts_and_changes_nothing() {
+    let (world, host) = calm();
+    for (cdb, at, width) in data_in() {
+        let with = |alloc: u32| {
+            let mut cdb = cdb.clone();
+            cdb[at..at + width].copy_from_slice(&alloc.to_be_bytes()[4 - width..]);
+            cdb
+        };
+        let most = if width == 1 { 0xff } else { 0xfff };
+        let whole = world.run(&host, 0, &with(most), most, &[]).good().data;
+        assert!(!whole.is_empty() && whole.len() < 0x800, "{cdb:02x?}: {}", whole.len());
+        let last = u32::try_from(whole.len()).unwrap() + 1;
+        for alloc in (0..last.min(260)).chain([last - 1, last]).filter(|a| *a <= most) {
+            if cdb[0] == 0xA0 && alloc < 16 {
+                continue;
+            }
+            let part = world.run(&host, 0, &with(alloc), most, &[]).good();
+            let n = whole.len().min(alloc as usize);
+            assert_eq!(part.data, whole[..n], "{cdb:02x?} with {alloc}");
+        }
+    }
+    world.check_empty();
+}
+
+/// MODE SENSE(10) without block descriptors.
+fn modes(world: &World, host: &Host, control: u8, page: u8, subpage: u8) -> Vec<u8> {
+    let cdb = [0x5A, 8, control << 6 | page, subpage, 0, 0, 0, 0xff, 0xff, 0];
+    world.run(host, 0, &cdb, 0xffff, &[]).good().data
+}
+
+fn select(world: &World, host: &Host, list: &[u8], save: bool) -> world::Answer {
+    let [high, low] = u16::try_from(list.len()).unwrap().to_be_bytes();
+    let cdb = [0x55, 0x10 | u8::from(save), 0, 0, 0, 0, 0, high, low, 0];
+    world.run(host, 0, &cdb, 0, list)
+}
+
+/// The list of a MODE SELECT(10) that sends a page back.
+fn list_of(sensed: &[u8]) -> Vec<u8> {
+    let mut list = sensed.to_vec();
+    list[..8].fill(0);
+    list
+}
+
+#[test]
+fn mode_pages_do_what_their_masks_say() {
+    let (world, host) = calm();
+    let other = world.calm(1, "iqn.2024-01.test:other", &[0]);
+    for which in [(0x08, 0), (0x0A, 0), (0x0A, 1), (0x01, 0), (0x1C, 0)] {
+        let mask = modes(&world, &host, 1, which.0, which.1);
+        let now = modes(&world, &host, 0, which.0, which.1);
+        // What was sensed can be selected, and nobody hears of it.
+        select(&world, &host, &list_of(&now), false).good();
+        world.run(&other, 0, &TUR, 0, &[]).good();
+        let head = if which.1 == 0 { 10 } else { 12 };
+        for byte in head..now.len() {
+            for bit in 0..8u8 {
+                let mut list = list_of(&now);
+                list[byte] ^= 1 << bit;
+                let answer = select(&world, &host, &list, false);
+                let here = modes(&world, &host, 0, which.0, which.1);
+                if mask[byte] & (1 << bit) == 0 || (which, byte, bit) == ((0x0A, 0), 11, 2) {
+                    assert_eq!(answer.asc(), (5, 0x26, 0));
+                    assert_eq!(pointer(&answer), Some((byte as u16, Some(bit))));
+                    assert_eq!(here, now, "all or nothing");
+                    world.run(&other, 0, &TUR, 0, &[]).good();
+                    continue;
+                }
+                answer.good();
+                assert_eq!(
+                    here[8..],
+                    list[8..]
+                        .iter()
+                        .copied()
+                        .enumerate()
+                        .map(|(i, b)| { if i == 0 { b | here[8] & 0x80 } else { b } })
+                        .collect::<Vec<_>>(),
+                    "page {which:x?} byte {byte} bit {bit}"
+                );
+                assert_eq!(world.run(&other, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
+                // With QERR the other core hears of that CHECK CONDITION.
+                world.turn();
+                select(&world, &host, &list_of(&now), false).good();
+                assert_eq!(world.run(&other, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
+                world.run(&host, 0, &TUR, 0, &[]).good();
+            }
+        }
+    }
+    // Two pages, the second one wrong: the first does not hold.
+    let caching = modes(&world, &host, 0, 8, 0);
+    let mut list = list_of(&caching);
+    list[10] ^= 0x04;
+    list.extend([0x0A, 10, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(select(&world, &host, &list, false).asc(), (5, 0x26, 0));
+    assert_eq!(modes(&world, &host, 0, 8, 0), caching);
+    for cut in 1..list.len() - 12 {
+        let answer = select(&world, &host, &list[..cut], false);
+        assert!(cut == 8 && answer.status == 0 || answer.asc() == (5, 0x1A, 0), "{cut}");
+    }
+    world.check_empty();
+}
+
+#[test]
+fn saved_pages_outlive_resets_and_restarts() {
+    let vault = MemoryVault::new();
+    let start = |vault: &Arc<MemoryVault>| {
+        let mut world = World::new(3);
+        world.registry.set_vault(vault.clone());
+        world.disk("d0", 64);
+        world.export("d0");
+        world.map(&[(0, "d0", false)]);
+        let host = world.calm(0, "iqn.2024-01.test:h", &[0]);
+        (world, host)
+    };
+    let (world, host) = start(&vault);
+    let plain = modes(&world, &host, 0, 0x0A, 0);
+    assert_eq!(plain[8], 0x8A, "PS");
+    let mut list = list_of(&plain);
+    list[13] |= 0x40; // TAS
+    vault.fail(Some(Errno::NoSpc));
+    assert_eq!(select(&world, &host, &list, true).asc().0, 4, "a save that fails is an error");
+    assert_eq!(modes(&world, &host, 0, 0x0A, 0), plain, "and nothing has changed");
+    vault.fail(None);
+    select(&world, &host, &list, true).good();
+    let mut more = list.clone();
+    more[12] |= 0x08; // SWP, not saved
+    select(&world, &host, &more, false).good();
+    assert_eq!(modes(&world, &host, 0, 0x0A, 0)[12..14], [8, 0x40]);
+    assert_eq!(modes(&world, &host, 3, 0x0A, 0)[12..14], [0, 0x40]);
+    assert_eq!(modes(&world, &host, 2, 0x0A, 0)[12..14], [0, 0]);
+    let tag = host.manage(TmFunction::LunReset, 0, None);
+    world.turn();
+    assert!(host.outcome(tag).is_some());
+    world.run(&host, 0, &TUR, 0, &[]);
+    assert_eq!(modes(&world, &host, 0, 0x0A, 0)[12..14], [0, 0x40], "a reset");
+    let name = [0xA4, 0x06, 0, 0, 0, 0, 0, 0, 0, 4, 4, 0];
+    world.run(&host, 0, &name, 0, b"abc\0").good();
+    drop((host, world));
+    let (world, host) = start(&vault);
+    assert_eq!(modes(&world, &host, 0, 0x0A, 0)[12..14], [0, 0x40], "a restart");
+    let name = [0xA3, 0x05, 0, 0, 0, 0, 0, 0, 0, 64, 4, 0];
+    assert_eq!(world.run(&host, 0, &name, 64, &[]).good().data, b"\0\0\0\x04abc\0");
+    drop((host, world));
+    // A record that cannot be read keeps the unit away: it may say that nobody may write.
+    vault.put("d0", Kind::ModePages, vec![9, 9]);
+    let mut world = World::new(3);
+    world.registry.set_vault(vault);
+    world.disk("d0", 64);
+    let spec = engine::lun::OpenSpec::default();
+    assert!(engine::lun::open_device(&mut world.control, &world.registry, "d0", &spec).is_err());
+}
+
+#[test]
+fn logs_count_what_was_done() {
+    let (world, host) = calm();
+    let other = world.calm(1, "iqn.2024-01.test:other", &[0]);
+    let page = |host: &Host, page: u8| {
+        let cdb = [0x4D, 0, 0x40 | page, 0, 0, 0, 0, 1, 0, 0];
+        world.run(host, 0, &cdb, 256, &[]).good().data
+    };
+    let number = |data: &[u8], at: usize| u64::from_be_bytes(data[at..at + 8].try_into().unwrap());
+    for _ in 0..3 {
+        world.run(&host, 0, &world::write16(0, 2), 0, &[7; 1024]).good();
+    }
+    world.run(&other, 0, &world::read16(0, 4), 2048, &[]).good();
+    let stat = page(&host, 0x19);
+    let seen = [8, 16, 24, 32].map(|at| number(&stat, at));
+    assert_eq!(seen, [1, 3, 6, 4], "reads, writes, blocks received, blocks sent");
+    assert_eq!(number(&page(&host, 2), 4 + 5 * 12 + 4), 3072, "bytes written");
+    world.disks[0].1.state().fail = Some((0, Errno::Io));
+    assert_eq!(world.run(&host, 0, &world::read16(0, 1), 512, &[]).asc().0, 3);
+    world.disks[0].1.state().fail = None;
+    assert_eq!(number(&page(&host, 3), 4 + 6 * 12 + 4), 1, "a read that failed");
+    // What a session did stays when it goes.
+    other.session.close();
+    world.turn();
+    assert_eq!(number(&page(&host, 0x19), 8), 2);
+    let third = world.calm(1, "iqn.2024-01.test:third", &[0]);
+    world.run(&host, 0, &[0x4C, 2, 0, 0, 0, 0, 0, 0, 0, 0], 0, &[]).good();
+    assert_eq!(world.run(&third, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 2));
+    assert_eq!(number(&page(&host, 0x19), 16), 0);
+    world.run(&host, 0, &world::write16(0, 1), 0, &[7; 512]).good();
+    assert_eq!(number(&page(&third, 0x19), 16), 1);
+    world.check_empty();
+}
+
+#[test]
+fn small_state_is_the_units_or_the_nexus_own() {
+    let (world, host) = calm();
+    let other = world.calm(1, "iqn.2024-01.test:other", &[0]);
+    let echo = [0x3C, 0x0A, 0, 0, 0, 0, 0, 0, 8, 0];
+    assert_eq!(world.run(&host, 0, &echo, 8, &[]).asc(), (5, 0x2C, 0), "nothing written yet");
+    world.run(&host, 0, &[0x3B, 0x0A, 0, 0, 0, 0, 0, 0, 4, 0], 0, b"ping").good();
+    assert_eq!(world.run(&host, 0, &echo, 8, &[]).good().data, b"ping");
+    assert_eq!(world.run(&other, 0, &echo, 8, &[]).asc(), (5, 0x2C, 0), "another's echo");
+    world.run(&host, 0, &[0x3B, 2, 0, 0, 0, 2, 0, 0, 2, 0], 0, b"ab").good();
+    let read = [0x3C, 2, 0, 0, 0, 1, 0, 0, 4, 0];
+    assert_eq!(world.run(&host, 0, &read, 4, &[]).good().data, b"\0ab\0");
+    assert_eq!(world.run(&other, 0, &read, 4, &[]).good().data, [0; 4]);
+    let beyond = [0x3B, 2, 0, 0, 0x10, 0, 0, 0, 1, 0];
+    assert_eq!(world.run(&host, 0, &beyond, 0, b"x").asc(), (5, 0x24, 0));
+    // The time that one sets is everybody's, and they hear of it.
+    let time = [0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0];
+    world.run(&host, 0, &[0xA4, 0x0F, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0], 0, &time).good();
+    assert_eq!(world.run(&other, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 0x10));
+    let said = world.run(&other, 0, &[0xA3, 0x0F, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0], 12, &[]).good();
+    assert_eq!((&said.data[..4], &said.data[4..8]), (&[0, 10, 2, 0][..], &[1, 2, 3, 4][..]));
+    // A self-test reads; a disk that cannot be read fails it.
+    let test = [0x1D, 0x04, 0, 0, 0, 0];
+    world.run(&host, 0, &test, 0, &[]).good();
+    world.disks[0].1.state().fail = Some((0, Errno::Io));
+    assert_eq!(world.run(&host, 0, &test, 0, &[]).asc(), (4, 0x3E, 3));
+    world.check_empty();
+}

@@ -1,0 +1,316 @@
+//! Thin units: how full they are, thresholds, who is told and how often, and no room left.
+
+use std::sync::Arc;
+
+use bio::Errno;
+use engine::handlers::find;
+use engine::lun::{OpenSpec, open_device};
+use engine::space::Room;
+use engine::state_store::MemoryVault;
+use engine::{Device, DeviceSpec, TmFunction};
+use reactor::SeededRandom;
+use testkit::Seeds;
+
+use crate::world::*;
+
+const MIB: u64 = 1 << 20;
+const TOLD: (u8, u8, u8) = (6, 0x38, 7);
+
+/// A unit of 100 MiB whose disk has room for 50, of which `used` are taken.
+fn thin(seed: u64) -> (World, Arc<Device>) {
+    let mut w = World::new(seed);
+    w.registry.set_vault(Arc::new(MemoryVault::default()));
+    w.disk("d0", 1000);
+    w.export("d0");
+    let edge = w.registry.device("d0").unwrap().edge();
+    // The same disk as a larger unit, whose room the test tells.
+    let spec = DeviceSpec {
+        can_delete: true,
+        room: Some(room(0)),
+        ..DeviceSpec::new("thin", "THIN-1", edge, 100 * MIB, 512)
+    };
+    assert!(find("disk").is_some());
+    let device = w.registry.add_device("disk", spec).unwrap();
+    w.map(&[(0, "thin", false), (1, "d0", false)]);
+    w.settle();
+    (w, device)
+}
+
+/// So many MiB of 50 are taken.
+fn room(used: u64) -> Room {
+    Room { used: used * MIB, free: (50 - used) * MIB, is_shared: true }
+}
+
+fn log_page(w: &World, h: &Host) -> Vec<u8> {
+    let cdb = [0x4D, 0, 0x4C, 0, 0, 0, 0, 0, 64, 0];
+    w.run(h, 0, &cdb, 64, &[]).good().data
+}
+
+/// MODE SENSE(10) of a page without blocks; its bytes.
+fn page(w: &World, h: &Host, control: u8, code: u8, subpage: u8) -> Vec<u8> {
+    let cdb = [0x5A, 8, control << 6 | code, subpage, 0, 0, 0, 0, 255, 0];
+    w.run(h, 0, &cdb, 255, &[]).good().data[8..].to_vec()
+}
+
+fn select(w: &World, h: &Host, save: bool, page: &[u8]) -> Answer {
+    let mut list = vec![0; 8];
+    list.extend(page);
+    list[8] &= 0x7F;
+    let cdb = [0x55, 0x10 | u8::from(save), 0, 0, 0, 0, 0, 0, list.len() as u8, 0];
+    w.run(h, 0, &cdb, 0, &list)
+}
+
+#[test]
+fn the_unit_says_how_full_it_is() {
+    let (w, device) = thin(1);
+    let h = w.calm(0, "i1", &[0, 1]);
+    let vpd = w.run(&h, 0, &[0x12, 1, 0xB2, 0, 8, 0], 8, &[]).good().data;
+    // Sets of 2048 blocks, LBPU LBPWS LBPWS10 and no ANC_SUP, thin, steps of a percent.
+    assert_eq!(vpd[4..], [11, 0xE0, 2, 1]);
+    device.note_room(room(20));
+    let log = log_page(&w, &h);
+    let want = [0x0C, 0, 0, 36, 0, 1, 3, 8, 0, 0, 0, 30, 2, 0, 0, 0, 0, 2, 3, 8, 0, 0, 0, 20, 2];
+    assert_eq!((log[0] & 0x3F, &log[1..25]), (want[0], &want[1..25]));
+    assert_eq!(log[28..40], [0, 3, 3, 8, 0, 60, 0, 0, 2, 0, 0, 0]);
+    let list = w.run(&h, 0, &[0x4D, 0, 0x40, 0, 0, 0, 0, 0, 64, 0], 64, &[]).good().data;
+    assert!(list[4..].contains(&0x0C));
+    // Counters go back to zero by LOG SELECT; this is none.
+    w.run(&h, 0, &[0x4C, 2, 0x40, 0, 0, 0, 0, 0, 0, 0], 0, &[]).good();
+    assert_eq!(log_page(&w, &h), log);
+    // A disk that does not say has neither page.
+    let other = [0x4D, 0, 0x4C, 0, 0, 0, 0, 0, 64, 0];
+    assert_eq!(w.run(&h, 1, &other, 64, &[]).asc(), (5, 0x24, 0));
+    let mode = [0x5A, 8, 0x1C, 2, 0, 0, 0, 0, 255, 0];
+    assert_eq!(w.run(&h, 1, &mode, 255, &[]).asc(), (5, 0x24, 0));
+    let vpd = w.run(&h, 1, &[0x12, 1, 0xB2, 0, 8, 0], 8, &[]).good().data;
+    assert_eq!((vpd[4], vpd[7]), (0, 0));
+    w.check_empty();
+}
+
+#[test]
+fn every_nexus_is_told_once_at_each_threshold() {
+    let (w, device) = thin(2);
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    device.note_room(room(40));
+    w.run(&a, 0, &TUR, 0, &[]).good();
+    for (used, offset) in [(41, 16), (46, 24)] {
+        device.note_room(room(used));
+        device.note_room(room(used));
+        for h in [&a, &b] {
+            let sense = w.run(h, 0, &read16(0, 1), 512, &[]);
+            assert_eq!((sense.asc(), sense.sense().information), (TOLD, Some(offset)));
+            w.run(h, 0, &read16(0, 1), 512, &[]).good();
+        }
+    }
+    // Back and over both at once: one condition, of the threshold crossed last.
+    device.note_room(room(10));
+    device.note_room(room(50));
+    assert_eq!(w.run(&a, 0, &TUR, 0, &[]).sense().information, Some(24));
+    w.run(&a, 0, &TUR, 0, &[]).good();
+    // Who comes later hears only of the reset.
+    let c = w.calm(0, "i3", &[0]);
+    w.run(&c, 0, &TUR, 0, &[]).good();
+    // A reset of the unit arms everything.
+    let tm = a.manage(TmFunction::LunReset, 0, None);
+    w.turn();
+    assert!(a.outcome(tm).is_some());
+    device.note_room(room(50));
+    let heard: Vec<_> = (0..2).map(|_| w.run(&b, 0, &TUR, 0, &[]).asc()).collect();
+    assert!(heard.contains(&TOLD), "{heard:?}");
+    w.check_empty();
+}
+
+#[test]
+fn thresholds_can_be_set_saved_and_turned_off() {
+    let (w, device) = thin(3);
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    let mut descriptors = page(&w, &a, 0, 0x1C, 2);
+    let first = descriptors.clone();
+    assert_eq!(first[..4], [0xDC, 2, 0, 36]);
+    assert_eq!(first[16..24], [0x88, 3, 0, 0, 0, 0, 0, 20]);
+    assert_eq!(first[32..40], [0x01, 2, 0, 0, 0, 0, 0, 0]);
+    // The third: more than 30 sets used.
+    (descriptors[32], descriptors[39]) = (0x81, 30);
+    select(&w, &a, true, &descriptors).good();
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
+    assert_eq!(page(&w, &a, 3, 0x1C, 2), descriptors);
+    assert_eq!(page(&w, &a, 2, 0x1C, 2), first);
+    device.note_room(room(31));
+    let answer = w.run(&b, 0, &TUR, 0, &[]);
+    assert_eq!((answer.asc(), answer.sense().information), (TOLD, Some(32)));
+    w.run(&a, 0, &TUR, 0, &[]);
+    // Percent above a hundred.
+    let mut wrong = descriptors.clone();
+    wrong[23] = 101;
+    assert_eq!(select(&w, &a, false, &wrong).asc(), (5, 0x26, 0));
+    // LBPERE off: silence, and the telling is made up for when it is on again.
+    let mut recovery = page(&w, &a, 0, 1, 0);
+    assert_eq!(recovery[7], 0x80);
+    recovery[7] = 0;
+    select(&w, &a, false, &recovery).good();
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
+    device.note_room(room(45));
+    w.run(&b, 0, &TUR, 0, &[]).good();
+    recovery[7] = 0x80;
+    select(&w, &a, false, &recovery).good();
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
+    device.note_room(room(45));
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), TOLD);
+    // What was saved is there after a reset.
+    select(&w, &a, false, &first);
+    let tm = a.manage(TmFunction::LunReset, 0, None);
+    w.turn();
+    assert!(a.outcome(tm).is_some());
+    while w.run(&a, 0, &TUR, 0, &[]).status != 0 {}
+    assert_eq!(page(&w, &a, 0, 0x1C, 2), descriptors);
+    w.check_empty();
+}
+
+#[test]
+fn with_situa_the_first_who_comes_is_told_and_nobody_else() {
+    let (w, device) = thin(4);
+    let (a, b) = (w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0]));
+    let mut descriptors = page(&w, &a, 0, 0x1C, 2);
+    descriptors[4] = 1;
+    select(&w, &a, false, &descriptors).good();
+    assert_eq!(w.run(&b, 0, &TUR, 0, &[]).asc(), (6, 0x2A, 1));
+    for (round, (first, second)) in [(&b, &a), (&a, &b)].into_iter().enumerate() {
+        device.note_room(room(42));
+        let sense = match round {
+            0 => w.run(first, 0, &TUR, 0, &[]).sense(),
+            _ => {
+                let data = w.run(first, 0, &[3, 0, 0, 0, 32, 0], 32, &[]).good().data;
+                wire::scsi::Sense::decode(&data).unwrap()
+            }
+        };
+        assert_eq!((sense.code.asc, sense.code.ascq, sense.information), (0x38, 7, Some(16)));
+        w.run(second, 0, &TUR, 0, &[]).good();
+        w.run(first, 0, &TUR, 0, &[]).good();
+        device.note_room(room(10));
+    }
+    w.check_empty();
+}
+
+/// Seeded: room moves at random, two initiators listen at random. A small model says who has to
+/// hear what.
+#[test]
+fn nobody_is_told_twice_or_not_at_all() {
+    for seed in Seeds::of(40) {
+        let (w, device) = thin(seed);
+        let hosts = [w.calm(0, "i1", &[0]), w.calm(1, "i2", &[0])];
+        let mut random = SeededRandom::new(seed);
+        // Per threshold: armed. Per host: something waits.
+        let (mut armed, mut waits) = ([true; 2], [false; 2]);
+        for step in 0..200 {
+            match random.below(3) {
+                0 => {
+                    let used = random.below(51);
+                    device.note_room(room(used));
+                    let left = (50 - used) as f64 * 2.0;
+                    for (i, count) in [20.0, 10.0].into_iter().enumerate() {
+                        if left < count - 0.5 && armed[i] {
+                            armed[i] = false;
+                            waits = [true; 2];
+                        } else if left > count + 0.5 {
+                            armed[i] = true;
+                        }
+                    }
+                }
+                n => {
+                    let i = (n - 1) as usize;
+                    let heard = w.run(&hosts[i], 0, &TUR, 0, &[]);
+                    let want = if std::mem::take(&mut waits[i]) { TOLD } else { (0, 0, 0) };
+                    assert_eq!(heard.asc(), want, "seed {seed} step {step}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn without_room_writes_are_refused_as_a_lack_of_space() {
+    let w = World::simple(6, 1000);
+    let h = w.calm(0, "i1", &[0]);
+    let disk = w.disks[0].1.clone();
+    disk.state().fail = Some((10 * 512, Errno::NoSpc));
+    let full = (7, 0x27, 7);
+    assert_eq!(w.run(&h, 0, &write16(8, 4), 0, &[1; 2048]).asc(), full);
+    assert_eq!(w.run(&h, 0, &cdb16(0x93, 10, 1), 0, &[1; 512]).asc(), full);
+    // It is no write protection: neither the bit of the mode header nor other blocks.
+    let header = w.run(&h, 0, &[0x1A, 8, 8, 0, 64, 0], 64, &[]).good().data;
+    assert_eq!(header[2] & 0x80, 0);
+    w.run(&h, 0, &write16(20, 1), 0, &[1; 512]).good();
+    disk.state().fail = None;
+    w.run(&h, 0, &write16(8, 4), 0, &[1; 2048]).good();
+    // Nothing can be anchored here: the bit is refused where it stands.
+    assert_eq!(w.run(&h, 0, &[0x42, 1, 0, 0, 0, 0, 0, 0, 24, 0], 0, &[0; 24]).asc(), (5, 0x24, 0));
+    let mut same = cdb16(0x93, 10, 1);
+    same[1] = 0x18;
+    assert_eq!(w.run(&h, 0, &same, 0, &[0; 512]).asc(), (5, 0x24, 0));
+    w.check_empty();
+}
+
+#[test]
+fn a_disk_that_can_anchors_blocks() {
+    let (mut w, _) = thin(7);
+    let edge = w.registry.device("d0").unwrap().edge();
+    let spec = DeviceSpec {
+        can_delete: true,
+        can_anchor: true,
+        ..DeviceSpec::new("anchored", "ANCHOR-1", edge, 1000 * 512, 512)
+    };
+    w.registry.add_device("disk", spec).unwrap();
+    w.map(&[(0, "anchored", false)]);
+    w.settle();
+    let h = w.calm(0, "i1", &[0]);
+    let vpd = w.run(&h, 0, &[0x12, 1, 0xB2, 0, 8, 0], 8, &[]).good().data;
+    assert_eq!(vpd[5] & 2, 2, "ANC_SUP");
+    let disk = w.disks[0].1.clone();
+    w.run(&h, 0, &write16(8, 4), 0, &[1; 2048]).good();
+    let mut list = vec![0, 22, 0, 16, 0, 0, 0, 0];
+    list.extend([0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 4, 0, 0, 0, 0]);
+    w.run(&h, 0, &[0x42, 1, 0, 0, 0, 0, 0, 0, 24, 0], 0, &list).good();
+    let ops: Vec<_> = disk.state().log.iter().map(|d| (d.op, d.offset, d.length)).collect();
+    assert!(ops.contains(&(bio::Op::WriteZeroes, 8 * 512, 2048)), "{ops:?}");
+    assert!(!ops.iter().any(|d| d.0 == bio::Op::Delete));
+    let mut same = cdb16(0x93, 8, 4);
+    same[1] = 0x18;
+    w.run(&h, 0, &same, 0, &[0; 512]).good();
+    // ANCHOR without UNMAP says nothing.
+    same[1] = 0x10;
+    assert_eq!(w.run(&h, 0, &same, 0, &[0; 512]).asc(), (5, 0x24, 0));
+    w.check_empty();
+}
+
+/// A block device, say: no page offers what nobody can know, and who asks for it is told.
+#[test]
+fn thresholds_of_a_disk_that_does_not_say_are_refused() {
+    let mut w = World::new(7);
+    w.disk("d0", 1000);
+    let percents =
+        |all: &[u8]| OpenSpec { full_percents: Some(all.to_vec()), ..OpenSpec::default() };
+    let refused = open_device(&mut w.control, &w.registry, "d0", &percents(&[50]));
+    let error = refused.err().expect("refused");
+    assert!(error.kind == Errno::NotSup && error.what.contains("`thresholds`"), "{error}");
+    let device = open_device(&mut w.control, &w.registry, "d0", &percents(&[])).unwrap();
+    assert!(device.spec().can_delete, "it frees what it deletes all the same");
+    w.map(&[(0, "d0", false)]);
+    w.settle();
+    let h = w.calm(0, "i1", &[0]);
+    let vpd = w.run(&h, 0, &[0x12, 1, 0xB2, 0, 8, 0], 8, &[]).good().data;
+    // No sets, LBPU LBPWS LBPWS10, thin, no steps.
+    assert_eq!((vpd[4], vpd[5] & 0xE0, vpd[6] & 7, vpd[7]), (0, 0xE0, 2, 0));
+    for cdb in [[0x5A, 8, 0x1C, 2, 0, 0, 0, 0, 255, 0], [0x4D, 0, 0x4C, 0, 0, 0, 0, 0, 64, 0]] {
+        assert_eq!(w.run(&h, 0, &cdb, 255, &[]).asc(), (5, 0x24, 0), "{cdb:02x?}");
+    }
+    // All pages: the one about thresholds is not among them.
+    let all = w.run(&h, 0, &[0x5A, 8, 0x3F, 0xFF, 0, 0, 0, 0, 255, 0], 255, &[]).good().data;
+    let mut at = 8;
+    while at < all.len() {
+        let (code, long) = (all[at] & 0x3F, all[at] & 0x40 != 0);
+        assert!(code != 0x1C || !long || all[at + 1] != 2, "{all:02x?}");
+        let len = if long { 4 + usize::from(all[at + 3]) } else { 2 + usize::from(all[at + 1]) };
+        at += len;
+    }
+    w.check_empty();
+}

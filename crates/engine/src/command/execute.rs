@@ -1,8 +1,9 @@
-//! Running commands: from arrival to answer. States and invariants are drawn in `command.rs`.
+//! Running commands: from arrival to answer. States and invariants are drawn in `command/mod.rs`.
 //!
 //! The way of a READ or WRITE allocates nothing in steady state: places, tag table, scatter lists
 //! and Bios are recycled, and the answer from below finds its place by a word.
 
+use std::cell::RefMut;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::command::buffers::{Eater, data_max};
 use crate::command::gate;
 use crate::command::spc;
 use crate::command::status::{Ending, ending_of};
-use crate::command::{Command, CommandState, Next, TaskAttribute, word_of};
+use crate::command::{Command, CommandState, Next, Slot, Slots, TaskAttribute, word_of};
 use crate::handlers::{
     Ask, Blocks, Job, Medium, Plan, REPLY_MAX, Run, Tie, answer_none, parse, parse_none, plan_none,
 };
@@ -27,11 +28,6 @@ use crate::unit::ModeBits;
 
 /// INVALID MESSAGE ERROR: a task attribute that cannot be here.
 const INVALID_ATTRIBUTE: Asc = Asc::new(Key::AbortedCommand, 0x49, 0x00);
-
-enum Memory {
-    Here,
-    Wait,
-}
 
 impl Session {
     /// A command arrives. Nothing is executed before all the write data that is wanted is there.
@@ -56,11 +52,16 @@ impl Session {
             self.refuse(command, Ending::Status(Status::TaskSetFull));
             return Next::Started;
         }
-        if self.slots.borrow().find(command.tag).is_some() {
+        let taken = self.slots.borrow_mut().take(command.tag, CommandState::DataWait).map(
+            |(place, slot)| {
+                slot.begin(command);
+                place
+            },
+        );
+        let Some(place) = taken else {
             self.refuse(command, Ending::check(asc::OVERLAPPED_COMMANDS));
             return Next::Started;
-        }
-        let place = self.slots.borrow_mut().take(command.tag, CommandState::DataWait);
+        };
         let outstanding = self.outstanding.get() + 1;
         self.outstanding.set(outstanding);
         self.held.set(self.held.get() + 1);
@@ -71,7 +72,7 @@ impl Session {
         self.facts.note_start(place, self.engine().core().now());
         match self.accept(place, command) {
             Err(ending) => {
-                self.finish(place, ending);
+                self.finish(self.slots.borrow_mut(), place, ending);
                 Next::Started
             }
             Ok(0) => {
@@ -95,24 +96,12 @@ impl Session {
         let opcode = command.cdb.first().copied().unwrap_or(0);
         let path = self.path_of(command.lun);
         let absent = self.absent(path.as_ref(), command.lun);
-        let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots.get_mut(place) else {
-            return Err(Ending::check(asc::INTERNAL_FAILURE));
-        };
-        slot.opcode = opcode;
-        slot.attribute = command.attribute;
-        slot.expect_in = command.expect_in;
-        slot.expect_out = command.expect_out;
-        slot.wanted = 0;
-        slot.needed = 0;
-        slot.plan = Plan::NOTHING;
-        slot.bars = 0;
-        slot.path = path.clone();
-        slot.absent = absent;
-        slot.origin = path.as_ref().map_or_else(Origin::default, |p| self.origin_of(p));
-        slot.naca = aca::naca(command.cdb);
-        drop(slots);
-        self.note(place, opcode, command.tag, CommandState::DataWait);
+        if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
+            slot.path = path.clone();
+            slot.absent = absent;
+            slot.origin = path.as_ref().map_or_else(Origin::default, |p| self.origin_of(p));
+            self.note(place, slot);
+        }
         if let Some(path) = &path {
             self.note_path(path);
         }
@@ -240,91 +229,94 @@ impl Session {
 
     /// The data is there: execute, or wait for one's turn.
     fn arrive(&self, place: u32) {
-        let go = {
-            let mut slots = self.slots.borrow_mut();
-            let Some(slot) = slots.get_mut(place) else { return };
-            if !slot.enabled {
-                slot.state = Some(CommandState::Dormant);
-            }
-            slot.enabled && slot.data_ready
-        };
-        if go {
-            self.begin_command(place, false);
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(place) else { return };
+        if !slot.enabled {
+            slot.state = Some(CommandState::Dormant);
+        }
+        if slot.enabled && slot.data_ready {
+            self.start(slots, place, false);
         } else {
-            self.note_state(place);
+            self.note(place, slot);
         }
     }
 
-    /// Executes. `fed` is set when the command is the first of those that waited for memory.
+    /// Executes what may: the first of those that waited for memory when `fed` is set. False when
+    /// there is no memory for it.
     pub(crate) fn begin_command(&self, place: u32, fed: bool) -> bool {
-        let (plan, expect_in, word, barred) = {
-            let slots = self.slots.borrow();
-            let Some(slot) = slots.get(place) else { return true };
-            if slot.abort.is_some() {
-                // Doomed: whoever said so ends it in a moment.
-                return true;
-            }
-            let barred = slot.path.as_ref().map_or(0, |p| p.nexus().flags() & slot.bars);
-            (slot.plan, slot.expect_in, word_of(place, slot.generation), barred)
-        };
+        self.start(self.slots.borrow_mut(), place, fed)
+    }
+
+    fn start(&self, mut slots: RefMut<'_, Slots>, place: u32, fed: bool) -> bool {
+        let Some(slot) = slots.get_mut(place) else { return true };
+        if slot.abort.is_some() {
+            // Doomed: what said so ends it in a moment.
+            return true;
+        }
+        let barred = slot.path.as_ref().map_or(0, |p| p.nexus().flags() & slot.bars);
         if barred != 0 {
             // Reserved while it waited for data, its turn or memory: what runs after the answer
             // to a reservation of another respects it.
-            self.complete(place, gate::late(barred));
+            self.end(slots, place, gate::late(barred));
             return true;
         }
-        let want = match plan.run {
+        if !self.reserve(slot, fed) {
+            slot.state = Some(CommandState::MemoryWait);
+            self.note(place, slot);
+            let word = word_of(place, slot.generation);
+            drop(slots);
+            if !fed && let Some(me) = self.handle() {
+                self.engine().starve(me, word);
+            }
+            return false;
+        }
+        let run = slot.plan.run;
+        if let Run::Blocks(_) = run
+            && let Some(queue) = self.take_off(place, slot)
+        {
+            drop(slots);
+            self.queue(queue);
+            return true;
+        }
+        slot.state = Some(CommandState::Executing);
+        self.note(place, slot);
+        if let Run::Blocks(blocks) = run {
+            let launch = Launch::of(place, slot, blocks);
+            drop(slots);
+            self.launch(place, launch);
+            return true;
+        }
+        drop(slots);
+        match run {
+            Run::Task => self.begin_task(place),
+            Run::Now | Run::Blocks(_) => self.begin_now(place),
+        }
+        true
+    }
+
+    /// Takes the buffers that a command reads into; false when there are too few.
+    fn reserve(&self, slot: &mut Slot, fed: bool) -> bool {
+        let (plan, expect_in) = (&slot.plan, slot.expect_in);
+        let bytes = match plan.run {
             Run::Blocks(b) if b.op == Op::Read => {
-                let unit = self.block_bytes(place);
+                let unit = slot.block_bytes();
                 let cut = plan.reply.min(expect_in);
                 // The last block may go out in part; it is read whole.
                 cut.checked_next_multiple_of(unit).unwrap_or(plan.reply).min(plan.reply)
             }
             Run::Now => plan.reply.min(expect_in).min(REPLY_MAX),
             _ => 0,
-        };
-        if let Memory::Wait = self.reserve(place, want, fed) {
-            if !fed && let Some(me) = self.handle() {
-                self.engine().starve(me, word);
-            }
-            return false;
-        }
-        if let Run::Blocks(_) = plan.run
-            && !self.take_off(place)
-        {
+        } as usize;
+        if bytes == 0 {
             return true;
         }
-        self.set_state(place, CommandState::Executing);
-        match plan.run {
-            Run::Now => self.begin_now(place),
-            Run::Blocks(blocks) => self.begin_blocks(place, blocks),
-            Run::Task => self.begin_task(place),
-        }
-        true
-    }
-
-    fn reserve(&self, place: u32, bytes: u32, fed: bool) -> Memory {
-        if bytes == 0 {
-            return Memory::Here;
-        }
-        let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots.get_mut(place) else { return Memory::Here };
         let first = fed || !self.engine().is_hungry() && !self.is_over();
-        if first && slot.data.grow(self.engine().core().pool(), bytes as usize) {
-            slot.lent = bytes as usize;
-            self.lent.set(self.lent.get() + slot.lent);
-            return Memory::Here;
+        if !first || !slot.data.grow(self.engine().core().pool(), bytes) {
+            return false;
         }
-        slot.state = Some(CommandState::MemoryWait);
-        drop(slots);
-        self.note_state(place);
-        Memory::Wait
-    }
-
-    fn block_bytes(&self, place: u32) -> u32 {
-        let slots = self.slots.borrow();
-        let path = slots.get(place).and_then(|s| s.path.as_ref());
-        path.map_or(512, |p| p.device().block_bytes())
+        slot.lent = bytes;
+        self.lent.set(self.lent.get() + bytes);
+        true
     }
 
     fn begin_now(&self, place: u32) {
@@ -379,28 +371,11 @@ impl Session {
         self.complete(place, ending);
     }
 
-    pub(crate) fn begin_blocks(&self, place: u32, blocks: Blocks) {
-        let word = {
-            let mut slots = self.slots.borrow_mut();
-            let Some(slot) = slots.get_mut(place) else { return };
-            let unit = slot.path.as_ref().map_or(512, |p| p.device().block_bytes()) as usize;
-            if blocks.op == Op::Write {
-                // No byte beyond what the initiator sent reaches the medium, and no part of a
-                // block does.
-                let whole = slot.data.len() / unit * unit;
-                slot.data.truncate(whole);
-            } else {
-                slot.needed = u64::from(slot.plan.reply);
-            }
-            word_of(place, slot.generation)
-        };
-        let Some((path, length, origin)) = ({
-            let slots = self.slots.borrow();
-            slots.get(place).and_then(|s| Some((s.path.clone()?, s.data.len() as u64, s.origin)))
-        }) else {
-            return;
-        };
-        let device = path.device();
+    /// Sends a plain read or write below. No cell of the session is borrowed (N2).
+    pub(crate) fn launch(&self, place: u32, launch: Launch) {
+        let Launch { word, path, origin, blocks, mut data } = launch;
+        let Some(path) = path else { return };
+        let (device, length) = (path.device(), data.len() as u64);
         if length == 0 {
             return self.complete(place, Ending::Good);
         }
@@ -420,10 +395,7 @@ impl Session {
             bio.origin = origin;
             bio.offset = offset;
             bio.length = length;
-            if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
-                slot.asked = length;
-                std::mem::swap(&mut slot.data, &mut bio.data);
-            }
+            std::mem::swap(&mut data, &mut bio.data);
         });
     }
 
@@ -486,24 +458,44 @@ impl Session {
         })
     }
 
-    pub(crate) fn set_state(&self, place: u32, state: CommandState) {
-        if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
-            slot.state = Some(state);
-        }
-        self.note_state(place);
-    }
-
-    pub(crate) fn note_state(&self, place: u32) {
-        let slots = self.slots.borrow();
-        if let Some(slot) = slots.get(place)
-            && let Some(state) = slot.state
-        {
-            self.note(place, slot.opcode, slot.tag, state);
+    /// Shows a command's state in lists.
+    #[inline]
+    pub(crate) fn note(&self, place: u32, slot: &Slot) {
+        if let Some(state) = slot.state {
+            self.facts.note(place, slot.tag, slot.opcode, state);
         }
     }
+}
 
-    fn note(&self, place: u32, opcode: u8, tag: u32, state: CommandState) {
-        self.facts.note(place, tag, opcode, state);
+/// What a plain read or write needs below, taken out of its place.
+pub(crate) struct Launch {
+    /// Place and generation, for the answer (C3).
+    word: u64,
+    path: Option<Rc<Path>>,
+    origin: Origin,
+    blocks: Blocks,
+    data: Segs,
+}
+
+impl Launch {
+    pub(crate) fn of(place: u32, slot: &mut Slot, blocks: Blocks) -> Launch {
+        if blocks.op == Op::Write {
+            // No byte beyond what the initiator sent reaches the medium, and no part of a block
+            // does.
+            let unit = slot.block_bytes() as usize;
+            let whole = slot.data.len() / unit * unit;
+            slot.data.truncate(whole);
+        } else {
+            slot.needed = u64::from(slot.plan.reply);
+        }
+        slot.asked = slot.data.len() as u64;
+        Launch {
+            word: word_of(place, slot.generation),
+            path: slot.path.clone(),
+            origin: slot.origin,
+            blocks,
+            data: std::mem::take(&mut slot.data),
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! The end of commands: answers, aborts, and who may go next. States and invariants are drawn in
-//! `command.rs`.
+//! `command/mod.rs`.
+
+use std::cell::RefMut;
 
 use bio::{Attr, Bio, Op, Segs};
 use geom::{Core, Sink};
 use wire::scsi::{Command as Cdb, Key, SENSE_LEN_MAX, Status, asc};
 
 use crate::command::status::{Ending, ending_at, ending_of};
-use crate::command::{AbortHow, CommandState, Slot, word_of};
+use crate::command::{AbortHow, CommandState, Slot, Slots, word_of};
 use crate::counters::Did;
 use crate::handlers::Run;
 use crate::nexus::Session;
@@ -20,43 +22,43 @@ use crate::unit::ModeBits;
 impl Session {
     /// A command has ended below; it is answered, or freed in silence when it was aborted.
     pub(crate) fn complete(&self, place: u32, ending: Ending) {
-        let abort = {
-            let slots = self.slots.borrow();
-            match slots.get(place) {
-                Some(slot) if slot.answered => {
-                    drop(slots);
-                    return self.release(place);
-                }
-                Some(slot) => slot.abort,
-                None => return,
-            }
-        };
-        match abort {
-            Some(how) => self.end_aborted(place, how),
-            None => self.finish(place, ending),
+        self.end(self.slots.borrow_mut(), place, ending);
+    }
+
+    pub(crate) fn end(&self, mut slots: RefMut<'_, Slots>, place: u32, ending: Ending) {
+        let Some(slot) = slots.get_mut(place) else { return };
+        if slot.answered {
+            return self.release(slots, place);
+        }
+        match slot.abort {
+            Some(how) => self.end_aborted(slots, place, how),
+            None => self.finish(slots, place, ending),
         }
     }
 
-    pub(crate) fn finish(&self, place: u32, ending: Ending) {
-        let Some((tag, mut data, residual, descriptor)) = self.take_answer(place, &ending) else {
-            return;
-        };
+    pub(crate) fn finish(&self, mut slots: RefMut<'_, Slots>, place: u32, ending: Ending) {
+        let Some(slot) = slots.get_mut(place) else { return };
+        let Answer { tag, mut data, residual, descriptor } = self.take_answer(place, slot, &ending);
+        slots.forget_tag(tag);
+        drop(slots);
         if let Ending::Check(_) = ending {
             self.blame(place);
         }
         self.outstanding.set(self.outstanding.get().saturating_sub(1));
         self.tell(tag, ending, &mut data, residual, descriptor);
         data.clear();
-        if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
+        let mut slots = self.slots.borrow_mut();
+        if let Some(slot) = slots.get_mut(place) {
+            // What it has allocated is used again.
             slot.data = data;
         }
-        self.release(place);
+        self.release(slots, place);
     }
 
     /// Tells GOOD of a conversation that goes on. It leaves the order of its unit, but not its
     /// place: task management and the end of the session still wait for it.
     pub(crate) fn answer_early(&self, word: u64) {
-        let (place, path, entry, waiters) = {
+        let (path, entry, waiters, answer) = {
             let mut slots = self.slots.borrow_mut();
             let Some((place, slot)) = slots.by_word(word) else { return };
             let running = slot.state == Some(CommandState::Executing);
@@ -66,15 +68,14 @@ impl Session {
             slot.answered = true;
             // Nobody aborts it yet: those who wait are the order's.
             let waiters = std::mem::take(&mut slot.waiters);
-            (place, slot.path.clone(), std::mem::take(&mut slot.entry), waiters)
-        };
-        let Some((tag, mut data, residual, descriptor)) = self.take_answer(place, &Ending::Good)
-        else {
-            return;
-        };
-        if let Some(slot) = self.slots.borrow_mut().get_mut(place) {
+            let answer = self.take_answer(place, slot, &Ending::Good);
             slot.state = Some(CommandState::Executing);
-        }
+            let out = (slot.path.clone(), std::mem::take(&mut slot.entry), waiters, answer);
+            let tag = slot.tag;
+            slots.forget_tag(tag);
+            out
+        };
+        let Answer { tag, mut data, residual, descriptor } = answer;
         self.outstanding.set(self.outstanding.get().saturating_sub(1));
         self.tell(tag, Ending::Good, &mut data, residual, descriptor);
         if let Some(path) = path
@@ -87,12 +88,9 @@ impl Session {
         }
     }
 
-    /// Takes what the answer needs out of the place and counts it.
-    fn take_answer(&self, place: u32, ending: &Ending) -> Option<(u32, Segs, Residual, bool)> {
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots.get_mut(place)?;
+    /// Takes what the answer needs out of a place and counts it.
+    fn take_answer(&self, place: u32, slot: &mut Slot, ending: &Ending) -> Answer {
         slot.state = Some(CommandState::Responding);
-        let tag = slot.tag;
         let mut data = std::mem::take(&mut slot.data);
         let residual = answer_of(slot, ending, &mut data);
         let tally = &self.facts.tally;
@@ -112,8 +110,7 @@ impl Session {
             Some(path) => path.device().mode().has(ModeBits::D_SENSE),
             None => false,
         };
-        slots.forget_tag(tag);
-        Some((tag, data, residual, descriptor))
+        Answer { tag: slot.tag, data, residual, descriptor }
     }
 
     /// Counts a command that used the medium for its unit's log pages.
@@ -154,19 +151,15 @@ impl Session {
     }
 
     /// Frees a place, starts what waited for its turn, tells task management, ends the session.
-    pub(crate) fn release(&self, place: u32) {
-        let (path, entry, aca, waiters, called_off) = {
-            let mut slots = self.slots.borrow_mut();
-            let Some(slot) = slots.get_mut(place) else { return };
-            let mut waiters = Vec::new();
-            std::mem::swap(&mut waiters, &mut slot.waiters);
-            self.lent.set(self.lent.get().saturating_sub(slot.lent));
-            let called_off = (slot.flying.is_some() || slot.queued)
-                .then(|| (word_of(place, slot.generation), slot.flying));
-            let out = (slot.path.take(), slot.entry, slot.aca, waiters, called_off);
-            slots.free(place);
-            out
-        };
+    fn release(&self, mut slots: RefMut<'_, Slots>, place: u32) {
+        let Some(slot) = slots.get_mut(place) else { return };
+        let waiters = std::mem::take(&mut slot.waiters);
+        self.lent.set(self.lent.get().saturating_sub(slot.lent));
+        let called_off = (slot.flying.is_some() || slot.queued)
+            .then(|| (word_of(place, slot.generation), slot.flying));
+        let (path, entry, aca) = (slot.path.take(), slot.entry, slot.aca);
+        slots.free(place);
+        drop(slots);
         self.facts.clear(place);
         self.held.set(self.held.get().saturating_sub(1));
         if let (Some((word, flying)), Some(path)) = (called_off, &path) {
@@ -197,42 +190,35 @@ impl Session {
     /// Aborts a command. True when it is at the medium, so that its end has to be waited for;
     /// `waiter` is told then.
     pub(crate) fn abort(&self, word: u64, how: AbortHow, waiter: Option<u32>) -> bool {
-        let (place, executing) = {
-            let mut slots = self.slots.borrow_mut();
-            let Some((place, slot)) = slots.by_word(word) else { return false };
-            let executing = match slot.state {
-                Some(CommandState::Executing | CommandState::Aborting) => true,
-                Some(CommandState::Responding) | None => return false,
-                _ => false,
-            };
-            if executing {
-                slot.state = Some(CommandState::Aborting);
-                slot.abort = slot.abort.or(Some(how));
-                slot.waiters.extend(waiter);
-                if let Some(tie) = &slot.tie {
-                    tie.stop();
-                }
+        let mut slots = self.slots.borrow_mut();
+        let Some((place, slot)) = slots.by_word(word) else { return false };
+        match slot.state {
+            Some(CommandState::Executing | CommandState::Aborting) => {}
+            Some(CommandState::Responding) | None => return false,
+            _ => {
+                self.end_aborted(slots, place, how);
+                return false;
             }
-            (place, executing)
-        };
-        if executing {
-            self.note_state(place);
-        } else {
-            self.end_aborted(place, how);
         }
-        executing
+        slot.state = Some(CommandState::Aborting);
+        slot.abort = slot.abort.or(Some(how));
+        slot.waiters.extend(waiter);
+        self.note(place, slot);
+        let tie = slot.tie.clone();
+        drop(slots);
+        if let Some(tie) = tie {
+            tie.stop();
+        }
+        true
     }
 
-    fn end_aborted(&self, place: u32, how: AbortHow) {
-        let tag = {
-            let mut slots = self.slots.borrow_mut();
-            let Some(slot) = slots.get_mut(place) else { return };
-            slot.state = Some(CommandState::Responding);
-            slot.data.clear();
-            let tag = slot.tag;
-            slots.forget_tag(tag);
-            tag
-        };
+    fn end_aborted(&self, mut slots: RefMut<'_, Slots>, place: u32, how: AbortHow) {
+        let Some(slot) = slots.get_mut(place) else { return };
+        slot.state = Some(CommandState::Responding);
+        slot.data.clear();
+        let tag = slot.tag;
+        slots.forget_tag(tag);
+        drop(slots);
         self.outstanding.set(self.outstanding.get().saturating_sub(1));
         add(&self.facts.tally.aborted, 1);
         match how {
@@ -246,29 +232,35 @@ impl Session {
                 self.tell(tag, ending, &mut Segs::new(), Residual::None, false);
             }
         }
-        self.release(place);
+        self.release(self.slots.borrow_mut(), place);
     }
 }
 
 impl Sink for Session {
     fn done(&self, tag: u64, bio: &mut Bio, core: &Core) {
-        let (place, ending, turn) = {
-            let mut slots = self.slots.borrow_mut();
-            let Some((place, slot)) = slots.by_word(tag) else { return };
-            std::mem::swap(&mut slot.data, &mut bio.data);
-            let ending = ending_of_blocks(slot, bio);
-            let now = core.now();
-            let landing = Landing { ns: now.saturating_sub(slot.began_ns), bytes: slot.asked };
-            let landed = slot.path.as_ref().zip(slot.flying.take());
-            let turn = landed.filter(|(path, cost)| admission::landed(path, *cost, landing, now));
-            let turn = turn.map(|(path, _)| path.clone());
-            (place, ending, turn)
-        };
-        self.complete(place, ending);
+        let mut slots = self.slots.borrow_mut();
+        let Some((place, slot)) = slots.by_word(tag) else { return };
+        std::mem::swap(&mut slot.data, &mut bio.data);
+        let ending = ending_of_blocks(slot, bio);
+        let now = core.now();
+        let landing = Landing { ns: now.saturating_sub(slot.began_ns), bytes: slot.asked };
+        let landed = slot.path.as_ref().zip(slot.flying.take());
+        let turn = landed.filter(|(path, cost)| admission::landed(path, *cost, landing, now));
+        let turn = turn.map(|(path, _)| path.clone());
+        self.end(slots, place, ending);
         if let Some(path) = turn {
             self.give_turn(&path);
         }
     }
+}
+
+/// What goes to the initiator.
+struct Answer {
+    tag: u32,
+    data: Segs,
+    residual: Residual,
+    /// Sense data has descriptors (D_SENSE).
+    descriptor: bool,
 }
 
 /// How a plain read or write ended.

@@ -16,7 +16,7 @@
 //!                                                         v                      v
 //!   (free) <----------- respond() returned ---------- RESPONDING          discard(), (free)
 //! ```
-//! (*) A plain read or write is QUEUED here while its unit has enough of them (`flow.rs`).
+//! (*) A plain read or write is QUEUED here while its unit has enough of them (`qos/mod.rs`).
 //!
 //! A command that is aborted before it executes is freed at once; an ABORTING one is freed when
 //! the last request below has ended, because only then it can no longer touch the medium.
@@ -41,6 +41,7 @@ use wire::scsi::{Asc, Command as Cdb, asc};
 
 use crate::handlers::{Plan, Tie};
 use crate::nexus::Path;
+use crate::task_set::aca;
 
 /// Where a command is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -58,7 +59,7 @@ pub enum CommandState {
     Aborting = 5,
     /// The transport is being told.
     Responding = 6,
-    /// Waits until the unit has fewer commands than it can use (`flow.rs`).
+    /// Waits until the unit has fewer commands than it can use (`qos/mod.rs`).
     Queued = 7,
 }
 
@@ -173,7 +174,7 @@ pub(crate) struct Slot {
     pub aca: bool,
     /// Bytes of buffers that it was given to read into, or of its write data.
     pub lent: usize,
-    /// It waits for its turn at the unit (`flow.rs`).
+    /// It waits for its turn at the unit (`qos/mod.rs`).
     pub queued: bool,
     /// What it counts for below, since `began_ns`, while it is there.
     pub flying: Option<u32>,
@@ -228,6 +229,24 @@ impl Slot {
             waiters: Vec::new(),
         }
     }
+
+    /// Takes over what the transport says of a command; nothing is planned yet.
+    fn begin(&mut self, command: &Command<'_>) {
+        self.opcode = command.cdb.first().copied().unwrap_or(0);
+        self.attribute = command.attribute;
+        self.expect_in = command.expect_in;
+        self.expect_out = command.expect_out;
+        self.naca = aca::naca(command.cdb);
+        self.wanted = 0;
+        self.needed = 0;
+        self.plan = Plan::NOTHING;
+        self.bars = 0;
+    }
+
+    /// Bytes of a block of its unit.
+    fn block_bytes(&self) -> u32 {
+        self.path.as_ref().map_or(512, |p| p.device().block_bytes())
+    }
 }
 
 /// Places in the tag table: a power of two, more than twice the commands there can be.
@@ -256,30 +275,27 @@ impl Slots {
         Slots { slots: Vec::new(), free: Vec::new(), by_tag: Box::new([0; TAG_PLACES]) }
     }
 
-    /// A free place under `tag`, in state `state`. The caller keeps below the depth limit.
-    pub fn take(&mut self, tag: u32, state: CommandState) -> u32 {
-        let place = match self.free.pop() {
-            Some(p) => p,
-            None => {
-                self.slots.push(Slot::new());
-                self.slots.len() as u32 - 1
-            }
-        };
-        if let Some(slot) = self.slots.get_mut(place as usize) {
-            slot.state = Some(state);
-            slot.tag = tag;
-        }
+    /// A free place under `tag`, in state `state`; `None` when the tag is in the table. The caller
+    /// keeps below the depth limit.
+    pub fn take(&mut self, tag: u32, state: CommandState) -> Option<(u32, &mut Slot)> {
         let mut at = home(tag);
-        for _ in 0..TAG_PLACES {
-            if let Some(entry) = self.by_tag.get_mut(at)
-                && *entry == 0
-            {
-                *entry = place + 1;
-                break;
+        while let Some(other) = self.by_tag.get(at)?.checked_sub(1) {
+            if self.slots.get(other as usize).is_some_and(|s| s.tag == tag) {
+                return None;
             }
             at = (at + 1) % TAG_PLACES;
         }
-        place
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::new());
+            self.slots.len() as u32 - 1
+        });
+        if let Some(entry) = self.by_tag.get_mut(at) {
+            *entry = place + 1;
+        }
+        let slot = self.slots.get_mut(place as usize)?;
+        slot.state = Some(state);
+        slot.tag = tag;
+        Some((place, slot))
     }
 
     /// The place of a tag.
@@ -392,7 +408,7 @@ mod tests {
                         slots.free(place);
                     }
                     None if model.len() < 128 => {
-                        model.insert(tag, slots.take(tag, CommandState::Executing));
+                        model.insert(tag, slots.take(tag, CommandState::Executing).unwrap().0);
                     }
                     None => {}
                 }
@@ -407,13 +423,14 @@ mod tests {
     #[test]
     fn c3_an_answer_for_an_earlier_tenant_finds_nobody() {
         let mut slots = Slots::new();
-        let place = slots.take(7, CommandState::Executing);
+        let (place, _) = slots.take(7, CommandState::Executing).unwrap();
         let word = word_of(place, slots.get(place).unwrap().generation);
         assert!(slots.by_word(word).is_some());
         slots.forget_tag(7);
         slots.free(place);
         assert!(slots.by_word(word).is_none());
-        slots.take(8, CommandState::Executing);
+        assert!(slots.take(8, CommandState::Executing).is_some());
+        assert!(slots.take(8, CommandState::Executing).is_none());
         assert!(slots.by_word(word).is_none());
     }
 

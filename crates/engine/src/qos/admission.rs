@@ -1,4 +1,4 @@
-//! Commands and tasks in the flow of their unit's requests (`flow.rs`): how they ask for a turn,
+//! Commands and tasks in the flow of their unit's requests (`qos/mod.rs`): how they ask for a turn,
 //! and what happens when it comes.
 
 use std::cell::{Cell, RefCell};
@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use crate::command::{CommandState, TaskAttribute, word_of};
+use crate::command::execute::Launch;
+use crate::command::{CommandState, Slot, TaskAttribute, word_of};
 use crate::engine::Engine;
 use crate::handlers::{Run, Tie};
 use crate::nexus::{Path, Session};
@@ -31,6 +32,15 @@ pub(crate) enum Waiter {
     Command(u64, u64),
     /// A request of a task.
     Request(Rc<Turn>),
+}
+
+/// A command that is to wait for its turn: place and generation, its bytes, and whether it goes
+/// before others.
+pub(crate) struct Queue {
+    path: Rc<Path>,
+    word: u64,
+    bytes: u64,
+    first: bool,
 }
 
 /// The turn of one request of a task.
@@ -167,51 +177,50 @@ impl Engine {
 }
 
 impl Session {
-    /// A plain read or write has all that it needs: it goes below, or waits for its turn.
-    pub(crate) fn take_off(&self, place: u32) -> bool {
-        let now = self.engine().core().now();
-        let (word, path, bytes, first) = {
-            let mut slots = self.slots.borrow_mut();
-            let Some(slot) = slots.get_mut(place) else { return false };
-            let Some(path) = &slot.path else { return true };
-            let urgent = slot.attribute == TaskAttribute::Aca;
-            let bytes = u64::from(slot.plan.reply.max(slot.plan.out));
-            if let Some(cost) = path.seat().flow().enter(path.seat(), urgent, bytes) {
-                (slot.flying, slot.began_ns) = (Some(cost), now);
-                return true;
-            }
-            slot.queued = true;
-            slot.state = Some(CommandState::Queued);
-            let first = slot.attribute == TaskAttribute::HeadOfQueue;
-            (word_of(place, slot.generation), path.clone(), bytes, first)
-        };
+    /// A plain read or write has all that it needs: it goes below, or is to be queued for its turn.
+    pub(crate) fn take_off(&self, place: u32, slot: &mut Slot) -> Option<Queue> {
+        let path = slot.path.as_ref()?;
+        let urgent = slot.attribute == TaskAttribute::Aca;
+        let bytes = u64::from(slot.plan.reply.max(slot.plan.out));
+        if let Some(cost) = path.seat().flow().enter(path.seat(), urgent, bytes) {
+            (slot.flying, slot.began_ns) = (Some(cost), self.engine().core().now());
+            return None;
+        }
+        slot.queued = true;
+        slot.state = Some(CommandState::Queued);
+        self.note(place, slot);
+        let (path, first) = (path.clone(), slot.attribute == TaskAttribute::HeadOfQueue);
+        Some(Queue { path, word: word_of(place, slot.generation), bytes, first })
+    }
+
+    /// Queues a command that [`Session::take_off`] did not let go.
+    #[cold]
+    pub(crate) fn queue(&self, queue: Queue) {
+        let Queue { path, word, bytes, first } = queue;
         let waiter = Waiter::Command(self.number(), word);
         path.seat().flow().queue(path.seat(), waiter, bytes, first);
         self.facts.note_queued(path.device().number());
         self.note_share(&path);
-        self.note_state(place);
-        false
     }
 
     /// The turn of a command that waited has come; it is counted as being below. False when it is
     /// not there any more.
     fn fly(&self, word: u64, cost: u32) -> bool {
-        let now = self.engine().core().now();
-        let (place, blocks) = {
-            let mut slots = self.slots.borrow_mut();
-            let Some((place, slot)) = slots.by_word(word) else { return false };
-            let Run::Blocks(blocks) = slot.plan.run else { return false };
-            slot.queued = false;
-            (slot.flying, slot.began_ns) = (Some(cost), now);
-            self.facts.note_unqueued();
-            if slot.abort.is_some() {
-                // Doomed: it ends in a moment, and leaves then.
-                return true;
-            }
-            (place, blocks)
-        };
-        self.set_state(place, CommandState::Executing);
-        self.begin_blocks(place, blocks);
+        let mut slots = self.slots.borrow_mut();
+        let Some((place, slot)) = slots.by_word(word) else { return false };
+        let Run::Blocks(blocks) = slot.plan.run else { return false };
+        slot.queued = false;
+        (slot.flying, slot.began_ns) = (Some(cost), self.engine().core().now());
+        self.facts.note_unqueued();
+        if slot.abort.is_some() {
+            // Doomed: it ends in a moment, and leaves then.
+            return true;
+        }
+        slot.state = Some(CommandState::Executing);
+        self.note(place, slot);
+        let launch = Launch::of(place, slot, blocks);
+        drop(slots);
+        self.launch(place, launch);
         true
     }
 

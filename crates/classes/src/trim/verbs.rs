@@ -93,7 +93,7 @@ const WAIT: ArgSpec = ArgSpec {
     name: "wait",
     short: Some('w'),
     kind: ArgKind::Flag,
-    doc: "Return when the device has been told; show how far it is meanwhile",
+    doc: "Return when the device was told of what is queued now; show how far it is",
 };
 const END: ArgSpec =
     ArgSpec { name: "end", short: None, kind: ArgKind::Flag, doc: "End the one that goes on" };
@@ -284,10 +284,7 @@ fn now(control: &mut Control, on: &str, asked: &Now) -> Result<Value, Error> {
     if !asked.again {
         shared.desk.all(control.now_ns());
     }
-    let done = |_: &Control| {
-        let fill = shared.desk.fill();
-        !fill.urged && fill.in_flight.0 == 0
-    };
+    let done = |_: &Control| shared.desk.fill().told;
     if asked.wait && !control.wait_until(LOOK, done) {
         let (done, all) = shared.desk.fill().done;
         return Ok(json!({ "unfinished": {

@@ -261,15 +261,26 @@ fn configure(control: &mut Control, on: &str, p: &TrimParams) -> Result<Value, E
         let what = "granule and zeroes are said when a queue is made";
         return Err(Error::new(Errno::Inval, what));
     }
+    work_as(control, on, |before| p.over(before))?;
+    Ok(json!({ "message": format!("{on} configured") }))
+}
+
+/// The queue works so from now on; `granule` and `zeroes` stay.
+pub(super) fn work_as(
+    control: &mut Control,
+    on: &str,
+    new: impl FnOnce(&TrimParams) -> TrimParams,
+) -> Result<(), Error> {
     let (geom, shared) = queue(control, on)?;
     let new = control.topology.with(geom, |g: &mut TrimGeom, _| {
-        g.params = p.over(&g.params);
+        let TrimParams { granule, zeroes, .. } = g.params;
+        g.params = TrimParams { granule, zeroes, ..new(&g.params) };
         g.params.clone()
     });
     if let Some(new) = new {
         shared.desk.configure(new.policy(), new.pacing());
     }
-    Ok(json!({ "message": format!("{on} configured") }))
+    Ok(())
 }
 
 /// With `wait` it answers every now and then how far it is, and is asked again: others can be

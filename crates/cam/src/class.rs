@@ -8,7 +8,7 @@ use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use geom::{
     Access, Class, Control, Error, Geom, GeomId, Inbox, NewProvider, ProviderId, Switchboard,
-    Topology, VerbSpec,
+    Topology, Transient, VerbSpec,
 };
 
 use serde_json::Value;
@@ -338,7 +338,9 @@ fn enter(
     let Disk { language, limits, shape, stripe_bytes, read_only, attrs, .. } = disk;
     let path = unit.path();
     let place = format!("{}@{}", sim.name, unit.sim().place(path));
-    let made = DiskGeom { unit: unit.clone(), place, read_only, label: facts.label() };
+    let shape = unit.sim().window(path).map_or(shape, periph::window);
+    let (openings, label) = (shape.openings_max, facts.label());
+    let made = DiskGeom { unit: unit.clone(), openings, place, read_only, label };
     let geom = topology.new_geom(CAM_CLASS, &name, "found on its bus", Box::new(made))?;
     let provider = topology.new_provider(
         geom,
@@ -353,7 +355,7 @@ fn enter(
     );
     match provider {
         Ok(provider) => {
-            unit.reshape(unit.sim().window(path).map_or(shape, periph::window));
+            unit.reshape(shape);
             bus.belongs_to(path, provider, &name);
             Ok(Some(name))
         }
@@ -366,6 +368,8 @@ fn enter(
 
 struct DiskGeom {
     unit: Arc<Unit>,
+    /// Commands at a time when it came.
+    openings: u32,
     place: String,
     label: String,
     read_only: bool,
@@ -391,6 +395,15 @@ impl Geom for DiskGeom {
             }
             _ => None,
         }
+    }
+
+    fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
+        let (now, name) = (self.unit.look(|device| device.shape().openings_max), t.geom_name(me));
+        let transient = Transient {
+            what: format!("at most {now} commands at a time"),
+            undo: format!("ashlar cam tags {name} -N {}", self.openings),
+        };
+        (now != self.openings).then_some(transient).into_iter().collect()
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use bio::{Attr, Bio, Errno, Op};
 use geom::{
     Access, Back, Class, ConsumerId, Control, Core, Create, Deletes, Edge, Error, Event, Flow,
-    Geom, GeomId, Layer, Limits, NewProvider, ProviderId, Topology,
+    Geom, GeomId, Layer, Limits, MADE_BY_HAND, NewProvider, ProviderId, Settings, Topology,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -27,6 +27,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::slice;
+
+/// Error of failed requests where none is given.
+const USUAL_ERROR: &str = "EIO";
 
 /// Longest delay, ms: a request that takes longer is better made to hang by a modelled disk.
 pub const DELAY_MS_MAX: u32 = 3_600_000;
@@ -130,6 +133,32 @@ pub struct NopParams {
     pub physpath: Option<String>,
 }
 
+impl NopFaults {
+    /// What is given, and of `before` what is not.
+    fn over(self, before: NopFaults) -> NopFaults {
+        NopFaults {
+            error: self.error.or(before.error),
+            read_fail_percent: self.read_fail_percent.or(before.read_fail_percent),
+            write_fail_percent: self.write_fail_percent.or(before.write_fail_percent),
+            read_delay_percent: self.read_delay_percent.or(before.read_delay_percent),
+            write_delay_percent: self.write_delay_percent.or(before.write_delay_percent),
+            delete_fail_percent: self.delete_fail_percent.or(before.delete_fail_percent),
+            delete_delay_percent: self.delete_delay_percent.or(before.delete_delay_percent),
+            delay_ms: self.delay_ms.or(before.delay_ms),
+            count_until_fail: self.count_until_fail.or(before.count_until_fail),
+        }
+    }
+
+    /// As a section has them.
+    fn settings(&self) -> Settings {
+        let all = serde_json::to_value(self).unwrap_or_default();
+        let mut all = all.as_object().cloned().unwrap_or_default();
+        let error = self.error.as_deref().unwrap_or(USUAL_ERROR).to_uppercase();
+        all.insert("error".to_owned(), error.into());
+        all
+    }
+}
+
 impl NopParams {
     fn faults(&self) -> NopFaults {
         NopFaults {
@@ -187,7 +216,7 @@ fn error_index(name: &str) -> Result<u8, Error> {
 impl State {
     fn new() -> State {
         State {
-            error: AtomicU8::new(error_index("EIO").unwrap_or(0)),
+            error: AtomicU8::new(error_index(USUAL_ERROR).unwrap_or(0)),
             read_fail: AtomicU8::new(0),
             write_fail: AtomicU8::new(0),
             read_delay: AtomicU8::new(0),
@@ -344,6 +373,8 @@ impl Layer for NopLayer {
 
 struct NopGeom {
     state: Arc<State>,
+    /// The faults as they were configured; `state` counts down.
+    said: NopFaults,
     offset: u64,
     /// As configured.
     size: Option<u64>,
@@ -431,6 +462,10 @@ impl Geom for NopGeom {
         ]
     }
 
+    fn settings(&self, _: &Topology, _: GeomId) -> Settings {
+        self.said.settings()
+    }
+
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }
@@ -469,6 +504,7 @@ impl Class for Nop {
         state.configure(&p.faults())?;
         let geom = NopGeom {
             state: state.clone(),
+            said: p.faults(),
             offset: p.offset,
             size: p.size,
             sector: sector_over(&p, &limits)?,
@@ -484,7 +520,7 @@ impl Class for Nop {
             }
             bytes => (bytes, p.stripe_offset),
         };
-        let id = topology.new_geom("nop", request.name, "created by hand", Box::new(geom))?;
+        let id = topology.new_geom("nop", request.name, MADE_BY_HAND, Box::new(geom))?;
         let made = provider_on(topology, id, below, |edge| NewProvider {
             name: request.name.into(),
             layer: Arc::new(NopLayer { state, offset: p.offset, below: edge }),
@@ -506,6 +542,18 @@ impl Class for Nop {
         Some(format!("what is {offset} bytes behind the start of its member"))
     }
 
+    fn settings(&self, params: &Value) -> Result<Settings, Error> {
+        let faults = params_of::<NopParams>(params)?.faults();
+        State::new().configure(&faults)?;
+        Ok(faults.settings())
+    }
+
+    fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
+        let faults = params_of::<NopParams>(params)?.faults();
+        let error = faults.error.clone().unwrap_or_else(|| USUAL_ERROR.to_owned());
+        configure(control, name, NopFaults { error: Some(error), ..faults })
+    }
+
     /// `configure` changes what goes wrong, `reset` sets the counters to zero.
     fn verb(
         &self,
@@ -514,16 +562,12 @@ impl Class for Nop {
         on: &str,
         params: &Value,
     ) -> Result<Value, Error> {
-        let Some(id) = control.topology.find_geom("nop", on) else {
-            return Err(Error::new(Errno::NoEnt, format!("no nop {on}")));
-        };
-        let state = control.topology.with(id, |g: &mut NopGeom, _| g.state.clone());
-        let Some(state) = state else {
-            return Err(Error::new(Errno::NxIo, format!("nop {on} is going")));
-        };
         match verb {
-            "configure" => state.configure(&params_of::<NopFaults>(params)?)?,
-            "reset" => state.reset(),
+            "configure" => configure(control, on, params_of::<NopFaults>(params)?)?,
+            "reset" => with(control, on, |g| {
+                g.state.reset();
+                Ok(())
+            })?,
             other => {
                 let what = format!("nop has no verb {other}; configure, reset");
                 return Err(Error::new(Errno::NotSup, what));
@@ -531,6 +575,29 @@ impl Class for Nop {
         }
         Ok(json!({}))
     }
+}
+
+/// Runs `f` with a geom's own state.
+fn with(
+    control: &mut Control,
+    on: &str,
+    f: impl FnOnce(&mut NopGeom) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let Some(id) = control.topology.find_geom("nop", on) else {
+        return Err(Error::new(Errno::NoEnt, format!("no nop {on}")));
+    };
+    let done = control.topology.with(id, |g: &mut NopGeom, _| f(g));
+    done.unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("nop {on} is going"))))
+}
+
+/// What is given goes wrong from now on; the rest stays.
+fn configure(control: &mut Control, on: &str, faults: NopFaults) -> Result<(), Error> {
+    with(control, on, |g| {
+        g.state.configure(&faults)?;
+        let before = std::mem::take(&mut g.said);
+        g.said = faults.over(before);
+        Ok(())
+    })
 }
 
 fn provider_on(

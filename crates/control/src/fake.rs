@@ -2,12 +2,12 @@
 //! real one must refuse, so that tests of the control path can fail.
 
 use crate::api::*;
-use crate::config::{Catalog, Config, Entry, LunMode, UnitConfig, check};
+use crate::config::{Catalog, Config, Entry, GeomConfig, LunMode, UnitConfig, check};
 use crate::plan::{Action, FilesOf, Step, rests_on};
 use crate::plant::{Outcome, Plant, Progress, Stale};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Mutex;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -34,6 +34,16 @@ struct NopParams {
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct NoParams {}
 
+/// A mirror has two settings, other classes none.
+fn settings(geom: &GeomConfig) -> Map<String, Value> {
+    if geom.class != "mirror" {
+        return Map::new();
+    }
+    let all = [("balance", Value::from("load")), ("slice", 4096.into())];
+    let said = |(key, usual)| (key, geom.params.get(key).cloned().unwrap_or(usual));
+    all.map(said).map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
+}
+
 /// What the fake understands.
 pub fn catalog() -> Catalog {
     let example = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize_bytes = \"64MiB\"\n";
@@ -52,6 +62,7 @@ pub fn catalog() -> Catalog {
             Entry::of::<NoParams>("part", "Partition tables.").tasted_only(),
         ],
         judge: None,
+        settings: Some(settings),
         drivers: vec![
             Entry::of::<NoParams>("iscsi", "iSCSI."),
             Entry::of::<NoParams>("other", "Another."),

@@ -1,15 +1,16 @@
 //! What a configuration may name: every disk kind, class and driver of the rooms below.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cam::CamClass;
 use control::ClassVerbs;
-use control::config::{Catalog, Entry};
+use control::config::{Catalog, Entry, GeomConfig};
 use drivers::bus::LocalKind;
 use engine::Registry;
 use fileserver::{FS_CLASS, Forgets, FsClass, Made, Site};
 use geom::Class;
+use serde_json::{Map, Value};
 
 use crate::plant::bus_kinds;
 
@@ -38,6 +39,21 @@ pub(crate) fn wall_s() -> u64 {
     wall_ns() / 1_000_000_000
 }
 
+/// The settings that a section gives its geom.
+fn settings(geom: &GeomConfig) -> Map<String, Value> {
+    static ALL: OnceLock<Vec<Arc<dyn Class>>> = OnceLock::new();
+    let class = ALL.get_or_init(all_classes).iter().find(|class| class.name() == geom.class);
+    let said = class.map(|class| class.settings(&Value::Object(geom.params.clone())));
+    // A section that the class refuses is told when it is carried out.
+    said.and_then(Result::ok).unwrap_or_default()
+}
+
+/// The classes that a configuration may name.
+fn all_classes() -> Vec<Arc<dyn Class>> {
+    let fs: Arc<dyn Class> = Arc::new(FsClass::new(site(Arc::new(Forgets))));
+    classes::all().into_iter().chain([fs]).collect()
+}
+
 /// The catalog of this build.
 pub fn catalog() -> Catalog {
     let registry: Arc<Registry> = Registry::new();
@@ -58,8 +74,7 @@ pub fn catalog() -> Catalog {
         configurable: true,
         example: k.example().into(),
     });
-    let fs: Arc<dyn Class> = Arc::new(FsClass::new(site(Arc::new(Forgets))));
-    let classes = classes::all().into_iter().chain([fs]).map(|c| {
+    let classes = all_classes().into_iter().map(|c| {
         let schema = c.params();
         Entry {
             name: c.name().into(),
@@ -84,6 +99,7 @@ pub fn catalog() -> Catalog {
         classes: classes.collect(),
         drivers: drivers.collect(),
         judge: Some(crate::exports::judge),
+        settings: Some(settings),
     }
 }
 

@@ -394,7 +394,7 @@ impl Plant for Daemon {
         let step = Box::new(step.clone());
         self.desk.ask(|to| Question::Check(step, ahead, to))??;
         let Some((geom, ahead)) = found else { return Ok(()) };
-        let none = GeomConfig { members: Vec::new(), ..geom.clone() };
+        let none = GeomConfig { members: Vec::new(), provider: None, ..geom.clone() };
         let change = Box::new((none, geom));
         self.desk.order(|to| Change::Foresee(change, ahead, to))?
     }

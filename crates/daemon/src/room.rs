@@ -655,6 +655,9 @@ impl Room {
         let done = self.guarded(&found, verb, on, params);
         self.control.settle().map_err(|e| from_geom(&op, on, e))?;
         self.rest_closed();
+        if done.is_ok() {
+            self.keep_more_members(class, on);
+        }
         if (class, verb) == ("disk", "resize") {
             self.returns.learn(&self.control.topology, on);
         }

@@ -8,7 +8,7 @@ use control::api::{
     Digests, DiskMode, DiskState, FormerNameState, GeomState, GroupState, Health, Histogram,
     LunState, Memory, OpStats, PortGroupState, ProviderState, RegistrantState, ReservationState,
     RivalsState, SCHEMA_VERSION, SessionState, State, Stats, TargetHealth, TargetState,
-    TroubleState, WhyNot,
+    TransientState, TroubleState, WhyNot,
 };
 use control::config::units::short;
 use control::config::{AccessConfig, Config};
@@ -197,6 +197,12 @@ fn geom_state(configured: &HashSet<(&str, &str)>, g: &GeomView) -> GeomState {
         troubles,
         withering: g.withering,
         config: g.show.iter().map(|(k, v)| ((*k).into(), Value::String(v.clone()))).collect(),
+        settings: g.settings.clone(),
+        transients: g
+            .transients
+            .iter()
+            .map(|t| TransientState { what: t.what.clone(), undo: t.undo.clone() })
+            .collect(),
         consumers: g
             .consumers
             .iter()

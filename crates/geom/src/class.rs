@@ -99,6 +99,21 @@ pub struct Redeclare<'a> {
     pub params: &'a serde_json::Value,
 }
 
+/// Settings by the keys of a section of the configuration. Null: the section has no such key.
+pub type Settings = serde_json::Map<String, serde_json::Value>;
+
+/// What a verb changed until the next start, and no key of a section says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transient {
+    /// What is so: "it rebuilds at 1048576 bytes a second".
+    pub what: String,
+    /// The command that takes it back.
+    pub undo: String,
+}
+
+/// Why a geom that a verb makes exists, without a record or a section: the next start has none.
+pub const MADE_BY_HAND: &str = "made by hand";
+
 /// A transformation. One value a class, registered once.
 pub trait Class: Send + Sync {
     /// Name in lists, configuration and commands: lower case.
@@ -195,10 +210,31 @@ pub trait Class: Send + Sync {
         control.call(|t| self.create(t, request)).map(drop)
     }
 
+    /// The settings of a section that can change while its geom is used: all of them, each in one
+    /// form only; an absent key has its default. Empty: nothing of the class can change.
+    fn settings(&self, params: &serde_json::Value) -> Result<Settings, Error> {
+        let _ = params;
+        Ok(Settings::new())
+    }
+
+    /// Gives a geom that is used the settings of a section, as [`Class::settings`] reads them.
+    fn work_as(
+        &self,
+        control: &mut Control,
+        name: &str,
+        params: &serde_json::Value,
+    ) -> Result<(), Error> {
+        let _ = (control, params);
+        Err(Error::new(Errno::NotSup, format!("{name}: its class has no settings to change")))
+    }
+
     /// Why [`Class::redeclare`] would refuse, as far as shows beforehand. Members that are not in
     /// the graph are left out: an earlier step of the plan makes them.
     fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {
-        let _ = (control, request);
+        let _ = control;
+        if request.from == request.to && !self.settings(request.params)?.is_empty() {
+            return Ok(());
+        }
         Err(Error::new(
             Errno::NotSup,
             format!("a geom of class {} does not change while it is used", self.name()),
@@ -215,7 +251,8 @@ pub trait Class: Send + Sync {
         consent: &[String],
     ) -> Result<(), Error> {
         let _ = consent;
-        self.foresee(control, request)
+        self.foresee(control, request)?;
+        self.work_as(control, request.name, request.params)
     }
 
     /// Where the bytes of members are in what a geom of these parameters shows, in words: what
@@ -370,6 +407,18 @@ pub trait Geom: Send + Any {
 
     /// Lines for lists: state, counters, parameters.
     fn show(&self, topology: &Topology, me: GeomId) -> Vec<(&'static str, String)> {
+        let _ = (topology, me);
+        Vec::new()
+    }
+
+    /// The settings that it works with, as [`Class::settings`] gives those of a section.
+    fn settings(&self, topology: &Topology, me: GeomId) -> Settings {
+        let _ = (topology, me);
+        Settings::new()
+    }
+
+    /// What verbs changed until the next start beside the settings.
+    fn transients(&self, topology: &Topology, me: GeomId) -> Vec<Transient> {
         let _ = (topology, me);
         Vec::new()
     }

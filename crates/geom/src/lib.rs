@@ -22,7 +22,10 @@ mod topology;
 mod trouble;
 mod verb;
 
-pub use class::{Claim, Class, Create, Geom, Local, Redeclare, Taster, Verdict};
+pub use class::{
+    Claim, Class, Create, Geom, Local, MADE_BY_HAND, Redeclare, Settings, Taster, Transient,
+    Verdict,
+};
 pub use control::{
     Control, Deadlines, GATE_DEADLINE, Inbox, JOB_DEADLINE_NS, ORPHAN_PATIENCE, Running,
     SETTLE_DEADLINE, TASTE_DEADLINE_NS, Waiter, Watch, deadline,

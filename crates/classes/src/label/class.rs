@@ -4,7 +4,8 @@ use std::any::Any;
 
 use bio::Errno;
 use geom::{
-    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Verdict,
+    Claim, Class, Control, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Taster,
+    Topology, Verdict,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -143,7 +144,7 @@ impl Class for LabelClass {
         })?;
         let len = topology.limits(*on).map_or(0, |limits| limits.media_bytes);
         let label = Label { name: &name, what: "named by hand", len, nests: true };
-        LabelGeom::place(topology, *on, label.what, &label)
+        LabelGeom::place(topology, *on, MADE_BY_HAND, &label)
     }
 
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {

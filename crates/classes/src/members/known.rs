@@ -1,7 +1,7 @@
 //! known: what the verbs of classes with members have in common: names, numbers, refusals.
 
 use bio::Errno;
-use geom::{ConsumerId, Control, Error, GeomId, ProviderId, Taster, Topology};
+use geom::{ConsumerId, Control, Error, GeomId, ProviderId, Taster, Topology, Transient};
 use serde_json::{Value, json};
 
 use super::frame::FrameError;
@@ -30,6 +30,14 @@ pub(crate) fn to_remove(class: &str, t: &Topology, me: GeomId, on: ConsumerId) -
 /// What to type so that a geom lets go of all of them.
 pub(crate) fn to_stop(class: &str, t: &Topology, me: GeomId) -> Option<String> {
     Some(format!("ashlar {class} stop {}", t.geom_name(me)))
+}
+
+/// The rate of rebuilds that `configure` set; zero: none.
+pub(crate) fn sync_rate(class: &str, name: &str, rate: u64) -> Option<Transient> {
+    (rate > 0).then(|| Transient {
+        what: format!("rebuilds copy at most {rate} bytes a second"),
+        undo: format!("ashlar {class} configure --sync-rate 0 {name}"),
+    })
 }
 
 /// A number for a new one, from what is there and the time: two labelled in one daemon differ,

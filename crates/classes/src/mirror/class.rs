@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Redeclare, Taster, Topology,
-    VerbSpec, Verdict,
+    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Redeclare, Settings, Taster,
+    Topology, VerbSpec, Verdict,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -212,6 +212,10 @@ impl Class for MirrorClass {
         consent: &[String],
     ) -> Result<(), Error> {
         verbs::declare(self, control, request, consent)
+    }
+
+    fn settings(&self, params: &serde_json::Value) -> Result<Settings, Error> {
+        verbs::settings(params).map(|settings| settings.keys())
     }
 
     fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {

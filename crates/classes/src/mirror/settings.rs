@@ -6,6 +6,8 @@
 //!  S2  The section of a declared mirror says all of them, at a start as at a change: a key that is
 //!      not there has its default, whatever the records say.
 
+use serde_json::json;
+
 use super::metadata::{Balance, mirror_flags};
 use super::state::Mirror;
 
@@ -23,6 +25,20 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings { balance: Balance::Load, slice: 4096, flags: 0 }
+    }
+}
+
+impl Settings {
+    /// As a section has them.
+    pub(super) fn keys(&self) -> geom::Settings {
+        let has = |flag: u64| json!(self.flags & flag != 0);
+        let all = [
+            ("balance", json!(self.balance.word())),
+            ("slice", json!(self.slice)),
+            ("no_failsync", has(mirror_flags::NOFAILSYNC)),
+            ("no_autosync", has(mirror_flags::NOAUTOSYNC)),
+        ];
+        all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 }
 

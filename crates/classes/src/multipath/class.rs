@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use bio::Errno;
 use bio::sync::Mutex;
 use geom::{
-    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec,
-    Verdict,
+    Claim, Class, Control, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Settings,
+    Taster, Topology, VerbSpec, Verdict,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -43,6 +43,27 @@ struct Params {
     failback: Option<u64>,
     /// Seconds that requests wait when there is no path; absent or 0: not at all.
     queue: u64,
+}
+
+fn wrong(e: impl std::fmt::Display) -> Error {
+    Error::new(Errno::Inval, format!("multipath create: {e}"))
+}
+
+/// What a section says.
+fn declared(params: &serde_json::Value) -> Result<(Mode, Options), Error> {
+    let params: Params = match params {
+        serde_json::Value::Null => Params::default(),
+        given => serde_json::from_value(given.clone()).map_err(wrong)?,
+    };
+    let word = params.mode.as_deref().unwrap_or(Mode::default().key());
+    let none = || wrong(format!("no mode {word}; passive, active, read"));
+    let mode = Mode::of_key(word).ok_or_else(none)?;
+    let options = Options {
+        checker_ns: verbs::seconds(params.checker)?,
+        failback_ns: params.failback.map(verbs::seconds).transpose()?,
+        queue_ns: verbs::seconds(params.queue)?,
+    };
+    Ok((mode, options))
 }
 
 /// What one is called whose name another disk has: always the same.
@@ -85,6 +106,20 @@ impl Class for MultipathClass {
 
     fn params(&self) -> Option<serde_json::Value> {
         serde_json::to_value(schemars::schema_for!(Params)).ok()
+    }
+
+    fn settings(&self, params: &serde_json::Value) -> Result<Settings, Error> {
+        declared(params).map(|(mode, options)| options.settings(mode))
+    }
+
+    fn work_as(
+        &self,
+        control: &mut Control,
+        name: &str,
+        params: &serde_json::Value,
+    ) -> Result<(), Error> {
+        let (mode, options) = declared(params)?;
+        verbs::work_as(control, name, false, |_| (mode, options))
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
@@ -153,24 +188,9 @@ impl Class for MultipathClass {
     }
 
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let wrong = |e: String| Error::new(Errno::Inval, format!("multipath create: {e}"));
-        let params: Params = match request.params {
-            serde_json::Value::Null => Params::default(),
-            given => serde_json::from_value(given.clone()).map_err(|e| wrong(e.to_string()))?,
-        };
-        let mode = match params.mode.as_deref() {
-            None | Some("passive") => Mode::Passive,
-            Some("active") => Mode::Active,
-            Some("read") => Mode::Read,
-            Some(word) => return Err(wrong(format!("no mode {word}; passive, active, read"))),
-        };
-        let options = Options {
-            checker_ns: verbs::seconds(params.checker)?,
-            failback_ns: params.failback.map(verbs::seconds).transpose()?,
-            queue_ns: verbs::seconds(params.queue)?,
-        };
+        let (mode, options) = declared(request.params)?;
         let limits = request.members.first().and_then(|p| topology.limits(*p));
-        let Some(limits) = limits else { return Err(wrong("it takes at least one path".into())) };
+        let Some(limits) = limits else { return Err(wrong("it takes at least one path")) };
         let nature = Nature {
             uuid: None,
             label: request.name.to_owned(),
@@ -178,7 +198,7 @@ impl Class for MultipathClass {
             sector_bytes: limits.sector_bytes,
             provider_bytes: limits.media_bytes,
         };
-        let geom = MultipathGeom::place(topology, request.name, (nature, options), "made by hand")?;
+        let geom = MultipathGeom::place(topology, request.name, (nature, options), MADE_BY_HAND)?;
         let made = topology.with(geom, |g: &mut MultipathGeom, t| {
             let taken = request.members.iter().try_for_each(|on| g.take_in(t, geom, *on));
             if taken.is_err() {
@@ -186,7 +206,7 @@ impl Class for MultipathClass {
             }
             taken
         });
-        made.unwrap_or_else(|| Err(wrong("it is going".into()))).map(|()| geom)
+        made.unwrap_or_else(|| Err(wrong("it is going"))).map(|()| geom)
     }
 
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {

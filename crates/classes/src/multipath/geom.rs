@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bio::{Attr, Errno};
 use geom::{
     Access, ConsumerId, Edge, Error, Event, Geom, GeomId, Limits, NewProvider, ProviderId,
-    Topology, Trouble, Unanswered, Word,
+    Settings, Topology, Trouble, Unanswered, Word,
 };
 
 use super::NAME;
@@ -518,6 +518,10 @@ impl Geom for MultipathGeom {
             out.push(("Waiting", self.shared.waiting().to_string()));
         }
         out
+    }
+
+    fn settings(&self, _: &Topology, _: GeomId) -> Settings {
+        self.options.settings(self.nature.mode)
     }
 
     fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {

@@ -32,6 +32,20 @@ impl Mode {
             Mode::Read => "Active/Read",
         }
     }
+
+    /// As a section has it.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Mode::Passive => "passive",
+            Mode::Active => "active",
+            Mode::Read => "read",
+        }
+    }
+
+    /// The inverse of [`Mode::key`].
+    pub(super) fn of_key(key: &str) -> Option<Mode> {
+        Self::ALL.into_iter().find(|mode| mode.key() == key)
+    }
 }
 
 /// The record.

@@ -395,12 +395,7 @@ fn create(
     let members: Result<Vec<_>, Error> =
         request.members.iter().map(|m| hand::find(control, m)).collect();
     let members = members?;
-    let word = match mode(request)?.unwrap_or_default() {
-        Mode::Passive => "passive",
-        Mode::Active => "active",
-        Mode::Read => "read",
-    };
-    let params = json!({ "mode": word });
+    let params = json!({ "mode": mode(request)?.unwrap_or_default().key() });
     control.call(|t| class.create(t, &Create { name, members: &members, params: &params }))?;
     known::up(control, NAME, name, &request.members)
 }
@@ -410,24 +405,39 @@ fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value
     let checker = request.checker.map(seconds).transpose()?;
     let failback = request.failback.map(seconds).transpose()?;
     let queue = request.queue.map(seconds).transpose()?;
-    with(control, on, |g, t, me| {
-        let before = g.options;
-        g.nature.mode = mode.unwrap_or(g.nature.mode);
-        g.options.checker_ns = checker.unwrap_or(g.options.checker_ns);
-        g.options.queue_ns = queue.unwrap_or(g.options.queue_ns);
-        g.options.failback_ns = match (failback, request.no_failback) {
-            (_, true) => None,
-            (Some(ns), false) => Some(ns),
-            (None, false) => g.options.failback_ns,
+    work_as(control, on, mode.is_some(), |(was, before)| {
+        let options = Options {
+            checker_ns: checker.unwrap_or(before.checker_ns),
+            queue_ns: queue.unwrap_or(before.queue_ns),
+            failback_ns: match request.no_failback {
+                true => None,
+                false => failback.or(before.failback_ns),
+            },
         };
+        (mode.unwrap_or(was), options)
+    })?;
+    Ok(json!({ "message": format!("{on} configured") }))
+}
+
+/// It works so from now on, and its record says so if it has one. `rewrite`: also one that says so
+/// already.
+pub(super) fn work_as(
+    control: &mut Control,
+    on: &str,
+    rewrite: bool,
+    new: impl FnOnce((Mode, Options)) -> (Mode, Options),
+) -> Result<(), Error> {
+    with(control, on, |g, t, me| {
+        let before = (g.nature.mode, g.options);
+        (g.nature.mode, g.options) = new(before);
         g.changed(t, me);
-        if mode.is_some() || g.options != before {
+        if rewrite || (g.nature.mode, g.options) != before {
             g.write_record(t, me, None);
         }
         Ok(())
     })?;
     with(control, on, |g, _, _| match &g.fault {
-        None => Ok(json!({ "message": format!("{on} configured") })),
+        None => Ok(()),
         Some(fault) => Err(Error::new(Errno::Io, format!("{on}: {fault}"))),
     })
 }

@@ -110,7 +110,7 @@ pub(super) fn begin(
     let geom = match old {
         Some(geom) => geom,
         None => {
-            let why = "made by hand";
+            let why = "its table was made by `part`";
             control.call(|topology| PartGeom::place(topology, on, why, place.depth))?
         }
     };

@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Deletes, Error, Geom, GeomId, ProviderId, Topology, Trouble, Unanswered,
-    Word,
+    Access, ConsumerId, Deletes, Error, Geom, GeomId, ProviderId, Topology, Transient, Trouble,
+    Unanswered, Word,
 };
 
 use super::class::Tunables;
@@ -245,6 +246,11 @@ impl Geom for RaidGeom {
         (0..count).for_each(|at| self.show_volume(at, &mut out));
         out.extend(self.refused.lines());
         out
+    }
+
+    fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
+        let rate = self.rate.load(Relaxed);
+        known::sync_rate(NAME, t.geom_name(me), rate).into_iter().collect()
     }
 
     fn troubles(&self, t: &Topology, _: GeomId) -> Vec<Trouble> {

@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Class, Control, Create, Error, GeomId, Limits, NewProvider, Topology, VerbSpec};
+use geom::{
+    Class, Control, Create, Error, GeomId, Limits, MADE_BY_HAND, NewProvider, Settings, Topology,
+    VerbSpec,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::algorithms::Algorithm;
 use super::clients::Classify;
 use super::geom::SchedGeom;
 use super::hub::Hub;
 use super::layer::{SchedLayer, Shared, attend};
-use super::options::{self, Options};
+use super::options::{self, Options, ShareOption};
 use super::{NAME, algorithms, hub, verbs};
 
 /// The class.
@@ -40,6 +44,38 @@ pub(super) fn classify(word: Option<&str>) -> Result<Option<Classify>, Error> {
     Classify::of(word).map(Some).ok_or_else(none)
 }
 
+/// What a section says.
+struct Declared {
+    made: (&'static str, Box<dyn Algorithm>),
+    classify: Classify,
+    shares: Vec<ShareOption>,
+}
+
+fn declared(params: &Value) -> Result<Declared, Error> {
+    let params: SchedParams = match params {
+        Value::Null => SchedParams::default(),
+        given => {
+            serde_json::from_value(given.clone()).map_err(|e| inval(format!("{NAME}: {e}")))?
+        }
+    };
+    let Options { knobs, shares } = options::read(params.options.as_deref())?;
+    let name = params.algorithm.as_deref().unwrap_or(algorithms::DEFAULT);
+    let made = hub::algorithm(name, &knobs)?;
+    let classify = classify(params.classify.as_deref())?.unwrap_or_default();
+    Ok(Declared { made, classify, shares })
+}
+
+/// The settings of a scheduler, as a section has them. Options that have their defaults are left
+/// out.
+pub(super) fn settings(hub: &Hub) -> Settings {
+    let all = [
+        ("algorithm", Value::from(hub.algorithm_name)),
+        ("options", options::text(hub).map_or(Value::Null, Value::from)),
+        ("classify", hub.classify.word().into()),
+    ];
+    all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
 impl Class for SchedClass {
     fn name(&self) -> &'static str {
         NAME
@@ -53,33 +89,49 @@ impl Class for SchedClass {
         serde_json::to_value(schemars::schema_for!(SchedParams)).ok()
     }
 
+    fn settings(&self, params: &Value) -> Result<Settings, Error> {
+        let Declared { made, classify, shares } = declared(params)?;
+        let mut hub = Hub::new(made, classify, (1, Arc::default()));
+        options::set_shares(&mut hub, &shares)?;
+        Ok(settings(&hub))
+    }
+
+    fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
+        let Declared { made, classify, shares } = declared(params)?;
+        let worked = verbs::work_as(control, name, |hub, now| {
+            if hub.algorithm_name == made.0 {
+                let knobs: Vec<_> = made.1.knobs().all().collect();
+                hub.configure(|algorithm, _| {
+                    let set = |(key, value)| algorithm.knobs_mut().set(key, value).map_err(inval);
+                    knobs.into_iter().try_for_each(set)
+                })?;
+            } else {
+                hub.change(made, now);
+            }
+            hub.set_classify(classify);
+            options::only_shares(hub, &shares)
+        });
+        worked.map(drop)
+    }
+
     fn verbs(&self) -> &'static [VerbSpec] {
         verbs::VERBS
     }
 
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let params: SchedParams = match request.params {
-            Value::Null => SchedParams::default(),
-            given => {
-                serde_json::from_value(given.clone()).map_err(|e| inval(format!("{NAME}: {e}")))?
-            }
-        };
+        let Declared { made, classify, shares } = declared(request.params)?;
         let &[below] = request.members else {
             return Err(inval("sched stands on exactly one provider"));
         };
         let Some(limits) = topology.limits(below) else {
             return Err(Error::new(Errno::NxIo, "the provider below is gone"));
         };
-        let Options { knobs, shares } = options::read(params.options.as_deref())?;
-        let name = params.algorithm.as_deref().unwrap_or(algorithms::DEFAULT);
-        let made = hub::algorithm(name, &knobs)?;
-        let classify = classify(params.classify.as_deref())?.unwrap_or_default();
         let board = topology.switchboard();
         let mut hub = Hub::new(made, classify, (board.cores(), topology.origins()));
         options::set_shares(&mut hub, &shares)?;
         let shared = Arc::new(Shared::new(hub, board.cores()));
         let geom = SchedGeom { shared: shared.clone(), inserted: false };
-        let id = topology.new_geom(NAME, request.name, "created by hand", Box::new(geom))?;
+        let id = topology.new_geom(NAME, request.name, MADE_BY_HAND, Box::new(geom))?;
         let (stripe_bytes, stripe_offset) = topology.stripe(below);
         let placed = match topology.attach_new(id, below) {
             Ok(consumer) => {

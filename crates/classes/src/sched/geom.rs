@@ -4,10 +4,11 @@ use std::any::Any;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Access, ConsumerId, Event, Geom, GeomId, ProviderId, Topology};
+use geom::{Access, ConsumerId, Event, Geom, GeomId, ProviderId, Settings, Topology};
 use serde_json::{Map, Value, json};
 
 use super::algorithms::{about, shares};
+use super::class;
 use super::clients::Client;
 use super::layer::Shared;
 use crate::slice;
@@ -154,6 +155,10 @@ impl Geom for SchedGeom {
             }));
             out
         })
+    }
+
+    fn settings(&self, _: &Topology, _: GeomId) -> Settings {
+        self.shared.look(|hub| class::settings(hub))
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use bio::Errno;
 use geom::Error;
 
-use super::algorithms::Share;
+use super::algorithms::{self, Share};
 use super::class::inval;
 use super::clients::SHARES_MAX;
 use super::hub::Hub;
@@ -139,6 +139,42 @@ pub(super) fn set_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), Er
         }
     });
     Ok(())
+}
+
+/// Sets what clients may have to these shares alone.
+pub(super) fn only_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), Error> {
+    hub.configure(|algorithm, clients| {
+        let own: Vec<String> = clients.shares().1.map(|(client, _)| client.to_owned()).collect();
+        own.iter().for_each(|client| clients.unset_share(client, algorithm));
+        clients.set_share(None, |share| *share = Share::default(), algorithm);
+    });
+    set_shares(hub, shares)
+}
+
+/// The options that [`read`] takes to what a scheduler has. None: all are the defaults.
+pub(super) fn text(hub: &Hub) -> Option<String> {
+    let usual: Vec<_> = match algorithms::make(hub.algorithm_name) {
+        Ok((_, made)) => made.knobs().all().collect(),
+        Err(_) => Vec::new(),
+    };
+    let set = hub.algorithm().knobs().all().filter(|knob| !usual.contains(knob));
+    let mut words: Vec<String> = set.map(|(key, value)| format!("{key}={value}")).collect();
+    let (all, own) = hub.clients.shares();
+    let differs = |share: Share, from: Share| {
+        let pairs = share.numbers().into_iter().zip(from.numbers());
+        pairs.filter(|(is, was)| is != was).map(|(is, _)| is).collect::<Vec<_>>()
+    };
+    // `burst_ms` alone is the algorithm's.
+    let bare = differs(all, Share::default());
+    words.extend(bare.iter().map(|(key, value)| format!("{key}={value}")));
+    for (client, share) in own {
+        let mut keys = differs(share, all);
+        if keys.is_empty() {
+            keys.push(("weight", share.weight));
+        }
+        words.extend(keys.iter().map(|(key, value)| format!("{client}.{key}={value}")));
+    }
+    (!words.is_empty()).then(|| words.join(","))
 }
 
 /// Whether so many clients may have shares of their own, at each step.

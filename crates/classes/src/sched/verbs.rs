@@ -243,32 +243,39 @@ fn take_away(
 }
 
 fn configure(control: &mut Control, on: &str, request: &Request) -> Result<Value, Error> {
-    let geom = find(control, on)?;
     let Options { knobs, shares } = options::read(request.options.as_deref())?;
     let classify = classify(request.classify.as_deref())?;
     let new = request.algorithm.as_deref().map(|name| hub::algorithm(name, &knobs)).transpose()?;
-    let now = control.now_ns();
-    with(control, geom, |g| {
-        g.shared.change(|hub| {
-            // All or nothing: what can be refused is refused first.
-            options::has_room(hub, &shares)?;
-            match new {
-                Some(new) => hub.change(new, now),
-                None => set(hub, &knobs)?,
-            }
-            if let Some(classify) = classify {
-                hub.set_classify(classify);
-            }
-            options::set_shares(hub, &shares)
-        })
-    })??;
+    let geom = work_as(control, on, |hub, now| {
+        // All or nothing: what can be refused is refused first.
+        options::has_room(hub, &shares)?;
+        match new {
+            Some(new) => hub.change(new, now),
+            None => set(hub, &knobs)?,
+        }
+        if let Some(classify) = classify {
+            hub.set_classify(classify);
+        }
+        options::set_shares(hub, &shares)
+    })?;
+    Ok(json!({ "message": format!("{} configured", control.topology.geom_name(geom)) }))
+}
+
+/// Changes a scheduler while requests flow.
+pub(super) fn work_as(
+    control: &mut Control,
+    on: &str,
+    change: impl FnOnce(&mut hub::Hub, u64) -> Result<(), Error>,
+) -> Result<GeomId, Error> {
+    let (geom, now) = (find(control, on)?, control.now_ns());
+    with(control, geom, |g| g.shared.change(|hub| change(hub, now)))??;
     // Another algorithm may share the disk out, or no longer.
     let providers = control.topology.providers_of(geom).to_vec();
     control.call(|t| {
         providers.iter().for_each(|p| t.below_changed(*p));
         Ok(())
     })?;
-    Ok(json!({ "message": format!("{} configured", control.topology.geom_name(geom)) }))
+    Ok(geom)
 }
 
 /// Sets knobs, all of them or none.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Access, ConsumerId, Deletes, Edge, Error, Event, Geom, GeomId, Grade, Limits, NewProvider,
-    ProviderId, Topology, Trouble, Word,
+    Access, ConsumerId, Deletes, Edge, Error, Event, Geom, GeomId, Grade, Limits, MADE_BY_HAND,
+    NewProvider, ProviderId, Topology, Trouble, Word,
 };
 
 use super::map::SpanLayer;
@@ -222,7 +222,7 @@ impl<S: Span> SpanGeom<S> {
             return Err(Error::new(Errno::Inval, what));
         }
         let new = Self::new(0, true, strip, members.len());
-        let geom = t.new_geom(S::NAME, name, "made by hand", Box::new(new))?;
+        let geom = t.new_geom(S::NAME, name, MADE_BY_HAND, Box::new(new))?;
         let made = t.with(geom, |g: &mut Self, t| {
             for (slot, on) in members.iter().enumerate() {
                 let bytes = t.limits(*on).ok_or_else(|| gone(name))?.media_bytes;

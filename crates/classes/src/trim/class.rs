@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, Class, Control, Create, Error, Geom, GeomId, Limits, NewProvider, ProviderId, Topology,
-    VerbSpec,
+    Access, Class, Control, Create, Error, Geom, GeomId, Limits, MADE_BY_HAND, NewProvider,
+    ProviderId, Settings, Topology, VerbSpec,
 };
 use serde_json::Value;
 use space::trim::Queue;
@@ -112,7 +112,7 @@ impl Class for TrimClass {
         let &[below] = request.members else {
             return Err(inval("trim stands on exactly one provider"));
         };
-        let me = t.new_geom(NAME, request.name, "created by hand", Box::new(Unmade))?;
+        let me = t.new_geom(NAME, request.name, MADE_BY_HAND, Box::new(Unmade))?;
         match build(t, me, request.name, below, params) {
             Ok(()) => Ok(me),
             Err(e) => {
@@ -120,6 +120,15 @@ impl Class for TrimClass {
                 Err(e)
             }
         }
+    }
+
+    fn settings(&self, params: &Value) -> Result<Settings, Error> {
+        params_of(params).map(|params| params.settings())
+    }
+
+    fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
+        let params = params_of(params)?;
+        verbs::work_as(control, name, |_| params)
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {

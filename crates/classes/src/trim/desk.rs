@@ -81,6 +81,8 @@ pub(crate) struct Fill {
     pub(crate) off: bool,
     /// Everything is being sent because somebody asked.
     pub(crate) urged: bool,
+    /// The device has been told of all that was asked for last.
+    pub(crate) told: bool,
     /// Then: bytes of it that are done, and of all of it.
     pub(crate) done: (u64, u64),
     pub(crate) in_doubt: bool,
@@ -380,6 +382,7 @@ impl Desk {
             spent_ns: pace.spent_ns(),
             off: q.is_off(),
             urged: q.is_urged(),
+            told: q.is_told(),
             done: (wanted - q.to_send(), wanted),
             in_doubt: q.in_doubt(),
         }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Access, ConsumerId, DELETES, Deletes, Event, Geom, GeomId, ProviderId, Topology, Trouble, Word,
+    Access, ConsumerId, DELETES, Deletes, Event, Geom, GeomId, ProviderId, Settings, Topology,
+    Trouble, Word,
 };
 
 use super::params::TrimParams;
@@ -125,6 +126,10 @@ impl Geom for TrimGeom {
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
         super::show::lines(&self.shared, &self.params)
+    }
+
+    fn settings(&self, _: &Topology, _: GeomId) -> Settings {
+        self.params.settings()
     }
 
     fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {

@@ -1,9 +1,10 @@
 //! What can be said of a queue: when it is made, and while it is there.
 
 use bio::Errno;
-use geom::{Deletes, Error};
+use geom::{Deletes, Error, Settings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use space::trim::{Limits, Pacing, Policy};
 
 /// Percent of the device's time that deletes may take when nobody says otherwise.
@@ -107,6 +108,20 @@ impl TrimParams {
             expire_ns: ns(self.expire_ms, usual.expire_ns),
             ..usual
         }
+    }
+
+    /// What `configure` may change, as it is.
+    pub(super) fn settings(&self) -> Settings {
+        let policy = self.policy();
+        let ms = |ns: u64| json!(ns / 1_000_000);
+        let all = [
+            ("share", json!(self.pacing().share)),
+            ("short", json!(policy.short)),
+            ("batch", json!(policy.batch_ranges)),
+            ("quiet_ms", ms(policy.quiet_ns)),
+            ("expire_ms", ms(policy.expire_ns)),
+        ];
+        all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     /// What one command may hold over a provider with these numbers.

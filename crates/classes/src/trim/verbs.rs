@@ -93,7 +93,7 @@ const WAIT: ArgSpec = ArgSpec {
     name: "wait",
     short: Some('w'),
     kind: ArgKind::Flag,
-    doc: "Return when the device has been told; show how far it is meanwhile",
+    doc: "Return when the device was told of what is queued now; show how far it is",
 };
 const END: ArgSpec =
     ArgSpec { name: "end", short: None, kind: ArgKind::Flag, doc: "End the one that goes on" };
@@ -261,15 +261,26 @@ fn configure(control: &mut Control, on: &str, p: &TrimParams) -> Result<Value, E
         let what = "granule and zeroes are said when a queue is made";
         return Err(Error::new(Errno::Inval, what));
     }
+    work_as(control, on, |before| p.over(before))?;
+    Ok(json!({ "message": format!("{on} configured") }))
+}
+
+/// The queue works so from now on; `granule` and `zeroes` stay.
+pub(super) fn work_as(
+    control: &mut Control,
+    on: &str,
+    new: impl FnOnce(&TrimParams) -> TrimParams,
+) -> Result<(), Error> {
     let (geom, shared) = queue(control, on)?;
     let new = control.topology.with(geom, |g: &mut TrimGeom, _| {
-        g.params = p.over(&g.params);
+        let TrimParams { granule, zeroes, .. } = g.params;
+        g.params = TrimParams { granule, zeroes, ..new(&g.params) };
         g.params.clone()
     });
     if let Some(new) = new {
         shared.desk.configure(new.policy(), new.pacing());
     }
-    Ok(json!({ "message": format!("{on} configured") }))
+    Ok(())
 }
 
 /// With `wait` it answers every now and then how far it is, and is asked again: others can be
@@ -284,10 +295,7 @@ fn now(control: &mut Control, on: &str, asked: &Now) -> Result<Value, Error> {
     if !asked.again {
         shared.desk.all(control.now_ns());
     }
-    let done = |_: &Control| {
-        let fill = shared.desk.fill();
-        !fill.urged && fill.in_flight.0 == 0
-    };
+    let done = |_: &Control| shared.desk.fill().told;
     if asked.wait && !control.wait_until(LOOK, done) {
         let (done, all) = shared.desk.fill().done;
         return Ok(json!({ "unfinished": {

@@ -17,8 +17,8 @@ pub use files::{CertificateState, ChangedFilesState};
 pub use part::{Amount, PartAnswer, PartEntry, PartOrder, PartRequest, PartTable};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
-    FormerNameState, GeomState, Health, Memory, ProviderState, SCHEMA_VERSION, State, TroubleState,
-    WhyNot,
+    FormerNameState, GeomState, Health, Memory, ProviderState, SCHEMA_VERSION, State,
+    TransientState, TroubleState, WhyNot,
 };
 pub use stats::{Bucket, Histogram, OpStats, Stats};
 pub use target::{

@@ -300,10 +300,27 @@ pub struct GeomState {
     pub withering: bool,
     /// The class's own facts, as `list` prints them.
     pub config: Map<String, Value>,
+    /// The settings that it works with and that can change while it is used, by the keys of its
+    /// section; null: the section needs no such key.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub settings: Map<String, Value>,
+    /// What verbs changed until the next start, beside the settings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub transients: Vec<TransientState>,
     /// What it stands on.
     pub consumers: Vec<ConsumerState>,
     /// What it offers.
     pub providers: Vec<ProviderState>,
+}
+
+/// A change by a verb that ends with the daemon and that no section can say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TransientState {
+    /// What is so now.
+    pub what: String,
+    /// The command that takes it back.
+    pub undo: String,
 }
 
 /// Something of a geom or a bus that is not ok.

@@ -1,10 +1,10 @@
 //! What may stand in a configuration besides the keys of this room: every disk kind, class and
 //! driver with the schema of its parameters. The binary fills it from the registries.
 
-use super::types::TargetConfig;
+use super::types::{GeomConfig, TargetConfig};
 use crate::api::Result;
 use schemars::JsonSchema;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One disk kind, class or driver.
 #[derive(Clone, Debug)]
@@ -68,10 +68,16 @@ pub struct Catalog {
     pub drivers: Vec<Entry>,
     /// Whether the driver of a target would take it, with the files that it names.
     pub judge: Option<Judge>,
+    /// The settings of a section that can change while its geom is used, all of them; none for a
+    /// section that its class refuses.
+    pub settings: Option<SettingsOf>,
 }
 
 /// See [`Catalog::judge`].
 pub type Judge = fn(&TargetConfig) -> Result<()>;
+
+/// See [`Catalog::settings`].
+pub type SettingsOf = fn(&GeomConfig) -> Map<String, Value>;
 
 impl Catalog {
     /// Whether removing a disk of that kind loses what is on it.
@@ -82,6 +88,11 @@ impl Catalog {
     /// Whether removing a bus of that kind loses what is on its disks.
     pub fn volatile_bus(&self, kind: &str) -> bool {
         self.buses.iter().any(|e| e.name == kind && e.volatile)
+    }
+
+    /// The settings that a section gives its geom, by its keys; null: it needs no such key.
+    pub fn settings(&self, geom: &GeomConfig) -> Map<String, Value> {
+        self.settings.map_or_else(Map::new, |of| of(geom))
     }
 
     /// All entries with the word of the section they stand in.

@@ -19,7 +19,7 @@ mod types;
 pub mod units;
 mod write;
 
-pub use catalog::{Catalog, Entry, Judge};
+pub use catalog::{Catalog, Entry, Judge, SettingsOf};
 pub(crate) use check::interface;
 pub use check::{LUN_MAX, check};
 pub use exposed::{Exposure, exposures};

@@ -66,6 +66,7 @@ pub fn catalog() -> Catalog {
         ],
         drivers: vec![Entry::of::<NoParams>("iscsi", "iSCSI.")],
         judge: None,
+        settings: None,
     }
 }
 

@@ -1,14 +1,18 @@
-//! What was changed by hand and is not in the configuration: layers that were slipped in, which
-//! are gone at the next start, and members and settings that a mirror got or lost.
+//! Changes by hand that are not in the configuration: layers and geoms that verbs made, which are
+//! gone at the next start, and members and settings that a geom got or lost.
 
 use serde_json::{Map, Value};
 
-use crate::api::{GeomState, State};
-use crate::config::{Config, GeomConfig};
+use super::settings::{settings, words};
+use crate::api::{BusState, GeomState, State};
+use crate::config::{Catalog, Config, GeomConfig};
 
 /// The class whose members are found by their records; what the configuration names are those that
 /// it had when it was made.
 pub(super) const BY_RECORD: &str = "mirror";
+
+/// Other classes whose verbs change members, of which no record is kept.
+const BY_SECTION: [&str; 2] = ["multipath", "concat"];
 
 /// How the reason of a geom begins that a verb slipped in.
 const INSERTED: &str = "inserted over ";
@@ -16,7 +20,7 @@ const INSERTED: &str = "inserted over ";
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByHand {
-    /// Class and name of the geom.
+    /// Class and name of the geom, or the bus.
     pub at: String,
     /// What is so.
     pub why: String,
@@ -24,74 +28,119 @@ pub struct ByHand {
     pub fix: String,
 }
 
-/// Layers that were slipped in.
-pub fn inserted(state: &State) -> Vec<ByHand> {
+/// Where a difference is.
+fn at(geom: &GeomState) -> String {
+    format!("{} {}", geom.class, geom.name)
+}
+
+/// Settings that are not those of a section without keys, as an addition to a sentence.
+fn unusual(geom: &GeomState, catalog: &Catalog) -> String {
+    let bare = section(geom, Map::new());
+    let usual = catalog.settings(&bare);
+    let differs = |(key, value): &(&String, &Value)| usual.get(*key) != Some(*value);
+    let own = geom.settings.iter().filter(differs);
+    let own: Map<String, Value> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
+    if own.is_empty() { String::new() } else { format!(" with {}", words(&own)) }
+}
+
+/// A section for a geom that has none.
+fn section(geom: &GeomState, params: Map<String, Value>) -> GeomConfig {
+    let below = geom.consumers.iter().rev().filter_map(|c| c.provider.clone());
+    GeomConfig {
+        class: geom.class.clone(),
+        name: geom.name.clone(),
+        provider: None,
+        members: below.collect(),
+        params,
+    }
+}
+
+/// Layers, geoms and buses that verbs made and the next start does not make.
+pub fn inserted(state: &State, catalog: &Catalog) -> Vec<ByHand> {
     let inserted = state.geoms.iter().filter(|g| !g.withering && g.why.starts_with(INSERTED));
     let layer = |g: &GeomState| ByHand {
-        at: format!("{} {}", g.class, g.name),
+        at: at(g),
         why: format!("{}: it is in no configuration, and gone at the next start", g.why),
+        fix: format!("To have it then, type that again after the start{}.", unusual(g, catalog)),
+    };
+    let is_made = |g: &&GeomState| !g.withering && !g.configured && g.why == geom::MADE_BY_HAND;
+    let made = |g: &GeomState| {
+        let members = section(g, Map::new()).members.join(", ");
+        let class = &g.class;
+        ByHand {
+            at: at(g),
+            why: format!("{}: it is in no configuration, and gone at the next start", g.why),
+            fix: format!(
+                "To have it then, write a [[geom]] section (`ashlar schema {class}`) on {members}\
+                 {}, take this one away, and run `ashlar apply`.",
+                unusual(g, catalog)
+            ),
+        }
+    };
+    let attached = |bus: &BusState| ByHand {
+        at: format!("bus {}", bus.name),
+        why: "attached by hand: it is in no configuration, and gone at the next start".to_owned(),
         fix: format!(
-            "To have it then, type that again after the start; `ashlar {} list {}` shows its \
-             settings.",
-            g.class, g.name
+            "To have it then, write a [[bus]] section in ashlar.toml, `ashlar cam detach {}`, and \
+             run `ashlar apply`.",
+            bus.name
         ),
     };
-    inserted.map(layer).collect()
+    let geoms = inserted.map(layer).chain(state.geoms.iter().filter(is_made).map(made));
+    geoms.chain(state.buses.iter().filter(|bus| !bus.configured).map(attached)).collect()
 }
 
 /// All differences.
-pub fn by_hand(config: &Config, state: &State) -> Vec<ByHand> {
+pub fn by_hand(config: &Config, state: &State, catalog: &Catalog) -> Vec<ByHand> {
     let members = |geom: &GeomConfig| {
         let now = members(geom, state)?;
         let list = now.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let lasts = match geom.class.as_str() {
+            BY_RECORD => "by its records",
+            "concat" => "and a start with a section that lacks one leaves it out",
+            _ => "until the next start",
+        };
         Some(ByHand {
             at: format!("{} {}", geom.class, geom.name),
-            why: format!("its members are {}, by its records", now.join(", ")),
+            why: format!("its members are {}, {lasts}", now.join(", ")),
             fix: format!("In ashlar.toml: members = [{list}]."),
         })
     };
     let settings = |geom: &GeomConfig| {
-        let now = settings(geom, state)?;
-        let list = now.iter().map(|(key, value)| format!("{key} = {value}"));
-        let list = list.collect::<Vec<_>>().join(", ");
+        let now = settings(geom, state, catalog)?;
+        let then = catalog.settings(geom).into_iter().filter(|(key, _)| now.contains_key(key));
         Some(ByHand {
             at: format!("{} {}", geom.class, geom.name),
-            why: format!("it works with {list}, until the next start, by `mirror configure`"),
-            fix: format!("To keep that, in ashlar.toml: {list}."),
+            why: format!(
+                "changed by hand: it works with {}, and from the next start with {}",
+                words(&now),
+                words(&then.collect())
+            ),
+            fix: format!(
+                "To keep that, in ashlar.toml: {}. To take it back: `ashlar apply`.",
+                words(&now)
+            ),
         })
+    };
+    let transients = |geom: &GeomState| {
+        let at = at(geom);
+        let told = geom.transients.iter().map(move |transient| ByHand {
+            at: at.clone(),
+            why: format!("until the next start: {}", transient.what),
+            fix: format!("To take it back: `{}`.", transient.undo),
+        });
+        told.collect::<Vec<_>>()
     };
     let geoms = config.geom.iter();
     let geoms = geoms.flat_map(|geom| members(geom).into_iter().chain(settings(geom)));
-    inserted(state).into_iter().chain(geoms).collect()
-}
-
-/// The settings of a geom that are others than its section says, as a section says them.
-pub fn settings(geom: &GeomConfig, state: &State) -> Option<Map<String, Value>> {
-    let runs = |g: &&GeomState| g.class == geom.class && g.name == geom.name && !g.withering;
-    let here = state.geoms.iter().find(runs).filter(|g| !g.providers.is_empty())?;
-    if geom.class != BY_RECORD {
-        return None;
-    }
-    let fact = |key: &str| here.config.get(key)?.as_str();
-    let (slice, flags) = (fact("Slice")?.parse::<u64>().ok()?, fact("Flags")?);
-    let all: [(&str, Value, Value); 4] = [
-        ("balance", fact("Balance")?.into(), "load".into()),
-        ("slice", slice.into(), 4096.into()),
-        ("no_failsync", flags.contains("NOFAILSYNC").into(), false.into()),
-        ("no_autosync", flags.contains("NOAUTOSYNC").into(), false.into()),
-    ];
-    let differs = |(key, now, default): &(&str, Value, Value)| {
-        geom.params.get(*key).unwrap_or(default) != now
-    };
-    let now = all.into_iter().filter(differs).map(|(key, now, _)| (key.to_owned(), now));
-    let now: Map<String, Value> = now.collect();
-    (!now.is_empty()).then_some(now)
+    let all = inserted(state, catalog).into_iter().chain(geoms);
+    all.chain(state.geoms.iter().filter(|g| !g.withering).flat_map(transients)).collect()
 }
 
 /// The members that a geom has, when they are others than the configuration names. One that is away
 /// is a member still.
 pub fn members(geom: &GeomConfig, state: &State) -> Option<Vec<String>> {
-    if geom.class != BY_RECORD {
+    if geom.class != BY_RECORD && !BY_SECTION.contains(&geom.class.as_str()) {
         return None;
     }
     let here = state.geoms.iter().find(|g| g.class == geom.class && g.name == geom.name)?;
@@ -107,7 +156,8 @@ pub fn members(geom: &GeomConfig, state: &State) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ConsumerState, ProviderState};
+    use crate::api::{ConsumerState, ProviderState, TransientState};
+    use crate::fake::catalog;
 
     #[test]
     fn members_that_came_and_went_and_layers_are_told() {
@@ -150,24 +200,23 @@ mod tests {
             ..Default::default()
         });
         let config = Config { geom: vec![geom(&["d0", "d1"])], ..Config::default() };
-        let told = by_hand(&config, &layered);
+        let told = by_hand(&config, &layered, &catalog());
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].why.contains("gone at the next start"), "{told:?}");
         assert_eq!(told[1].fix, "In ashlar.toml: members = [\"d0\"].");
     }
 
     #[test]
-    fn settings_of_a_mirror_that_its_section_does_not_say_are_told() {
-        let facts = [("Balance", "prefer"), ("Slice", "4096"), ("Flags", "NOAUTOSYNC, NOFAILSYNC")];
-        let facts = facts.map(|(key, value)| (key.to_owned(), Value::from(value)));
-        let mirror = GeomState {
+    fn settings_that_the_section_does_not_say_are_told() {
+        let mirror = |settings: &[(&str, Value)]| GeomState {
             class: "mirror".into(),
             name: "m".into(),
-            config: facts.into_iter().collect(),
+            settings: settings.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
             providers: vec![ProviderState { name: "mirror/m".into(), ..Default::default() }],
             ..Default::default()
         };
-        let state = State { geoms: vec![mirror], ..State::default() };
+        let now = mirror(&[("balance", "prefer".into()), ("slice", 4096.into())]);
+        let state = State { geoms: vec![now], ..State::default() };
         let geom = |params: &[(&str, Value)]| GeomConfig {
             class: "mirror".into(),
             name: "m".into(),
@@ -175,13 +224,34 @@ mod tests {
             members: Vec::new(),
             params: params.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
         };
-        let (on, prefer) = (Value::from(true), Value::from("prefer"));
-        let same = [("balance", prefer), ("no_failsync", on.clone()), ("no_autosync", on.clone())];
-        assert_eq!(settings(&geom(&same), &state), None);
-        let config = Config { geom: vec![geom(&[("no_failsync", on)])], ..Config::default() };
-        let told = by_hand(&config, &state);
+        assert_eq!(settings(&geom(&[("balance", "prefer".into())]), &state, &catalog()), None);
+        let config = Config { geom: vec![geom(&[])], ..Config::default() };
+        let told = by_hand(&config, &state, &catalog());
         assert_eq!(told.len(), 1, "{told:?}");
-        let fix = "To keep that, in ashlar.toml: balance = \"prefer\", no_autosync = true.";
+        assert!(told[0].why.ends_with("from the next start with balance = \"load\""), "{told:?}");
+        let fix = "To keep that, in ashlar.toml: balance = \"prefer\". To take it back: `ashlar \
+                   apply`.";
         assert_eq!(told[0].fix, fix);
+    }
+
+    #[test]
+    fn geoms_and_buses_that_verbs_made_are_told_with_what_ends_with_the_daemon() {
+        let slow = TransientState { what: "it is slow".into(), undo: "ashlar fast".into() };
+        let made = GeomState {
+            class: "mirror".into(),
+            name: "h".into(),
+            why: geom::MADE_BY_HAND.into(),
+            settings: [("slice".to_owned(), Value::from(8192))].into_iter().collect(),
+            transients: vec![slow],
+            ..Default::default()
+        };
+        let known = GeomState { configured: true, transients: Vec::new(), ..made.clone() };
+        let bus = BusState { name: "v9".into(), ..Default::default() };
+        let state = State { geoms: vec![made, known], buses: vec![bus], ..State::default() };
+        let told = by_hand(&Config::default(), &state, &catalog());
+        let at: Vec<&str> = told.iter().map(|t| t.at.as_str()).collect();
+        assert_eq!(at, ["mirror h", "bus v9", "mirror h"]);
+        assert!(told[0].fix.contains(" with slice = 8192, "), "{told:?}");
+        assert!(told[2].why.ends_with("it is slow") && told[2].fix.contains("`ashlar fast`"));
     }
 }

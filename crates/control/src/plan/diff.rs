@@ -8,6 +8,7 @@ use super::depend::{Ground, bottom_up};
 use super::identity::{Foreseen, Identities};
 use super::rename::{rename, renamed};
 use super::risk::{Scene, risk};
+use super::settings::{differ_in_settings, same};
 use crate::api::{GeomState, State};
 use crate::config::{
     AccessConfig, AluaConfig, Catalog, Config, DiskConfig, GeomConfig, TargetConfig, UnitConfig,
@@ -39,7 +40,7 @@ pub fn plan(
         planner.step(Action::RenameDisk { from, to }, why);
     }
     let running = &called;
-    let gone = gone(running, desired, &ground, state);
+    let gone = gone((running, desired), &ground, state, catalog);
     let other = other_units(running, desired);
     planner.withdraw(running, desired, &gone, &other, &ground);
     planner.remove(running, desired, &gone, &ground);
@@ -97,7 +98,12 @@ impl Gone {
 }
 
 /// Which buses, disks and geoms have to go.
-fn gone(running: &Config, desired: &Config, ground: &Ground, state: &State) -> Gone {
+fn gone(
+    (running, desired): (&Config, &Config),
+    ground: &Ground,
+    state: &State,
+    catalog: &Catalog,
+) -> Gone {
     let absent = "no longer in the configuration".to_owned();
     let mut gone = Gone::default();
     let wanted = disks_of(desired);
@@ -119,7 +125,7 @@ fn gone(running: &Config, desired: &Config, ground: &Ground, state: &State) -> G
     }
     for geom in bottom_up(running, ground) {
         let to = desired.geom(&geom.name);
-        let scene = (running, desired, ground, state);
+        let scene = (running, desired, ground, (state, catalog));
         if let Some(late) = to.and_then(|to| lets_go(geom, to, scene, &gone)) {
             gone.changed.insert(geom.name.clone());
             gone.late.extend(late);
@@ -127,7 +133,7 @@ fn gone(running: &Config, desired: &Config, ground: &Ground, state: &State) -> G
         }
         let why = match to {
             None => Some(absent.clone()),
-            Some(to) if to != geom && !names_members(geom, to, state) => Some(changes(geom, to)),
+            Some(to) if !says_as_much(geom, to, state, catalog) => Some(changes(geom, to)),
             Some(_) => {
                 let below = geom.below().find_map(|b| gone.below(b, ground));
                 below.map(|below| format!("{below} below it changes"))
@@ -146,17 +152,18 @@ fn gone(running: &Config, desired: &Config, ground: &Ground, state: &State) -> G
 fn lets_go(
     from: &GeomConfig,
     to: &GeomConfig,
-    (running, desired, ground, state): (&Config, &Config, &Ground, &State),
+    (running, desired, ground, (state, catalog)): (&Config, &Config, &Ground, (&State, &Catalog)),
     gone: &Gone,
 ) -> Option<Vec<String>> {
-    let same = from.class == BY_RECORD && to.class == from.class && to.provider == from.provider;
+    let alike = from.class == BY_RECORD && to.class == from.class && to.provider == from.provider
+        || differ_in_settings(from, to, state, catalog);
     let runs = |g: &GeomState| g.class == from.class && g.name == from.name;
     let here = state.geoms.iter().find(|g| runs(g) && !g.withering);
     let runs = here.is_some_and(|g| !g.providers.is_empty());
-    if !same || from == to || !runs || names_members(from, to, state) {
+    if !alike || !runs || says_as_much(from, to, state, catalog) {
         return None;
     }
-    if to.members.iter().any(|member| gone.below(member, ground).is_some()) {
+    if to.below().any(|member| gone.below(member, ground).is_some()) {
         return None;
     }
     let dropped: Vec<&String> =
@@ -172,10 +179,12 @@ fn lets_go(
     late.iter().all(frees).then_some(late)
 }
 
-/// Whether the one difference is that the configuration names the members that a geom has by now.
-fn names_members(from: &GeomConfig, to: &GeomConfig, state: &State) -> bool {
-    let same = GeomConfig { members: from.members.clone(), ..to.clone() };
-    same == *from && members(from, state).is_some_and(|now| now == to.members)
+/// Whether a geom stays as it is: the sections say the same in other words, or the second names
+/// the members that the geom has by now.
+fn says_as_much(from: &GeomConfig, to: &GeomConfig, state: &State, catalog: &Catalog) -> bool {
+    let named = GeomConfig { members: from.members.clone(), ..to.clone() };
+    same(from, to, state, catalog)
+        || named == *from && members(from, state).is_some_and(|now| now == to.members)
 }
 
 /// The disks by name: there may be many thousands.
@@ -354,8 +363,13 @@ impl Planner<'_> {
                 self.step(Action::CreateGeom { geom: geom.clone() }, why);
             }
             let from = self.now.geom(&geom.name).filter(|_| gone.changed.contains(&geom.name));
-            if let Some(from) = from.cloned() {
+            if let Some(mut from) = from.cloned() {
                 let why = changes(&from, geom);
+                let scene = &self.scene;
+                if differ_in_settings(&from, geom, scene.state, scene.catalog) {
+                    // They are the members that it has by now.
+                    from.members.clone_from(&geom.members);
+                }
                 self.step(Action::ModifyGeom { from, to: geom.clone() }, why);
             }
         }

@@ -19,13 +19,14 @@ mod identity;
 mod rename;
 mod renew;
 mod risk;
+mod settings;
 mod sizes;
 #[cfg(test)]
 mod tests;
 
 pub use action::{Action, Risk, Step};
 pub use apply::{Applied, LeftOut, Undone, apply};
-pub use by_hand::{by_hand, inserted, members, settings};
+pub use by_hand::{by_hand, inserted, members};
 pub(crate) use depend::Ground;
 pub(crate) use depend::keep_lost;
 pub use depend::{found, rests_on, running};
@@ -33,4 +34,5 @@ pub use diff::plan;
 pub use identity::Foreseen;
 pub use renew::FilesOf;
 pub(crate) use renew::renew;
+pub use settings::{as_it_works, say, settings};
 pub use sizes::larger;

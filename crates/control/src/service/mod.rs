@@ -11,7 +11,7 @@ mod archive;
 pub use archive::{Archive, Archived};
 
 use crate::api::{Error, Kind, ProgressLine, Result, State};
-use crate::config::{Catalog, Config, DiskConfig, check};
+use crate::config::{Catalog, Config, DiskConfig, GeomConfig, check};
 use crate::plan::{self, Action, Applied, LeftOut, Risk, Step};
 use crate::plant::{Plant, Progress};
 use serde::de::DeserializeOwned;
@@ -44,6 +44,22 @@ pub struct Plan {
     /// Generation of the running configuration.
     pub generation: u64,
     base: Config,
+    /// Sections of geoms that work with other settings: `base` has those.
+    said: Vec<GeomConfig>,
+}
+
+impl Plan {
+    /// A configuration that was reached from here, where geoms that no step has changed still have
+    /// the sections that they were declared with.
+    fn as_said(&self, mut reached: Config) -> Config {
+        for geom in &mut reached.geom {
+            let said = self.said.iter().find(|said| said.name == geom.name);
+            if let Some(said) = said.filter(|_| self.base.geom(&geom.name) == Some(&*geom)) {
+                *geom = said.clone();
+            }
+        }
+        reached
+    }
 }
 
 /// What may be done to carry out a plan.
@@ -159,6 +175,7 @@ impl Control {
         let mut base = plan::running(&config, &state);
         plan::found(&mut base, &lock(&self.left_out), &state);
         plan::keep_lost(&mut base, &config, desired);
+        let said = plan::as_it_works(&mut base, &state, &self.catalog);
         let foreseen = self.foreseen(&base, desired, &state);
         let mut steps = plan::plan(&base, desired, (&state, &foreseen), &self.catalog);
         plan::renew(&mut steps, self.plant.stale(), desired);
@@ -168,8 +185,13 @@ impl Control {
                 step.why = lost;
             }
             step.may_wait = step.action.is_in(&config);
+            if let Action::ModifyGeom { to, .. } = &step.action
+                && said.contains(to)
+            {
+                step.why = format!("changed by hand, set back to ashlar.toml: {}", step.why);
+            }
         }
-        Ok(Plan { steps, generation, base })
+        Ok(Plan { steps, generation, base, said })
     }
 
     /// What hosts would know the disks by that a plan makes; without hosts it is not asked.
@@ -285,13 +307,16 @@ impl Control {
         let mut reached = plan.base.clone();
         self.plant.intend(desired, consent);
         let result = plan::apply(self.plant.as_ref(), &plan.steps, &mut reached, progress);
+        let reached = plan.as_said(reached);
         if result.is_err() {
             self.plant.intend(&reached, &[]);
         }
         let changed = {
             let mut running = lock(&self.running);
-            let changed = !running.config.same(&reached);
-            running.config = if result.is_ok() { desired.clone() } else { reached };
+            // A section may say what a geom works with by now: no step is needed for that.
+            let said = if result.is_ok() { desired } else { &reached };
+            let changed = [&reached, said].iter().any(|to| !running.config.same(to));
+            running.config = said.clone();
             running.generation += u64::from(changed);
             changed
         };

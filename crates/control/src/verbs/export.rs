@@ -3,7 +3,7 @@
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result, State};
 use crate::config::{Config, secret, write};
-use crate::plan::{inserted, members, settings};
+use crate::plan::{inserted, members, say, settings};
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
@@ -44,9 +44,9 @@ impl Verb for Export {
     const DETAIL: &'static str = "The text can be given to plan and apply. References to secrets \
         (file:PATH, credential:NAME) are printed; a secret that is written out in the \
         configuration is hidden without --secrets, and a document with a hidden one is refused. \
-        Layers that were slipped in by hand are told at its head; members and settings of \
-        mirrors are those that they have. Names that renamed disks had for NBD clients are \
-        `aliases`.";
+        Layers, geoms and buses that were made by hand are told at its head; members \
+        and settings of geoms are those that they have. Names that renamed disks had for NBD \
+        clients are `aliases`.";
     const EXAMPLES: &'static [&'static str] =
         &["ashlar export > ashlar.toml", "ashlar export --secrets > ashlar.toml"];
 
@@ -60,14 +60,14 @@ impl DaemonVerb for Export {
         let (mut config, generation) = control.config();
         let state = control.state();
         let mut document = String::new();
-        for layer in inserted(&state) {
+        for layer in inserted(&state, control.catalog()) {
             document.push_str(&format!("# {}: {}.\n", layer.at, layer.why));
         }
         for geom in &mut config.geom {
             if let Some(now) = members(geom, &state) {
                 geom.members = now;
             }
-            geom.params.extend(settings(geom, &state).unwrap_or_default());
+            say(geom, settings(geom, &state, control.catalog()).unwrap_or_default());
         }
         keep_former(&mut config, &state);
         let config = if params.secrets { config } else { hidden(&config)? };

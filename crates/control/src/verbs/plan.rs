@@ -189,7 +189,8 @@ impl DaemonVerb for Plan {
             let mut geoms = plan.steps.iter().filter_map(|step| step.action.geom());
             geoms.any(|geom| at == format!("{} {}", geom.class, geom.name))
         };
-        let by_hand = by_hand(&config, &state).into_iter().filter(|h| !changes(&h.at));
+        let by_hand = by_hand(&config, &state, control.catalog()).into_iter();
+        let by_hand = by_hand.filter(|h| !changes(&h.at));
         notes.extend(by_hand.map(|h| format!("{}: {}. {}", h.at, h.why, h.fix)));
         let (refused, awaited) = control.refused(&plan);
         notes.extend(awaited.into_iter().map(|why| format!("{why}; it is waited for")));

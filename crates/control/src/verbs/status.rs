@@ -5,7 +5,7 @@ use crate::api::{
     DiskState, Exit, GeomState, Health, Result, RivalsState, SCHEMA_VERSION, State, TargetHealth,
 };
 use crate::config::units::{short, short_ns};
-use crate::config::{Config, exposures};
+use crate::config::{Catalog, Config, exposures};
 use crate::plan::{LeftOut, by_hand, found, larger, running};
 use crate::plant::Progress;
 use crate::service::Control;
@@ -191,7 +191,7 @@ fn disks(state: &State) -> Vec<Finding> {
 }
 
 /// What of a state is not ok.
-pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
+pub fn findings(state: &State, config: &Config, catalog: &Catalog) -> Vec<Finding> {
     let mut out = disks(state);
     let mut add = |health, at: String, why: &str, action: &str, see: &str| {
         let (why, action, see) = (why.to_owned(), action.to_owned(), see.to_owned());
@@ -257,7 +257,7 @@ pub fn findings(state: &State, config: &Config) -> Vec<Finding> {
         let action = format!("If it should be let in: `ashlar access check {}`.", last.initiator);
         add(Health::Ok, "access".to_owned(), &why, &action, "ashlar sessions --denied");
     }
-    for by_hand in by_hand(config, state) {
+    for by_hand in by_hand(config, state, catalog) {
         add(Health::Ok, by_hand.at, &by_hand.why, &by_hand.fix, "ashlar plan");
     }
     for larger in larger(config, state) {
@@ -297,7 +297,7 @@ fn missing(state: &State, config: &Config) -> Vec<(String, String)> {
 pub fn answer(control: &Control) -> Answer {
     let state = &control.state();
     let config = control.config().0;
-    let mut findings = findings(state, &config);
+    let mut findings = findings(state, &config, control.catalog());
     let mut there = running(&config, state);
     found(&mut there, &control.left_out(), state);
     let left = control.left_out().into_iter().filter(|left| !left.is_over(&there, state));

@@ -10,9 +10,9 @@ use super::Room;
 use crate::desk::Ahead;
 use crate::errors::{from_geom, named};
 
-/// What the class is asked.
-fn request<'a>(from: &'a GeomConfig, to: &'a GeomConfig, params: &'a Value) -> Redeclare<'a> {
-    Redeclare { name: &to.name, from: &from.members, to: &to.members, params }
+/// What a geom stands on.
+fn below(geom: &GeomConfig) -> Vec<String> {
+    geom.below().map(str::to_owned).collect()
 }
 
 /// Members that the second section names and the first does not.
@@ -30,7 +30,7 @@ impl Room {
     ) -> Result<()> {
         let op = "change geom";
         // One that is made is asked only when it is found by its records.
-        if from.members.is_empty() && !self.is_found(to) {
+        if from.below().next().is_none() && !self.is_found(to) {
             return Ok(());
         }
         for name in added(from, to) {
@@ -39,7 +39,9 @@ impl Room {
             }
         }
         let (class, params) = (self.class(&to.class, op)?, Value::Object(to.params.clone()));
-        let refused = class.foresee(&mut self.control, &request(from, to, &params));
+        let (was, is) = (below(from), below(to));
+        let request = Redeclare { name: &to.name, from: &was, to: &is, params: &params };
+        let refused = class.foresee(&mut self.control, &request);
         refused.map_err(|e| from_geom(op, &to.name, e))
     }
 
@@ -81,7 +83,9 @@ impl Room {
         }
         let (class, params) = (self.class(&to.class, op)?, Value::Object(to.params.clone()));
         let consent = self.consent.clone();
-        let done = class.redeclare(&mut self.control, &request(from, to, &params), &consent);
+        let (was, is) = (below(from), below(to));
+        let request = Redeclare { name: &to.name, from: &was, to: &is, params: &params };
+        let done = class.redeclare(&mut self.control, &request, &consent);
         if done.is_ok() {
             self.keep_members(to);
         }

@@ -91,6 +91,15 @@ impl Room {
         Some(format!("it stood on {was}, and none of them is named: {} would be empty", geom.name))
     }
 
+    /// What a geom stands on.
+    pub(super) fn has(&self, class: &str, name: &str) -> Vec<String> {
+        let topology = &self.control.topology;
+        let geom = topology.find_geom(class, name);
+        let consumers = geom.into_iter().flat_map(|geom| topology.consumers_of(geom)).rev();
+        let below = consumers.filter_map(|consumer| topology.below(*consumer));
+        below.map(|provider| topology.provider_name(provider).to_owned()).collect()
+    }
+
     /// The members that a section names, as they are now.
     fn below(&self, geom: &GeomConfig) -> Vec<Member> {
         geom.below().map(|name| Member::of(&self.control.topology, name)).collect()
@@ -103,6 +112,26 @@ impl Room {
             let members = self.below(geom);
             let whole = Whole { layout: "records".to_owned(), members };
             self.wholes.keep(&geom.class, &geom.name, whole);
+        }
+    }
+
+    /// A verb may have given a geom of the configuration further members: a start that does not
+    /// name them would show other bytes (W1 of `wholes`).
+    pub(super) fn keep_more_members(&mut self, class: &str, on: &str) {
+        let found = self.control.topology.class(class);
+        if found.is_none_or(|class| class.layout(&Value::Null, &[]).is_none()) {
+            return;
+        }
+        let name = on.strip_prefix(class).and_then(|rest| rest.strip_prefix('/')).unwrap_or(on);
+        let (config, members) = (self.config(), self.has(class, name));
+        let geom = config.geom.iter().find(|geom| geom.class == class && geom.name == name);
+        let Some(geom) = geom.filter(|geom| geom.below().count() < members.len()) else { return };
+        if geom.below().any(|name| !members.iter().any(|member| member == name)) {
+            return;
+        }
+        let now = GeomConfig { members, provider: None, ..geom.clone() };
+        if let Some(whole) = self.whole(&now) {
+            self.wholes.keep(class, name, whole);
         }
     }
 

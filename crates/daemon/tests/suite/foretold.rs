@@ -129,7 +129,7 @@ fn document(dice: &mut Dice) -> String {
     let mut units: Vec<String> = Vec::new();
     recorded(dice, &mut add, &mut units);
     if here.contains(&"m2") && dice.chance(50) {
-        let offset = dice.one(&["0", "4096"]);
+        let offset = dice.one(&["0", "4096", "0\ndelay_ms = 1"]);
         add("geom", &[format!("class = 'nop'\nname = 'n'\nprovider = 'm2'\noffset = {offset}")]);
         here.retain(|name| *name != "m2");
         units.push("n".into());
@@ -212,6 +212,16 @@ fn degrade(control: &Control, dice: &mut Dice) {
     let _ = control.change(|plant| plant.verb("mirror", "deactivate", &params, &mut |_| {}));
 }
 
+/// Settings are changed by hand, if the geom is there.
+fn configure(control: &Control, dice: &mut Dice) {
+    let (class, name) = if dice.chance(50) { ("nop", "n") } else { ("mirror", "r") };
+    let params = match class {
+        "nop" => serde_json::json!({ "name": name, "delay_ms": dice.0.below(3) }),
+        _ => serde_json::json!({ "name": name, "balance": dice.one(&["load", "split"]) }),
+    };
+    let _ = control.change(|plant| plant.verb(class, "configure", &params, &mut |_| {}));
+}
+
 fn walk(seed: u64) -> [u32; 4] {
     let site = Site::new(seed);
     let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
@@ -235,6 +245,9 @@ fn walk(seed: u64) -> [u32; 4] {
         clients.extend(client(&control, &mut dice));
         if dice.chance(25) {
             degrade(&control, &mut dice);
+        }
+        if dice.chance(25) {
+            configure(&control, &mut dice);
         }
         seen[3] += u32::from(control.plant().state().sessions().next().is_some());
         let Some(mut desired) = desired else {

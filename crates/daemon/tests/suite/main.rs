@@ -2,6 +2,7 @@
 //!
 //! One module of them: `cargo test -p ashlar-daemon --test suite world::`.
 
+mod by_hand;
 mod first_user;
 mod foretold;
 mod starts;

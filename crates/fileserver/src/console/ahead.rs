@@ -52,6 +52,7 @@ fn ahead(host: &Rc<Host>, args: &Args) -> Result<Value, Error> {
         set.bytes = n;
     }
     files.set_read_ahead(set);
+    host.look();
     let ReadAhead { workers, bytes } = set;
     let message = match workers {
         0 => "nothing is read ahead".to_owned(),

@@ -361,6 +361,7 @@ pub(super) const DUALLOW: Command = Command {
             let id = host.server.users().id(name);
             let id = id.ok_or_else(|| args.wrong(&format!("there is no user {name}")))?;
             host.server.duallow.set((id != NONE).then_some(id));
+            host.look();
             let text = match id {
                 NONE => "nobody reads directories without permission".to_owned(),
                 _ => format!("{name} may read and search every directory"),

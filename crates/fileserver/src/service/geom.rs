@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, Grade, NewProvider, ProviderId,
-    Topology, Trouble, Word, deadline,
+    Access, ConsumerId, Create, Deletes, Error, Geom, GeomId, Grade, MADE_BY_HAND, NewProvider,
+    ProviderId, Topology, Transient, Trouble, Word, deadline,
 };
 
 use super::class::{FS_CLASS, Site};
@@ -17,7 +17,7 @@ use super::leaves::{device_of, leaves, provider};
 use super::params::FsParams;
 use super::shared::{Phase, Shared, Status, Told};
 use crate::medium::Way;
-use crate::volume::{Remedy, percent};
+use crate::volume::{ReadAhead, Remedy, percent};
 
 /// How long a change waits for a file server to open; it goes on opening after that, ns.
 const OPENING_NS: u64 = 10_000_000_000;
@@ -92,7 +92,7 @@ impl FsGeom {
             }
             (Some(_), Some(_)) => return Err(inval("either `members` or `device`")),
         };
-        let me = t.new_geom(FS_CLASS, name, "created by hand", Box::new(Unmade))?;
+        let me = t.new_geom(FS_CLASS, name, MADE_BY_HAND, Box::new(Unmade))?;
         match open_all(t, me, &device) {
             Ok(below) => {
                 let shared = Shared::new(name, (t.switchboard(), me), params, device, site);
@@ -377,6 +377,10 @@ impl Geom for FsGeom {
         lines(&self.shared, &self.shared.status())
     }
 
+    fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
+        transients(&self.shared, t.geom_name(me))
+    }
+
     fn troubles(&self, t: &Topology, me: GeomId) -> Vec<Trouble> {
         let name = t.geom_name(me);
         let status = self.shared.status();
@@ -472,6 +476,43 @@ impl Geom for FsGeom {
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }
+}
+
+/// What verbs changed until the next start.
+fn transients(shared: &Shared, name: &str) -> Vec<Transient> {
+    let (s, params) = (shared.status(), &shared.params);
+    if s.phase != Phase::Serving {
+        return Vec::new();
+    }
+    let word = |off: bool| if off { "off" } else { "on" };
+    let switch = |verb: &str, off: bool| {
+        let is = format!("`fs {verb}` is {}", word(off));
+        (is, format!("{verb} {name} {}", word(!off)))
+    };
+    let mut all = Vec::new();
+    if s.noattach != params.noattach {
+        all.push(switch("attaches", s.noattach));
+    }
+    if s.nodump != params.nodump {
+        all.push(switch("dumpctl", s.nodump));
+    }
+    if s.nocopy {
+        all.push(switch("copying", s.nocopy));
+    }
+    if s.allow {
+        all.push(("permissions are not looked at".to_owned(), format!("disallow {name}")));
+    }
+    if s.duallow {
+        let what = "a user may read and search every directory".to_owned();
+        all.push((what, format!("duallow {name} none")));
+    }
+    if let Some(ReadAhead { workers, bytes }) = s.ahead {
+        let usual = params.ahead();
+        let undo = format!("ahead {name} --workers {} --bytes {}", usual.workers, usual.bytes);
+        all.push((format!("{workers} blocks are read ahead at a time, over {bytes} bytes"), undo));
+    }
+    let transient = |(what, undo)| Transient { what, undo: format!("ashlar fs {undo}") };
+    all.into_iter().map(transient).collect()
 }
 
 /// What lists say of it.

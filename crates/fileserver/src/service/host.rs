@@ -406,6 +406,9 @@ impl Host {
             s.allow = self.server.allow.get() || self.server.allow_one.get().is_some();
             s.nodump = !self.dumps_on.get();
             s.nocopy = !fs.is_copying();
+            s.duallow = self.server.duallow.get().is_some();
+            let ahead = fs.read_ahead();
+            s.ahead = (ahead != self.shared.params.ahead()).then_some(ahead);
             s.traced = self.server.trace.of() != Of::Nobody;
         });
     }

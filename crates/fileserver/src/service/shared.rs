@@ -15,7 +15,7 @@ use super::class::Site;
 use super::disks::FileDisk;
 use super::params::FsParams;
 use crate::config::Device;
-use crate::volume::{Facts, Report};
+use crate::volume::{Facts, ReadAhead, Report};
 
 /// Answers kept for those who asked and did not come back.
 const ANSWERS_MAX: usize = 256;
@@ -63,6 +63,10 @@ pub struct Status {
     pub nocopy: bool,
     /// Messages of clients are kept.
     pub traced: bool,
+    /// A user may read and search every directory.
+    pub duallow: bool,
+    /// How much is read ahead, where a verb changed that.
+    pub ahead: Option<ReadAhead>,
     /// Files that are disks.
     pub disks: Vec<FileDisk>,
     /// What went wrong with the last automatic dump.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Access, ConsumerId, GeomId, ProviderId, Topology};
+use crate::class::{Settings, Transient};
 use crate::layer::Layer;
 use crate::snapshot::Limits;
 use crate::stats::Reading;
@@ -25,6 +26,10 @@ pub struct GeomView {
     pub withering: bool,
     /// Lines of its class.
     pub show: Vec<(&'static str, String)>,
+    /// The settings that it works with.
+    pub settings: Settings,
+    /// What verbs changed until the next start beside them.
+    pub transients: Vec<Transient>,
     /// What is not as it should be.
     pub troubles: Vec<Trouble>,
     /// Its plugs downward.
@@ -201,6 +206,8 @@ impl Topology {
                 rank: g.rank,
                 withering: g.wither,
                 show: g.ops.as_ref().map(|o| o.show(self, id)).unwrap_or_default(),
+                settings: g.ops.as_ref().map(|o| o.settings(self, id)).unwrap_or_default(),
+                transients: g.ops.as_ref().map(|o| o.transients(self, id)).unwrap_or_default(),
                 troubles: g.ops.as_ref().map(|o| o.troubles(self, id)).unwrap_or_default(),
                 consumers: g.consumers.iter().filter_map(|c| self.see_cons(*c, now_ns)).collect(),
                 providers: g.providers.iter().filter_map(|p| self.see_prov(*p, now_ns)).collect(),

@@ -32,6 +32,7 @@
 //!  Q6  Memory is bounded: of too many ranges the shortest become stale, of too many stale ones
 //!      the shortest are forgotten, which is counted.
 //!  Q7  Nothing depends on being sent: the queue may be lost at any moment.
+//!  Q8  A full trim ends with what was queued when it was asked for, whatever is freed meanwhile.
 //!
 //! Races and crash rules that such a queue has to get right, and where each is tested. `races.rs`
 //! and `crash.rs` have a test named after each; besides, in every order or by chance
@@ -56,6 +57,7 @@
 //! | T5 after a crash all that is free is stale | `crash.rs` |
 //! | T6 trims belong to the commit that holds the free | `crash.rs` |
 
+mod asked;
 mod limits;
 mod pace;
 mod queue;

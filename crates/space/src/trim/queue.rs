@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::asked::Asked;
 use super::limits::{Limits, Policy};
 use crate::ranges::{Join, RangeMap, len};
 
@@ -112,8 +113,9 @@ pub struct Queue {
     batch_at: u64,
     /// The batch is being sent: what is ready goes until nothing is.
     sending: bool,
-    /// Everything with a whole granule goes, short or not.
+    /// A full trim goes on: `asked` goes, short or not, before everything else.
     urge: bool,
+    asked: Asked,
     /// The device does not know the command.
     off: bool,
     pressure: bool,
@@ -142,6 +144,7 @@ impl Queue {
             batch_at: 0,
             sending: false,
             urge: false,
+            asked: Asked::default(),
             off: false,
             pressure: false,
             hold_until: 0,
@@ -165,8 +168,9 @@ impl Queue {
         self.off = false;
         self.set_command_max(self.command_max);
         self.recount();
-        if self.urge && self.ready.0 == 0 {
-            self.rest();
+        self.asked.refit(&self.limits);
+        if self.urge {
+            self.rest_if_done();
         }
     }
 
@@ -286,6 +290,7 @@ impl Queue {
         let hit: Vec<_> = self.queued.over(range).map(|(r, _)| r).collect();
         hit.iter().for_each(|r| self.count(r, false));
         let gone = self.queued.cut(range);
+        self.asked.cut(range, &self.limits);
         for r in hit {
             // What is left of it, on both sides.
             let left = self.queued.over(&r).map(|(r, _)| r).collect::<Vec<_>>();
@@ -358,20 +363,28 @@ impl Queue {
             self.enqueue(range, Note { since_ns: now, tries: 0 });
         }
         self.recount();
+        let limits = self.limits;
+        let all = self.queued.iter().filter_map(|(range, _)| limits.inside(&range));
+        self.asked.begin(all, self.numbers);
         self.shrink();
-        if self.ready.0 == 0 {
-            self.rest();
-        }
+        self.rest_if_done();
     }
 
     /// Ends [`Queue::all`]: what is left waits as it did, short ranges for their neighbours.
     pub fn end_all(&mut self) {
+        self.asked.end();
         self.rest();
     }
 
-    /// Units that will be sent as things are, with those in flight.
+    /// Units of the last [`Queue::all`] that the device has not been told of, with those in flight.
     pub fn to_send(&self) -> u64 {
-        self.ready.1.saturating_add(self.in_flight().1)
+        let flight = self.flight.as_ref().filter(|f| self.asked.has(f.number));
+        self.asked.total().saturating_add(flight.map_or(0, |f| f.ranges.total()))
+    }
+
+    /// Whether the device has been told of all that [`Queue::all`] was asked for (Q8).
+    pub fn is_told(&self) -> bool {
+        !self.urge && self.flight.as_ref().is_none_or(|f| !self.asked.has(f.number))
     }
 
     /// Whether [`Queue::all`] is still being carried out.
@@ -404,24 +417,25 @@ impl Queue {
         self.flight = Some(Flight { number, ranges: held, keep, tries, doubt_until: None });
         self.totals.commands += 1;
         self.totals.ranges += ranges.len() as u64;
-        if self.ready.0 == 0 {
-            self.rest();
+        if self.urge {
+            self.asked.sent(number);
         }
+        self.rest_if_done();
         Some(Command { number, ranges })
     }
 
     /// By whatever way the last of it went: who waits for [`Queue::all`] waits for this.
     fn rest_if_done(&mut self) {
-        if self.ready.0 == 0 {
+        let done = if self.urge { self.asked.is_empty() } else { self.ready.0 == 0 };
+        if done {
             self.rest();
         }
     }
 
-    /// Everything that was to be sent is.
+    /// Everything that was to be sent is; what was freed since a full trim began waits as usual.
     fn rest(&mut self) {
         self.sending = false;
         if std::mem::take(&mut self.urge) {
-            // Nothing is left that has a whole granule, so nothing is ready by a stricter measure.
             self.recount();
         }
     }
@@ -443,13 +457,26 @@ impl Queue {
         quiet.min(self.batch_at.saturating_add(most))
     }
 
+    /// Whole granules that may be sent, from the cursor on and around, with how often each was sent
+    /// in vain: of a full trim those that it was asked for (Q8).
+    fn next_ranges(&self) -> Box<dyn Iterator<Item = (Range<u64>, u8)> + '_> {
+        if self.urge {
+            let tries = |r: &Range<u64>| self.queued.over(r).map(|(_, note)| note.tries).max();
+            return Box::new(self.asked.from(self.cursor).map(move |range| {
+                let tries = tries(&range).unwrap_or(0);
+                (range, tries)
+            }));
+        }
+        let behind = self.queued.from(self.cursor);
+        let before = self.queued.iter().take_while(|(r, _)| r.start < self.cursor);
+        let all = behind.chain(before);
+        Box::new(all.filter_map(|(range, note)| Some((self.sendable(&range)?, note.tries))))
+    }
+
     /// Q3: from the cursor on and around, as many as a command holds.
     fn pick(&self) -> (Vec<Range<u64>>, u8) {
         let (mut out, mut units, mut tries) = (Vec::new(), 0, 0);
-        let behind = self.queued.from(self.cursor);
-        let before = self.queued.iter().take_while(|(r, _)| r.start < self.cursor);
-        for (range, note) in behind.chain(before) {
-            let Some(whole) = self.sendable(&range) else { continue };
+        for (whole, note_tries) in self.next_ranges() {
             let mut at = whole.start;
             while at < whole.end {
                 let room = self.command_max.saturating_sub(units) / self.limits.granule;
@@ -459,7 +486,7 @@ impl Queue {
                     break;
                 }
                 out.push(at..at + n);
-                tries = tries.max(note.tries);
+                tries = tries.max(note_tries);
                 units += n;
                 at += n;
             }
@@ -482,16 +509,26 @@ impl Queue {
                 self.totals.failed += 1;
                 self.hold_until = now.saturating_add(self.policy.retry_ns);
                 let tries = flight.tries.saturating_add(1);
+                let mut again = false;
                 for (range, ()) in flight.keep.iter() {
                     match tries < self.policy.tries {
-                        true => self.enqueue(range, Note { since_ns: now, tries }),
+                        true => {
+                            self.enqueue(range.clone(), Note { since_ns: now, tries });
+                            again |= self.asked.failed(number, &range, &self.limits);
+                        }
                         false => self.set_aside(range),
                     }
+                }
+                if again {
+                    self.urge = true;
+                    self.recount();
+                    self.rest_if_done();
                 }
             }
             Outcome::Unsupported => {
                 self.totals.failed += 1;
                 self.off = true;
+                self.asked.end();
                 (self.sending, self.urge) = (false, false);
                 let all: Vec<_> = self.queued.iter().map(|(r, _)| r).collect();
                 all.into_iter().chain(flight.keep.iter().map(|(r, ())| r)).for_each(|range| {
@@ -583,6 +620,7 @@ impl Queue {
         self.queued.clear();
         self.stale.clear();
         self.ready = (0, 0);
+        self.asked.end();
         (self.sending, self.urge) = (false, false);
         if let Some(flight) = &mut self.flight {
             flight.keep.clear();
@@ -623,6 +661,16 @@ impl Queue {
         let counted = (ready.len(), ready.iter().sum::<u64>());
         if counted != self.ready {
             return Err(format!("ready is {counted:?}, counted as {:?}", self.ready));
+        }
+        let limits = self.limits;
+        let is_queued =
+            |r: &Range<u64>| self.queued.over(r).any(|(q, _)| q.start <= r.start && r.end <= q.end);
+        let stray = |r: &Range<u64>| limits.inside(r).as_ref() != Some(r) || !is_queued(r);
+        if let Some(range) = self.asked.iter().find(stray) {
+            return Err(format!("Q8: {range:?} is asked for and not queued"));
+        }
+        if self.urge == self.asked.is_empty() {
+            return Err(format!("Q8: {} units are asked for", self.asked.total()));
         }
         let many = (self.queued.len(), self.stale.len());
         if many.0 > self.policy.queued_max || many.1 > self.policy.stale_max {

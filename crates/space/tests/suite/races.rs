@@ -8,7 +8,7 @@
 use space::alloc::{Allocator, Refused};
 use space::trim::{Limits, Outcome, Policy, Queue, Written};
 
-use crate::stage::EAGER;
+use crate::stage::{Chance, EAGER};
 
 const ONE: Limits =
     Limits { granule: 1, offset: 0, ranges: 64, range_max: 1000, command_max: 1000 };
@@ -211,5 +211,39 @@ fn a_full_trim_ends_when_nothing_is_left_of_it_by_any_way() {
         way(&mut q);
         assert!(!q.is_urged(), "{what}");
         assert_eq!(q.to_send(), 0, "{what}");
+    }
+}
+
+/// Q8: deletes that arrive without pause do not prolong it, whatever fails.
+#[test]
+fn a_full_trim_ends_while_deletes_arrive_without_pause() {
+    const BLOCKS: u64 = 512;
+    let limits = Limits { granule: 4, offset: 1, ranges: 2, range_max: 16, command_max: 24 };
+    let policy = Policy { short: 32, tries: 3, retry_ns: 1, ..EAGER };
+    for seed in 0..200 {
+        let mut chance = Chance(seed);
+        let mut q = Queue::new(limits, policy);
+        let some = |q: &mut Queue, chance: &mut Chance, now: u64| {
+            let from = chance.below(BLOCKS - 64);
+            q.free(from..from + 1 + chance.below(64), now);
+            q.check().unwrap();
+        };
+        (0..20).for_each(|_| some(&mut q, &mut chance, 0));
+        q.all(1);
+        // Each granule is sent at most so often, and a command has one at least.
+        let mut left = BLOCKS / limits.granule * 3;
+        let mut now = 1;
+        while !q.is_told() {
+            assert!(left > 0, "seed {seed}: {} units are left to be sent", q.to_send());
+            left -= 1;
+            now += 2;
+            (0..3).for_each(|_| some(&mut q, &mut chance, now));
+            let Some(command) = q.take(now) else { continue };
+            some(&mut q, &mut chance, now);
+            let outcome = if chance.below(3) == 0 { Outcome::Failed } else { Outcome::Done };
+            q.ended(command.number, outcome, now);
+            q.check().unwrap();
+        }
+        assert!(q.queued().0 > 0, "seed {seed}: newer deletes wait");
     }
 }

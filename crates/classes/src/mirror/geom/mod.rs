@@ -36,8 +36,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use bio::{Attr, Errno, Ticket};
 use geom::{
-    Access, ConsumerId, Deletes, Error, Geom, GeomId, ProviderId, Topology, Trouble, Unanswered,
-    Word,
+    Access, ConsumerId, Deletes, Error, Geom, GeomId, ProviderId, Topology, Transient, Trouble,
+    Unanswered, Word,
 };
 
 use super::NAME;
@@ -365,6 +365,15 @@ impl Geom for MirrorGeom {
 
     fn show(&self, t: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
         self.lines(t)
+    }
+
+    fn settings(&self, _: &Topology, _: GeomId) -> geom::Settings {
+        self.mirror.settings().keys()
+    }
+
+    fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
+        let (rate, name) = (self.shared.sync_rate.load(Relaxed), t.geom_name(me));
+        known::sync_rate(NAME, name, rate).into_iter().collect()
     }
 
     fn troubles(&self, t: &Topology, _: GeomId) -> Vec<Trouble> {

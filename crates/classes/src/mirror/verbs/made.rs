@@ -1,7 +1,7 @@
 //! How a mirror is made: with records, or by hand.
 
 use bio::Errno;
-use geom::{Class, Control, Create, Error, GeomId, Topology};
+use geom::{Class, Control, Create, Error, GeomId, MADE_BY_HAND, Topology};
 use serde_json::{Value, json};
 
 use super::redeclare::{names_one, settings, work_as_declared};
@@ -204,7 +204,7 @@ pub(in crate::mirror) fn by_hand(
     };
     let mut mirror = Mirror::of(&record);
     mirror.manual = true;
-    let geom = class.place(t, mirror, "made by hand")?;
+    let geom = class.place(t, mirror, MADE_BY_HAND)?;
     let taken = t.with(geom, |g: &mut MirrorGeom, t| {
         for (number, on) in request.members.iter().enumerate() {
             let syncid = if number > 0 { 0 } else { 1 };

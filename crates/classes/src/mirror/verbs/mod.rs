@@ -24,7 +24,7 @@ use crate::members::follow::{self, Ask};
 use crate::members::{hand, known};
 use crate::span::words;
 pub(super) use made::{by_hand, declare};
-pub(super) use redeclare::{foresee, redeclare};
+pub(super) use redeclare::{foresee, redeclare, settings};
 pub(super) use specs::VERBS;
 
 /// Longest wait of a verb for its mirror to have done what it asked for.

@@ -106,7 +106,7 @@ fn nothing_left(on: &str, members: &[String]) -> Error {
 }
 
 /// The settings that a section gives; a key that is not there has its default.
-pub(super) fn settings(params: &Value) -> Result<Settings, Error> {
+pub(in crate::mirror) fn settings(params: &Value) -> Result<Settings, Error> {
     let request: Request = match params {
         Value::Null => Request::default(),
         given => serde_json::from_value(given.clone()).map_err(|e| inval(e.to_string()))?,

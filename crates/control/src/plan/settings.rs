@@ -1,0 +1,80 @@
+//! Settings of geoms that can change while they are used: those that a section gives, and those
+//! that a geom works with.
+
+use serde_json::{Map, Value};
+
+use super::by_hand::members;
+use crate::api::{GeomState, State};
+use crate::config::{Catalog, Config, GeomConfig};
+
+/// The settings of a geom that are others than its section gives; null: the section needs no such
+/// key.
+pub fn settings(geom: &GeomConfig, state: &State, catalog: &Catalog) -> Option<Map<String, Value>> {
+    let runs = |g: &&GeomState| g.class == geom.class && g.name == geom.name && !g.withering;
+    let here = state.geoms.iter().find(runs).filter(|g| !g.providers.is_empty())?;
+    let given = catalog.settings(geom);
+    // A key of which only one of them speaks cannot be compared.
+    let now = |(key, given): (&String, &Value)| {
+        let now = here.settings.get(key)?;
+        (now != given).then(|| (key.clone(), now.clone()))
+    };
+    let now: Map<String, Value> = given.iter().filter_map(now).collect();
+    (!now.is_empty()).then_some(now)
+}
+
+/// Settings as a section says them.
+pub(super) fn words(settings: &Map<String, Value>) -> String {
+    let word = |(key, value): (&String, &Value)| match value {
+        Value::Null => format!("no {key}"),
+        value => format!("{key} = {value}"),
+    };
+    settings.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// The section says these settings from now on.
+pub fn say(geom: &mut GeomConfig, settings: Map<String, Value>) {
+    for (key, value) in settings {
+        match value {
+            Value::Null => drop(geom.params.remove(&key)),
+            value => drop(geom.params.insert(key, value)),
+        }
+    }
+}
+
+/// Sections say what their geoms work with. The answer is what those said that are others now.
+pub fn as_it_works(config: &mut Config, state: &State, catalog: &Catalog) -> Vec<GeomConfig> {
+    let mut said = Vec::new();
+    for geom in &mut config.geom {
+        if let Some(now) = settings(geom, state, catalog) {
+            said.push(geom.clone());
+            say(geom, now);
+        }
+    }
+    said
+}
+
+/// Whether two sections differ at most in settings that can change while the geom is used, and in
+/// that one names the members that the geom has by now.
+pub(super) fn differ_in_settings(
+    from: &GeomConfig,
+    to: &GeomConfig,
+    state: &State,
+    catalog: &Catalog,
+) -> bool {
+    let rest = |geom: &GeomConfig, settings: &Map<String, Value>| {
+        let mut params = geom.params.clone();
+        params.retain(|key, _| !settings.contains_key(key));
+        (geom.class.clone(), geom.provider.clone(), params)
+    };
+    let (was, is) = (catalog.settings(from), catalog.settings(to));
+    let known = !was.is_empty() && !is.is_empty();
+    let members = from.members == to.members || members(from, state).as_ref() == Some(&to.members);
+    known && members && rest(from, &was) == rest(to, &is)
+}
+
+/// Whether two sections say the same in other words, such as a setting and its default.
+pub(super) fn same(from: &GeomConfig, to: &GeomConfig, state: &State, catalog: &Catalog) -> bool {
+    from == to
+        || differ_in_settings(from, to, state, catalog)
+            && catalog.settings(from) == catalog.settings(to)
+}

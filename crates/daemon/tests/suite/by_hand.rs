@@ -1,0 +1,353 @@
+//! Every setting that a verb can change on a geom that runs is told: `status` and `plan` say that
+//! the next start gives another, `export` writes it, and `apply` sets it back. A verb, an argument
+//! or a key of a section that is in none of the lists here fails, so that no class forgets one.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use control::config::{Config, DaemonConfig, Port, read};
+use control::plan::{by_hand, settings};
+use control::{Archive, Consent, Control};
+use daemon::{Daemon, catalog, class_verbs};
+use serde_json::{Value, json};
+
+/// A daemon in this process that has carried out a configuration.
+struct Site {
+    folder: PathBuf,
+    control: Control,
+}
+
+impl Site {
+    fn new(name: &str, text: &str) -> Site {
+        let folder = std::env::temp_dir().join(format!("ashlar-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let settings = DaemonConfig { cores: Some(1), port: Port::Poll, ..DaemonConfig::default() };
+        let launched = Config { daemon: settings.clone(), ..Config::default() };
+        let plant = Daemon::start(&settings).expect("a daemon");
+        let archive = Archive::new(&folder.join("history"), 2);
+        let control = Control::new(Box::new(plant), catalog(), &launched, archive);
+        let site = Site { folder, control };
+        site.control.plant().open();
+        site.apply(&site.read(text));
+        site
+    }
+
+    fn read(&self, text: &str) -> Config {
+        let file = self.folder.join("ashlar.toml");
+        let config = read(text, file.to_str().expect("a path"), &catalog()).expect("well-formed");
+        Config { daemon: self.control.config().0.daemon, ..config }
+    }
+
+    fn apply(&self, config: &Config) {
+        let consent = Consent::default();
+        self.control.apply(config, &consent, &mut |_| {}).expect("it is carried out");
+    }
+
+    fn verb(&self, class: &str, verb: &str, params: &Value) {
+        let done = self.control.change(|plant| plant.verb(class, verb, params, &mut |_| {}));
+        done.unwrap_or_else(|e| panic!("{class} {verb} {params}: {e}"));
+    }
+
+    /// What is told of a geom.
+    fn told(&self, at: &str) -> Vec<String> {
+        let (config, state) = (self.control.config().0, self.control.plant().state());
+        let told = by_hand(&config, &state, self.control.catalog()).into_iter();
+        told.filter(|told| told.at == at)
+            .map(|told| format!("{}. {}", told.why, told.fix))
+            .collect()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.control.plant().stop();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// How a change by a verb is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    /// As a setting: also as a step of `plan`, and by `export`.
+    Setting,
+    /// As members that the section does not name.
+    Members,
+    /// As a layer or geom that no section makes, or as something until the next start.
+    Transient,
+}
+use Told::{Members, Setting, Transient};
+
+/// Disks, and a geom of each class over some of them.
+const TEXT: &str = "
+    [[geom]]\nclass = 'sched'\nname = 's'\nprovider = 's0'\noptions = 'quantum_kb=64,weight=5'
+    [[geom]]\nclass = 'trim'\nname = 't'\nprovider = 't0'\nshare = 7
+    [[geom]]\nclass = 'nop'\nname = 'n'\nprovider = 'n0'\ndelay_ms = 3
+    [[geom]]\nclass = 'multipath'\nname = 'p'\nmembers = ['p0', 'p1']\nfailback = 4
+    [[geom]]\nclass = 'concat'\nname = 'c'\nmembers = ['c0', 'c1']
+    [[geom]]\nclass = 'mirror'\nname = 'm'\nmembers = ['m0', 'm1']
+    [[geom]]\nclass = 'label'\nname = 'label/l'\nprovider = 'l0'
+    [[geom]]\nclass = 'stripe'\nname = 'r'\nmembers = ['r0', 'r1']\nstrip = 8192
+    [[geom]]\nclass = 'fs'\nname = 'f'\nmembers = ['big0', 'big1']\ncreate = true
+    [[bus]]\nname = 'v'\nkind = 'virtual'\ndisks = 1\nsize = '1MiB'
+";
+
+fn text() -> String {
+    let disk = |name: &str, size: &str| {
+        format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '{size}'\n")
+    };
+    let small = "s0 t0 n0 p0 p1 c0 c1 m0 m1 l0 r0 r1 x0 x1 x2 x3 x4 x5 x6 x7 x8 x9 y0 y1 y2";
+    let small = small.split(' ').map(|name| disk(name, "1MiB"));
+    let big = ["big0", "big1"].into_iter().map(|name| disk(name, "32MiB"));
+    small.chain(big).collect::<String>() + TEXT
+}
+
+/// Class, verb, its words, which geom is changed, and how that is told.
+fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, Told)> {
+    vec![
+        ("sched", "configure", json!({ "name": "s", "algorithm": "fair" }), "sched s", Setting),
+        ("sched", "configure", json!({ "name": "s", "options": "weight=9" }), "sched s", Setting),
+        ("sched", "configure", json!({ "name": "s", "classify": "lun" }), "sched s", Setting),
+        ("sched", "insert", json!({ "disks": ["x0"] }), "sched x0.sched.", Transient),
+        ("sched", "create", json!({ "disks": ["x1"] }), "sched x1.sched.", Transient),
+        ("trim", "configure", json!({ "name": "t", "share": 9 }), "trim t", Setting),
+        ("trim", "configure", json!({ "name": "t", "short": 4096 }), "trim t", Setting),
+        ("trim", "configure", json!({ "name": "t", "batch": 9 }), "trim t", Setting),
+        ("trim", "configure", json!({ "name": "t", "quiet_ms": 9 }), "trim t", Setting),
+        ("trim", "configure", json!({ "name": "t", "expire_ms": 9 }), "trim t", Setting),
+        ("trim", "insert", json!({ "name": "x2", "zeroes": "drop" }), "trim x2.trim", Transient),
+        ("trim", "create", json!({ "name": "x3" }), "trim x3.trim", Transient),
+        ("nop", "configure", json!({ "name": "n", "error": "ENXIO" }), "nop n", Setting),
+        ("nop", "configure", json!({ "name": "n", "read_fail_percent": 1 }), "nop n", Setting),
+        ("nop", "configure", json!({ "name": "n", "write_fail_percent": 1 }), "nop n", Setting),
+        ("nop", "configure", json!({ "name": "n", "read_delay_percent": 1 }), "nop n", Setting),
+        ("nop", "configure", json!({ "name": "n", "write_delay_percent": 1 }), "nop n", Setting),
+        ("nop", "configure", json!({ "name": "n", "delete_fail_percent": 1 }), "nop n", Setting),
+        ("nop", "configure", json!({ "name": "n", "delete_delay_percent": 1 }), "nop n", Setting),
+        ("nop", "configure", json!({ "name": "n", "delay_ms": 4 }), "nop n", Setting),
+        ("nop", "configure", json!({ "name": "n", "count_until_fail": 9999 }), "nop n", Setting),
+        ("nop", "insert", json!({ "name": "slow", "provider": "x4" }), "nop slow", Transient),
+        ("multipath", "configure", json!({ "name": "p", "active": true }), "multipath p", Setting),
+        ("multipath", "configure", json!({ "name": "p", "read": true }), "multipath p", Setting),
+        ("multipath", "configure", json!({ "name": "p", "checker": 9 }), "multipath p", Setting),
+        ("multipath", "configure", json!({ "name": "p", "failback": 9 }), "multipath p", Setting),
+        (
+            "multipath",
+            "configure",
+            json!({ "name": "p", "no_failback": true }),
+            "multipath p",
+            Setting,
+        ),
+        ("multipath", "configure", json!({ "name": "p", "queue": 9 }), "multipath p", Setting),
+        ("mirror", "configure", json!({ "name": "m", "balance": "prefer" }), "mirror m", Setting),
+        ("mirror", "configure", json!({ "name": "m", "slice": 8192 }), "mirror m", Setting),
+        ("mirror", "configure", json!({ "name": "m", "no_failsync": true }), "mirror m", Setting),
+        ("mirror", "configure", json!({ "name": "m", "no_autosync": true }), "mirror m", Setting),
+        ("mirror", "configure", json!({ "name": "m", "sync_rate": 9 }), "mirror m", Transient),
+        ("mirror", "create", json!({ "name": "h", "members": ["x5"] }), "mirror h", Transient),
+        (
+            "stripe",
+            "create",
+            json!({ "name": "h", "members": ["x6", "y0"] }),
+            "stripe h",
+            Transient,
+        ),
+        (
+            "multipath",
+            "create",
+            json!({ "name": "h", "members": ["x9"] }),
+            "multipath h",
+            Transient,
+        ),
+        (
+            "concat",
+            "create",
+            json!({ "name": "h", "members": ["y1", "y2"] }),
+            "concat h",
+            Transient,
+        ),
+        ("fs", "attaches", json!({ "name": "f", "what": "off" }), "fs f", Transient),
+        ("fs", "dumpctl", json!({ "name": "f", "what": "off" }), "fs f", Transient),
+        ("fs", "copying", json!({ "name": "f", "what": "off" }), "fs f", Transient),
+        ("fs", "ahead", json!({ "name": "f", "workers": 9 }), "fs f", Transient),
+        ("fs", "ahead", json!({ "name": "f", "bytes": 65536 }), "fs f", Transient),
+        ("fs", "allow", json!({ "name": "f" }), "fs f", Transient),
+        ("fs", "duallow", json!({ "name": "f", "user": "adm" }), "fs f", Transient),
+        ("cam", "tags", json!({ "name": "da0", "number": 3 }), "cam da0", Transient),
+        ("cam", "attach", json!({ "name": "v9", "params": ["disks=1"] }), "bus v9", Transient),
+        // Members last: they stay.
+        ("mirror", "insert", json!({ "name": "m", "members": ["x7"] }), "mirror m", Members),
+        ("multipath", "remove", json!({ "name": "p", "member": "p1" }), "multipath p", Members),
+        ("concat", "append", json!({ "name": "c", "member": "x8" }), "concat c", Members),
+    ]
+}
+
+/// Verbs that change no setting: what they do is once, or is kept on the disks.
+const OTHERS: &str = "
+    sched: destroy stats reset
+    trim: destroy now stats
+    concat: label stop destroy start clear dump follow
+    stripe: label stop destroy start clear dump follow
+    mirror: label remove forget rebuild deactivate activate resize verify stop destroy start clear
+        dump follow
+    multipath: label add fail restore prefer rotate getactive stop destroy start clear dump
+        follow
+    raid: label add delete insert remove fail configure consistency verify follow stop destroy start
+        clear dump
+    cam: devlist rescan inquiry identify readcap reportluns reset modepage defects cmd smpphylist
+        enclosure locate discover fault aoeconfig aoemask aoereserve detach
+    fs: dump dumps history yesterday diff check sync grow halt start ream recover replace stats
+        statw acct fstat printconf version who files hangup trace users newuser disallow ls cat
+        create remove clri clean blockcmp disk undisk cons help
+";
+
+/// Arguments of verbs of the table that are no settings, or are kept on the disks.
+const OTHER_ARGS: &str = "
+    sched insert: algorithm options classify
+    sched create: algorithm options classify
+    trim insert: as share short batch quiet_ms expire_ms granule zeroes
+    trim create: as share short batch quiet_ms expire_ms granule zeroes
+    multipath configure: passive
+    mirror configure: member autosync failsync priority hardcode dynamic bitmap no_bitmap region
+    multipath create: active read
+    mirror create: balance slice no_failsync no_autosync yes_destroy
+    mirror insert: priority inactive hardcode yes_destroy force
+    stripe create: strip yes_destroy
+    concat append: hardcode yes_destroy force
+    cam tags: quiet verbose
+    fs allow: user
+";
+
+/// Keys of sections that say how a geom is made, and change only with it. Those of `fs` that a verb
+/// changes are told until the next start.
+const FIXED: &str = "
+    trim: granule zeroes
+    nop: offset size sector_size stripe_size stripe_offset physpath
+    stripe: strip
+    concat: strip
+    fs: ahead ahead_bytes block connections_per_peer console core create device disks dump_at
+        everybody fastworm image layout linux linux_tls login_timeout memory noattach nodump nonone
+        plan9 plan9_tls read_only settings tls_certificate tls_client_ca tls_key
+";
+
+/// The words of a list, each behind the head of its line.
+fn listed(list: &str) -> BTreeSet<String> {
+    let mut head = "";
+    let mut all = BTreeSet::new();
+    for line in list.lines().map(str::trim) {
+        let (of, words) = line.split_once(':').unwrap_or((head, line));
+        head = of;
+        all.extend(words.split_whitespace().map(|word| format!("{head} {word}")));
+    }
+    all
+}
+
+fn keys(value: &Value) -> impl Iterator<Item = &String> {
+    value.as_object().into_iter().flat_map(|all| all.keys())
+}
+
+#[test]
+fn every_verb_argument_and_key_of_a_class_is_told_or_is_no_setting() {
+    let (others, other_args, fixed) = (listed(OTHERS), listed(OTHER_ARGS), listed(FIXED));
+    let changes = changes();
+    let mut unknown = Vec::new();
+    for class in class_verbs() {
+        for verb in class.verbs {
+            let called = format!("{} {}", class.name, verb.name);
+            let of = |c: &&(&str, &str, Value, &str, Told)| (c.0, c.1) == (class.name, verb.name);
+            let told: BTreeSet<&String> =
+                changes.iter().filter(of).flat_map(|c| keys(&c.2)).collect();
+            if told.is_empty() && !others.contains(&called) {
+                unknown.push(called.clone());
+            }
+            let args = verb.args.iter().filter(|_| !told.is_empty());
+            let places = ["name", "names", "members", "disks"];
+            let args = args.filter(|arg| !places.contains(&arg.name));
+            let is_new = |name: &str| !told.iter().any(|told| *told == name);
+            let args = args.map(|arg| arg.name).filter(|name| is_new(name));
+            let args = args.map(|name| format!("{called} {name}"));
+            unknown.extend(args.filter(|arg| !other_args.contains(arg)));
+        }
+    }
+    let catalog = catalog();
+    for class in catalog.classes.iter().filter(|class| class.configurable) {
+        let geom = format!("[[geom]]\nclass = '{}'\nname = 'g'\nprovider = 'd'\n", class.name);
+        let disk = "[[disk]]\nname = 'd'\nkind = 'null'\nsize = '1MiB'\n";
+        let members = geom.replace("provider = 'd'", "members = ['d']");
+        let section = [geom, members]
+            .iter()
+            .find_map(|geom| read(&format!("{disk}{geom}"), "a.toml", &catalog).ok()?.geom.pop());
+        let section = section.unwrap_or_else(|| panic!("{}: no section", class.name));
+        let settings = catalog.settings(&section);
+        let of = |key: &&String| !settings.contains_key(*key);
+        let rest = keys(&class.schema["properties"]).filter(of);
+        let rest = rest.map(|key| format!("{} {key}", class.name));
+        unknown.extend(rest.filter(|key| !fixed.contains(key)));
+        let tried = changes.iter().filter(|c| (c.0, c.4) == (&*class.name, Setting));
+        let tried = tried.count();
+        assert!(settings.is_empty() || tried > 0, "{}: {settings:?} is not tried", class.name);
+    }
+    assert!(unknown.is_empty(), "in none of the lists: {unknown:#?}");
+}
+
+#[test]
+fn a_change_by_hand_is_told_exported_and_set_back() {
+    let site = Site::new("by-hand", &text());
+    let written = site.control.config().0;
+    let plan = |config: &Config| {
+        let steps = site.control.plan(config).expect("a plan").steps;
+        steps.into_iter().map(|step| (step.what, step.why)).collect::<Vec<_>>()
+    };
+    assert_eq!(plan(&written), []);
+    for (class, verb, params, at, told) in changes() {
+        let what = format!("{class} {verb} {params}");
+        site.verb(class, verb, &params);
+        let says = site.told(at);
+        assert_eq!(says.len(), 1, "{what}: {says:?}");
+        let (config, state) = (site.control.config().0, site.control.plant().state());
+        let now = |geom| settings(geom, &state, site.control.catalog());
+        let changed = config.geom.iter().filter(|geom| now(geom).is_some()).count();
+        let steps = plan(&written);
+        if told != Setting {
+            let word = if told == Transient { "next start" } else { "In ashlar.toml: members = [" };
+            assert!(says[0].contains(word), "{what}: {says:?}");
+            assert_eq!((changed, steps), (0, Vec::new()), "{what}");
+            undo(&site, &says[0], at);
+            continue;
+        }
+        assert!(says[0].contains("`ashlar apply`"), "{what}: {says:?}");
+        let (class, name) = at.split_once(' ').expect("class and name");
+        let wanted = format!("change geom {name} ({class})");
+        assert_eq!((changed, steps.len()), (1, 1), "{what}: {steps:?}");
+        assert_eq!(steps[0].0, wanted, "{what}");
+        assert!(steps[0].1.starts_with("changed by hand, set back"), "{what}: {steps:?}");
+        // What `export` writes is what runs; as applied, nothing is told.
+        let mut export = config.clone();
+        for geom in &mut export.geom {
+            let now = settings(geom, &state, site.control.catalog()).unwrap_or_default();
+            control::plan::say(geom, now);
+        }
+        assert_eq!(plan(&export), [], "{what}");
+        site.apply(&written);
+        assert_eq!((site.told(at), plan(&written)), (Vec::new(), Vec::new()), "{what}: set back");
+    }
+}
+
+/// What is told until the next start names the command that ends it.
+fn undo(site: &Site, said: &str, at: &str) {
+    let Some((_, command)) = said.split_once("take it back: `ashlar ") else { return };
+    let words: Vec<&str> = command.trim_end_matches(['`', '.']).split(' ').collect();
+    let (class, verb) = (words[0], words[1]);
+    let params = match (class, verb) {
+        ("mirror", _) => json!({ "name": words[4], "sync_rate": 0 }),
+        ("cam", _) => json!({ "name": words[2], "number": words[4].parse::<u32>().expect("one") }),
+        (_, "ahead") => {
+            let number = |at: usize| words[at].parse::<u64>().expect("a number");
+            json!({ "name": words[2], "workers": number(4), "bytes": number(6) })
+        }
+        (_, "disallow") => json!({ "name": words[2] }),
+        (_, "duallow") => json!({ "name": words[2], "user": words[3] }),
+        _ => json!({ "name": words[2], "what": words[3] }),
+    };
+    site.verb(class, verb, &params);
+    assert_eq!(site.told(at), Vec::<String>::new(), "{said}");
+}

@@ -29,4 +29,4 @@ pub mod stripe;
 pub mod trim;
 
 pub use members::Waiting;
-pub use registry::{all, all_at};
+pub use registry::{all, all_at, all_with};

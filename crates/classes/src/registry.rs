@@ -16,7 +16,11 @@ pub fn all() -> Vec<Arc<dyn Class>> {
 
 /// The same with a clock that people read: seconds since 1970.
 pub fn all_at(wall_s: fn() -> u64) -> Vec<Arc<dyn Class>> {
-    let mirrors = mirror::Tunables { wall_s, ..mirror::Tunables::default() };
+    all_with(mirror::Tunables { wall_s, ..mirror::Tunables::default() })
+}
+
+/// The same with the times and sizes of mirrors.
+pub fn all_with(mirrors: mirror::Tunables) -> Vec<Arc<dyn Class>> {
     let waiting = Arc::<Waiting>::default();
     vec![
         Arc::new(crate::nop::Nop),

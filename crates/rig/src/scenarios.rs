@@ -93,13 +93,13 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The machine's documentation, or what stands in for it: up to 3000 small files of 5 MiB
-    /// together, and 3 MiB of larger ones. An error on a machine with less than 500.
+    /// The machine's documentation, or what stands in for it: up to 800 small files of 2 MiB
+    /// together, and 2 MiB of larger ones. An error on a machine with less than 500.
     pub fn documentation() -> Result<Tree> {
         let folders = ["/usr/share/doc", "/usr/share/zoneinfo", "/usr/share/perl", "/usr/include"];
         let folders = folders.map(Path::new);
-        let small = Take { files_max: 3000, bytes_max: 5 << 20, sizes: 0..=8191 };
-        let large = Take { files_max: 60, bytes_max: 3 << 20, sizes: 8192..=1 << 20 };
+        let small = Take { files_max: 800, bytes_max: 2 << 20, sizes: 0..=8191 };
+        let large = Take { files_max: 40, bytes_max: 2 << 20, sizes: 8192..=1 << 20 };
         let mut tree = Tree::gather(&folders, &small)?;
         let large = Tree::gather(&folders, &large)?;
         tree.files.extend(large.files);
@@ -167,6 +167,7 @@ fn variables(login: &Login) -> String {
 const LOG_IN: &str = "iscsiadm -m node -T $IQN -p $PORTAL --login >/dev/null; disk $IQN $LUN\n";
 const LOG_OUT: &str = "umount /mnt; iscsiadm -m node -T $IQN -p $PORTAL --logout >/dev/null\n";
 
+/// Settings of a record: keys and values for `node`.
 fn authentication(chap: &Chap) -> String {
     let mut pairs = vec![
         ("authmethod", "CHAP"),
@@ -177,10 +178,8 @@ fn authentication(chap: &Chap) -> String {
         pairs.push(("username_in", user));
         pairs.push(("password_in", secret));
     }
-    let line = |(key, value): &(&str, &str)| {
-        format!("setting $IQN $PORTAL node.session.auth.{key} {}\n", quote(value))
-    };
-    pairs.iter().map(line).collect()
+    let words = |(key, value): &(&str, &str)| format!(" node.session.auth.{key} {}", quote(value));
+    pairs.iter().map(words).collect()
 }
 
 /// Starts the initiator, makes a record for the target and logs in.
@@ -188,11 +187,9 @@ fn begin(script: &mut Script, login: &Login) {
     let names = variables(login);
     script.step("start iscsid", format!("start_iscsid {}", quote(&login.initiator)));
     let auth = login.chap.as_ref().map(authentication).unwrap_or_default();
-    let setting = |(key, value): &(String, String)| {
-        format!("setting $IQN $PORTAL {} {}\n", quote(key), quote(value))
-    };
-    let settings: String = login.settings.iter().map(setting).collect();
-    script.step("record the target", format!("{names}node $IQN $PORTAL\n{auth}{settings}"));
+    let words = |(key, value): &(String, String)| format!(" {} {}", quote(key), quote(value));
+    let settings: String = login.settings.iter().map(words).collect();
+    script.step("record the target", format!("{names}node $IQN $PORTAL{auth}{settings}"));
     script.step("log in", format!("{names}{LOG_IN}"));
     let make = "D=$(disk $IQN $LUN); /usr/sbin/mke2fs -q -F -t ext4 $D; mount -t ext4 $D /mnt";
     script.step("make and mount a file system", format!("{names}{make}"));
@@ -399,9 +396,9 @@ mod tests {
         );
         let chap =
             Chap { user: "a".into(), secret: "b c".into(), mutual: Some(("d".into(), "e".into())) };
-        let lines = authentication(&chap);
-        assert_eq!(lines.lines().count(), 5);
-        assert!(lines.contains("auth.password 'b c'\n") && lines.contains("password_in 'e'"));
+        let words = authentication(&chap);
+        assert_eq!(words.matches(" node.session.auth.").count(), 5);
+        assert!(words.contains("auth.password 'b c' ") && words.ends_with("password_in 'e'"));
     }
 
     #[test]

@@ -44,10 +44,8 @@ fn log_in(script: &mut Script, portals: [SocketAddr; 2]) {
         "log in by both portals",
         ". /rig/names\n\
          for portal in $A $B; do\n\
-             node $IQN $portal\n\
-             setting $IQN $portal node.session.timeo.replacement_timeout 2\n\
-             setting $IQN $portal 'node.conn[0].timeo.noop_out_interval' 1\n\
-             setting $IQN $portal 'node.conn[0].timeo.noop_out_timeout' 2\n\
+             node $IQN $portal node.session.timeo.replacement_timeout 2 \
+             'node.conn[0].timeo.noop_out_interval' 1 'node.conn[0].timeo.noop_out_timeout' 2\n\
              iscsiadm -m node -T $IQN -p $portal --login >/dev/null\n\
          done\n\
          [ $(iscsiadm -m session | grep -c $IQN) = 2 ]; udevadm settle; within 20 paths up 2",

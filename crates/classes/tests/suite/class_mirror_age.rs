@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::class_mirror::{MIB, complete, mirror, read_all, write_all};
-use crate::world::{Disk, World};
+use crate::world::{Disk, MIRROR_START_NS, World};
 
 /// Worlds in which one of two members was used without the other, from `both`.
 fn alone(member: usize, disk: &Disk, seed: u64) -> (Disk, Vec<u8>) {
@@ -45,7 +45,8 @@ fn halves_that_were_each_used_alone_are_not_put_together() {
         let contents = || copies.iter().map(|(_, disk)| disk.bytes()).collect::<Vec<_>>();
         let before = contents();
         // Longer than a mirror waits for its members.
-        world.control.wait_until(Duration::from_secs(5), |_| false);
+        let wait = Duration::from_nanos(MIRROR_START_NS + MIRROR_START_NS / 4);
+        world.control.wait_until(wait, |_| false);
         let said = world.troubles("mirror", "m").join("\n");
         assert!(
             said.contains("split brain") && said.contains("last written 2027-01-15T08:00:00Z"),

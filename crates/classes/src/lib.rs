@@ -14,6 +14,7 @@ pub mod fuzzing;
 pub mod guard;
 pub mod inspect;
 pub mod label;
+pub mod limit;
 mod members;
 pub mod mirror;
 pub mod multipath;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use geom::Class;
+use geom::{Class, filter_class};
 
 use crate::members::Waiting;
 use crate::mirror::{self, MirrorClass};
@@ -23,7 +23,8 @@ pub fn all_at(wall_s: fn() -> u64) -> Vec<Arc<dyn Class>> {
 pub fn all_with(mirrors: mirror::Tunables) -> Vec<Arc<dyn Class>> {
     let waiting = Arc::<Waiting>::default();
     vec![
-        Arc::new(crate::nop::Nop),
+        filter_class::<crate::nop::Nop>(),
+        filter_class::<crate::limit::Limit>(),
         Arc::new(crate::sched::SchedClass),
         Arc::new(crate::trim::TrimClass),
         Arc::new(crate::inspect::InspectClass),

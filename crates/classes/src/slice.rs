@@ -8,7 +8,7 @@
 //!  S2  A pure close never fails, also when the geom has already left the provider below.
 
 use bio::{Bio, Errno};
-use geom::{Access, Back, Core, Edge, Event, Flow, GeomId, Layer, Limits, ProviderId, Topology};
+use geom::{Access, Back, Core, Edge, Flow, GeomId, Layer, Limits, ProviderId, Topology};
 
 /// The data path: offsets move by a constant.
 pub(crate) struct Slice {
@@ -51,18 +51,6 @@ pub(crate) fn pass(topology: &mut Topology, me: GeomId, delta: Access) -> Result
     match topology.access(below, delta) {
         Err(_) if closing => Ok(()),
         result => result,
-    }
-}
-
-/// Attributes that a layer on one provider has from it, and that may change while it is used. What
-/// DELETE is like is told to all above by the topology.
-const HANDED_ON: [&str; 3] = ["GEOM::physpath", "GEOM::rotation_rate", "CAM::access"];
-
-/// An attribute of the one provider below changed: those above are told, who have it from there.
-pub(crate) fn tell_above(topology: &mut Topology, me: GeomId, name: &str) {
-    let Some(name) = HANDED_ON.iter().find(|known| **known == name) else { return };
-    for provider in topology.providers_of(me).to_vec() {
-        topology.post(Event::Attr(provider, name));
     }
 }
 

@@ -11,6 +11,7 @@ mod class;
 mod control;
 mod core;
 mod error;
+mod filter;
 mod layer;
 mod origins;
 mod rest;
@@ -32,6 +33,7 @@ pub use control::{
 };
 pub use core::{Call, Core, Finished, Message, Notice, Report, report};
 pub use error::Error;
+pub use filter::{Fate, Filter, Window, class as filter_class};
 pub use layer::{Back, Edge, Flow, Layer, Sink};
 pub use origins::{Entry, ORIGINS_MAX, Origins, Who};
 pub use rest::REST_DEADLINE;

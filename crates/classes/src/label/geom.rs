@@ -134,7 +134,7 @@ impl Geom for LabelGeom {
         if name == "GEOM::media" && !used {
             return Self::abandon(topology, me);
         }
-        slice::tell_above(topology, me, name);
+        topology.hand_on_attr(me, name);
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

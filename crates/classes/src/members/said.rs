@@ -63,7 +63,7 @@ mod tests {
             let line = format!("{} {} {:?} {}", r.class, r.name, r.grade, r.text);
             log.lock().push(line);
         }));
-        t.load(Arc::new(crate::nop::Nop)).expect("a class");
+        t.load(geom::filter_class::<crate::nop::Nop>()).expect("a class");
         let geom = t.new_geom("nop", "m", "test", Box::new(Unborn)).expect("a geom");
         let fact = |about: &str, grade, words: &str| Fact {
             about: about.into(),

@@ -396,7 +396,7 @@ impl Geom for PartGeom {
                 topology.set_attrs(part.provider, attrs);
             }
         }
-        slice::tell_above(topology, me, name);
+        topology.hand_on_attr(me, name);
     }
 
     fn attr(&self, topology: &Topology, me: GeomId, _: ProviderId, name: &str) -> Option<Attr> {

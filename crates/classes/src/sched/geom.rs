@@ -11,7 +11,6 @@ use super::algorithms::{about, shares};
 use super::class;
 use super::clients::Client;
 use super::layer::Shared;
-use crate::slice;
 
 /// One scheduler.
 pub(super) struct SchedGeom {
@@ -115,7 +114,7 @@ impl Geom for SchedGeom {
     }
 
     fn attr_changed(&mut self, topology: &mut Topology, me: GeomId, _: ConsumerId, name: &str) {
-        slice::tell_above(topology, me, name);
+        topology.hand_on_attr(me, name);
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {

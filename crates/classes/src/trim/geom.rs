@@ -17,7 +17,6 @@ use geom::{
 
 use super::params::TrimParams;
 use super::shared::{Shared, Told};
-use crate::slice;
 
 /// See the module.
 pub(super) struct TrimGeom {
@@ -102,7 +101,7 @@ impl Geom for TrimGeom {
 
     /// Limits are looked at again: a layer or a member came or went below.
     fn attr_changed(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId, name: &str) {
-        slice::tell_above(t, me, name);
+        t.hand_on_attr(me, name);
         let below = t.below(consumer).filter(|_| name == DELETES);
         let Some((below, numbers)) = below.and_then(|p| Some((p, t.limits(p)?))) else { return };
         // A granule that was given by hand and does not fit any more: the old limits stay.

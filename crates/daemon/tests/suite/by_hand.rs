@@ -9,7 +9,8 @@ use control::config::{Config, DaemonConfig, Port, read};
 use control::plan::{by_hand, settings};
 use control::{Archive, Consent, Control};
 use daemon::{Daemon, catalog, class_verbs};
-use serde_json::{Value, json};
+use geom::{ArgKind, ArgSpec};
+use serde_json::{Map, Value, json};
 
 /// A daemon in this process that has carried out a configuration.
 struct Site {
@@ -81,7 +82,6 @@ use Told::{Members, Setting, Transient};
 const TEXT: &str = "
     [[geom]]\nclass = 'sched'\nname = 's'\nprovider = 's0'\noptions = 'quantum_kb=64,weight=5'
     [[geom]]\nclass = 'trim'\nname = 't'\nprovider = 't0'\nshare = 7
-    [[geom]]\nclass = 'nop'\nname = 'n'\nprovider = 'n0'\ndelay_ms = 3
     [[geom]]\nclass = 'multipath'\nname = 'p'\nmembers = ['p0', 'p1']\nfailback = 4
     [[geom]]\nclass = 'concat'\nname = 'c'\nmembers = ['c0', 'c1']
     [[geom]]\nclass = 'mirror'\nname = 'm'\nmembers = ['m0', 'm1']
@@ -95,10 +95,40 @@ fn text() -> String {
     let disk = |name: &str, size: &str| {
         format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '{size}'\n")
     };
-    let small = "s0 t0 n0 p0 p1 c0 c1 m0 m1 l0 r0 r1 x0 x1 x2 x3 x4 x5 x6 x7 x8 x9 y0 y1 y2";
+    let small = "s0 t0 p0 p1 c0 c1 m0 m1 l0 r0 r1 x0 x1 x2 x3 x4 x5 x6 x7 x8 x9 y0 y1 y2";
     let small = small.split(' ').map(|name| disk(name, "1MiB"));
     let big = ["big0", "big1"].into_iter().map(|name| disk(name, "32MiB"));
-    small.chain(big).collect::<String>() + TEXT
+    let filters = filters().into_iter().map(|(class, _)| {
+        disk(&format!("f{class}"), "1MiB")
+            + &format!("[[geom]]\nclass = '{class}'\nname = '{class}'\nprovider = 'f{class}'\n")
+    });
+    small.chain(big).chain(filters).collect::<String>() + TEXT
+}
+
+/// The classes of `geom::Filter`, whose verbs and settings come from their schema, each with the
+/// options of its `configure`.
+fn filters() -> Vec<(&'static str, &'static [ArgSpec])> {
+    let all = class_verbs().into_iter();
+    let of = all.filter(|class| class.verbs.iter().map(|v| v.name).eq(["configure", "reset"]));
+    of.map(|class| (class.name, &class.verbs[0].args[1..])).collect()
+}
+
+/// Each setting of each of them, with a value that is not its default.
+fn filter_changes() -> Vec<(&'static str, &'static str, Value, &'static str, Told)> {
+    let each = filters().into_iter().flat_map(|(class, args)| args.iter().map(move |a| (class, a)));
+    each.map(|(class, arg)| {
+        let value = match arg.kind {
+            ArgKind::Choice(words) => json!(words.last()),
+            _ => json!(7),
+        };
+        let params = Value::Object(Map::from_iter([
+            ("name".to_owned(), json!(class)),
+            (arg.name.to_owned(), value),
+        ]));
+        let at: &str = String::leak(format!("{class} {class}"));
+        (class, "configure", params, at, Setting)
+    })
+    .collect()
 }
 
 /// Class, verb, its words, which geom is changed, and how that is told.
@@ -116,15 +146,6 @@ fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, Told)> {
         ("trim", "configure", json!({ "name": "t", "expire_ms": 9 }), "trim t", Setting),
         ("trim", "insert", json!({ "name": "x2", "zeroes": "drop" }), "trim x2.trim", Transient),
         ("trim", "create", json!({ "name": "x3" }), "trim x3.trim", Transient),
-        ("nop", "configure", json!({ "name": "n", "error": "ENXIO" }), "nop n", Setting),
-        ("nop", "configure", json!({ "name": "n", "read_fail_percent": 1 }), "nop n", Setting),
-        ("nop", "configure", json!({ "name": "n", "write_fail_percent": 1 }), "nop n", Setting),
-        ("nop", "configure", json!({ "name": "n", "read_delay_percent": 1 }), "nop n", Setting),
-        ("nop", "configure", json!({ "name": "n", "write_delay_percent": 1 }), "nop n", Setting),
-        ("nop", "configure", json!({ "name": "n", "delete_fail_percent": 1 }), "nop n", Setting),
-        ("nop", "configure", json!({ "name": "n", "delete_delay_percent": 1 }), "nop n", Setting),
-        ("nop", "configure", json!({ "name": "n", "delay_ms": 4 }), "nop n", Setting),
-        ("nop", "configure", json!({ "name": "n", "count_until_fail": 9999 }), "nop n", Setting),
         ("nop", "insert", json!({ "name": "slow", "provider": "x4" }), "nop slow", Transient),
         ("multipath", "configure", json!({ "name": "p", "active": true }), "multipath p", Setting),
         ("multipath", "configure", json!({ "name": "p", "read": true }), "multipath p", Setting),
@@ -221,7 +242,6 @@ const OTHER_ARGS: &str = "
 /// changes are told until the next start.
 const FIXED: &str = "
     trim: granule zeroes
-    nop: offset size sector_size stripe_size stripe_offset physpath
     stripe: strip
     concat: strip
     fs: ahead ahead_bytes block connections_per_peer console core create device disks dump_at
@@ -248,9 +268,9 @@ fn keys(value: &Value) -> impl Iterator<Item = &String> {
 #[test]
 fn every_verb_argument_and_key_of_a_class_is_told_or_is_no_setting() {
     let (others, other_args, fixed) = (listed(OTHERS), listed(OTHER_ARGS), listed(FIXED));
-    let changes = changes();
+    let changes = [filter_changes(), changes()].concat();
     let mut unknown = Vec::new();
-    for class in class_verbs() {
+    for class in class_verbs().into_iter().filter(|c| filters().iter().all(|f| f.0 != c.name)) {
         for verb in class.verbs {
             let called = format!("{} {}", class.name, verb.name);
             let of = |c: &&(&str, &str, Value, &str, Told)| (c.0, c.1) == (class.name, verb.name);
@@ -279,6 +299,10 @@ fn every_verb_argument_and_key_of_a_class_is_told_or_is_no_setting() {
         let section = section.unwrap_or_else(|| panic!("{}: no section", class.name));
         let settings = catalog.settings(&section);
         let of = |key: &&String| !settings.contains_key(*key);
+        if filters().iter().any(|filter| filter.0 == class.name) {
+            // The rest is fixed by the class's own word (`Filter::FIXED`).
+            continue;
+        }
         let rest = keys(&class.schema["properties"]).filter(of);
         let rest = rest.map(|key| format!("{} {key}", class.name));
         unknown.extend(rest.filter(|key| !fixed.contains(key)));
@@ -298,7 +322,7 @@ fn a_change_by_hand_is_told_exported_and_set_back() {
         steps.into_iter().map(|step| (step.what, step.why)).collect::<Vec<_>>()
     };
     assert_eq!(plan(&written), []);
-    for (class, verb, params, at, told) in changes() {
+    for (class, verb, params, at, told) in [filter_changes(), changes()].concat() {
         let what = format!("{class} {verb} {params}");
         site.verb(class, verb, &params);
         let says = site.told(at);

@@ -4,6 +4,7 @@
 
 mod blockdev;
 mod file;
+mod limit;
 mod locks;
 mod memory;
 mod model;

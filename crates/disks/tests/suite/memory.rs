@@ -2,7 +2,7 @@
 
 use bio::{Attr, Errno, Flags, Op};
 use classes::nop::Nop;
-use geom::{Access, Class, Create};
+use geom::{Access, Create};
 use reactor::PortChoice;
 use serde_json::json;
 
@@ -66,7 +66,7 @@ fn disks_say_what_deleting_does_and_layers_pass_it_on() {
         let disk = w.disk(kind, &name, params).unwrap();
         let above = format!("d{n}.nop");
         let create = Create { name: &above, members: &[disk], params: &json!({}) };
-        w.control.call(|t| Nop.create(t, &create)).unwrap();
+        w.control.call(|t| geom::filter_class::<Nop>().create(t, &create)).unwrap();
         for on in [name.as_str(), above.as_str()] {
             let t = &w.control.topology;
             let p = t.find(on).unwrap();

@@ -246,7 +246,7 @@ fn one_life(seed: u64) -> (u64, u64) {
     let below = w.control.topology.find("d0").unwrap();
     let params = json!({ "write_delay_percent": 30, "delay_ms": 3, "read_delay_percent": 10 });
     let create = Create { name: "d0.nop", members: &[below], params: &params };
-    w.control.call(|t| Nop.create(t, &create)).unwrap();
+    w.control.call(|t| geom::filter_class::<Nop>().create(t, &create)).unwrap();
     let edge = w.open("d0.nop");
     let mut random = SeededRandom::new(seed);
     let mut allowed = vec![Allowed(vec![0]); sectors as usize];

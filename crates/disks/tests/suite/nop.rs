@@ -3,22 +3,27 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bio::{Bio, End, Errno, Op, Segs};
 use classes::nop::Nop;
-use geom::{Access, Class, Core, Create, Edge, Error, GeomId, Sink};
+use geom::{Access, Class, Core, Create, Edge, Error, GeomId, Sink, filter_class};
 use reactor::{PortChoice, SeededRandom};
 use serde_json::{Value, json};
 
 use crate::world::{self, Ended, World, boundaries, exercise, range};
 
+fn class() -> Arc<dyn Class> {
+    filter_class::<Nop>()
+}
+
 fn nop(w: &mut World, name: &str, on: &str, params: Value) -> Result<GeomId, Error> {
     let below = w.control.topology.find(on).unwrap();
-    w.control.call(|t| Nop.create(t, &Create { name, members: &[below], params: &params }))
+    w.control.call(|t| class().create(t, &Create { name, members: &[below], params: &params }))
 }
 
 fn configure(w: &mut World, name: &str, params: Value) -> Result<Value, Error> {
-    Nop.verb(&mut w.control, "configure", name, &params)
+    class().verb(&mut w.control, "configure", name, &params)
 }
 
 fn counter(w: &World, name: &str, line: &str) -> u64 {
@@ -65,7 +70,7 @@ fn errors_come_as_often_as_asked() {
     assert_eq!(counter(&w, "n0", "failed") as usize, reads + writes);
     assert_eq!((counter(&w, "n0", "reads"), counter(&w, "n0", "flushes")), (1000, 50));
     assert_eq!(counter(&w, "n0", "written bytes"), 512_000);
-    Nop.verb(&mut w.control, "reset", "n0", &Value::Null).unwrap();
+    class().verb(&mut w.control, "reset", "n0", &Value::Null).unwrap();
     assert_eq!(counter(&w, "n0", "failed") + counter(&w, "n0", "deletes"), 0);
     configure(&mut w, "n0", json!({ "read_fail_percent": 0 })).unwrap();
     assert!((0..100).all(|_| w.read(edge, 0, 512).is_ok()));
@@ -178,12 +183,12 @@ fn destroying_an_open_nop_by_force_is_the_loss_of_a_disk() {
     let mut w = World::simulated(6);
     let edge = over_memory(&mut w, json!({ "write_delay_percent": 100, "delay_ms": 50 }));
     let geom = w.control.topology.find_geom("nop", "n0").unwrap();
-    let refused = w.control.call(|t| Nop.destroy(t, geom, false)).unwrap_err();
+    let refused = w.control.call(|t| class().destroy(t, geom, false)).unwrap_err();
     assert_eq!(refused.kind, Errno::Busy);
     let ended = Ended::default();
     let data = Segs::alloc(w.core.pool(), 512).unwrap();
     w.start(edge, 1, &ended, |bio| range(bio, Op::Write, 0, 512, data));
-    w.control.call(|t| Nop.destroy(t, geom, true)).unwrap();
+    w.control.call(|t| class().destroy(t, geom, true)).unwrap();
     w.until("the end of what was under way", |_| ended.list().len() == 1);
     assert!(w.control.topology.find("n0").is_none());
     assert_eq!(w.read(edge, 0, 512), Err(Errno::NxIo));

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bio::{Bio, End, Errno, Flags, Op, Segs};
 use classes::nop::Nop;
-use geom::{Class, Core, Create, Edge, Sink};
+use geom::{Core, Create, Edge, Sink};
 use reactor::{PortChoice, SeededRandom};
 use serde_json::json;
 
@@ -107,7 +107,7 @@ fn many(seed: u64) -> (u64, u64) {
     let mut w = shuffling(seed, 64 << 20);
     let below = w.control.topology.find("d0").unwrap();
     let create = Create { name: "d0.nop", members: &[below], params: &json!({}) };
-    w.control.call(|t| Nop.create(t, &create)).unwrap();
+    w.control.call(|t| geom::filter_class::<Nop>().create(t, &create)).unwrap();
     let edges = [w.open("d0"), w.open("d0"), w.open("d0.nop")];
     let watcher = Rc::new(Watcher::default());
     let sink = w.core.add_sink(watcher.clone());

@@ -48,7 +48,20 @@ pub enum Event {
     },
 }
 
+/// Attributes that a layer on one provider has from it, and that may change while it is used. What
+/// DELETE is like is told to all above by the topology.
+const HANDED_ON: [&str; 3] = ["GEOM::physpath", "GEOM::rotation_rate", "CAM::access"];
+
 impl Topology {
+    /// An attribute of the one provider below `geom` changed: those above, which have it from
+    /// there, are told.
+    pub fn hand_on_attr(&mut self, geom: GeomId, name: &str) {
+        let Some(name) = HANDED_ON.iter().find(|known| **known == name) else { return };
+        for provider in self.providers_of(geom).to_vec() {
+            self.post(Event::Attr(provider, name));
+        }
+    }
+
     /// Queues an event.
     pub fn post(&mut self, event: Event) {
         self.events.push_back(event);

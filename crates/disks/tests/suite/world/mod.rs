@@ -93,7 +93,7 @@ impl World {
         let disks = Arc::new(DiskClass::new(inbox, 1));
         control.topology.load(disks.clone()).unwrap();
         control.topology.load(Arc::new(Users)).unwrap();
-        control.topology.load(Arc::new(classes::nop::Nop)).unwrap();
+        control.topology.load(geom::filter_class::<classes::nop::Nop>()).unwrap();
         World { core, control, reactor, disks, turn }
     }
 

@@ -1,0 +1,93 @@
+//! limit: a layer that lets through so many requests and bytes a second, with a burst.
+//!
+//! Each limit is one number: the time at which all that was let through so far would have ended at
+//! the rate that is set (the generic cell rate algorithm of ITU-T I.371). A request moves it by its
+//! cost; what is further ahead of the clock than the burst waits for the difference. Nothing is
+//! kept in a queue, and without a limit nothing is shared by cores.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bio::{Bio, Errno, Op};
+use geom::{Core, Error, Fate, Filter};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+const NS: u64 = 1_000_000_000;
+
+/// Rates of a layer; zero: no limit.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitParams {
+    /// Requests a second.
+    #[schemars(range(max = 1_000_000_000))]
+    pub iops: u64,
+    /// Bytes a second, read and written.
+    pub bytes_per_s: u64,
+    /// Milliseconds of the rates that may be used at once after a time without requests.
+    #[schemars(range(max = 60_000))]
+    pub burst_ms: u64,
+}
+
+impl Default for LimitParams {
+    fn default() -> LimitParams {
+        LimitParams { iops: 0, bytes_per_s: 0, burst_ms: 100 }
+    }
+}
+
+/// The filter.
+#[derive(Default)]
+pub struct Limit {
+    /// Units a second; zero: no limit.
+    rates: [AtomicU64; 2],
+    /// When what was let through would have ended, ns.
+    ends: [AtomicU64; 2],
+    burst_ns: AtomicU64,
+}
+
+impl Filter for Limit {
+    const NAME: &'static str = "limit";
+    const DOC: &'static str = "Lets through so many requests and bytes a second.";
+    const EXAMPLE: &'static str = "limit configure --iops 500 l0";
+
+    type Params = LimitParams;
+
+    fn new(params: &LimitParams) -> Result<Limit, Error> {
+        let limit = Limit::default();
+        limit.configure(params).map(|()| limit)
+    }
+
+    fn configure(&self, p: &LimitParams) -> Result<(), Error> {
+        for (name, value, most) in [("iops", p.iops, NS), ("burst_ms", p.burst_ms, 60_000)] {
+            if value > most {
+                let what = format!("limit: {name} is {value}; it is at most {most}");
+                return Err(Error::new(Errno::Inval, what));
+            }
+        }
+        self.burst_ns.store(p.burst_ms * 1_000_000, Relaxed);
+        for (rate, set) in self.rates.iter().zip([p.iops, p.bytes_per_s]) {
+            rate.store(set, Relaxed);
+        }
+        self.ends.iter().for_each(|end| end.store(0, Relaxed));
+        Ok(())
+    }
+
+    fn start(&self, bio: &Bio, core: &Core) -> Fate {
+        if !bio.op.has_range() {
+            return Fate::Pass;
+        }
+        let bytes = if matches!(bio.op, Op::Read | Op::Write) { bio.length } else { 0 };
+        let mut wait = 0;
+        for ((rate, end), cost) in self.rates.iter().zip(&self.ends).zip([1, bytes]) {
+            let rate = rate.load(Relaxed);
+            if rate > 0 && cost > 0 {
+                let now = core.now();
+                let ns = u64::try_from(u128::from(cost) * u128::from(NS) / u128::from(rate));
+                let after = |end: u64| end.max(now).saturating_add(ns.unwrap_or(u64::MAX));
+                let begins = end.fetch_update(Relaxed, Relaxed, |end| Some(after(end)));
+                let begins = begins.unwrap_or(now).max(now);
+                wait = wait.max(begins.saturating_sub(now + self.burst_ns.load(Relaxed)));
+            }
+        }
+        if wait > 0 { Fate::After(wait) } else { Fate::Pass }
+    }
+}

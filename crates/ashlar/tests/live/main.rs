@@ -8,6 +8,7 @@ mod aoe_initiator;
 mod attach;
 mod bad_days;
 mod bad_input;
+mod by_hand;
 mod cam;
 mod cam_resets;
 mod classes;

@@ -18,7 +18,8 @@ pub enum Risk {
     /// Nobody notices.
     #[default]
     Safe,
-    /// Somebody connected loses a LUN or a session, or has to wait.
+    /// Somebody connected loses a LUN or a session, or has to wait; or there is no second copy for
+    /// a while.
     Disruptive,
     /// Data is lost.
     Destroys,

@@ -1,6 +1,7 @@
 //! How dangerous a change is for those connected now, and for whom.
 
 use super::action::{Action, Risk, newly_protected};
+use super::edited::leaves_one_copy;
 use super::identity::Identities;
 use crate::api::{SessionState, State};
 use crate::config::{AccessConfig, AluaConfig, AluaState, Catalog, Config, LunConfig};
@@ -57,9 +58,9 @@ pub fn risk(action: &Action, scene: &Scene<'_>) -> Judged {
         // An NBD client that comes again gets it by the name that it knows.
         | Action::RenameDisk { .. }
         | Action::CreateGeom { .. }
-        | Action::ModifyGeom { .. }
         | Action::CreateTarget { .. }
         | Action::Renew { .. } => Judged::default(),
+        Action::ModifyGeom { from, to } => disruptive(leaves_one_copy(from, to, state)),
         Action::Units { from, to } => match newly_protected(from, to).next() {
             Some(_) => Judged::of(Risk::Destroys),
             None => Judged::default(),

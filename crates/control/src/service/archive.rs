@@ -100,6 +100,12 @@ impl Archive {
         Ok(archived)
     }
 
+    /// The newest one, if there is one that can be read.
+    pub fn newest(&self, catalog: &Catalog) -> Option<Config> {
+        let number = self.list().ok()?.last()?.number;
+        self.load(number, catalog).ok()
+    }
+
     /// The configuration of that number.
     ///
     /// # Errors

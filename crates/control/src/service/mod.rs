@@ -46,6 +46,8 @@ pub struct Plan {
     base: Config,
     /// Sections of geoms that work with other settings: `base` has those.
     said: Vec<GeomConfig>,
+    /// At a start: what was carried out last before it.
+    before: Option<Config>,
 }
 
 impl Plan {
@@ -190,8 +192,15 @@ impl Control {
             {
                 step.why = format!("changed by hand, set back to ashlar.toml: {}", step.why);
             }
+            if let Action::ModifyGeom { from, to } = &step.action
+                && plan::leaves_one_copy(from, to, &state)
+            {
+                let name = &to.name;
+                step.why +=
+                    &format!("; one copy until the rebuild ends (ashlar mirror status {name})");
+            }
         }
-        Ok(Plan { steps, generation, base, said })
+        Ok(Plan { steps, generation, base, said, before: None })
     }
 
     /// What hosts would know the disks by that a plan makes; without hosts it is not asked.
@@ -289,6 +298,7 @@ impl Control {
                 *place = line;
             }
         };
+        plan.before = self.archive.newest(&self.catalog);
         let mut applied = self.carry_out(&plan, desired, &[], &mut progress)?;
         // Not wanted by itself: `apply` asks for the consent that it needs.
         let destroys = |(step, e): (Step, Error)| LeftOut::new(&step, e);
@@ -311,10 +321,18 @@ impl Control {
         if result.is_err() {
             self.plant.intend(&reached, &[]);
         }
+        let mut desired = desired.clone();
+        let result = result.map(|mut applied| {
+            if let Some(before) = &plan.before {
+                let edited = plan::edited(before, &mut desired, &self.state());
+                applied.left_out.extend(edited);
+            }
+            applied
+        });
         let changed = {
             let mut running = lock(&self.running);
             // A section may say what a geom works with by now: no step is needed for that.
-            let said = if result.is_ok() { desired } else { &reached };
+            let said = if result.is_ok() { &desired } else { &reached };
             let changed = [&reached, said].iter().any(|to| !running.config.same(to));
             running.config = said.clone();
             running.generation += u64::from(changed);
@@ -322,7 +340,7 @@ impl Control {
         };
         let mut applied = result?;
         lock(&self.left_out).clone_from(&applied.left_out);
-        if changed && let Err(e) = self.archive.keep(desired) {
+        if changed && let Err(e) = self.archive.keep(&desired) {
             applied.notes.push(format!("the configuration could not be archived: {}", e.source));
         }
         Ok(applied)

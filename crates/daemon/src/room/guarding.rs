@@ -105,11 +105,15 @@ impl Room {
         geom.below().map(|name| Member::of(&self.control.topology, name)).collect()
     }
 
-    /// Keeps which members a geom has that is found by its records.
+    /// Keeps which members a geom has that is found by its records. One that its section names and
+    /// that is none of them is not kept.
     pub(super) fn keep_members(&mut self, geom: &GeomConfig) {
         let class = self.control.topology.class(&geom.class);
         if class.is_some_and(|class| class.keeps_records()) {
-            let members = self.below(geom);
+            let has = self.has(&geom.class, &geom.name);
+            let mut members = self.below(geom);
+            let is_there = |name: &str| self.control.topology.find(name).is_some();
+            members.retain(|member| has.contains(&member.name) || !is_there(&member.name));
             let whole = Whole { layout: "records".to_owned(), members };
             self.wholes.keep(&geom.class, &geom.name, whole);
         }

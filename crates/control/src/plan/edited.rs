@@ -1,0 +1,71 @@
+//! Changes of mirrors that show before a plan is carried out: sections that were edited while the
+//! daemon was off, and changes that leave one copy for a while.
+
+use std::collections::BTreeSet;
+
+use super::action::{Action, Risk, Step};
+use super::apply::LeftOut;
+use super::by_hand::{BY_RECORD, members};
+use super::rename::{rename, renamed};
+use crate::api::{Error, GeomState, Kind, State};
+use crate::config::{Config, GeomConfig};
+
+fn below(geom: &GeomState) -> BTreeSet<&str> {
+    geom.consumers.iter().filter_map(|c| c.provider.as_deref()).collect()
+}
+
+fn names(geom: &GeomConfig) -> BTreeSet<&str> {
+    geom.members.iter().map(String::as_str).collect()
+}
+
+/// Whether a mirror has these members and expects no other.
+fn has_all(geom: &GeomConfig, here: &GeomState) -> bool {
+    let expects = here.config.get("Components").and_then(|all| all.as_str()?.parse::<usize>().ok());
+    below(here) == names(geom) && expects == Some(geom.members.len())
+}
+
+/// Mirrors whose members are others in `config`, which was just started with, than in `before`,
+/// which was carried out last: a start takes them as their records say. `config` has the members
+/// of `before` from then on, so that a plan leads to those of the file.
+pub fn edited(before: &Config, config: &mut Config, state: &State) -> Vec<LeftOut> {
+    let mut before = before.clone();
+    for (from, to) in renamed(&before, config) {
+        rename(&mut before, &from.name, &to);
+    }
+    let mut left_out = Vec::new();
+    for to in config.geom.iter_mut().filter(|geom| geom.class == BY_RECORD) {
+        let was = before.geom(&to.name).filter(|was| was.class == to.class);
+        let here = state.geoms.iter().find(|g| g.class == to.class && g.name == to.name);
+        let (Some(was), Some(here)) = (was, here.filter(|here| !here.withering)) else { continue };
+        let from = GeomConfig { members: was.members.clone(), ..to.clone() };
+        let is_done = has_all(to, here) || members(&from, state).as_ref() == Some(&to.members);
+        if names(&from) == names(to) || is_done {
+            continue;
+        }
+        let why = format!(
+            "its section was edited while the daemon was off: members {} -> {}; it is served with \
+             those that it had",
+            from.members.join(", "),
+            to.members.join(", ")
+        );
+        let next = "`ashlar plan` shows the change, `ashlar apply` carries it out.";
+        let action = Action::ModifyGeom { from: from.clone(), to: to.clone() };
+        let step = Step::new(action, "edited", Risk::Safe);
+        left_out.push(LeftOut::new(&step, Error::new(Kind::Busy, "start", why).next(next)));
+        *to = from;
+    }
+    left_out
+}
+
+/// Whether a change of members leaves a mirror that has several complete ones with one, until
+/// those that come are rebuilt.
+pub fn leaves_one_copy(from: &GeomConfig, to: &GeomConfig, state: &State) -> bool {
+    let here = state.geoms.iter().find(|g| g.class == to.class && g.name == to.name);
+    let Some(here) = here.filter(|_| to.class == BY_RECORD) else { return false };
+    let active = here.consumers.iter().filter(|c| c.state == "ACTIVE");
+    let active: BTreeSet<&str> = active.filter_map(|c| c.provider.as_deref()).collect();
+    let goes = |name: &&str| names(from).contains(name) && !names(to).contains(name);
+    let stay = active.iter().filter(|name| !goes(name)).count();
+    let comes = names(to).iter().any(|name| !below(here).contains(name));
+    comes && active.len() > 1 && stay == 1
+}

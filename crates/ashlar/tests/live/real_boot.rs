@@ -79,7 +79,7 @@ fn check(house: &House, disk: &Path, conversed: &Conversed) {
 #[test]
 fn a_machine_boots_from_iscsi_and_its_root_outlives_the_daemon() {
     let mut house = House::alone("boot");
-    let script = steps(&Tree::some(200).unwrap());
+    let script = steps(&Tree::some(100).unwrap());
     let disk = house.path("boot.img");
     Image::build().unwrap().write_disk(&script, &disk).unwrap();
     house.configure(&file_disk("boot", "boot.img"), "0 = \"boot\"");
@@ -93,7 +93,7 @@ fn a_machine_boots_from_iscsi_and_its_root_outlives_the_daemon() {
 #[test]
 fn a_machine_boots_from_nbd_and_its_root_outlives_the_daemon() {
     let mut house = House::alone("boot-nbd");
-    let script = steps(&Tree::some(200).unwrap());
+    let script = steps(&Tree::some(100).unwrap());
     let disk = house.path("boot.img");
     Image::build().unwrap().write_disk(&script, &disk).unwrap();
     let exports = "[[target]]\ndriver = \"nbd\"\nname = \"store\"\nlisten = [\"{portal}\"]\n\

@@ -123,7 +123,7 @@ fn disks_are_filled_trimmed_grown_and_exchanged() {
     let two = "0 = \"d0\", 1 = \"d1\"";
     house.configure(&disks, two);
     house.start();
-    let tree = Tree::some(300).unwrap();
+    let tree = Tree::some(120).unwrap();
     let script = steps(&guest_portal(house.portal()), &tree);
 
     let how = Boot { deadline: DEADLINE, core: None };

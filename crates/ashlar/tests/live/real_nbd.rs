@@ -102,7 +102,7 @@ fn nbd_client_makes_fills_and_trims_a_file_system() {
     let exports = EXPORTS.replace("{nbd}", &nbd.to_string());
     house.write("ashlar.toml", &format!("{disks}{exports}"));
     house.start();
-    let script = steps(nbd.port(), &Tree::some(300).unwrap());
+    let script = steps(nbd.port(), &Tree::some(120).unwrap());
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut filled) = (0, 0);
     let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {

@@ -158,7 +158,7 @@ fn linux_makes_fills_grows_and_trims_a_file_system() {
     let subsystems = SUBSYSTEMS.replace("{nvme}", &nvme.to_string()).replace("{nqn}", NQN);
     house.write("ashlar.toml", &format!("{disks}{}", subsystems.replace("{guest}", GUEST)));
     house.start();
-    let script = steps(nvme.port(), &Tree::some(300).unwrap());
+    let script = steps(nvme.port(), &Tree::some(120).unwrap());
     let how = Boot { deadline: DEADLINE, core: None };
     let (mut asked_for, mut filled) = (0, 0);
     let conversed = scenarios::converse(From::Kernel(&image), &script, how, &mut |asked| {

@@ -54,7 +54,7 @@ fn a_guests_kernel_uses_a_shelf_over_a_tap_device() {
     house.start();
     let image = Image::with_kits(&[Kit::Aoe, Kit::FileSystems]).unwrap();
     let mut script = Script::new();
-    script.files = Tree::some(150).unwrap().guest_files();
+    script.files = Tree::some(80).unwrap().guest_files();
     let stat = fs::read(proc::tool("aoe-stat").unwrap()).unwrap();
     script.file("rig/aoe-stat", stat);
     script.step(

@@ -418,7 +418,8 @@ fn with<F: Filter, R>(
 /// `configure` and `reset`, derived from the schema once for each class.
 fn verbs<F: Filter>() -> &'static [VerbSpec] {
     static KNOWN: Mutex<BTreeMap<&'static str, &'static [VerbSpec]>> = Mutex::new(BTreeMap::new());
-    *KNOWN.lock().entry(F::NAME).or_insert_with(|| {
+    let mut known = KNOWN.lock();
+    known.entry(F::NAME).or_insert_with(|| {
         let schema = schema::<F>();
         let properties = schema.get("properties").and_then(Value::as_object);
         let live = properties.into_iter().flatten().filter(|(key, _)| {

@@ -13,7 +13,7 @@ pub const FLOORS: &[(&str, u32)] = &[
     ("classes", 3),
     ("disks", 3),
     ("cam", 3),
-    ("target", 3),
+    ("engine", 3),
     ("fileserver", 3),
     ("drivers", 4),
     ("control", 5),
@@ -37,11 +37,11 @@ const UNSAFE: &[&str] = &[
 ];
 
 /// Rooms that bytes of a peer or a disk reach, where nothing may panic.
-const NO_PANIC: &[&str] = &["wire", "space", "classes", "cam", "target", "drivers", "fileserver"];
+const NO_PANIC: &[&str] = &["wire", "space", "classes", "cam", "engine", "drivers", "fileserver"];
 
 /// Rooms that ask the core for time and chance.
 const NO_CLOCK: &[&str] =
-    &["bio", "wire", "space", "geom", "classes", "disks", "cam", "target", "drivers", "fileserver"];
+    &["bio", "wire", "space", "geom", "classes", "disks", "cam", "engine", "drivers", "fileserver"];
 
 const PANICS: &[(&str, &str)] = &[
     (".unwrap()", "return an error that names the field"),

@@ -140,9 +140,9 @@ fn outlived(script: &mut Script) {
         "mkdir -p /mnt/files; rm -f /tmp/stop\n\
          (write_and_acknowledge /mnt/files /tmp/list) >/tmp/writes 2>&1 &\n\
          echo $! >/tmp/writer; wait_lines /tmp/list 20 $!\n\
-         start=$(date +%s); killed; sleep 1; begin; within 20 served\n\
+         killed; sleep 1; begin; within 20 served\n\
          says ashlar attach --list -- '/dev/nbd0 .*mounted on /mnt'\n\
-         more 20; took=$(($(date +%s) - start)); echo \"$took s\"; [ $took -lt 20 ]",
+         more 20",
     );
     add(
         script,
@@ -169,9 +169,11 @@ fn only_open(script: &mut Script) {
         script,
         "one that is only open is in use",
         "ends 0 ashlar attach 0; within 5 served; sleep 1000 </dev/nbd0 & holder=$!\n\
-         ends 1 ashlar detach 0\n\
-         fact /tmp/ends \"open in sleep .pid $holder.\" 'ashlar detach 0 --force'\n\
-         says ashlar attach --list -- \"/dev/nbd0 .*open in sleep .pid $holder.\"\n\
+         # A machine with other work may not look at every process in the time that it has.\n\
+         refused() { ends 1 ashlar detach 0 &&\n\
+         fact /tmp/ends \"open in sleep .pid $holder.\" 'ashlar detach 0 --force'; }\n\
+         listed() { says ashlar attach --list -- \"/dev/nbd0 .*open in sleep .pid $holder.\"; }\n\
+         within 20 refused; within 20 listed\n\
          ended; [ -e /sys/block/nbd0/backend ]; begin; within 20 served\n\
          dd if=/dev/nbd0 of=/dev/null bs=64k count=1 iflag=direct 2>/dev/null\n\
          ends 0 ashlar detach 0 --force; kill $holder\n\

@@ -338,18 +338,18 @@ impl<F: Filter> Class for FilterClass<F> {
     ) -> Result<Value, Error> {
         match verb {
             "configure" => with::<F, _>(control, on, |geom| {
-                geom.take_over(overlay::<F>(on, &geom.params, params)?)
-            })?,
+                geom.take_over(overlay::<F>(on, &geom.params, params)?)?;
+                Ok(Value::Object(live::<F>(&geom.params)))
+            }),
             "reset" => with::<F, _>(control, on, |geom| {
                 geom.filter.reset();
-                Ok(())
-            })?,
+                Ok(json!({}))
+            }),
             other => {
                 let what = format!("{} has no verb {other}; configure, reset", F::NAME);
-                return Err(Error::new(Errno::NotSup, what));
+                Err(Error::new(Errno::NotSup, what))
             }
         }
-        Ok(json!({}))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::house::{House, tool};
+use crate::house::House;
 
 const FAR: &str = "iqn.2026-11.test.ashlar:far";
 
@@ -83,7 +83,7 @@ impl Two {
     }
 
     fn lun_is_shown(&self) -> bool {
-        tool("iscsi-ls", &["-s", &format!("iscsi://{}", self.near.portal())], "").contains("Lun:0 ")
+        self.near.lists_unit(0)
     }
 }
 

@@ -149,9 +149,7 @@ fn what_is_exported_of_a_portal_that_comes_later_keeps_nobody_from_the_rest() {
     front.configure(&below, luns);
     front.start();
     let mut back = front.sibling("late", &late_target(&portal));
-    front.until("its LUN is there", LIMIT, || {
-        tool("iscsi-ls", &["-s", &format!("iscsi://{}", front.portal())], "").contains("Lun:1 ")
-    });
+    front.until("its LUN is there", LIMIT, || front.lists_unit(1));
     front.until("nothing is wrong any more", LIMIT, || front.ashlar(&["status"]).code == 0);
     front.ashlar(&["journal"]).ends(0).says(&["it has come; its LUNs are exported"]);
     let source = front.image("source.img", 1 << 20);

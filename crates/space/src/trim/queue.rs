@@ -556,6 +556,7 @@ impl Queue {
         let over = |f: &mut Flight| f.doubt_until.is_some_and(|until| now >= until);
         if let Some(flight) = self.flight.take_if(over) {
             flight.keep.iter().for_each(|(range, ())| self.set_aside(range));
+            self.shrink();
         }
         // Looked at four times until it is due: it is a walk along all of them.
         if now < self.looked_at.saturating_add(self.policy.expire_ns / 4) {

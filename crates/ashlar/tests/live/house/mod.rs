@@ -366,6 +366,15 @@ impl House {
         })
     }
 
+    /// Whether iscsi-ls shows a unit of a number. It ends with an error when a unit comes or goes
+    /// between two of its commands.
+    pub fn lists_unit(&self, number: u32) -> bool {
+        let mut command = Command::new(proc::tool("iscsi-ls").unwrap());
+        let done = command.args(["-s", &format!("iscsi://{}", self.portal())]).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        done.status.success() && said.contains(&format!("Lun:{number} "))
+    }
+
     /// Waits until something becomes true.
     #[track_caller]
     pub fn until(&self, what: &str, limit: Duration, mut is: impl FnMut() -> bool) {

@@ -92,7 +92,7 @@ fn error_names() -> Vec<&'static str> {
     Errno::ALL.iter().filter(|e| **e != Errno::NoMem).map(|e| e.name()).collect()
 }
 
-/// What goes wrong, as the data path needs it.
+/// Faults, as the data path needs them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Faults {
     error: Errno,
@@ -132,7 +132,7 @@ impl Faults {
         Ok(Faults { error, fail, delay, delay_ns: u64::from(p.delay_ms) * 1_000_000, count })
     }
 
-    /// What becomes of a request (N2).
+    /// The fate of a request (N2).
     fn fate(&mut self, op: Op, core: &Core) -> Fate {
         let kind = match op {
             Op::Read => 0,

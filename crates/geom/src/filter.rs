@@ -1,6 +1,6 @@
 //! Layers over one provider that hand requests on: what all such classes have in common.
 //!
-//! A class that implements [`Filter`] says what becomes of a request. Sizes, stripes, attributes,
+//! A class that implements [`Filter`] decides the fate of a request. Sizes, stripes, attributes,
 //! access counts and the granularity of DELETE are those of the provider below, seen through the
 //! class's [`Window`]. One struct of parameters gives the section of the configuration, `create`,
 //! `configure`, the lines of lists and the settings that a plan compares.
@@ -38,7 +38,7 @@ use crate::topology::{
 };
 use crate::verb::{ArgKind, ArgSpec, VerbSpec};
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// It is handed on.
@@ -92,7 +92,7 @@ pub trait Filter: Send + Sync + Sized + 'static {
     /// As [`Filter::new`].
     fn configure(&self, params: &Self::Params) -> Result<(), Error>;
 
-    /// What becomes of a request.
+    /// The fate of a request.
     fn start(&self, bio: &Bio, core: &Core) -> Fate;
 
     /// What it shows of the provider below. The default: all of it.

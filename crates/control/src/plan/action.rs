@@ -18,7 +18,7 @@ pub enum Risk {
     /// Nobody notices.
     #[default]
     Safe,
-    /// Somebody connected loses a LUN or a session, or has to wait; or there is no second copy for
+    /// A connected host loses a LUN or a session, or has to wait; or there is no second copy for
     /// a while.
     Disruptive,
     /// Data is lost.

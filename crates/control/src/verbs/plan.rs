@@ -139,7 +139,7 @@ impl Verb for Plan {
     const DETAIL: &'static str = "Compares the configuration with what runs. Exit code 0 when they \
         agree, 6 when there are changes, 1 when one of them cannot be carried out. Nothing is \
         changed. Risks: safe (nobody notices), \
-        disruptive (somebody connected loses something, or there is one copy for a while), \
+        disruptive (a connected host loses something, or there is one copy for a while), \
         destroys (data is lost).";
     const EXAMPLES: &'static [&'static str] = &["ashlar plan", "ashlar plan new.toml --json"];
     const POSITIONAL: &'static [&'static str] = &["file"];

@@ -254,7 +254,7 @@ impl Sink for Session {
     }
 }
 
-/// What goes to the initiator.
+/// The answer to the initiator.
 struct Answer {
     tag: u32,
     data: Segs,

@@ -1,4 +1,4 @@
-//! What waits in one seat (`qos/mod.rs`), in its order.
+//! The queue of one nexus (`qos/mod.rs`).
 //!
 //! HEAD OF QUEUE goes before the rest, but not for ever: after [`HEADS_MAX`] of them in a row one
 //! of the rest goes. Others may wait for it: an ORDERED command of another nexus waits for

@@ -339,7 +339,7 @@ impl<F: Filter> Class for FilterClass<F> {
         match verb {
             "configure" => with::<F, _>(control, on, |geom| {
                 geom.take_over(overlay::<F>(on, &geom.params, params)?)?;
-                Ok(Value::Object(live::<F>(&geom.params)))
+                Ok(json!({ "message": format!("{on} configured") }))
             }),
             "reset" => with::<F, _>(control, on, |geom| {
                 geom.filter.reset();

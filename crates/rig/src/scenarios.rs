@@ -93,7 +93,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The machine's documentation, or what stands in for it: up to 800 small files of 2 MiB
+    /// The machine's documentation, or a substitute for it: up to 800 small files of 2 MiB
     /// together, and 2 MiB of larger ones. An error on a machine with less than 500.
     pub fn documentation() -> Result<Tree> {
         let folders = ["/usr/share/doc", "/usr/share/zoneinfo", "/usr/share/perl", "/usr/include"];

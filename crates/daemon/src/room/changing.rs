@@ -10,7 +10,7 @@ use super::Room;
 use crate::desk::Ahead;
 use crate::errors::{from_geom, named};
 
-/// What a geom stands on.
+/// The providers below a geom.
 fn below(geom: &GeomConfig) -> Vec<String> {
     geom.below().map(str::to_owned).collect()
 }

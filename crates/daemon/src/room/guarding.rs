@@ -91,7 +91,7 @@ impl Room {
         Some(format!("it stood on {was}, and none of them is named: {} would be empty", geom.name))
     }
 
-    /// What a geom stands on.
+    /// The providers below a geom.
     pub(super) fn has(&self, class: &str, name: &str) -> Vec<String> {
         let topology = &self.control.topology;
         let geom = topology.find_geom(class, name);

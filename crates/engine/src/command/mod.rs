@@ -276,7 +276,7 @@ impl Slots {
     }
 
     /// A free place under `tag`, in state `state`; `None` when the tag is in the table. The caller
-    /// keeps below the depth limit.
+    /// keeps below the depth limit, so that the table has empty places and the search ends.
     pub fn take(&mut self, tag: u32, state: CommandState) -> Option<(u32, &mut Slot)> {
         let mut at = home(tag);
         while let Some(other) = self.by_tag.get(at)?.checked_sub(1) {

@@ -255,7 +255,7 @@ impl Found {
             let most = u32::try_from(number).ok().filter(|n| (1..=255).contains(n));
             let Some(openings_max) = most else {
                 let what = format!("number={number}: from 1 to 255 commands at a time");
-                return Err(Error::new(Errno::Inval, what));
+                return Err(Error::inval(what));
             };
             let shape = self.unit.look(|device| device.shape());
             let openings_min = shape.openings_min.min(openings_max);

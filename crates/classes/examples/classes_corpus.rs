@@ -11,7 +11,8 @@ use std::process::Command;
 
 use classes::label::generic;
 use classes::part::params::{Add, Amount, Create};
-use classes::part::{self, Media, Scheme, Table, WritePlan, WriteStep};
+use classes::part::{self, Media, Scheme, Table};
+use classes::write_plan::{WritePlan, WriteStep};
 
 use classes::raid::imsm::ppl::{Entry, Header};
 use classes::raid::{Array, Disk, DiskState, Identity, Layout, Level, Member, Migration};

@@ -5,7 +5,8 @@ use geom::{Error, VerbSpec};
 use crate::members::Divisor;
 use crate::members::follow::{FOLLOW, Placed};
 use crate::members::frame::FrameError;
-use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, words};
+use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack};
+use crate::words;
 
 /// The class.
 pub type ConcatClass = SpanClass<Concat>;

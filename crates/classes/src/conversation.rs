@@ -5,8 +5,8 @@ use std::rc::Rc;
 use bio::Errno;
 use geom::{Core, Edge};
 
-use crate::part::{WritePlan, WriteStep};
 use crate::probe::{Sectors, Step, Why};
+use crate::write_plan::{WritePlan, WriteStep};
 
 /// Runs a probe until it has found or given up; every range it asks for is read with `read`.
 /// A range that comes back short counts as unreadable.

@@ -28,6 +28,8 @@ mod slice;
 mod span;
 pub mod stripe;
 pub mod trim;
+mod words;
+pub mod write_plan;
 
 pub use members::Waiting;
 pub use registry::{all, all_at, all_with};

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bio::{Bio, Errno, Op};
+use bio::{Bio, Op};
 use geom::{Core, Error, Fate, Filter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ impl Filter for Limit {
         for (name, value, most) in [("iops", p.iops, NS), ("burst_ms", p.burst_ms, 60_000)] {
             if value > most {
                 let what = format!("limit: {name} is {value}; it is at most {most}");
-                return Err(Error::new(Errno::Inval, what));
+                return Err(Error::inval(what));
             }
         }
         self.burst_ns.store(p.burst_ms * 1_000_000, Relaxed);

@@ -109,7 +109,7 @@ impl Faults {
         Faults { error: Errno::Io, fail: [0; 3], delay: [0; 3], delay_ns: 0, count: None };
 
     fn of(p: &NopParams) -> Result<Faults, Error> {
-        let inval = |what: String| Err(Error::new(Errno::Inval, what));
+        let inval = |what: String| Err(Error::inval(what));
         let fail = [p.read_fail_percent, p.write_fail_percent, p.delete_fail_percent];
         let delay = [p.read_delay_percent, p.write_delay_percent, p.delete_delay_percent];
         for (what, percents) in [("fail", fail), ("delay", delay)] {

@@ -3,13 +3,13 @@
 //! Strip `k` of the whole lies on member `k mod n`, at strip `k div n` of it. What a request has
 //! on a member is one range there: the strips in between belong to the others.
 
-use bio::Errno;
 use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 
 use crate::members::Divisor;
 use crate::members::follow::{FOLLOW, Placed};
 use crate::members::frame::FrameError;
-use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, words};
+use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack};
+use crate::words;
 
 /// The class.
 pub type StripeClass = SpanClass<Stripe>;
@@ -101,7 +101,7 @@ impl Span for Stripe {
             "a strip of {strip} bytes: use a power of two that is a multiple of the sector size \
              ({sector}), at most 2 GiB"
         );
-        Err(Error::new(Errno::Inval, what))
+        Err(Error::inval(what))
     }
 
     fn media_bytes(strip: u64, members: &[u64]) -> u64 {

@@ -213,14 +213,14 @@ impl Class for DiskClass {
     /// As [`DiskClass::add`], with the kind under `kind` among the parameters.
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         if !request.members.is_empty() {
-            return Err(Error::new(Errno::Inval, "a disk stands on no other provider"));
+            return Err(Error::inval("a disk stands on no other provider"));
         }
         let mut params = request.params.as_object().cloned().unwrap_or_default();
         match params.remove("kind") {
             Some(Value::String(kind)) => {
                 self.add(topology, &kind, request.name, &Value::Object(params))
             }
-            _ => Err(Error::new(Errno::Inval, "a disk needs its `kind`")),
+            _ => Err(Error::inval("a disk needs its `kind`")),
         }
     }
 
@@ -273,7 +273,7 @@ fn resize(control: &mut Control, geom: GeomId, on: &str, params: &Value) -> Resu
                 "{on} has {was} bytes and can be made larger by whole sectors of {sector} bytes; \
                  making it {wanted} bytes large would lose data or end in a sector"
             );
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         if wanted > was {
             let grown = control.topology.with(geom, |g: &mut DiskGeom, _| g.unit.grow(wanted));
@@ -309,7 +309,7 @@ fn wanted_size(params: &Value) -> Result<Option<u64>, Error> {
             ("size", Some(bytes)) => size = Some(bytes),
             _ => {
                 let what = format!("resize takes size=BYTES, not {key}={value}");
-                return Err(Error::new(Errno::Inval, what));
+                return Err(Error::inval(what));
             }
         }
     }

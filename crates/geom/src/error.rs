@@ -21,6 +21,11 @@ impl Error {
         Error { kind, what: what.into(), destroys: Vec::new() }
     }
 
+    /// A refusal of a parameter, or of a change that cannot be: which one, its value and its limit.
+    pub fn inval(what: impl Into<String>) -> Error {
+        Error::new(Errno::Inval, what)
+    }
+
     /// A refusal for want of consent to lose what these providers hold.
     pub fn destroying(mut self, providers: Vec<String>) -> Error {
         self.destroys = providers;

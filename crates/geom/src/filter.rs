@@ -232,7 +232,7 @@ impl Window {
     ///
     /// `Inval`: which number does not fit.
     fn over(&self, below: &Limits) -> Result<Limits, Error> {
-        let inval = |what: String| Err(Error::new(Errno::Inval, what));
+        let inval = |what: String| Err(Error::inval(what));
         let sector = self.sector.unwrap_or(below.sector_bytes);
         if sector == 0 || !sector.is_multiple_of(below.sector_bytes.max(1)) {
             return inval(format!("sector_size {sector} is no multiple of {}", below.sector_bytes));
@@ -288,7 +288,7 @@ impl<F: Filter> Class for FilterClass<F> {
         let window = F::window(&params);
         let &[below] = request.members else {
             let what = format!("{} is made on exactly one provider", F::NAME);
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         };
         let gone = || Error::new(Errno::NxIo, "the provider below is gone");
         let limits = window.over(&topology.limits(below).ok_or_else(gone)?)?;
@@ -367,7 +367,7 @@ fn parse<F: Filter>(value: &Value) -> Result<F::Params, Error> {
             fails(Value::Object([(key.clone(), value.clone())].into_iter().collect()))
                 .map(|e| format!("{}: `{key}`: {e}", F::NAME))
         });
-        Error::new(Errno::Inval, bad.unwrap_or_else(|| format!("{}: {e}", F::NAME)))
+        Error::inval(bad.unwrap_or_else(|| format!("{}: {e}", F::NAME)))
     })
 }
 

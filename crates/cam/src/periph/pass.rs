@@ -71,14 +71,14 @@ impl Request {
         let most = unit.sim().facts().io_max_bytes;
         let length = u32::try_from(self.length()).ok().filter(|n| *n <= most).ok_or_else(|| {
             let what = format!("{} bytes of data: this bus carries up to {most}", self.length());
-            Error::new(Errno::Inval, what)
+            Error::inval(what)
         })?;
         if !(1..=PASS_TIMEOUT_MAX_MS).contains(&self.timeout_ms) {
             let what = format!(
                 "timeout={}: from 1 to {PASS_TIMEOUT_MAX_MS} milliseconds",
                 self.timeout_ms
             );
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let direction = match self.data {
             Data::None => Flags::NONE,

@@ -82,7 +82,7 @@ pub(super) const AOERESERVE: VerbSpec = VerbSpec {
 };
 
 fn refuse(what: impl Into<String>) -> Error {
-    Error::new(Errno::Inval, what)
+    Error::inval(what)
 }
 
 fn addresses(params: &Value) -> Result<Vec<Mac>, Error> {
@@ -266,7 +266,7 @@ impl Talk<'_> {
                     names(&own).join(", ")
                 );
                 if !force {
-                    return Err(Error::new(Errno::Inval, what));
+                    return Err(Error::inval(what));
                 }
             }
             let directives: Vec<(u8, Mac)> = list.iter().map(|mac| (how, *mac)).collect();

@@ -214,10 +214,10 @@ impl CamClass {
             return Err(Error::new(Errno::Exist, what));
         }
         let names = p.get("names").cloned().map(serde_json::from_value).transpose();
-        let names = names.map_err(|e| Error::new(Errno::Inval, format!("names: {e}")))?;
+        let names = names.map_err(|e| Error::inval(format!("names: {e}")))?;
         let names = Names { by_name: names.unwrap_or_default() };
         let bounds = p.get("bounds").cloned().map(serde_json::from_value).transpose();
-        let bounds = bounds.map_err(|e| Error::new(Errno::Inval, format!("bounds: {e}")))?;
+        let bounds = bounds.map_err(|e| Error::inval(format!("bounds: {e}")))?;
         let (kind, switchboard) = (p["kind"].as_str(), control.topology.switchboard());
         let sim = self.driver(name, kind.unwrap_or(""), &p["params"], switchboard.clone())?;
         self.orders.make_room()?;

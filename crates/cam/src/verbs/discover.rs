@@ -48,12 +48,12 @@ fn portal(typed: &str) -> Result<SocketAddr, Error> {
     let address = bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, PORT));
     typed.parse::<SocketAddr>().or(address).map_err(|_| {
         let what = format!("`{typed}` is no address of a portal: 10.0.0.1:3260, [fd00::1]:3260");
-        Error::new(Errno::Inval, what)
+        Error::inval(what)
     })
 }
 
 fn asker(params: &Value) -> Result<(String, Asker), Error> {
-    let refuse = |what: String| Error::new(Errno::Inval, what);
+    let refuse = |what: String| Error::inval(what);
     let initiator = params["initiator"].as_str().unwrap_or(INITIATOR);
     let (user, file) = (params["user"].as_str(), params["secret_file"].as_str());
     let secret = file.map(|file| format!("file:{file}"));

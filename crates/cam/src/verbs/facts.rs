@@ -272,7 +272,7 @@ fn shown(lun: [u8; 8]) -> Value {
 }
 
 fn one_of(a: &str, b: &str) -> Error {
-    Error::new(Errno::Inval, format!("{a} and {b} say different things: give one of them"))
+    Error::inval(format!("{a} and {b} say different things: give one of them"))
 }
 
 /// A capacity in camcontrol's words.

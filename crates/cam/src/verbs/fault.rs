@@ -94,7 +94,7 @@ fn forgery(text: &str) -> Result<(u8, Option<u8>, Vec<u8>), Error> {
             let what = format!(
                 "forge={text}: a byte in hexadecimal is wanted: COMMAND[/PAGE]=BYTE,BYTE..."
             );
-            Error::new(Errno::Inval, what)
+            Error::inval(what)
         };
         u8::from_str_radix(text.trim(), 16).map_err(refuse)
     };
@@ -118,7 +118,7 @@ fn bad_blocks(hba: &VirtualHba, bay: u64, text: &str) -> Result<Extent, Error> {
     range.filter(|r| !r.is_empty() && r.end() <= size).ok_or_else(|| {
         let blocks = size.checked_div(block).unwrap_or(0);
         let what = format!("bad={text}: FIRST or FIRST+NUMBER, of the disk's {blocks} blocks");
-        Error::new(Errno::Inval, what)
+        Error::inval(what)
     })
 }
 
@@ -146,7 +146,7 @@ impl CamClass {
         let empty = || Error::new(Errno::NoEnt, format!("there is no disk at {on}"));
         let mut faults = hba.faults(bay).ok_or_else(empty)?;
         if is("pull") && is("push") {
-            return Err(Error::new(Errno::Inval, "pull or push, not both"));
+            return Err(Error::inval("pull or push, not both"));
         }
         let forged = params["forge"].as_str().map(forgery).transpose()?;
         let bad = params["bad"].as_str().map(|text| bad_blocks(hba, bay, text)).transpose()?;
@@ -158,7 +158,7 @@ impl CamClass {
             let wanted = u8::try_from(wanted).ok().filter(|n| *n <= 100);
             *rate(&mut faults) = wanted.ok_or_else(|| {
                 let what = format!("{name}={}: from 0 to 100 of a hundred", params[name]);
-                Error::new(Errno::Inval, what)
+                Error::inval(what)
             })?;
         }
         hba.set_faults(bay, faults);

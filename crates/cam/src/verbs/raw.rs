@@ -64,7 +64,7 @@ pub(super) const CMD: VerbSpec = VerbSpec {
 const RECEIVED_MAX: usize = 16 << 20;
 
 fn registers(bytes: &[u8]) -> Result<Registers, Error> {
-    let refuse = |why: &str| Error::new(Errno::Inval, format!("ata: {why}"));
+    let refuse = |why: &str| Error::inval(format!("ata: {why}"));
     let [command, features, a, b, c, device, d, e, f, features_ext, count, count_ext] =
         *bytes.as_array::<12>().ok_or_else(|| refuse("12 registers are wanted"))?;
     if matches!(command, 0x60 | 0x61 | 0x63..=0x65) {
@@ -87,11 +87,11 @@ fn registers(bytes: &[u8]) -> Result<Registers, Error> {
 /// What was typed: the command, and how to show what comes.
 fn request(params: &Value) -> Result<(Request, Option<String>), Error> {
     let text = |key: &str| params[key].as_str();
-    let refuse = |why: &str| Err(Error::new(Errno::Inval, why));
+    let refuse = |why: &str| Err(Error::inval(why));
     let given = params["args"].as_array().map_or(&[][..], Vec::as_slice);
     let mut words: VecDeque<&str> = given.iter().filter_map(Value::as_str).collect();
     let mut bytes = |what: &str, format: &str| {
-        let wrong = |why| Error::new(Errno::Inval, format!("{what}: {why}"));
+        let wrong = |why| Error::inval(format!("{what}: {why}"));
         format::encode(format, &mut words).map_err(wrong)
     };
     let command = match (text("cdb"), text("ata")) {
@@ -124,7 +124,7 @@ fn request(params: &Value) -> Result<(Request, Option<String>), Error> {
     // Wrong words are found out before anything is sent; only bytes that do not come later.
     if let (Some(show), Data::In(len)) = (show, &data) {
         let most = usize::try_from(*len).unwrap_or(0).min(RECEIVED_MAX);
-        let wrong = |why| Error::new(Errno::Inval, format!("format: {why}"));
+        let wrong = |why| Error::inval(format!("format: {why}"));
         format::decode(show, &vec![0; most]).map_err(wrong)?;
     }
     let mut request = Request::new(command, data);

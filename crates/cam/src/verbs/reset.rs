@@ -108,7 +108,7 @@ impl CamClass {
         };
         if !params["port"].is_null() {
             let what = format!("port: {on} is no multiplier (pmp0, `ashlar cam devlist`)");
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let buses = self.buses().into_iter().filter(|bus| Path::bus(bus.number()).meets(meant));
         let buses: Vec<_> = buses.collect();

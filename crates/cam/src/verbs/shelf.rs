@@ -283,7 +283,7 @@ impl Talk<'_> {
             let all: Vec<String> = slots.iter().map(usize::to_string).collect();
             let all = all.join(", ");
             let what = format!("which slot of {}? -e NUMBER, one of {all}", self.name());
-            Error::new(Errno::Inval, what)
+            Error::inval(what)
         })
     }
 

@@ -90,7 +90,7 @@ fn page_of(text: &str) -> Result<(u8, u8), Error> {
     let both = number(page).filter(|p| *p < 0x3f).zip(number(subpage).filter(|s| *s < 0xff));
     both.ok_or_else(|| {
         let what = format!("page={text}: PAGE below 0x3f, or PAGE,SUBPAGE, is wanted: 8 or 0x1c,2");
-        Error::new(Errno::Inval, what)
+        Error::inval(what)
     })
 }
 
@@ -154,7 +154,7 @@ impl Talk<'_> {
             }
             None => {
                 let what = "which page? -m 8 is the caching page; -l lists all that there are";
-                Err(Error::new(Errno::Inval, what))
+                Err(Error::inval(what))
             }
             Some(text) if fields.is_empty() => {
                 let page = self.page(page_of(text)?, values).await?;
@@ -166,13 +166,13 @@ impl Talk<'_> {
             }
             Some(_) => {
                 let what = "what is changed are the current values: leave -P out";
-                Err(Error::new(Errno::Inval, what))
+                Err(Error::inval(what))
             }
         }
     }
 
     async fn change(&self, which: (u8, u8), wanted: &[&str], save: bool) -> Result<Value, Error> {
-        let refuse = |what: String| Error::new(Errno::Inval, what);
+        let refuse = |what: String| Error::inval(what);
         let mut page = self.page(which, 0).await?;
         let mask = self.page(which, 1).await?;
         let (_, fields) = mode_fields(which.0, which.1);
@@ -246,7 +246,7 @@ impl Talk<'_> {
             Some(Ok(offset)) => offset,
             Some(Err(_)) => {
                 let what = format!("offset={}: a list has fewer than 2^32 defects", p["offset"]);
-                return Err(Error::new(Errno::Inval, what));
+                return Err(Error::inval(what));
             }
         };
         let [[a, b, c, d], [e, f, g, h]] = [DEFECT_LEN, offset].map(u32::to_be_bytes);

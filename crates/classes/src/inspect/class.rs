@@ -54,14 +54,13 @@ impl Class for InspectClass {
                 let params: Wipe = match params {
                     Value::Null => Wipe::default(),
                     given => serde_json::from_value(given.clone())
-                        .map_err(|e| Error::new(Errno::Inval, format!("wipe: {e}")))?,
+                        .map_err(|e| Error::inval(format!("wipe: {e}")))?,
                 };
                 wipe(control, on, &params)
             }
-            other => Err(Error::new(
-                Errno::Inval,
-                format!("inspect has no verb {other}; it has scan and wipe"),
-            )),
+            other => {
+                Err(Error::inval(format!("inspect has no verb {other}; it has scan and wipe")))
+            }
         }
     }
 }

@@ -115,7 +115,7 @@ impl Class for LabelClass {
     ) -> Result<(), Error> {
         let claim: Box<dyn Any> = claim;
         let Ok(all) = claim.downcast::<Vec<Found>>() else {
-            return Err(Error::new(Errno::Inval, "the claim is not a list of names"));
+            return Err(Error::inval("the claim is not a list of names"));
         };
         let mut refused = Vec::new();
         for found in all.iter() {
@@ -136,11 +136,11 @@ impl Class for LabelClass {
 
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         let [on] = request.members else {
-            return Err(Error::new(Errno::Inval, "a name is given to one provider"));
+            return Err(Error::inval("a name is given to one provider"));
         };
         let given = request.name.strip_prefix("label/").unwrap_or(request.name);
         let name = clean(OWN_PREFIX, given.as_bytes()).map_err(|_| {
-            Error::new(Errno::Inval, format!("{given:?} cannot be a name; use letters and digits"))
+            Error::inval(format!("{given:?} cannot be a name; use letters and digits"))
         })?;
         let len = topology.limits(*on).map_or(0, |limits| limits.media_bytes);
         let label = Label { name: &name, what: "named by hand", len, nests: true };

@@ -71,7 +71,7 @@ impl LabelGeom {
         let len = label.len.min(numbers.media_bytes);
         let len = len - len % sector;
         if len == 0 {
-            return Err(Error::new(Errno::Inval, format!("{}: nothing in it", label.name)));
+            return Err(Error::inval(format!("{}: nothing in it", label.name)));
         }
         let consumer = topology
             .attach_new(geom, on)

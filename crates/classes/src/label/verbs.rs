@@ -39,7 +39,7 @@ pub(super) fn run(
     let request = match given {
         Value::Null => Request::default(),
         given => serde_json::from_value(given.clone())
-            .map_err(|e| Error::new(Errno::Inval, format!("label {verb}: {e}")))?,
+            .map_err(|e| Error::inval(format!("label {verb}: {e}")))?,
     };
     match verb {
         "label" => label(control, on, &request),
@@ -58,7 +58,7 @@ fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
     let on = hand::find(control, name)?;
     if control.topology.attr(on, KIND_ATTR).is_some() {
         let what = format!("{name} is itself a name for another provider; label that");
-        return Err(Error::new(Errno::Inval, what));
+        return Err(Error::inval(what));
     }
     Ok(on)
 }
@@ -83,12 +83,12 @@ fn label(control: &mut Control, name: &str, request: &Request) -> Result<Value, 
     let on = find(control, name)?;
     let overwrite = request.overwrite || request.yes_destroy.iter().any(|given| given == name);
     let (size, len) = hand::sizes(control, on);
-    let bad = |e: generic::LabelError| Error::new(Errno::Inval, e.to_string());
+    let bad = |e: generic::LabelError| Error::inval(e.to_string());
     let (at, sector) = generic::label(&request.name, size, len).map_err(bad)?;
     let (_, zeros) = generic::clear(size, len).map_err(bad)?;
     let provider = clean(OWN_PREFIX, request.name.as_bytes()).map_err(|_| {
         let what = format!("{:?} cannot be a name; use letters and digits", request.name);
-        Error::new(Errno::Inval, what)
+        Error::inval(what)
     })?;
     let taken = control.topology.find(&provider).and_then(|p| control.topology.geom_of(p));
     let other = taken.is_some_and(|g| crate::slice::base(&control.topology, g) != Some(on));
@@ -121,8 +121,7 @@ fn label(control: &mut Control, name: &str, request: &Request) -> Result<Value, 
 fn clear(control: &mut Control, name: &str) -> Result<Value, Error> {
     let on = find(control, name)?;
     let (size, len) = hand::sizes(control, on);
-    let (at, zeros) =
-        generic::clear(size, len).map_err(|e| Error::new(Errno::Inval, e.to_string()))?;
+    let (at, zeros) = generic::clear(size, len).map_err(|e| Error::inval(e.to_string()))?;
     let check = |control: &mut Control, edge| match last(control, name, edge)? {
         Last::Label => Ok(()),
         _ => {

@@ -21,7 +21,7 @@ use super::frame::{self, FrameError};
 use super::hand;
 use crate::conversation::carry_out;
 use crate::inspect;
-use crate::part::WritePlan;
+use crate::write_plan::WritePlan;
 
 /// How far before the end a label is looked for when nobody says where it was, bytes: what
 /// `inspect` looks through too.
@@ -79,7 +79,7 @@ pub(crate) const FOLLOW: VerbSpec = VerbSpec {
              or at whose end there is something else now, the label stays behind, and is not seen: \
              this brings it along. It must say itself that it was written for a provider as large \
              as --was. Something else in the last sector is overwritten only with --force.",
-    args: &[MEMBER, WAS, crate::span::words::FORCE],
+    args: &[MEMBER, WAS, crate::words::FORCE],
     example: "follow d0 --was 10GiB",
     writes: true,
 };
@@ -136,7 +136,7 @@ fn search(
     if let Some(was) = ask.was {
         let at = frame::last_sector(sector, was).filter(|at| *at < end).ok_or_else(|| {
             let what = format!("{name} has {media} bytes; --was is a smaller size");
-            Error::new(Errno::Inval, what)
+            Error::inval(what)
         })?;
         let bytes = hand::read(control, name, edge, at, sector as usize)?;
         let placed = (ask.read)(&bytes).map_err(|e| {
@@ -148,7 +148,7 @@ fn search(
             false => {
                 let size = placed.provider_bytes;
                 let what = format!("the label there was written for a provider of {size} bytes");
-                Err(Error::new(Errno::Inval, what))
+                Err(Error::inval(what))
             }
         };
     }
@@ -187,11 +187,11 @@ fn carry(
 ) -> Result<(), Error> {
     let (name, len) = (ask.member, sector as usize);
     let old = hand::read(control, name, edge, from, len)?;
-    let wrong = |e: FrameError| Error::new(Errno::Inval, format!("{name}: {e}"));
+    let wrong = |e: FrameError| Error::inval(format!("{name}: {e}"));
     let placed = (ask.read)(&old).map_err(wrong)?;
     if let Some(why) = placed.stays {
         let was = from + u64::from(sector);
-        return Err(Error::new(Errno::Inval, format!("{name}: {}", as_it_was(why, was))));
+        return Err(Error::inval(format!("{name}: {}", as_it_was(why, was))));
     }
     let ahead = match placed.place_ahead(from) {
         Some(at) => hand::read(control, name, edge, at, placed.ahead as usize)?,

@@ -141,7 +141,7 @@ pub(crate) fn last(control: &mut Control, name: &str, edge: Edge) -> Result<(u64
     let (sector, media) = sizes(control, on);
     let Some(at) = frame::last_sector(sector, media) else {
         let what = format!("{name} is too small to hold metadata");
-        return Err(Error::new(Errno::Inval, what));
+        return Err(Error::inval(what));
     };
     Ok((at, read(control, name, edge, at, sector as usize)?))
 }

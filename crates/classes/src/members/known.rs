@@ -55,12 +55,9 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     let good = name.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
     match fits && good {
         true => Ok(()),
-        false => Err(Error::new(
-            Errno::Inval,
-            format!(
-                "{name:?} cannot be a name; use 1 to 15 letters, digits and signs, without a stroke"
-            ),
-        )),
+        false => Err(Error::inval(format!(
+            "{name:?} cannot be a name; use 1 to 15 letters, digits and signs, without a stroke"
+        ))),
     }
 }
 

@@ -174,13 +174,13 @@ impl Class for MirrorClass {
     ) -> Result<(), Error> {
         let claim: Box<dyn Any> = claim;
         let Ok(seen) = claim.downcast::<Seen>() else {
-            return Err(Error::new(Errno::Inval, "the claim is not a record"));
+            return Err(Error::inval("the claim is not a record"));
         };
         self.admit(topology, on, why, *seen)
     }
 
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let wrong = |e: String| Error::new(Errno::Inval, format!("mirror create: {e}"));
+        let wrong = |e: String| Error::inval(format!("mirror create: {e}"));
         let params: Params = match request.params {
             serde_json::Value::Null => Params::default(),
             given => serde_json::from_value(given.clone()).map_err(|e| wrong(e.to_string()))?,

@@ -46,7 +46,7 @@ struct Params {
 }
 
 fn wrong(e: impl std::fmt::Display) -> Error {
-    Error::new(Errno::Inval, format!("multipath create: {e}"))
+    Error::inval(format!("multipath create: {e}"))
 }
 
 /// What a section says.
@@ -169,7 +169,7 @@ impl Class for MultipathClass {
     ) -> Result<(), Error> {
         let claim: Box<dyn Any> = claim;
         let Ok(record) = claim.downcast::<Metadata>() else {
-            return Err(Error::new(Errno::Inval, "the claim is not a record"));
+            return Err(Error::inval("the claim is not a record"));
         };
         let known = self.geom_of(topology, &record.uuid);
         known::check_circle(topology, on, known)?;

@@ -159,7 +159,7 @@ impl MultipathGeom {
         on: ProviderId,
     ) -> Result<(), Error> {
         let name = t.provider_name(on).to_owned();
-        let refused = |what: String| Err(Error::new(Errno::Inval, what));
+        let refused = |what: String| Err(Error::inval(what));
         let Some(limits) = t.limits(on) else {
             return Err(Error::new(Errno::NxIo, format!("{name} is gone")));
         };

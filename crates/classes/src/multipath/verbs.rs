@@ -13,7 +13,7 @@ use super::options::{Options, SECONDS_MAX};
 use super::paths::{One, PATHS_MAX};
 use crate::members::follow::{self, Ask};
 use crate::members::{frame, hand, known};
-use crate::span::words::{self, verb};
+use crate::words::{self, verb};
 
 const ACTIVE: ArgSpec = ArgSpec {
     name: "active",
@@ -175,15 +175,11 @@ struct Request {
     was: Option<u64>,
 }
 
-fn inval(what: impl Into<String>) -> Error {
-    Error::new(Errno::Inval, what)
-}
-
 /// Nanoseconds of seconds that somebody gave.
 pub(super) fn seconds(given: u64) -> Result<u64, Error> {
     match given <= SECONDS_MAX {
         true => Ok(given * 1_000_000_000),
-        false => Err(inval(format!("{given} seconds: use at most {SECONDS_MAX}"))),
+        false => Err(Error::inval(format!("{given} seconds: use at most {SECONDS_MAX}"))),
     }
 }
 
@@ -193,7 +189,7 @@ fn mode(request: &Request) -> Result<Option<Mode>, Error> {
         (true, false, false) => Ok(Some(Mode::Active)),
         (false, true, false) => Ok(Some(Mode::Passive)),
         (false, false, true) => Ok(Some(Mode::Read)),
-        _ => Err(inval("give one of --active, --passive and --read")),
+        _ => Err(Error::inval("give one of --active, --passive and --read")),
     }
 }
 
@@ -212,7 +208,7 @@ pub(super) fn run(
     let request: Request = match params {
         Value::Null => Request::default(),
         given => serde_json::from_value(given.clone())
-            .map_err(|e| inval(format!("multipath {verb}: {e}")))?,
+            .map_err(|e| Error::inval(format!("multipath {verb}: {e}")))?,
     };
     match verb {
         "label" => label(class, control, on, &request),
@@ -292,7 +288,7 @@ fn label(
     }
     let members = &request.members;
     let Some(first) = members.first().filter(|_| members.len() <= PATHS_MAX) else {
-        return Err(inval(format!("a disk has 1 to {PATHS_MAX} paths")));
+        return Err(Error::inval(format!("a disk has 1 to {PATHS_MAX} paths")));
     };
     let of = |control: &Control, member: &str| {
         hand::find(control, member).map(|on| hand::sizes(control, on))
@@ -300,11 +296,11 @@ fn label(
     let (sector_bytes, provider_bytes) = of(control, first)?;
     for (i, member) in members.iter().enumerate() {
         if members.iter().take(i).any(|m| m == member) {
-            return Err(inval(format!("{member} is named twice")));
+            return Err(Error::inval(format!("{member} is named twice")));
         }
         let (sector, media) = of(control, member)?;
         if (sector, media) != (sector_bytes, provider_bytes) {
-            return Err(inval(format!(
+            return Err(Error::inval(format!(
                 "{member} has {media} bytes in sectors of {sector}, and {first} has \
                  {provider_bytes} in sectors of {sector_bytes}: it is not the same disk"
             )));
@@ -350,7 +346,7 @@ fn prove(
                 });
                 match seen {
                     Ok(sector) if sector == record.sector() => None,
-                    Ok(_) => Some(inval(format!(
+                    Ok(_) => Some(Error::inval(format!(
                         "{member} does not show what was written by {first}: it is another disk. \
                          Nothing was changed"
                     ))),
@@ -451,7 +447,7 @@ fn add(control: &mut Control, on: &str, request: &Request) -> Result<Value, Erro
             Ok(hand::last(control, &member, edge)?.1)
         })?;
         if Metadata::decode(&sector).ok().is_none_or(|record| record.uuid != uuid) {
-            return Err(inval(format!(
+            return Err(Error::inval(format!(
                 "{member} does not show the label of {on} in its last sector: it is another disk"
             )));
         }

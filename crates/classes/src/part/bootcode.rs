@@ -20,11 +20,11 @@ use geom::{Control, Error};
 
 use super::error::{PartError, PartErrorKind as K};
 use super::geom::PartGeom;
-use super::plan::WritePlan;
 use super::request::Request;
 use super::table::{Body, Scheme, Table};
 use super::{bsd, gpt, mbr, verbs};
 use crate::probe::array;
+use crate::write_plan::WritePlan;
 use crate::{guard, inspect};
 
 const OP: &str = "bootcode";

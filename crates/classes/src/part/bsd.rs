@@ -17,10 +17,10 @@ use std::collections::BTreeSet;
 use super::bootcode;
 use super::error::{PartError, PartErrorKind};
 use super::mbr::{TRACK, last_usable};
-use super::plan::WritePlan;
 use super::table::{Body, Entry, Media, Table};
 use super::types::{Guid, Kind};
 use crate::probe::{Allowed, Reason, Sectors, Stop, byte, le16, le32, put, span};
+use crate::write_plan::WritePlan;
 
 const MAGIC: u32 = 0x8256_4557;
 const ENTRIES_AT: usize = 148;

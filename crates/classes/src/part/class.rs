@@ -131,7 +131,7 @@ impl Class for PartClass {
     ) -> Result<(), Error> {
         let claim: Box<dyn Any> = claim;
         let Ok(found) = claim.downcast::<Found>() else {
-            return Err(Error::new(Errno::Inval, "the claim is not a partition table"));
+            return Err(Error::inval("the claim is not a partition table"));
         };
         let Found { table, depth } = *found;
         let geom = PartGeom::place(topology, on, why, depth)?;

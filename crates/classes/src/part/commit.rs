@@ -14,8 +14,9 @@ use geom::{Access, Control, Error, Event, GeomId};
 use super::class::refusal;
 use super::geom::{Edits, PartGeom, Stands};
 use super::verbs::with;
-use super::{PartError, Scheme, Table, WritePlan, WriteStep, committed, destroy_plan, plan};
+use super::{PartError, Scheme, Table, committed, destroy_plan, plan};
 use crate::slice;
+use crate::write_plan::{WritePlan, WriteStep};
 
 /// The writes that bring the media from what it holds to what the edits say. `written` holds the
 /// indexes that are open for writing.

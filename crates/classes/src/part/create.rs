@@ -10,10 +10,11 @@ use super::commit::commit;
 use super::geom::PartGeom;
 use super::request::Answer;
 use super::verbs::{Change, answer, apply, with};
-use super::{Entry, Media, PartError, Place, Scheme, Table, WritePlan, params, step};
+use super::{Entry, Media, PartError, Place, Scheme, Table, params, step};
 use crate::conversation::drive;
 use crate::inspect::{self, Report};
 use crate::probe::Sectors;
+use crate::write_plan::WritePlan;
 use crate::{guard, slice};
 
 /// Bytes at the start of the media that are zeroed where another format is overwritten: all the
@@ -52,7 +53,7 @@ pub(super) fn create(
 ) -> Result<Answer, Error> {
     let scheme = Scheme::by_name(scheme).ok_or_else(|| {
         let what = format!("no partition scheme is called {scheme:?}; use gpt, mbr, ebr or bsd");
-        Error::new(Errno::Inval, what)
+        Error::inval(what)
     })?;
     let tables = |media: Media, random: &[[u8; 16]]| {
         let random = random.first().copied().unwrap_or_default();

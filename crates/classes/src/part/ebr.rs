@@ -17,10 +17,10 @@
 
 use super::error::{PartError, PartErrorKind};
 use super::mbr::{self, Slot, TRACK};
-use super::plan::WritePlan;
 use super::table::{Body, Damage, Entry, Media, Scheme, Table};
 use super::types::{Guid, Kind};
 use crate::probe::{Reason, Sectors, Stop};
+use crate::write_plan::WritePlan;
 use std::collections::BTreeMap;
 
 /// Logical partitions of one chain; a longer chain is cut there and reported as damaged.

@@ -16,6 +16,7 @@
 //!     +------------- undo ---------------+   +-- the disk below has a new size (resized)
 //! ```
 
+use crate::write_plan::WritePlan;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub(super) struct Edits {
     /// The table owes nothing to what is on the media, which goes first.
     pub(super) fresh: bool,
     /// Zeroes over other formats.
-    pub(super) wipe: super::WritePlan,
+    pub(super) wipe: WritePlan,
     /// Boot code of partitions, at most one each.
     pub(super) code: Vec<super::PartCode>,
 }
@@ -140,7 +141,7 @@ impl PartGeom {
             (Some(from), Some(len)) => {
                 Ok(Part { provider: ProviderId::default(), name, from, len })
             }
-            _ => Err(Error::new(Errno::Inval, format!("{name}: beyond every disk"))),
+            _ => Err(Error::inval(format!("{name}: beyond every disk"))),
         }
     }
 

@@ -16,11 +16,11 @@ use super::bootcode;
 use super::error::{PartError, PartErrorKind};
 use super::gpt::{ENTRY, GptBody, HEADER, SIGNATURE, Source, TABLE_BYTES_MAX};
 use super::mbr::{self, Slot};
-use super::plan::WritePlan;
 use super::table::{Body, Media, Table};
 use super::types::{Guid, Kind};
 use crate::crc::crc32;
 use crate::probe::put;
+use crate::write_plan::WritePlan;
 
 /// Entries of a table made here, unless asked otherwise.
 const ENTRIES: u32 = 128;

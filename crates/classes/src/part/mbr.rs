@@ -9,10 +9,10 @@
 
 use super::bootcode;
 use super::error::{PartError, PartErrorKind};
-use super::plan::WritePlan;
 use super::table::{Body, Entry, Media, Scheme, Table};
 use super::types::{EBR_TYPES, Guid, Kind};
 use crate::probe::{Allowed, Reason, Sectors, Stop, array, byte, le16, le32, put, span};
+use crate::write_plan::WritePlan;
 
 /// Bytes of boot code, the serial number among them.
 const CODE: usize = ENTRIES_AT;

@@ -2,8 +2,8 @@
 //!
 //! The pure half does no I/O. A table is read by [`step`] from sectors that the caller reads,
 //! edited as a value ([`Table::add`] and the others answer a new table), and written by carrying
-//! out a [`WritePlan`] that no power cut can turn into no table (plan.rs, W1 to W5). The class
-//! on top of it ([`PartClass`]: class.rs, geom.rs, verbs.rs, commit.rs, create.rs) reads and
+//! out a [`WritePlan`] that no power cut can turn into no table (`write_plan.rs`, W1 to W5). The
+//! class on top of it ([`PartClass`]: class.rs, geom.rs, verbs.rs, commit.rs, create.rs) reads and
 //! writes the media and shows the partitions as providers.
 //!
 //! ```text
@@ -28,7 +28,6 @@ mod gpt_fit;
 mod gpt_write;
 mod mbr;
 pub mod params;
-pub(crate) mod plan;
 pub mod request;
 mod restore;
 mod saved;
@@ -46,7 +45,6 @@ pub use ebr::LOGICALS_MAX;
 pub use error::{PartError, PartErrorKind};
 pub(crate) use gpt::is_header;
 pub(crate) use mbr::is_fat;
-pub use plan::{WritePlan, WriteStep};
 pub use restore::Take;
 pub use show::{Column, Row, human};
 pub use space::{Alignment, Gap, gaps};
@@ -54,6 +52,7 @@ pub use table::{Damage, Entry, Health, Media, Scheme, Table};
 pub use types::{ALIASES, Alias, Guid, Kind};
 
 use crate::probe::{Reason, Sectors, Step, Stop, Why};
+use crate::write_plan::WritePlan;
 use table::Body;
 
 /// Tables within tables; deeper ones are not looked at.

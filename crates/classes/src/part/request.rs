@@ -1,6 +1,5 @@
 //! What the verbs take and answer, as JSON: one request with the verb in `op`, one answer.
 
-use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,10 +29,9 @@ impl Amount {
                 let size = u64::from(sector_size).max(1);
                 match bytes % size {
                     0 => Ok(params::Amount::Sectors(bytes / size)),
-                    _ => Err(Error::new(
-                        Errno::Inval,
-                        format!("{what}: {bytes} bytes are no whole number of {size}-byte sectors"),
-                    )),
+                    _ => Err(Error::inval(format!(
+                        "{what}: {bytes} bytes are no whole number of {size}-byte sectors"
+                    ))),
                 }
             }
         }
@@ -216,7 +214,7 @@ impl Request {
     /// # Errors
     /// `Inval` with the key that is wrong or missing.
     pub(super) fn parse(verb: &str, on: &str, given: &Value) -> Result<(Request, bool), Error> {
-        let bad = |why: String| Error::new(Errno::Inval, format!("part {verb}: {why}"));
+        let bad = |why: String| Error::inval(format!("part {verb}: {why}"));
         let mut map = match given {
             Value::Object(map) => map.clone(),
             Value::Null => serde_json::Map::new(),

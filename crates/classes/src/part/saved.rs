@@ -42,12 +42,12 @@ pub(super) fn restore(
     let source = Backup::read(text).map_err(refusal)?;
     let scheme = source.scheme().map_err(refusal)?;
     if names.is_empty() {
-        return Err(Error::new(Errno::Inval, "part restore: on which provider?"));
+        return Err(Error::inval("part restore: on which provider?"));
     }
     if take.ids && names.len() > 1 {
         let what = "part restore: two disks with the same unique ids would be taken for one; \
             restore with ids on one provider only";
-        return Err(Error::new(Errno::Inval, what));
+        return Err(Error::inval(what));
     }
     let tables = |media: Media, random: &[[u8; 16]]| Ok(steps(source.table(media, take, random)?));
     let mut begun: Vec<GeomId> = Vec::new();

@@ -4,6 +4,7 @@
 //!  V1  A refusal changes nothing: every check comes before the first change.
 //!  V2  The disk is held r1w1e1 from the first edit to the commit or undo (geom.rs, G2).
 
+use crate::write_plan::WritePlan;
 use std::collections::BTreeSet;
 
 use bio::Errno;
@@ -32,8 +33,7 @@ pub(super) fn run(
         }
         Request::Backup { geom } => {
             let backup = saved::backup(control, &geom)?;
-            return serde_json::to_value(backup)
-                .map_err(|e| Error::new(Errno::Inval, e.to_string()));
+            return serde_json::to_value(backup).map_err(|e| Error::inval(e.to_string()));
         }
         Request::Restore { geoms, backup, labels, ids, force, yes_destroy } => {
             let (take, may) = (Take { labels, ids }, (force, yes_destroy.as_slice()));
@@ -54,7 +54,7 @@ pub(super) fn run(
             edit(control, other, now)?
         }
     };
-    serde_json::to_value(answer).map_err(|e| Error::new(Errno::Inval, e.to_string()))
+    serde_json::to_value(answer).map_err(|e| Error::inval(e.to_string()))
 }
 
 /// The geom whose table stands on the provider of that name.
@@ -96,7 +96,7 @@ pub(super) struct Change {
     /// The partition it is about, whose users are told.
     pub(super) touched: Option<u32>,
     /// The table is a new one and owes nothing to what is on the media.
-    pub(super) fresh: Option<super::WritePlan>,
+    pub(super) fresh: Option<WritePlan>,
     /// Boot code of the partition.
     pub(super) code: Option<super::PartCode>,
     /// What is said of it, a line each: "ada0p3 added".
@@ -232,7 +232,7 @@ fn changed(
 }
 
 fn lacks(what: &str) -> Error {
-    Error::new(Errno::Inval, what)
+    Error::inval(what)
 }
 
 fn partition_code(

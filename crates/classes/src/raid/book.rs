@@ -7,8 +7,8 @@ use super::ddf::{self, Change, Config, Meta, disk_state};
 use super::found::{Found, is_serial};
 use super::imsm::{self, Over, Record, serial_of};
 use super::model::{Array, Disk, DiskState, SubdiskState};
-use crate::part::WritePlan;
 use crate::probe::Reason;
+use crate::write_plan::WritePlan;
 
 /// A disk that is there, and is to be written.
 #[derive(Clone, Copy, Debug)]

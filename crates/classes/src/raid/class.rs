@@ -206,7 +206,7 @@ impl Class for RaidClass {
     ) -> Result<(), Error> {
         let claim: Box<dyn Any> = claim;
         let Ok(found) = claim.downcast::<Found>() else {
-            return Err(Error::new(Errno::Inval, "the claim is not a record"));
+            return Err(Error::inval("the claim is not a record"));
         };
         // A refusal, so that nothing is found on a member meanwhile: it would pass for the whole's.
         self.stopped.refuse(NAME, &found.set().name())?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::model::VolumeState;
 use super::show::state_word;
 use super::ups::Up;
-use super::verbs::{Request, inval, meant, with};
+use super::verbs::{Request, meant, with};
 use super::volume::verify::{Wish, begin};
 
 /// Copies and parity are compared in the background.
@@ -18,7 +18,9 @@ pub(super) fn verify(control: &mut Control, on: &str, request: &Request) -> Resu
             chosen.extend(g.comparable(at, request.volume.is_some())?);
         }
         if chosen.is_empty() {
-            return Err(inval(format!("{on} has no volume with copies or parity that is up")));
+            return Err(Error::inval(format!(
+                "{on} has no volume with copies or parity that is up"
+            )));
         }
         let names: Vec<&str> = chosen.iter().map(|(_, up, _)| up.name.as_str()).collect();
         let mut ended = false;

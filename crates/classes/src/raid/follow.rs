@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 use super::class::look;
 use super::found::{Found, is_serial};
 use super::geom::NAME;
-use super::verbs::{Request, inval, probe_as};
+use super::verbs::{Request, probe_as};
 use super::{ddf, imsm, label};
 use crate::conversation::carry_out;
 use crate::inspect;
 use crate::members::follow::{SWEEP, by_hand, carry_if, occupied};
 use crate::members::hand;
-use crate::part::WritePlan;
+use crate::write_plan::WritePlan;
 
 /// Bytes of one read of a sweep.
 const CHUNK: u64 = 64 << 10;
@@ -50,10 +50,10 @@ impl Disk<'_> {
         match found.disk_bytes(self.sector) {
             Some(bytes) if bytes != was => {
                 let what = format!("the record there was written for a disk of {bytes} bytes");
-                Err(inval(what))
+                Err(Error::inval(what))
             }
             None if matches!(found, Found::Intel { .. }) => {
-                Err(inval("the record there is not this disk's own"))
+                Err(Error::inval("the record there is not this disk's own"))
             }
             _ => Ok(found),
         }
@@ -113,7 +113,7 @@ impl Disk<'_> {
     /// What is written at the new end, and then what clears the old one.
     fn plans(&self, found: &Found, was: u64) -> Result<(WritePlan, WritePlan), Error> {
         let (now, before) = (self.media / self.unit(), was / self.unit());
-        let refused = |fault: super::Fault| inval(fault.to_string());
+        let refused = |fault: super::Fault| Error::inval(fault.to_string());
         let mut clear = WritePlan::default();
         let plan = match found {
             Found::Intel { record, .. } => {
@@ -133,7 +133,7 @@ impl Disk<'_> {
                         self.name,
                         self.media - was
                     );
-                    return Err(inval(what));
+                    return Err(Error::inval(what));
                 }
                 clear = imsm::erase(before, self.sector);
                 imsm::plan(&record, now, self.sector).map_err(refused)?
@@ -143,7 +143,7 @@ impl Disk<'_> {
                 clear.flush();
                 ddf::plan(meta, now, self.sector, true).map_err(refused)?
             }
-            Found::Torn { .. } => return Err(inval("its record is torn")),
+            Found::Torn { .. } => return Err(Error::inval("its record is torn")),
         };
         Ok((plan, clear))
     }
@@ -203,7 +203,7 @@ pub(super) fn follow(control: &mut Control, request: &Request) -> Result<Value, 
         match request.was {
             None => disk.search(control, edge),
             Some(was) if was >= media => {
-                Err(inval(format!("{name} has {media} bytes; --was is a smaller size")))
+                Err(Error::inval(format!("{name} has {media} bytes; --was is a smaller size")))
             }
             Some(was) => Ok((disk.found(control, edge, was)?, was)),
         }

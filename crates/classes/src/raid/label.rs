@@ -14,9 +14,9 @@ use super::model::{
     Array, Disk, DiskState, Identity, Layout, Level, LogArea, Member, SubdiskState, Volume,
     VolumeState,
 };
-use super::verbs::{Request, inval, perform, probe, up};
+use super::verbs::{Request, perform, probe, up};
 use crate::members::{hand, known};
-use crate::part::WritePlan;
+use crate::write_plan::WritePlan;
 
 /// Bytes that Intel leaves free at the end of a disk for its record; of small disks an eighth.
 const INTEL_RESERVED: u64 = 2 << 20;
@@ -41,16 +41,16 @@ fn format(request: &Request) -> Result<Format, Error> {
         Some("big" | "BE") => Order::BIG,
         Some("little" | "LE") => Order::LITTLE,
         Some(other) => {
-            return Err(inval(format!("no order {other}; linux, big (BE), little (LE)")));
+            return Err(Error::inval(format!("no order {other}; linux, big (BE), little (LE)")));
         }
     };
     match word.as_str() {
         "intel" | "imsm" if request.order.is_some() => {
-            Err(inval("--order is DDF's: Intel has but one"))
+            Err(Error::inval("--order is DDF's: Intel has but one"))
         }
         "intel" | "imsm" => Ok(Format::Intel),
         "ddf" | "snia" => Ok(Format::Ddf(order)),
-        _ => Err(inval(format!("no format {}; Intel, DDF", request.format))),
+        _ => Err(Error::inval(format!("no format {}; Intel, DDF", request.format))),
     }
 }
 
@@ -68,7 +68,9 @@ fn level(word: &str, intel: bool) -> Result<Level, Error> {
         Some("LS") => Layout::LeftSymmetric,
         Some("RA") => Layout::RightAsymmetric,
         Some("RS") => Layout::RightSymmetric,
-        Some(other) => return Err(inval(format!("no order of parity {other}; LA, LS, RA, RS"))),
+        Some(other) => {
+            return Err(Error::inval(format!("no order of parity {other}; LA, LS, RA, RS")));
+        }
     };
     match (name, order) {
         ("RAID5" | "5", _) => Ok(Level::Raid5(layout)),
@@ -80,7 +82,7 @@ fn level(word: &str, intel: bool) -> Result<Level, Error> {
         ("RAID4" | "4", None) => Ok(Level::Raid4),
         ("CONCAT", None) => Ok(Level::Concat),
         ("SINGLE", None) => Ok(Level::Single),
-        _ => Err(inval(format!(
+        _ => Err(Error::inval(format!(
             "no level {word}; RAID0, RAID1, RAID1E, RAID10, RAID4, RAID5[-LA|-LS|-RA|-RS], \
              RAID6[-LA|-LS|-RA], CONCAT, SINGLE"
         ))),
@@ -154,13 +156,13 @@ fn choose(
             continue;
         }
         if request.members.iter().take(at).any(|other| other == name) {
-            return Err(inval(format!("{name} is named twice")));
+            return Err(Error::inval(format!("{name} is named twice")));
         }
         let on = hand::find(control, name)?;
         let (size, media) = hand::sizes(control, on);
         if *sector.get_or_insert(size) != size {
             let what = format!("{name} has sectors of {size} bytes, and another disk has not");
-            return Err(inval(what));
+            return Err(Error::inval(what));
         }
         check(control, name, request.force)?;
         let number = known::new_id(control, name).wrapping_add(at as u32);
@@ -168,7 +170,7 @@ fn choose(
         let twin = |c: &Chosen| intel && c.disk.serial == serial;
         if all.iter().flatten().any(twin) {
             let what = format!("{name} has the serial number \"{serial}\" of another disk");
-            return Err(inval(what));
+            return Err(Error::inval(what));
         }
         let guid = guid(number);
         let disk = Disk {
@@ -184,7 +186,7 @@ fn choose(
     }
     match sector {
         Some(sector) => Ok((all, sector)),
-        None => Err(inval("an array without a disk: name at least one")),
+        None => Err(Error::inval("an array without a disk: name at least one")),
     }
 }
 
@@ -221,10 +223,10 @@ fn log_bytes(request: &Request, intel: bool, level: Level) -> Result<u64, Error>
     match request.consistency.as_deref() {
         None | Some("resync") => Ok(0),
         Some("ppl") if intel && matches!(level, Level::Raid5(_)) => Ok(imsm::ppl::AREA),
-        Some("ppl") => {
-            Err(inval("a log of partial parity (ppl) is kept for Intel's RAID5, and nothing else"))
-        }
-        Some(other) => Err(inval(format!("no consistency {other}; resync, ppl"))),
+        Some("ppl") => Err(Error::inval(
+            "a log of partial parity (ppl) is kept for Intel's RAID5, and nothing else",
+        )),
+        Some(other) => Err(Error::inval(format!("no consistency {other}; resync, ppl"))),
     }
 }
 
@@ -233,16 +235,16 @@ fn volume(wish: &Wish<'_>, room: &[(u64, u64)], there: &[bool]) -> Result<Volume
     let sector = u64::from(wish.sector.max(1));
     if !wish.strip.is_power_of_two() || wish.strip < sector || wish.strip > 1 << 30 {
         let what = format!("a strip of {} bytes: use a power of two, {sector} or more", wish.strip);
-        return Err(inval(what));
+        return Err(Error::inval(what));
     }
     if wish.name.is_empty() || wish.name.len() > 15 || !wish.name.is_ascii() {
-        return Err(inval(format!("{:?} cannot be a name: 1 to 15 characters", wish.name)));
+        return Err(Error::inval(format!("{:?} cannot be a name: 1 to 15 characters", wish.name)));
     }
     let least = room.iter().map(|(_, bytes)| *bytes).min().unwrap_or(0).saturating_sub(wish.log);
     let each = wish.size.unwrap_or(least);
     if each > least {
         let what = format!("{each} bytes of each disk: the smallest has {least} to give");
-        return Err(inval(what));
+        return Err(Error::inval(what));
     }
     let unit = if each >= 8 * ROUND { ROUND.max(wish.strip) } else { wish.strip };
     let each = each - each % unit;
@@ -258,7 +260,7 @@ fn volume(wish: &Wish<'_>, room: &[(u64, u64)], there: &[bool]) -> Result<Volume
         let (count, level) = (room.len(), super::show::level_word(wish.level));
         let takes = (1..10).filter(|n| wish.level.data_members(*n).is_some()).take(3);
         let takes: Vec<String> = takes.map(|n| n.to_string()).collect();
-        return Err(inval(match wish.level.data_members(count) {
+        return Err(Error::inval(match wish.level.data_members(count) {
             None => {
                 format!("{count} disks make no {level}: it takes {} ... of them", takes.join(", "))
             }
@@ -294,7 +296,7 @@ fn volume(wish: &Wish<'_>, room: &[(u64, u64)], there: &[bool]) -> Result<Volume
         log,
     };
     if volume.state() == VolumeState::Broken {
-        return Err(inval("too many NONE: nothing would hold all of the data"));
+        return Err(Error::inval("too many NONE: nothing would hold all of the data"));
     }
     Ok(volume)
 }
@@ -306,7 +308,7 @@ fn plans(
     format: Format,
     sector: u32,
 ) -> Result<Vec<(String, WritePlan)>, Error> {
-    let refused = |fault: super::Fault| inval(fault.to_string());
+    let refused = |fault: super::Fault| Error::inval(fault.to_string());
     let mut all = Vec::new();
     for (index, one) in chosen.iter().enumerate() {
         let Some(one) = one else { continue };
@@ -345,7 +347,7 @@ pub(super) fn label(
     let level = level(&request.level, intel)?;
     let (chosen, sector) = choose(control, request, intel)?;
     let like = chosen.iter().flatten().next().map(|c| c.disk.clone());
-    let Some(like) = like else { return Err(inval("every slot is NONE")) };
+    let Some(like) = like else { return Err(Error::inval("every slot is NONE")) };
     let disks: Vec<Disk> = chosen
         .iter()
         .enumerate()
@@ -372,7 +374,7 @@ pub(super) fn label(
     let wish = Wish { name, id, level, strip, size, same, sector, log };
     let volume = volume(&wish, &room, &there)?;
     let array = Array { identity, generation: 1, disks, volumes: vec![volume] };
-    array.check().map_err(|fault| inval(fault.to_string()))?;
+    array.check().map_err(|fault| Error::inval(fault.to_string()))?;
     let plans = plans(&array, &chosen, format, sector)?;
     let set = match identity {
         Identity::Intel { original, .. } => SetId::Intel(original),
@@ -454,12 +456,12 @@ pub(super) fn add(control: &mut Control, on: &str, request: &Request) -> Result<
         let mut trial = set.clone();
         trial.add_volume(volume.clone());
         let mut array = trial.record();
-        array.check().map_err(|fault| inval(fault.to_string()))?;
+        array.check().map_err(|fault| Error::inval(fault.to_string()))?;
         // What the format cannot say is refused before anything changes.
         let here = |disk: &usize| Here { index: *disk, sectors: u64::MAX >> 16, moved: false };
         let here: Vec<Here> = places.iter().map(here).collect();
         let said = book.clone().write(&mut array, &here, g.above, g.sector);
-        said.map_err(|fault| inval(fault.to_string()))?;
+        said.map_err(|fault| Error::inval(fault.to_string()))?;
         if let Some(set) = &mut g.set {
             set.add_volume(volume);
         }

@@ -14,7 +14,7 @@ use super::imsm::ppl;
 use super::model::{Identity, Layout, Level, LogArea, Volume, VolumeState};
 use super::set::Set;
 use super::show::state_word;
-use super::verbs::{Request, inval, meant, with};
+use super::verbs::{Request, meant, with};
 use super::volume::log::Place;
 use super::volume::map::Shape;
 
@@ -92,8 +92,8 @@ impl RaidGeom {
         match (keep, has, place) {
             (false, ..) => Ok(true),
             (true, Ok(has), Some(place)) if has >= place.bytes => Ok(true),
-            (true, Err(why), _) => Err(inval(format!("volume {name}: {why}"))),
-            (true, has, place) => Err(inval(format!(
+            (true, Err(why), _) => Err(Error::inval(format!("volume {name}: {why}"))),
+            (true, has, place) => Err(Error::inval(format!(
                 "volume {name}: a log takes {} bytes behind the data on each disk, and {} are free \
                  there: `label` it with --consistency ppl, or with --size smaller",
                 place.map_or(ppl::AREA, |place| place.bytes),
@@ -154,7 +154,7 @@ pub(super) fn consistency(
         None => None,
         Some("resync") => Some(false),
         Some("ppl") => Some(true),
-        Some(other) => return Err(inval(format!("no policy {other}; resync, ppl"))),
+        Some(other) => return Err(Error::inval(format!("no policy {other}; resync, ppl"))),
     };
     if let Some(keep) = keep {
         with(control, on, |g, t, me| {

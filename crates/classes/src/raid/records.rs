@@ -9,7 +9,7 @@ use super::geom::Told;
 use super::set::Tag;
 use super::volume::Shared;
 use crate::conversation::{carry_out, flush};
-use crate::part::WritePlan;
+use crate::write_plan::WritePlan;
 
 /// What one disk shall say.
 pub(super) struct Note {

@@ -3,7 +3,7 @@
 use geom::{ArgKind, ArgSpec, VerbSpec};
 
 use crate::members::follow::{MEMBER, WAS};
-use crate::span::words::{self, verb};
+use crate::words::{self, verb};
 
 const KEEP: ArgSpec = ArgSpec {
     name: "keep",

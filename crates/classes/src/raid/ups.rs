@@ -254,7 +254,7 @@ impl RaidGeom {
         let up = self.ups.get(&vol.key);
         if named && !volume.level.redundant() {
             let what = format!("volume {} has neither copies nor parity", volume.name);
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let up = up.filter(|_| volume.level.redundant());
         Ok(up.map(|up| (at, up, set.state(at))))

@@ -20,9 +20,9 @@ use super::specs::VERBS;
 use super::{compare, ddf, delete, follow, imsm, label, policy};
 use crate::conversation::carry_out;
 use crate::members::{hand, known};
-use crate::part::WritePlan;
 use crate::probe::{Sectors, Step};
-use crate::span::words;
+use crate::words;
+use crate::write_plan::WritePlan;
 
 /// Longest wait of a verb for its array to have done what it asked for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -53,10 +53,6 @@ pub(super) struct Request {
     pub(super) was: Option<u64>,
 }
 
-pub(super) fn inval(what: impl Into<String>) -> Error {
-    Error::new(Errno::Inval, what)
-}
-
 /// Carries out a verb on the array called `on`.
 pub(super) fn run(
     class: &RaidClass,
@@ -67,9 +63,8 @@ pub(super) fn run(
 ) -> Result<Value, Error> {
     let request: Request = match params {
         Value::Null => Request::default(),
-        given => {
-            serde_json::from_value(given.clone()).map_err(|e| inval(format!("raid {verb}: {e}")))?
-        }
+        given => serde_json::from_value(given.clone())
+            .map_err(|e| Error::inval(format!("raid {verb}: {e}")))?,
     };
     match verb {
         "label" => label::label(class, control, on, &request),
@@ -125,7 +120,7 @@ pub(super) fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
             let what = format!("there is no array {name}; `ashlar raid status` names them");
             Err(Error::new(Errno::NoEnt, what))
         }
-        _ => Err(inval(format!("several arrays have a volume {name}: name the array"))),
+        _ => Err(Error::inval(format!("several arrays have a volume {name}: name the array"))),
     }
 }
 
@@ -224,8 +219,8 @@ pub(super) fn probe_as(
     let found = sectors.drive(&mut read, |s| -> Step<_> { ddf::step(s) });
     match (found, intel) {
         (Ok(meta), _) => Ok(Found::Ddf(Box::new(meta))),
-        (Err(why), Err(intel)) => Err(inval(format!("{name}: {intel}; {why}"))),
-        (Err(why), Ok(_)) => Err(inval(format!("{name}: {why}"))),
+        (Err(why), Err(intel)) => Err(Error::inval(format!("{name}: {intel}; {why}"))),
+        (Err(why), Ok(_)) => Err(Error::inval(format!("{name}: {why}"))),
     }
 }
 
@@ -308,19 +303,19 @@ fn insert(control: &mut Control, on: &str, request: &Request) -> Result<Value, E
         let (plan, key) = with(control, on, |g, _, _| {
             if sector != g.sector {
                 let what = format!("{name} has sectors of {sector} bytes, the array {}", g.sector);
-                return Err(inval(what));
+                return Err(Error::inval(what));
             }
             let not_up = || Error::new(Errno::NxIo, "the array has not started");
             let (Some(set), Some(book)) = (&mut g.set, &g.book) else { return Err(not_up()) };
             let disk = book.new_disk(&serial, number, media, sector);
             let places = media / u64::from(sector.max(1));
-            let refused = |fault: super::Fault| inval(fault.to_string());
+            let refused = |fault: super::Fault| Error::inval(fault.to_string());
             let key = book.key(&disk);
             if let Some(old) = book.find(&set.array, &key) {
                 // The same disk again: its old place is kept, if it has one.
                 let gone = set.here.get(old).copied().flatten().is_none();
                 if !gone {
-                    return Err(inval(format!("a disk {key} is in the array already")));
+                    return Err(Error::inval(format!("a disk {key} is in the array already")));
                 }
                 if let Some(known) = set.array.disks.get_mut(old) {
                     known.state = DiskState::Missing;
@@ -588,7 +583,8 @@ fn dump(control: &mut Control, request: &Request) -> Result<Value, Error> {
         let found = probe(control, name)?;
         let on = hand::find(control, name)?;
         let (sector, _) = hand::sizes(control, on);
-        let (array, _) = Book::open(&[&found], 0, sector).map_err(|f| inval(f.to_string()))?;
+        let (array, _) =
+            Book::open(&[&found], 0, sector).map_err(|f| Error::inval(f.to_string()))?;
         let id = found.set();
         text += &format!(
             "Metadata on {name}:\n    format: {}\n     array: {}\n      disk: {}\ngeneration: {}\n",

@@ -34,13 +34,9 @@ pub struct SchedParams {
     pub classify: Option<String>,
 }
 
-pub(super) fn inval(what: impl Into<String>) -> Error {
-    Error::new(Errno::Inval, what)
-}
-
 pub(super) fn classify(word: Option<&str>) -> Result<Option<Classify>, Error> {
     let Some(word) = word else { return Ok(None) };
-    let none = || inval(format!("classify by {word}: use {}", Classify::WORDS.join(" or ")));
+    let none = || Error::inval(format!("classify by {word}: use {}", Classify::WORDS.join(" or ")));
     Classify::of(word).map(Some).ok_or_else(none)
 }
 
@@ -54,9 +50,8 @@ struct Declared {
 fn declared(params: &Value) -> Result<Declared, Error> {
     let params: SchedParams = match params {
         Value::Null => SchedParams::default(),
-        given => {
-            serde_json::from_value(given.clone()).map_err(|e| inval(format!("{NAME}: {e}")))?
-        }
+        given => serde_json::from_value(given.clone())
+            .map_err(|e| Error::inval(format!("{NAME}: {e}")))?,
     };
     let Options { knobs, shares } = options::read(params.options.as_deref())?;
     let name = params.algorithm.as_deref().unwrap_or(algorithms::DEFAULT);
@@ -102,7 +97,8 @@ impl Class for SchedClass {
             if hub.algorithm_name == made.0 {
                 let knobs: Vec<_> = made.1.knobs().all().collect();
                 hub.configure(|algorithm, _| {
-                    let set = |(key, value)| algorithm.knobs_mut().set(key, value).map_err(inval);
+                    let set =
+                        |(key, value)| algorithm.knobs_mut().set(key, value).map_err(Error::inval);
                     knobs.into_iter().try_for_each(set)
                 })?;
             } else {
@@ -121,7 +117,7 @@ impl Class for SchedClass {
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         let Declared { made, classify, shares } = declared(request.params)?;
         let &[below] = request.members else {
-            return Err(inval("sched stands on exactly one provider"));
+            return Err(Error::inval("sched stands on exactly one provider"));
         };
         let Some(limits) = topology.limits(below) else {
             return Err(Error::new(Errno::NxIo, "the provider below is gone"));

@@ -13,7 +13,6 @@ use bio::Errno;
 use geom::Error;
 
 use super::algorithms::{self, Share};
-use super::class::inval;
 use super::clients::SHARES_MAX;
 use super::hub::Hub;
 
@@ -55,20 +54,21 @@ pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
     let all = text.unwrap_or_default();
     for (n, word) in all.split(',').flat_map(options).enumerate() {
         if n >= OPTIONS_MAX {
-            return Err(inval(format!("more than {OPTIONS_MAX} options at once")));
+            return Err(Error::inval(format!("more than {OPTIONS_MAX} options at once")));
         }
         let Some((key, value)) = word.split_once('=') else {
-            return Err(inval(format!("option {word} is not KEY=VALUE")));
+            return Err(Error::inval(format!("option {word} is not KEY=VALUE")));
         };
         if value == DEFAULT {
             if SHARES.contains(&key) {
-                return Err(inval(format!("option {key}: of whom? CLIENT={DEFAULT}")));
+                return Err(Error::inval(format!("option {key}: of whom? CLIENT={DEFAULT}")));
             }
             out.shares.push(ShareOption::Unset(key.to_owned()));
             continue;
         }
         let number = value.parse::<u64>();
-        let value = number.map_err(|_| inval(format!("option {key}: {value} is not a number")))?;
+        let value =
+            number.map_err(|_| Error::inval(format!("option {key}: {value} is not a number")))?;
         // An initiator's name has dots too.
         let (client, name) = match key.rsplit_once('.') {
             Some((client, name)) if !client.is_empty() => (Some(client.to_owned()), name),
@@ -81,7 +81,7 @@ pub(super) fn read(text: Option<&str>) -> Result<Options, Error> {
             }
             None if client.is_some() => {
                 let what = format!("option {key}: a client has {}", SHARES.join(", "));
-                return Err(inval(what));
+                return Err(Error::inval(what));
             }
             None => out.knobs.push((key.to_owned(), value)),
         }
@@ -115,7 +115,7 @@ fn checked(name: &'static str, value: u64) -> Result<&'static str, Error> {
     };
     match (least..=most).contains(&value) {
         true => Ok(name),
-        false => Err(inval(format!("{name} lies between {least} and {most}"))),
+        false => Err(Error::inval(format!("{name} lies between {least} and {most}"))),
     }
 }
 

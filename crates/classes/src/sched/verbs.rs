@@ -5,12 +5,12 @@ use geom::{ArgKind, ArgSpec, Class, Control, Create, Error, GeomId, VerbSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::class::{SchedClass, classify, inval};
+use super::class::{SchedClass, classify};
 use super::geom::SchedGeom;
 use super::options::{self, Options};
 use super::{NAME, algorithms, hub};
 use crate::members::{hand, known};
-use crate::span::words::{FORCE, verb};
+use crate::words::{FORCE, verb};
 
 const ALGORITHM: ArgSpec = ArgSpec {
     name: "algorithm",
@@ -149,7 +149,7 @@ pub(super) fn run(
     let mut request: Request = match params {
         Value::Null => Request::default(),
         given => serde_json::from_value(given.clone())
-            .map_err(|e| inval(format!("sched {verb}: {e}")))?,
+            .map_err(|e| Error::inval(format!("sched {verb}: {e}")))?,
     };
     if !on.is_empty() {
         request.disks.push(on.to_owned());
@@ -283,7 +283,7 @@ fn set(hub: &mut hub::Hub, knobs: &[(String, u64)]) -> Result<(), Error> {
     hub::algorithm(hub.algorithm_name, knobs)?;
     hub.configure(|algorithm, _| {
         for (key, value) in knobs {
-            algorithm.knobs_mut().set(key, *value).map_err(inval)?;
+            algorithm.knobs_mut().set(key, *value).map_err(Error::inval)?;
         }
         Ok(())
     })

@@ -63,7 +63,7 @@ fn read<S: Span>(params: &serde_json::Value) -> Result<Params, Error> {
     match params {
         serde_json::Value::Null => Ok(Params::default()),
         params => serde_json::from_value(params.clone())
-            .map_err(|e| Error::new(Errno::Inval, format!("{} create: {e}", S::NAME))),
+            .map_err(|e| Error::inval(format!("{} create: {e}", S::NAME))),
     }
 }
 
@@ -117,7 +117,7 @@ impl<S: Span> Class for SpanClass<S> {
     ) -> Result<(), Error> {
         let claim: Box<dyn Any> = claim;
         let Ok(label) = claim.downcast::<SpanLabel>() else {
-            return Err(Error::new(Errno::Inval, "the claim is not a label"));
+            return Err(Error::inval("the claim is not a label"));
         };
         SpanGeom::<S>::claim(topology, on, why, *label)
     }

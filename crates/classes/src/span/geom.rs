@@ -183,7 +183,7 @@ impl<S: Span> SpanGeom<S> {
         }
         self.agree(t, me, label)?;
         let Some(slot) = self.slots.get_mut(usize::from(label.number)) else {
-            return Err(Error::new(Errno::Inval, "a slot beyond the last"));
+            return Err(Error::inval("a slot beyond the last"));
         };
         if let Some(holder) = slot {
             let holder = t.below(holder.consumer).map(|p| t.provider_name(p).to_owned());
@@ -219,7 +219,7 @@ impl<S: Span> SpanGeom<S> {
     ) -> Result<GeomId, Error> {
         if members.len() < S::LEAST {
             let what = format!("{} {name}: it takes at least {} members", S::NAME, S::LEAST);
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let new = Self::new(0, true, strip, members.len());
         let geom = t.new_geom(S::NAME, name, MADE_BY_HAND, Box::new(new))?;
@@ -295,7 +295,7 @@ impl<S: Span> SpanGeom<S> {
                  multiple of its own",
                 whole.sector_bytes
             );
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         if self.coming.is_some() || self.slots.iter().flatten().any(|m| m.moving) {
             return Err(Error::new(Errno::Busy, "its labels are being written; try again"));
@@ -359,9 +359,9 @@ impl<S: Span> SpanGeom<S> {
         let sizes: Vec<u64> = self.sizes().iter().map(|b| b - b % sector).collect();
         let media_bytes = S::media_bytes(self.strip, &sizes);
         let sector_bytes = u32::try_from(sector)
-            .map_err(|_| Error::new(Errno::Inval, "sector sizes without a common multiple"))?;
+            .map_err(|_| Error::inval("sector sizes without a common multiple"))?;
         if media_bytes == 0 {
-            return Err(Error::new(Errno::Inval, "its members are too small: nothing is left"));
+            return Err(Error::inval("its members are too small: nothing is left"));
         }
         let layer = SpanLayer {
             strip: self.strip,

@@ -30,7 +30,6 @@ pub(crate) mod label;
 mod map;
 mod moved;
 mod verbs;
-pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::class::SpanClass;
 use super::geom::{SpanGeom, Way};
-use super::{Span, SpanLabel, words};
+use super::{Span, SpanLabel};
 use crate::members::follow::{self, Ask, Placed};
 use crate::members::frame::FrameError;
 use crate::members::{hand, known};
+use crate::words;
 
 /// What the verbs take; each uses its own part.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -25,10 +26,6 @@ struct Request {
     was: Option<u64>,
 }
 
-fn inval(what: impl Into<String>) -> Error {
-    Error::new(Errno::Inval, what)
-}
-
 /// Carries out a verb on the geom or provider called `on`.
 pub(super) fn run<S: Span>(
     class: &SpanClass<S>,
@@ -40,7 +37,7 @@ pub(super) fn run<S: Span>(
     let request: Request = match params {
         Value::Null => Request::default(),
         given => serde_json::from_value(given.clone())
-            .map_err(|e| inval(format!("{} {verb}: {e}", S::NAME)))?,
+            .map_err(|e| Error::inval(format!("{} {verb}: {e}", S::NAME)))?,
     };
     let known = S::VERBS.iter().any(|v| v.name == verb);
     match verb {
@@ -126,12 +123,12 @@ fn label<S: Span>(
     }
     let members = &request.members;
     if members.len() < S::LEAST || members.len() > usize::from(u16::MAX) {
-        return Err(inval(format!("{} takes at least {} members", S::NAME, S::LEAST)));
+        return Err(Error::inval(format!("{} takes at least {} members", S::NAME, S::LEAST)));
     }
     let mut sector = 1;
     for (i, member) in members.iter().enumerate() {
         if members.iter().take(i).any(|m| m == member) {
-            return Err(inval(format!("{member} is named twice")));
+            return Err(Error::inval(format!("{member} is named twice")));
         }
         let on = hand::find(control, member)?;
         sector = sector.max(u64::from(hand::sizes(control, on).0));

@@ -19,10 +19,6 @@ use super::{NAME, issuer, verbs};
 /// The class.
 pub struct TrimClass;
 
-fn inval(what: impl Into<String>) -> Error {
-    Error::new(Errno::Inval, what)
-}
-
 /// Stands for a geom that has no number yet.
 struct Unmade;
 
@@ -45,7 +41,9 @@ impl Geom for Unmade {
 pub(super) fn params_of(value: &Value) -> Result<TrimParams, Error> {
     let params = match value {
         Value::Null => TrimParams::default(),
-        given => serde_json::from_value(given.clone()).map_err(|e| inval(format!("trim: {e}")))?,
+        given => {
+            serde_json::from_value(given.clone()).map_err(|e| Error::inval(format!("trim: {e}")))?
+        }
     };
     params.check()?;
     Ok(params)
@@ -110,7 +108,7 @@ impl Class for TrimClass {
     fn create(&self, t: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         let params = params_of(request.params)?;
         let &[below] = request.members else {
-            return Err(inval("trim stands on exactly one provider"));
+            return Err(Error::inval("trim stands on exactly one provider"));
         };
         let me = t.new_geom(NAME, request.name, MADE_BY_HAND, Box::new(Unmade))?;
         match build(t, me, request.name, below, params) {

@@ -1,6 +1,5 @@
 //! What can be said of a queue: when it is made, and while it is there.
 
-use bio::Errno;
 use geom::{Deletes, Error, Settings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,10 +58,6 @@ pub struct TrimParams {
     pub zeroes: Option<Zeroes>,
 }
 
-fn inval(what: impl Into<String>) -> Error {
-    Error::new(Errno::Inval, what)
-}
-
 impl TrimParams {
     /// What is given, and of `before` what is not.
     pub(super) fn over(&self, before: &TrimParams) -> TrimParams {
@@ -80,14 +75,14 @@ impl TrimParams {
     /// Refuses numbers that cannot be meant.
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.share.is_some_and(|s| !(1..=100).contains(&s)) {
-            return Err(inval("share is a percentage, 1 to 100"));
+            return Err(Error::inval("share is a percentage, 1 to 100"));
         }
         if self.batch.is_some_and(|b| !(1..=65_536).contains(&b)) {
-            return Err(inval("batch is 1 to 65536 ranges"));
+            return Err(Error::inval("batch is 1 to 65536 ranges"));
         }
         for (name, ms) in [("quiet_ms", self.quiet_ms), ("expire_ms", self.expire_ms)] {
             if ms.is_some_and(|ms| ms > MS_MAX) {
-                return Err(inval(format!("{name} is more than a day, {MS_MAX}")));
+                return Err(Error::inval(format!("{name} is more than a day, {MS_MAX}")));
             }
         }
         Ok(())
@@ -130,7 +125,7 @@ impl TrimParams {
         let granule = self.granule.unwrap_or(deletes.granule);
         if granule == 0 || !granule.is_multiple_of(sector) {
             let what = format!("granule {granule} is no multiple of the sector size, {sector}");
-            return Err(inval(what));
+            return Err(Error::inval(what));
         }
         let or = |bytes: u64, usual: u64| if bytes == 0 { usual } else { bytes };
         let command_max = or(deletes.max_bytes, COMMAND_BYTES);

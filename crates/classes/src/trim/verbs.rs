@@ -218,7 +218,7 @@ fn insert(control: &mut Control, on: &str, name: &str, p: TrimParams) -> Result<
              on; a queue cannot keep that. `ashlar trim insert {on} --zeroes drop` if nobody \
              relies on it, `--zeroes keep` to have deletes go down as they come"
         );
-        return Err(Error::new(Errno::Inval, what));
+        return Err(Error::inval(what));
     }
     let params = serde_json::to_value(&p).unwrap_or_default();
     let request = Create { name, members: &[], params: &params };
@@ -259,7 +259,7 @@ fn destroy(control: &mut Control, on: &str) -> Result<Value, Error> {
 fn configure(control: &mut Control, on: &str, p: &TrimParams) -> Result<Value, Error> {
     if p.granule.is_some() || p.zeroes.is_some() {
         let what = "granule and zeroes are said when a queue is made";
-        return Err(Error::new(Errno::Inval, what));
+        return Err(Error::inval(what));
     }
     work_as(control, on, |before| p.over(before))?;
     Ok(json!({ "message": format!("{on} configured") }))

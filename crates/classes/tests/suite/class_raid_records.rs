@@ -97,7 +97,7 @@ fn forge(disks: &[Disk], change: impl Fn(&mut Record)) {
         change(&mut record);
         let plan = imsm::plan(&record, disk.bytes().len() as u64 / 512, 512).expect("it fits");
         for step in plan.steps() {
-            if let classes::part::WriteStep::Write { offset, bytes } = step {
+            if let classes::write_plan::WriteStep::Write { offset, bytes } = step {
                 disk.put(*offset as usize, bytes);
             }
         }

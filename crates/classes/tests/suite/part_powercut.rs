@@ -1,7 +1,8 @@
-//! W1 to W5 of part/plan.rs: no power cut turns a table into no table or a mixture.
+//! W1 to W5 of write_plan.rs: no power cut turns a table into no table or a mixture.
 
 use classes::part::params::{Add, Amount, Create, Modify, Resize};
 use classes::part::{self, Damage, Health, Kind, Media, Place, Scheme, Table};
+use classes::write_plan::WriteStep;
 use std::collections::BTreeSet;
 
 use crate::support::{Image, Seed, power_cuts};
@@ -362,9 +363,9 @@ fn a_copy_that_differs_is_reported_and_the_primary_counts() {
     let plan = part::plan(Some(&base), &new).expect("plan");
     // Only the first flush is reached: the backup is new.
     let mut cut = image.clone();
-    let steps = plan.steps().iter().position(|step| *step == part::WriteStep::Flush);
+    let steps = plan.steps().iter().position(|step| *step == WriteStep::Flush);
     for step in &plan.steps()[..steps.expect("a flush")] {
-        if let part::WriteStep::Write { offset, bytes } = step {
+        if let WriteStep::Write { offset, bytes } = step {
             for (at, sector) in (offset / 512..).zip(bytes.chunks(512)) {
                 cut.put(at, sector);
             }

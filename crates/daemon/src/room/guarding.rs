@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use bio::Errno;
 use classes::guard;
 use control::config::GeomConfig;
 use fileserver::{FS_CLASS, FsClass};
@@ -220,9 +219,8 @@ impl Room {
         let mut params = params.clone();
         let given = params.as_object_mut().and_then(|all| all.remove("yes_destroy"));
         let given = given.map(serde_json::from_value).transpose();
-        let consent: Vec<String> = given
-            .map_err(|e| geom::Error::new(Errno::Inval, format!("yes_destroy: {e}")))?
-            .unwrap_or_default();
+        let consent: Vec<String> =
+            given.map_err(|e| geom::Error::inval(format!("yes_destroy: {e}")))?.unwrap_or_default();
         let force = params.get("force") == Some(&Value::Bool(true));
         let by = guard::By { class: class.name(), geom: on, force };
         guard::check(&mut self.control, by, &takes, &consent)?;

@@ -81,13 +81,9 @@ pub(super) struct ModelUnit {
     pub(super) latency: Latency,
 }
 
-fn inval(what: impl Into<String>) -> Error {
-    Error::new(Errno::Inval, what)
-}
-
 fn read<P: DeserializeOwned>(verb: &str, params: &Value) -> Result<P, Error> {
     let object = if params.is_null() { json!({}) } else { params.clone() };
-    serde_json::from_value(object).map_err(|e| inval(format!("{verb}: {e}")))
+    serde_json::from_value(object).map_err(|e| Error::inval(format!("{verb}: {e}")))
 }
 
 fn fail(state: &mut State, p: &FailParams) -> Result<Answer, Error> {
@@ -95,12 +91,12 @@ fn fail(state: &mut State, p: &FailParams) -> Result<Answer, Error> {
     let length = p.length.unwrap_or(size.saturating_sub(p.offset));
     let range = Extent::new(p.offset, length).filter(|r| r.end() <= size && !r.is_empty());
     let Some(range) = range else {
-        return Err(inval(format!("fail: the range lies outside the disk's {size} bytes")));
+        return Err(Error::inval(format!("fail: the range lies outside the disk's {size} bytes")));
     };
     let name = p.error.as_deref().unwrap_or("EIO");
     let known = |e: &&Errno| e.name().eq_ignore_ascii_case(name) && **e != Errno::NoMem;
     let Some(&error) = Errno::ALL.iter().find(known) else {
-        return Err(inval(format!("fail: no error {name} that a disk could give")));
+        return Err(Error::inval(format!("fail: no error {name} that a disk could give")));
     };
     let op = match p.op {
         FailOp::Read => DiskOp::Read,
@@ -110,14 +106,14 @@ fn fail(state: &mut State, p: &FailParams) -> Result<Answer, Error> {
         FailOp::WriteZeroes => DiskOp::Zero,
     };
     match (p.percent, p.times) {
-        (Some(_), Some(_)) => return Err(inval("fail: either times or percent, not both")),
+        (Some(_), Some(_)) => return Err(Error::inval("fail: either times or percent, not both")),
         (Some(1..=100), None) if state.rates.len() >= RATES_MAX => {
             let what = format!("fail: {RATES_MAX} rates are set already; heal first");
             return Err(Error::new(Errno::NoSpc, what));
         }
         (Some(percent @ 1..=100), None) => state.rates.push(Rate { op, range, percent, error }),
-        (Some(_), None) => return Err(inval("fail: percent lies between 1 and 100")),
-        (None, Some(0)) => return Err(inval("fail: times is at least 1")),
+        (Some(_), None) => return Err(Error::inval("fail: percent lies between 1 and 100")),
+        (None, Some(0)) => return Err(Error::inval("fail: times is at least 1")),
         (None, times) => state.disk.fail(Fault { range, op, error, times }).map_err(|_| {
             let what = format!("fail: {FAULTS_MAX} faults are set already; heal first");
             Error::new(Errno::NoSpc, what)

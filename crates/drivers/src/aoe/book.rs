@@ -119,7 +119,7 @@ impl Book {
                      read ({what}); move the record {key:?} out of the state folder to begin \
                      without them"
                 );
-                Error::new(Errno::Inval, what)
+                Error::inval(what)
             };
             let all: Vec<Kept> = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
             for kept in all {

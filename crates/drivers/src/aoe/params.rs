@@ -1,6 +1,5 @@
 //! The parameters of an AoE target.
 
-use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,7 +43,7 @@ impl Checked {
     /// Checks a target; an error says what to change.
     pub fn new(spec: TargetSpec) -> Result<Checked, Error> {
         let name = spec.name.clone();
-        let bad = |what: String| Error::new(Errno::Inval, format!("aoe target {name}: {what}"));
+        let bad = |what: String| Error::inval(format!("aoe target {name}: {what}"));
         if name.is_empty() || name.len() > NAME_MAX || name.contains(|c: char| c.is_control()) {
             return Err(bad(format!("a name has 1 to {NAME_MAX} bytes, printable")));
         }

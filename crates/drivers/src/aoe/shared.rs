@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use engine::Registry;
 use geom::Error;
@@ -64,7 +63,7 @@ impl Shared {
                 "aoe target {}: target {} is shelf {} at the same interface already",
                 spec.name, other.name, params.shelf
             );
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         state.books.insert(spec.name.clone(), book.clone());
         let shelf = Shelf { name: spec.name.clone(), listen: spec.listen, params, book };

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use cam::{Open, Sim, SimKind};
 use engine::Registry;
@@ -108,7 +107,7 @@ impl SimKind for LocalKind {
 
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
-        let refuse = |what: String| Error::new(Errno::Inval, format!("bus {name}: {what}"));
+        let refuse = |what: String| Error::inval(format!("bus {name}: {what}"));
         let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
         let initiator = match params.initiator.as_str() {
             "" => format!("local:{name}"),

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 use reactor::Address;
@@ -66,7 +65,7 @@ impl<T: Checked> Targets<T> {
                 "{driver} target {name}: target {other} listens at the same address with other \
                  {what}"
             );
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let name = name.clone();
         if let Some(old) = state.all.get(&name) {

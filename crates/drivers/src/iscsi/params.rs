@@ -1,7 +1,6 @@
 //! The parameters of an iSCSI target, and what follows from them at login.
 
 use ::wire::iscsi::{self as wire, Offer};
-use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -99,7 +98,7 @@ impl Checked {
     /// Checks a target; an error says what to change.
     pub fn new(mut spec: TargetSpec) -> Result<Checked, Error> {
         let name = spec.name.clone();
-        let bad = |what: String| Error::new(Errno::Inval, format!("iscsi target {name}: {what}"));
+        let bad = |what: String| Error::inval(format!("iscsi target {name}: {what}"));
         spec.name = wire::normalise_name(&spec.name).map_err(|_| {
             bad("a name begins with iqn., eui. or naa., as in iqn.2026-01.org.example:disk1".into())
         })?;

@@ -1,6 +1,5 @@
 //! The parameters of a local target.
 
-use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,7 +58,7 @@ impl Default for LocalParams {
 /// Checks a target; an error says what to change.
 pub(crate) fn check(spec: &TargetSpec) -> Result<(String, LocalParams), Error> {
     let name = spec.name.clone();
-    let bad = |what: String| Error::new(Errno::Inval, format!("local target {name}: {what}"));
+    let bad = |what: String| Error::inval(format!("local target {name}: {what}"));
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     if name.is_empty() || name.len() > NAME_MAX || name.starts_with('.') || !name.chars().all(fits)
     {

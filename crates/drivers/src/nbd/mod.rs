@@ -44,7 +44,6 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bio::Errno;
 use engine::{Engine, Registry};
 use geom::{Error, Local};
 use reactor::Address;
@@ -104,7 +103,7 @@ impl Driver for Nbd {
         self.shared.targets.set(checked)?;
         self.shared
             .change_files(&listen, &file)
-            .map_err(|e| Error::new(Errno::Inval, format!("nbd target {name}: {e}")))
+            .map_err(|e| Error::inval(format!("nbd target {name}: {e}")))
     }
 
     fn remove_target(&self, name: &str) {

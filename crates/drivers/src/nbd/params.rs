@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bio::Errno;
 use geom::Error;
 use keys::{Files, Keys};
 use reactor::Address;
@@ -134,7 +133,7 @@ impl Checked {
     /// Checks a target and reads its keys; an error says what to change.
     pub fn new(spec: TargetSpec) -> Result<Checked, Error> {
         let name = spec.name.clone();
-        let bad = |what: String| Error::new(Errno::Inval, format!("nbd target {name}: {what}"));
+        let bad = |what: String| Error::inval(format!("nbd target {name}: {what}"));
         let odd = |c: char| c.is_control() || c == '/';
         if spec.name.is_empty() || spec.name.len() > NAME_MAX || spec.name.chars().any(odd) {
             return Err(bad(format!("a name has 1 to {NAME_MAX} bytes, printable, without /")));

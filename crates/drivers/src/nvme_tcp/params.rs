@@ -4,7 +4,6 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -102,8 +101,7 @@ impl Checked {
     /// Checks a target; an error says what to change.
     pub fn new(spec: TargetSpec) -> Result<Checked, Error> {
         let name = spec.name.clone();
-        let bad =
-            |what: String| Error::new(Errno::Inval, format!("nvme_tcp target {name}: {what}"));
+        let bad = |what: String| Error::inval(format!("nvme_tcp target {name}: {what}"));
         if !is_nqn(&spec.name) || spec.name == DISCOVERY_NQN {
             let form = "nqn.2026-01.org.example:disk1";
             return Err(bad(format!("a name is an NQN of its own, as in {form}")));

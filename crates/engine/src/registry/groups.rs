@@ -239,7 +239,7 @@ fn build_group(
     for text in &spec.initiators {
         let Some(pattern) = Pattern::new(text) else {
             let what = format!("{at}: an initiator name is empty or too long");
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         };
         patterns.push(pattern);
     }
@@ -249,7 +249,7 @@ fn build_group(
             let what = format!(
                 "{at}: {text:?} is no portal; write ADDRESS, ADDRESS:PORT, *:PORT or unix:PATH"
             );
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         };
         portals.push(rule);
     }
@@ -300,7 +300,7 @@ pub(super) fn resolve(
 ) -> Result<LunEntry, Error> {
     if line.lun > LUN_MAX {
         let what = format!("{at}: LUN {} is larger than {LUN_MAX}", line.lun);
-        return Err(Error::new(Errno::Inval, what));
+        return Err(Error::inval(what));
     }
     let Some(device) = find(&line.device) else {
         let what = format!("{at}: LUN {}: no device {}", line.lun, line.device);

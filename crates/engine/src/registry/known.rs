@@ -21,7 +21,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 
-use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use geom::Error;
 
@@ -103,7 +102,7 @@ impl Known {
         let Some(all) = decode(&bytes) else {
             let what = "the saved list of what initiators know (known-units.known in the state \
                         folder) makes no sense";
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         };
         let count = all.values().map(BTreeMap::len).sum();
         *self.state() = State { all, count, changed: false };

@@ -254,12 +254,12 @@ impl Registry {
         };
         if spec.sector_bytes == 0 {
             let what = format!("{}: sector size is zero", spec.label.name);
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         if spec.serial.is_empty() || spec.serial.len() > SERIAL_MAX || !spec.serial.is_ascii() {
             let what =
                 format!("{}: a serial number is 1 to {SERIAL_MAX} ASCII letters", spec.label.name);
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let mut state = self.state();
         if state.devices.contains_key(&spec.label.name) {

@@ -42,7 +42,7 @@ impl Numbers {
         Numbers::decode(&bytes).ok_or_else(|| {
             let what = "the saved target port identifiers (target-ports.ports in the state \
                         folder) make no sense";
-            Error::new(Errno::Inval, what)
+            Error::inval(what)
         })
     }
 
@@ -76,7 +76,7 @@ impl Numbers {
             })?,
         };
         if number == 0 {
-            return Err(Error::new(Errno::Inval, "a target port identifier is 1 to 65535"));
+            return Err(Error::inval("a target port identifier is 1 to 65535"));
         }
         let other = self.0.iter().find(|(_, n)| **n == number).map(|(other, _)| other.clone());
         if let Some(other) = other {

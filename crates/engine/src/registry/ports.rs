@@ -204,7 +204,7 @@ fn check(specs: &[PortGroupSpec]) -> Result<(), Error> {
     for (i, spec) in specs.iter().enumerate() {
         if spec.id == 0 || spec.state == AccessState::Transitioning {
             let what = format!("port group {}: no identifier, or no state to be in", spec.name);
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let before = specs.get(..i).unwrap_or_default();
         if let Some(other) = before.iter().find(|o| o.name == spec.name || o.id == spec.id) {

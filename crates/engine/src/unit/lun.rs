@@ -392,7 +392,7 @@ fn exchange(
             limits.sector_bytes,
             device.block_bytes()
         );
-        return Err(Error::new(Errno::Inval, what));
+        return Err(Error::inval(what));
     }
     let before = t.consumers_of(geom).to_vec();
     let what = |e: Errno| Error::of(e, &format!("load {provider}"));
@@ -474,7 +474,7 @@ fn describe(
         true if CD_BLOCK.is_multiple_of(limits.sector_bytes.max(1)) => CD_BLOCK,
         true => {
             let what = format!("{provider}: blocks of 2048 bytes do not fit its sectors");
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         false => limits.sector_bytes,
     };
@@ -486,7 +486,7 @@ fn describe(
                 "{provider}: protection information needs a disk that can be written, with blocks \
                  of a power of two and room for it"
             );
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
     }
     let room = room_of(t, below);

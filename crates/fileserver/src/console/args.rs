@@ -1,6 +1,5 @@
 //! What was given with a verb.
 
-use bio::Errno;
 use geom::{ArgKind, Error, VerbSpec};
 use serde_json::{Map, Value};
 
@@ -20,7 +19,7 @@ impl Args {
             let known: Vec<&str> = spec.args.iter().map(|a| a.name).skip(1).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let what = format!("{}: no argument `{other}`; it takes {known}", spec.name);
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let args = Args { number, verb: spec.name, all };
         for a in spec.args.iter().skip(1) {
@@ -38,7 +37,7 @@ impl Args {
 
     /// A refusal.
     pub fn wrong(&self, why: &str) -> Error {
-        Error::new(Errno::Inval, format!("{}: {why}", self.verb))
+        Error::inval(format!("{}: {why}", self.verb))
     }
 
     pub fn text(&self, key: &str) -> Option<&str> {

@@ -186,7 +186,7 @@ async fn compare(
         return Ok(String::new());
     }
     if old.inode.kind == Kind::Dir || new.inode.kind == Kind::Dir {
-        return Err(Error::new(Errno::Inval, format!("{old_at}: a directory, not a file")));
+        return Err(Error::inval(format!("{old_at}: a directory, not a file")));
     }
     let a = paths::bytes(fs, old, DIFF_MAX).await.map_err(about(old_at))?;
     let b = paths::bytes(fs, new, DIFF_MAX).await.map_err(about(new_at))?;
@@ -283,7 +283,7 @@ async fn yesterday(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     if args.flag("copy") {
         if old.inode.kind == Kind::Dir {
             let what = format!("{at}: a directory; its files are brought back one by one");
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let same = now.as_ref().is_some_and(|n| n.inode.version == old.inode.version);
         if same {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::rc::Rc;
 
-use bio::{Errno, Seg};
+use bio::Seg;
 use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use reactor::Stream;
 use serde_json::{Map, Value, json};
@@ -134,7 +134,7 @@ pub(crate) async fn line(host: &Rc<Host>, text: &str) -> Result<String, Error> {
 }
 
 async fn done(host: &Rc<Host>, text: &str) -> Result<String, Error> {
-    let understood = understand(text).map_err(|why| Error::new(Errno::Inval, why))?;
+    let understood = understand(text).map_err(|why| Error::inval(why))?;
     let Some((verb, params)) = understood else { return Ok(String::new()) };
     let done = run(host, 0, verb, &params).await?;
     Ok(match (done.get("text"), done.get("message")) {

@@ -109,7 +109,7 @@ pub(crate) async fn file(host: &Host, fs: &Served, path: &str) -> Result<Found, 
     let found = must(host, fs, path).await?;
     match found.inode.kind {
         Kind::File => Ok(found),
-        Kind::Dir => Err(Error::new(Errno::Inval, format!("{path}: a directory, not a file"))),
+        Kind::Dir => Err(Error::inval(format!("{path}: a directory, not a file"))),
     }
 }
 
@@ -229,7 +229,7 @@ pub(super) async fn place<'p>(fs: &Served, path: &'p str) -> Result<(Ino, &'p st
     let trimmed = path.trim_end_matches('/');
     let (above, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
     if name.is_empty() {
-        return Err(Error::new(Errno::Inval, format!("{path}: it has no name")));
+        return Err(Error::inval(format!("{path}: it has no name")));
     }
     let found = find(fs, View::Live, above).await.map_err(about(above))?;
     let dir = found.filter(|f| f.inode.kind == Kind::Dir);

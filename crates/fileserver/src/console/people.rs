@@ -36,7 +36,7 @@ pub(crate) async fn settle(host: &Rc<Host>) -> Result<(), Error> {
     let before = users.clone();
     if let Some(name) = missing {
         let edited = users.edit(name, None);
-        edited.map_err(|why| Error::new(Errno::Inval, format!("everybody: {why}")))?;
+        edited.map_err(|why| Error::inval(format!("everybody: {why}")))?;
     }
     if !is_there || users != before {
         write(host, &fs, &users).await?;
@@ -55,7 +55,7 @@ async fn read(fs: &Served, path: &str) -> Result<Option<Users>, Error> {
     let Some(found) = found else { return Ok(None) };
     let bytes = paths::bytes(fs, &found, FILE_MAX).await.map_err(about(path))?;
     let text = bytes.and_then(|b| String::from_utf8(b).ok());
-    let wrong = |why: &str| Error::new(Errno::Inval, format!("{path}: {why}"));
+    let wrong = |why: &str| Error::inval(format!("{path}: {why}"));
     let text = text.ok_or_else(|| wrong("it is no text of a users file"))?;
     Users::parse(&text).map(Some).map_err(|why| wrong(&why))
 }

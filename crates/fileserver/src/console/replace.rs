@@ -62,7 +62,7 @@ async fn replace(host: Rc<Host>, args: Args) -> Result<Value, Error> {
     let fs = host.files()?;
     let Served::Volume(files) = &fs else {
         let what = "an image has one WORM device; copy it with other tools while it is halted";
-        return Err(Error::new(Errno::Inval, what));
+        return Err(Error::inval(what));
     };
     let volume = files.volume();
     let all: Vec<String> = fs.legs().into_iter().map(|l| l.name).collect();

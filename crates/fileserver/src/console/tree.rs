@@ -115,7 +115,7 @@ pub(super) const CAT: Command = Command {
             let bytes = paths::bytes(&fs, &found, CAT_MAX).await.map_err(about(path))?;
             let text = bytes.and_then(|b| String::from_utf8(b).ok());
             let why = format!("{path}: no text of at most 1 MiB; mount it to read it");
-            let text = text.ok_or_else(|| Error::new(Errno::Inval, why))?;
+            let text = text.ok_or_else(|| Error::inval(why))?;
             Ok(json!({ "text": text }))
         })
     },

@@ -79,18 +79,17 @@ impl FsGeom {
         params: FsParams,
         site: Site,
     ) -> Result<GeomId, Error> {
-        let inval = |what: &str| Error::new(Errno::Inval, what);
         let names: Vec<String> = members.iter().map(|p| t.provider_name(*p).to_owned()).collect();
         let device = match (params.device()?, device_of(&names)) {
             (Some(device), None) => device,
             (None, Some(device)) => device,
             (None, None) => {
-                return Err(inval(
+                return Err(Error::inval(
                     "it stands on `members` (the cache device, then each device of the WORM) or \
                      on a `device` by its config string",
                 ));
             }
-            (Some(_), Some(_)) => return Err(inval("either `members` or `device`")),
+            (Some(_), Some(_)) => return Err(Error::inval("either `members` or `device`")),
         };
         let me = t.new_geom(FS_CLASS, name, MADE_BY_HAND, Box::new(Unmade))?;
         match open_all(t, me, &device) {
@@ -289,7 +288,7 @@ fn open_all(
         let name = t.provider_name(on).to_owned();
         if out.iter().any(|b| b.opened.name == name) {
             let what = format!("{name} stands in it twice, once as {disk}");
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let (consumer, size) = attach(t, me, on)?;
         let opened = Opened { disk: disk.clone(), name, way: Way::new(t.edge(consumer), size) };

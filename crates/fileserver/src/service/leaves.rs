@@ -74,7 +74,7 @@ pub fn provider(t: &Topology, disk: &Device) -> Result<ProviderId, Error> {
         }
         other => {
             let why = other.unserved().unwrap_or("it is made of others");
-            Err(Error::new(Errno::Inval, format!("{other}: {why}")))
+            Err(Error::inval(format!("{other}: {why}")))
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<Address, Error> {
     match text.parse() {
         Ok(Address::Ether(_)) | Err(_) => {
             let what = format!("`{text}` is no address to listen at (0.0.0.0:564, unix:/PATH)");
-            Err(Error::new(Errno::Inval, what))
+            Err(Error::inval(what))
         }
         Ok(address) => Ok(address),
     }

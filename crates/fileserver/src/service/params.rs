@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use bio::Errno;
 use geom::Error;
 use keys::{Files, Keys};
 use schemars::JsonSchema;
@@ -126,42 +125,38 @@ pub struct FsParams {
     pub core: Option<u32>,
 }
 
-fn inval(what: impl Into<String>) -> Error {
-    Error::new(Errno::Inval, what)
-}
-
 impl FsParams {
     /// From what the configuration says, checked.
     pub fn read(value: &serde_json::Value) -> Result<FsParams, Error> {
         let mut params: FsParams = match value {
             serde_json::Value::Null => FsParams::default(),
-            v => serde_json::from_value(v.clone()).map_err(|e| inval(format!("fs: {e}")))?,
+            v => serde_json::from_value(v.clone()).map_err(|e| Error::inval(format!("fs: {e}")))?,
         };
         params.settle()?;
         let FsParams { block, memory, ahead, ahead_bytes, .. } = &params;
         if block.is_some_and(|b| !BLOCKS.contains(&b)) {
-            return Err(inval("block is 4096, 8192, 16384 or 65536"));
+            return Err(Error::inval("block is 4096, 8192, 16384 or 65536"));
         }
         if memory.is_some_and(|m| m < MEMORY.1) {
-            return Err(inval("memory is at least 8 MiB"));
+            return Err(Error::inval("memory is at least 8 MiB"));
         }
         if ahead.is_some_and(|n| n > ReadAhead::WORKERS_MAX) {
-            return Err(inval("ahead is at most 1000"));
+            return Err(Error::inval("ahead is at most 1000"));
         }
         if ahead_bytes.is_some_and(|n| n > ReadAhead::BYTES_MAX) {
-            return Err(inval("ahead_bytes is at most 64 MiB"));
+            return Err(Error::inval("ahead_bytes is at most 64 MiB"));
         }
         for (key, value, most) in [
             ("login_timeout", params.login_timeout, 3600),
             ("connections_per_peer", params.connections_per_peer, 65_536),
         ] {
             if let Some(value) = value.filter(|v| !(1..=most).contains(v)) {
-                return Err(inval(format!("{key} = {value}: it must be 1 to {most}")));
+                return Err(Error::inval(format!("{key} = {value}: it must be 1 to {most}")));
             }
         }
         params.dump_at()?;
         params.device()?;
-        params.image().map_err(inval)?;
+        params.image().map_err(Error::inval)?;
         let proven = params.linux_tls.iter().chain(&params.plan9_tls);
         let believed = params.linux.iter().chain(&params.plan9);
         for at in believed.chain(proven) {
@@ -180,21 +175,22 @@ impl FsParams {
             return Ok(None);
         }
         let file = |name: &str, path: &Option<String>| {
-            let missing = || inval(format!("{name} is missing: clients that come by TLS need it"));
+            let missing =
+                || Error::inval(format!("{name} is missing: clients that come by TLS need it"));
             path.clone().filter(|path| !path.is_empty()).ok_or_else(missing)
         };
         let certificate = file("tls_certificate", &self.tls_certificate)?;
         let key = file("tls_key", &self.tls_key)?;
         let client_ca = file("tls_client_ca", &self.tls_client_ca)?;
         let files = Files { certificate: &certificate, key: &key, client_ca: &client_ca };
-        Keys::read(&files).map(Some).map_err(inval)
+        Keys::read(&files).map(Some).map_err(Error::inval)
     }
 
     /// What the lines of config mode say is said in our words.
     fn settle(&mut self) -> Result<(), Error> {
         let Some(text) = self.settings.take() else { return Ok(()) };
-        let refuse = |what: String| Err(inval(format!("settings: {what}")));
-        let s = Settings::parse(&text).map_err(|why| inval(format!("settings: {why}")))?;
+        let refuse = |what: String| Err(Error::inval(format!("settings: {what}")));
+        let s = Settings::parse(&text).map_err(|why| Error::inval(format!("settings: {why}")))?;
         if self.device.is_some() {
             return refuse("`device` says what it stands on already".into());
         }
@@ -243,9 +239,9 @@ impl FsParams {
     pub fn device(&self) -> Result<Option<Device>, Error> {
         let Some(text) = &self.device else { return Ok(None) };
         let device: Device =
-            text.parse().map_err(|wrong| inval(format!("device `{text}`: {wrong}")))?;
+            text.parse().map_err(|wrong| Error::inval(format!("device `{text}`: {wrong}")))?;
         match device.refusal(self.image) {
-            Some(why) => Err(inval(format!("device: {why}"))),
+            Some(why) => Err(Error::inval(format!("device: {why}"))),
             None => Ok(Some(device)),
         }
     }
@@ -275,7 +271,7 @@ impl FsParams {
         match self.dump_at.as_deref().unwrap_or(DUMP_AT) {
             NEVER => Ok(None),
             text => At::parse(text).map(Some).ok_or_else(|| {
-                inval(format!("dump_at `{text}` is no time of day (05:00), nor `never`"))
+                Error::inval(format!("dump_at `{text}` is no time of day (05:00), nor `never`"))
             }),
         }
     }

@@ -35,7 +35,7 @@ impl Topology {
             return Err(Error::new(Errno::NxIo, format!("{}: its geom is going", new.name)));
         }
         if new.name.is_empty() || new.name.len() > NAME_MAX {
-            return Err(Error::new(Errno::Inval, "a provider's name is empty or too long"));
+            return Err(Error::inval("a provider's name is empty or too long"));
         }
         if self.find(&new.name).is_some() {
             let what = format!("a provider {} exists already", new.name);
@@ -45,7 +45,7 @@ impl Topology {
             return Err(Error::new(Errno::NoSpc, "too many providers"));
         }
         if new.limits.sector_bytes == 0 {
-            return Err(Error::new(Errno::Inval, format!("{}: sector size is zero", new.name)));
+            return Err(Error::inval(format!("{}: sector size is zero", new.name)));
         }
         let slot = free_slot(&mut self.nodes);
         let name = new.name.clone();

@@ -342,7 +342,7 @@ impl Topology {
             return Err(Error::new(Errno::NoEnt, format!("no class {class}")));
         };
         if name.is_empty() || name.len() > NAME_MAX {
-            return Err(Error::new(Errno::Inval, format!("name {name:?} is empty or too long")));
+            return Err(Error::inval(format!("name {name:?} is empty or too long")));
         }
         if self.geom_names.get(index).is_some_and(|names| names.contains_key(name)) {
             return Err(Error::new(Errno::Exist, format!("{class} {name} exists already")));

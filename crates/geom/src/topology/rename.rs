@@ -44,7 +44,7 @@ impl Topology {
         };
         if !self.stands_on(provider, geom) {
             let what = format!("{name} is a provider of another geom than {class} {name}");
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         let mut all = Renames { geoms: vec![(geom, to.to_owned())], ..Renames::default() };
         self.gather(provider, to, &mut all);
@@ -78,7 +78,7 @@ impl Topology {
     fn refuse(&self, all: &Renames) -> Result<(), Error> {
         for (id, to) in &all.providers {
             if to.is_empty() || to.len() > NAME_MAX {
-                return Err(Error::new(Errno::Inval, format!("name {to:?} is empty or too long")));
+                return Err(Error::inval(format!("name {to:?} is empty or too long")));
             }
             if self.names.get(to).is_some_and(|other| other != id) {
                 return Err(Error::new(Errno::Exist, format!("a provider {to} exists already")));

@@ -21,13 +21,13 @@ impl Topology {
     pub(crate) fn splice_in(&mut self, geom: GeomId, below: ProviderId) -> Result<(), Error> {
         let (own, above) = self.shim_parts(geom)?;
         if self.below(own) != Some(below) {
-            return Err(Error::new(Errno::Inval, "the new layer sits somewhere else"));
+            return Err(Error::inval("the new layer sits somewhere else"));
         }
         self.spliceable(geom, above, below)?;
         let (low, high) = (&self.providers[below].limits, &self.providers[above].limits);
         if low.media_bytes != high.media_bytes || low.sector_bytes != high.sector_bytes {
             let what = "the layer changes the size or sector size; it cannot be slipped in";
-            return Err(Error::new(Errno::Inval, what));
+            return Err(Error::inval(what));
         }
         if self.consumers[own].counts != Access::NONE {
             return Err(Error::new(Errno::Busy, "the new layer is open already"));

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -66,7 +65,7 @@ fn ask() -> u64 {
 }
 
 fn refuse(bus: &str, what: impl std::fmt::Display) -> Error {
-    Error::new(Errno::Inval, format!("bus {bus}: {what}"))
+    Error::inval(format!("bus {bus}: {what}"))
 }
 
 impl Params {

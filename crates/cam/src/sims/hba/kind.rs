@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bio::Errno;
 use geom::Error;
 use reactor::model::{DiskShape, Timing};
 use schemars::JsonSchema;
@@ -167,7 +166,7 @@ impl SimKind for Virtual {
 
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
-        let refuse = |what: String| Error::new(Errno::Inval, format!("bus {name}: {what}"));
+        let refuse = |what: String| Error::inval(format!("bus {name}: {what}"));
         let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
         let size = params.size;
         if !(512..=SIZE_MAX).contains(&size) || !size.is_multiple_of(512) {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -179,7 +178,7 @@ impl Params {
 
 /// The terms of a bus with these parameters.
 pub(super) fn terms(bus: &str, params: &Value) -> Result<Terms, Error> {
-    let refuse = |what: String| Error::new(Errno::Inval, format!("bus {bus}: {what}"));
+    let refuse = |what: String| Error::inval(format!("bus {bus}: {what}"));
     let params = Params::deserialize(params).map_err(|e| refuse(e.to_string()))?;
     params.terms().map_err(refuse)
 }
@@ -206,7 +205,7 @@ impl SimKind for IscsiKind {
 
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
         let name = request.name;
-        let refuse = |what: String| Error::new(Errno::Inval, format!("bus {name}: {what}"));
+        let refuse = |what: String| Error::inval(format!("bus {name}: {what}"));
         let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
         let named = |key: &str, text: &str| {
             normalise_name(text).map_err(|_| {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bio::Errno;
 use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -49,8 +48,7 @@ impl SimKind for SgKind {
     }
 
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error> {
-        let refuse =
-            |what: String| Error::new(Errno::Inval, format!("bus {}: {what}", request.name));
+        let refuse = |what: String| Error::inval(format!("bus {}: {what}", request.name));
         let params = Params::deserialize(request.params).map_err(|e| refuse(e.to_string()))?;
         if params.devices.is_empty() || params.devices.len() > DEVICES_MAX {
             return Err(refuse(format!("devices: 1 to {DEVICES_MAX} are needed")));

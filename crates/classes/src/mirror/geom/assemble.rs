@@ -32,7 +32,7 @@ impl MirrorGeom {
             let why = "its rebuild found no member that could be read: `ashlar mirror forget` and \
                        `insert` take it in anew";
             self.refuse(t, &name, why);
-            return Err(Error::new(Errno::Inval, why));
+            return Err(Error::inval(why));
         }
         let record = seen.record.clone();
         match self.mirror.arrive(record, limits.media_bytes, limits.sector_bytes) {
@@ -73,7 +73,7 @@ impl MirrorGeom {
             }
             Arrival::Refused(why) => {
                 self.refuse(t, &name, &why);
-                Err(Error::new(Errno::Inval, why))
+                Err(Error::inval(why))
             }
         }
     }

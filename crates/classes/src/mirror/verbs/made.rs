@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::redeclare::{names_one, settings, work_as_declared};
 use super::whole::flags;
-use super::{Request, balance, inval, is_own, shape, slice, write_record};
+use super::{Request, balance, is_own, shape, slice, write_record};
 use crate::guard;
 use crate::members::{hand, known};
 use crate::mirror::NAME;
@@ -29,12 +29,12 @@ pub(super) fn label(
     }
     let members = &request.members;
     if members.is_empty() || members.len() > MEMBERS_MAX {
-        return Err(inval(format!("a mirror has 1 to {MEMBERS_MAX} members")));
+        return Err(Error::inval(format!("a mirror has 1 to {MEMBERS_MAX} members")));
     }
     let (mut sector_bytes, mut least) = (512, u64::MAX);
     for (i, member) in members.iter().enumerate() {
         if members.iter().take(i).any(|m| m == member) {
-            return Err(inval(format!("{member} is named twice")));
+            return Err(Error::inval(format!("{member} is named twice")));
         }
         let on = hand::find(control, member)?;
         let (sector, media) = hand::sizes(control, on);
@@ -44,7 +44,7 @@ pub(super) fn label(
     }
     let media_bytes = least - least % u64::from(sector_bytes);
     if media_bytes == 0 {
-        return Err(inval("its members are too small: nothing is left"));
+        return Err(Error::inval("its members are too small: nothing is left"));
     }
     let bitmap = match request.bitmap || request.region.is_some() {
         true => Some(shape(media_bytes, sector_bytes, request.region)?),
@@ -53,7 +53,7 @@ pub(super) fn label(
     let spare = bitmap.map_or(0, |s| u64::from(s.bytes));
     let media_bytes = media_bytes.saturating_sub(spare.next_multiple_of(u64::from(sector_bytes)));
     if media_bytes == 0 {
-        return Err(inval("its members are too small: nothing is left beside the bitmap"));
+        return Err(Error::inval("its members are too small: nothing is left beside the bitmap"));
     }
     let id = known::new_id(control, name);
     let first = Metadata {
@@ -134,7 +134,7 @@ pub(in crate::mirror) fn declare(
     consent: &[String],
 ) -> Result<(), Error> {
     let name = declared.name;
-    let wrong = |e: serde_json::Error| inval(format!("mirror {name}: {e}"));
+    let wrong = |e: serde_json::Error| Error::inval(format!("mirror {name}: {e}"));
     let mut request: Request = match declared.params {
         Value::Null => Request::default(),
         given => serde_json::from_value(given.clone()).map_err(wrong)?,
@@ -180,7 +180,9 @@ pub(in crate::mirror) fn by_hand(
     let least = limits.iter().map(|l| l.media_bytes).min().unwrap_or(0);
     let media_bytes = least - least % u64::from(sector_bytes);
     if limits.is_empty() || limits.len() > MEMBERS_MAX || media_bytes == 0 {
-        return Err(inval(format!("a mirror has 1 to {MEMBERS_MAX} members, with room on each")));
+        return Err(Error::inval(format!(
+            "a mirror has 1 to {MEMBERS_MAX} members, with room on each"
+        )));
     }
     let record = Metadata {
         name: request.name.to_owned(),

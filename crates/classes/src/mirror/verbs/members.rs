@@ -4,7 +4,7 @@ use bio::Errno;
 use geom::{Control, Error, Topology};
 use serde_json::{Value, json};
 
-use super::{Request, complete, inval, is_own, priority, runs, with, write_record};
+use super::{Request, complete, is_own, priority, runs, with, write_record};
 use crate::members::{hand, known};
 use crate::mirror::NAME;
 use crate::mirror::geom::{Job, MirrorGeom, Parting};
@@ -73,10 +73,10 @@ fn insert_one(
             let bitmap = mirror.shape().map_or(0, |s| u64::from(s.bytes));
             let most = mirror.held_bytes() + bitmap + u64::from(mirror.sector_bytes);
             let what = format!("{member} has {provider_bytes} bytes; it needs {most}");
-            return Err(inval(what));
+            return Err(Error::inval(what));
         }
         if let Some(why) = mirror.other_sectors(sector_bytes) {
-            return Err(inval(format!("{member}: {why}")));
+            return Err(Error::inval(format!("{member}: {why}")));
         }
         let before = mirror.all;
         if !mirror.is_complete() {
@@ -87,7 +87,7 @@ fn insert_one(
         } else if usize::from(before) < MEMBERS_MAX {
             mirror.count_new(disk);
         } else {
-            return Err(inval(format!("a mirror has at most {MEMBERS_MAX} members")));
+            return Err(Error::inval(format!("a mirror has at most {MEMBERS_MAX} members")));
         }
         g.push(t, me, Job::Rewrite);
         Ok((before, first_record(g, (disk, member, provider_bytes), request)?))
@@ -271,7 +271,7 @@ pub(super) fn activate(control: &mut Control, on: &str, request: &Request) -> Re
         let record = known::read(control, NAME, member, Metadata::decode)?;
         if record.name != known::bare(NAME, on) || !record.has(disk_flags::INACTIVE) {
             let what = format!("{member} is no deactivated member of {on}");
-            return Err(inval(what));
+            return Err(Error::inval(what));
         }
         let flags = record.disk_flags & !disk_flags::INACTIVE;
         write_record(control, member, Some(&Metadata { disk_flags: flags, ..record }))?;

@@ -22,7 +22,7 @@ use super::metadata::{Balance, Metadata};
 use super::state::Mirror;
 use crate::members::follow::{self, Ask};
 use crate::members::{hand, known};
-use crate::span::words;
+use crate::words;
 pub(super) use made::{by_hand, declare};
 pub(super) use redeclare::{foresee, redeclare, settings};
 pub(super) use specs::VERBS;
@@ -61,10 +61,6 @@ struct Request {
     keep: Option<String>,
 }
 
-fn inval(what: impl Into<String>) -> Error {
-    Error::new(Errno::Inval, what)
-}
-
 fn is_own(sector: &[u8]) -> bool {
     Metadata::decode(sector).is_ok()
 }
@@ -80,7 +76,7 @@ pub(super) fn run(
     let request: Request = match params {
         Value::Null => Request::default(),
         given => serde_json::from_value(given.clone())
-            .map_err(|e| inval(format!("mirror {verb}: {e}")))?,
+            .map_err(|e| Error::inval(format!("mirror {verb}: {e}")))?,
     };
     match verb {
         "label" => made::label(class, control, on, &request),
@@ -122,7 +118,7 @@ pub(super) fn run(
 
 fn balance(request: &Request) -> Result<Option<Balance>, Error> {
     let Some(word) = &request.balance else { return Ok(None) };
-    let none = || inval(format!("no balance {word}; {}", Balance::WORDS.join(", ")));
+    let none = || Error::inval(format!("no balance {word}; {}", Balance::WORDS.join(", ")));
     Balance::of_word(word).ok_or_else(none).map(Some)
 }
 
@@ -130,7 +126,7 @@ fn balance(request: &Request) -> Result<Option<Balance>, Error> {
 fn shape(media_bytes: u64, sector_bytes: u32, region: Option<u64>) -> Result<Shape, Error> {
     Shape::of(media_bytes, sector_bytes, region).ok_or_else(|| {
         let least = media_bytes.div_ceil(BYTES_MAX * 8).next_power_of_two().max(REGION_MIN);
-        inval(format!("a region must be a power of two, of {least} bytes at least"))
+        Error::inval(format!("a region must be a power of two, of {least} bytes at least"))
     })
 }
 
@@ -138,13 +134,13 @@ fn slice(request: &Request) -> Result<Option<u32>, Error> {
     let Some(bytes) = request.slice else { return Ok(None) };
     match u32::try_from(bytes) {
         Ok(slice) if slice > 0 => Ok(Some(slice)),
-        _ => Err(inval(format!("a slice of {bytes} bytes: use 1 to 4294967295"))),
+        _ => Err(Error::inval(format!("a slice of {bytes} bytes: use 1 to 4294967295"))),
     }
 }
 
 fn priority(request: &Request) -> Result<Option<u8>, Error> {
     let Some(given) = request.priority else { return Ok(None) };
-    let wrong = |_| inval(format!("priority {given}: use 0 to 255"));
+    let wrong = |_| Error::inval(format!("priority {given}: use 0 to 255"));
     u8::try_from(given).map_err(wrong).map(Some)
 }
 

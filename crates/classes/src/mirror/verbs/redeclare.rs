@@ -4,7 +4,7 @@ use geom::{Control, Error, GeomId, Redeclare, Topology};
 use serde_json::Value;
 
 use super::members::{forget, insert, remove, replace_absent};
-use super::{Request, balance, complete, inval, runs, slice, with};
+use super::{Request, balance, complete, runs, slice, with};
 use crate::guard;
 use crate::members::known;
 use crate::mirror::NAME;
@@ -93,7 +93,7 @@ pub(super) fn names_one(control: &mut Control, on: &str, members: &[String]) -> 
         let here = g.names(t);
         if here.is_empty() { Ok(()) } else { Err(nothing_left(on, &here)) }
     });
-    judged.unwrap_or_else(|| Err(inval(format!("{on} is going"))))
+    judged.unwrap_or_else(|| Err(Error::inval(format!("{on} is going"))))
 }
 
 fn nothing_left(on: &str, members: &[String]) -> Error {
@@ -109,7 +109,7 @@ fn nothing_left(on: &str, members: &[String]) -> Error {
 pub(in crate::mirror) fn settings(params: &Value) -> Result<Settings, Error> {
     let request: Request = match params {
         Value::Null => Request::default(),
-        given => serde_json::from_value(given.clone()).map_err(|e| inval(e.to_string()))?,
+        given => serde_json::from_value(given.clone()).map_err(|e| Error::inval(e.to_string()))?,
     };
     let flags = [
         (request.no_failsync, mirror_flags::NOFAILSYNC),
@@ -131,7 +131,7 @@ fn difference(
     request: &Redeclare<'_>,
 ) -> Result<Difference, Error> {
     let judged = topology.with(geom, |g: &mut MirrorGeom, t| judge(g, t, request));
-    judged.unwrap_or_else(|| Err(inval(format!("{} is going", request.name))))
+    judged.unwrap_or_else(|| Err(Error::inval(format!("{} is going", request.name))))
 }
 
 fn judge(g: &MirrorGeom, t: &Topology, request: &Redeclare<'_>) -> Result<Difference, Error> {
@@ -159,16 +159,16 @@ fn judge(g: &MirrorGeom, t: &Topology, request: &Redeclare<'_>) -> Result<Differ
         return Err(nothing_left(on, request.from));
     }
     if mirror.members().count() + added.len() > MEMBERS_MAX {
-        return Err(inval(format!("a mirror has at most {MEMBERS_MAX} members")));
+        return Err(Error::inval(format!("a mirror has at most {MEMBERS_MAX} members")));
     }
     for name in &added {
         let Some(limits) = t.find(name).and_then(|on| t.limits(on)) else { continue };
         if !mirror.fits(limits.media_bytes) {
             let what = format!("{name} has {} bytes, too few for {on}", limits.media_bytes);
-            return Err(inval(what));
+            return Err(Error::inval(what));
         }
         if let Some(why) = mirror.other_sectors(limits.sector_bytes) {
-            return Err(inval(format!("{name}: {why}")));
+            return Err(Error::inval(format!("{name}: {why}")));
         }
     }
     let removed = removed.into_iter().cloned().collect();

@@ -4,7 +4,7 @@ use geom::{ArgKind, ArgSpec, VerbSpec};
 
 use crate::members::follow::FOLLOW;
 use crate::mirror::metadata::Balance;
-use crate::span::words::{self, verb};
+use crate::words::{self, verb};
 
 const BALANCE: ArgSpec = ArgSpec {
     name: "balance",

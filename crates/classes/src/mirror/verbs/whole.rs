@@ -9,7 +9,7 @@ use geom::{Class, Control, Error, GeomId, Topology};
 use serde_json::{Value, json};
 
 use super::members::slot;
-use super::{Request, balance, complete, inval, priority, runs, shape, slice, with};
+use super::{Request, balance, complete, priority, runs, shape, slice, with};
 use crate::members::{hand, known};
 use crate::mirror::bitmap::Shape;
 use crate::mirror::class::MirrorClass;
@@ -45,7 +45,7 @@ fn bitmap_change(
     let keeps = request.bitmap || request.region.is_some();
     if keeps == request.no_bitmap {
         return match keeps {
-            true => Err(inval("--bitmap and --no-bitmap")),
+            true => Err(Error::inval("--bitmap and --no-bitmap")),
             false => Ok(None),
         };
     }
@@ -69,7 +69,7 @@ fn bitmap_change(
             "there is no room for a bitmap: {on} uses all of its members. {most} bytes of each are \
              needed; `ashlar mirror label --bitmap` leaves room"
         );
-        return Err(inval(what));
+        return Err(Error::inval(what));
     }
     Ok(Some(Some(shape)))
 }
@@ -95,15 +95,15 @@ pub(super) fn configure(
             }
         } else if priority.is_some() {
             let what = format!("--priority is one member's: `mirror configure -p 5 {on} PROVIDER`");
-            return Err(inval(what));
+            return Err(Error::inval(what));
         } else if request.member.is_some() {
-            return Err(inval("a member is named for --priority"));
+            return Err(Error::inval("a member is named for --priority"));
         }
         match (request.hardcode, request.dynamic) {
             (false, false) => {}
-            (true, true) => return Err(inval("--hardcode and --dynamic")),
+            (true, true) => return Err(Error::inval("--hardcode and --dynamic")),
             _ if g.mirror.manual => {
-                return Err(inval(format!("{on} was made by hand: it has no records")));
+                return Err(Error::inval(format!("{on} was made by hand: it has no records")));
             }
             (hardcode, _) => g.tie(t, hardcode),
         }
@@ -138,7 +138,7 @@ pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Resu
         let whole = wanted.is_multiple_of(u64::from(g.mirror.sector_bytes));
         if wanted == 0 || wanted > most || !whole {
             let what = format!("{on} can have up to {most} bytes, in whole sectors, not {wanted}");
-            return Err(inval(what));
+            return Err(Error::inval(what));
         }
         if wanted < g.mirror.media_bytes {
             may_shrink(g, t, me, on)?;
@@ -146,7 +146,7 @@ pub(super) fn resize(control: &mut Control, on: &str, request: &Request) -> Resu
         if g.mirror.shape().is_some_and(|s| !s.covers(wanted)) {
             let what = "its bitmap has no bits for so much: `ashlar mirror configure --no-bitmap` \
                         first, and `--bitmap` afterwards";
-            return Err(inval(what));
+            return Err(Error::inval(what));
         }
         g.size_to(t, me, wanted)?;
         Ok((wanted, g.shared.clone()))
@@ -235,7 +235,7 @@ pub(super) fn start(
                 "{on} is no split brain: its records prove which member is newer, and it starts \
                  without --keep when the members are there"
             );
-            return Err(inval(what));
+            return Err(Error::inval(what));
         }
         g.mirror.keep(slot);
         g.launch(t, me);
@@ -304,7 +304,7 @@ pub(super) fn verify(control: &mut Control, on: &str, request: &Request) -> Resu
         }
         let active = g.mirror.in_role(Role::Active);
         if active.len() < 2 {
-            return Err(inval(format!("{on} has no two members that have everything")));
+            return Err(Error::inval(format!("{on} has no two members that have everything")));
         }
         let right = match &request.member {
             Some(name) => slot(g, t, name)?,
@@ -315,7 +315,7 @@ pub(super) fn verify(control: &mut Control, on: &str, request: &Request) -> Resu
             }
         };
         if !active.contains(&right) {
-            return Err(inval("the member to compare with has not everything"));
+            return Err(Error::inval("the member to compare with has not everything"));
         }
         let rate = request.rate.unwrap_or_else(|| g.shared.sync_rate.load(Relaxed));
         g.push(t, me, Job::Verify(Ask { repair: request.repair, right, rate }));

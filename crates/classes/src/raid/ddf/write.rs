@@ -6,10 +6,10 @@ use super::header::{Copy, HEADER, Header, Limits, NONE, Section};
 use super::meta::Meta;
 use super::records::{CONTROLLER, Config, DiskData};
 use crate::crc::crc32;
-use crate::part::WritePlan;
 use crate::probe::Reason;
 use crate::raid::Fault;
 use crate::raid::model::{Array, DiskState, Identity, Level, Volume};
+use crate::write_plan::WritePlan;
 
 /// Where the primary and the secondary header stand, bytes before the end of the disk.
 const PRIMARY: u64 = 16 << 20;

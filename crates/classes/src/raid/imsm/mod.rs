@@ -41,8 +41,8 @@ pub use record::{
 pub use torn::{Torn, torn};
 
 use super::fault::Fault;
-use crate::part::WritePlan;
 use crate::probe::{Reason, Sectors, Step, Stop, le32};
+use crate::write_plan::WritePlan;
 
 /// Look for a record. Reads the anchor, and what lies before it when the record is longer.
 pub fn step(sectors: &Sectors) -> Step<Record> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use classes::part::{WritePlan, WriteStep};
+use classes::write_plan::{WritePlan, WriteStep};
 use md5::{Digest, Md5};
 use serde_json::json;
 

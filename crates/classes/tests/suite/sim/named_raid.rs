@@ -341,7 +341,7 @@ fn a_spare_has_nothing_whatever_an_old_record_calls_it() {
         let record = imsm::spare(&known, SECTOR as u32).expect("a record");
         let plan = imsm::plan(&record, disk.size() / SECTOR, SECTOR as u32).expect("a plan");
         for step in plan.steps() {
-            if let classes::part::WriteStep::Write { offset, bytes } = step {
+            if let classes::write_plan::WriteStep::Write { offset, bytes } = step {
                 disk.put(*offset, bytes);
             }
         }

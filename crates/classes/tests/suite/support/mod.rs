@@ -1,8 +1,9 @@
 //! What the tests of tables and labels share: an image in memory, power cuts, other people's
 //! tools.
 
-use classes::part::{self, Place, Table, WritePlan, WriteStep};
+use classes::part::{self, Place, Table};
 use classes::probe::{Sectors, Step, Why};
+use classes::write_plan::{WritePlan, WriteStep};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -58,7 +58,7 @@ pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
     let serial = &device.spec().serial;
     let Some(bytes) = vault.load(serial, Kind::Identifying)? else { return Ok(()) };
     let all = decode(&bytes).ok_or_else(|| {
-        Error::new(Errno::Inval, format!("identifying information of {serial} cannot be read"))
+        Error::inval(format!("identifying information of {serial} cannot be read"))
     })?;
     device.notes().state().identifying = all;
     Ok(())

@@ -163,7 +163,7 @@ pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
                  move the record away to export the disk without them",
                 spec.label.name, spec.serial
             );
-            Err(Error::new(Errno::Inval, what))
+            Err(Error::inval(what))
         }
     }
 }

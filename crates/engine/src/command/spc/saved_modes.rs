@@ -90,7 +90,7 @@ pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
     let first = device.space().map(Space::first).unwrap_or_default();
     let read = decode(&bytes, device.default_mode(), first);
     let (bits, thresholds) = read.ok_or_else(|| {
-        Error::new(Errno::Inval, format!("saved mode pages of {serial} are of another version"))
+        Error::inval(format!("saved mode pages of {serial} are of another version"))
     })?;
     device.restore_mode(bits);
     if let Some(space) = device.space() {

@@ -90,7 +90,7 @@ pub(crate) fn recall(registry: &Registry, spec: &DeviceSpec) -> Result<Recalled,
              protection = \"none\", which gives the information up",
             spec.label.name, layout.total, layout.unit
         );
-        return Err(Error::new(Errno::Inval, what));
+        return Err(Error::inval(what));
     }
     Ok(Recalled::Tail(layout.total))
 }

@@ -1,7 +1,8 @@
-//! The writes that turn one table on the media into another.
+//! The writes that turn what a disk says into something else: one table into another, or old
+//! records into new ones.
 //!
-//! Invariants (each is tried by the power-cut test: every prefix of a plan, with any subset of
-//! the sector writes not yet flushed lost)
+//! Invariants of tables (each is tried by the power-cut test: every prefix of a plan, with any
+//! subset of the sector writes not yet flushed lost)
 //!  W1  At every instant the table in force is the old or the new one, whole; where there was
 //!      no table before, or is none after, it may also be none. Never a mixture.
 //!  W2  The copy that is in force is only written after another whole copy has been flushed.

@@ -20,7 +20,7 @@ use crate::kind::{Open, SimKind, Site};
 use crate::periph::{self, Disk, DiskLayer, Facts};
 use crate::sim::Sim;
 use crate::unit::Unit;
-use crate::verbs::orders::Orders;
+use crate::verbs::{faults, orders::Orders};
 
 /// Name of the class.
 pub const CAM_CLASS: &str = "cam";
@@ -399,11 +399,15 @@ impl Geom for DiskGeom {
 
     fn transients(&self, t: &Topology, me: GeomId) -> Vec<Transient> {
         let (now, name) = (self.unit.look(|device| device.shape().openings_max), t.geom_name(me));
-        let transient = Transient {
+        let openings = (now != self.openings).then(|| Transient {
             what: format!("at most {now} commands at a time"),
             undo: format!("ashlar cam tags {name} -N {}", self.openings),
-        };
-        (now != self.openings).then_some(transient).into_iter().collect()
+        });
+        let faults = faults(&self.unit).map(|faults| Transient {
+            what: format!("`cam fault`: {faults}"),
+            undo: format!("ashlar cam fault {name} --clear"),
+        });
+        openings.into_iter().chain(faults).collect()
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {

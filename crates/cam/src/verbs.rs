@@ -5,6 +5,7 @@ mod buses;
 mod discover;
 mod facts;
 mod fault;
+pub(crate) use fault::faults;
 mod format;
 pub(crate) mod orders;
 mod raw;

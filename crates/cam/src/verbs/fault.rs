@@ -12,6 +12,7 @@ use super::verb;
 use crate::class::CamClass;
 use crate::sim::Sim;
 use crate::sims::hba::{Faults, VirtualHba};
+use crate::unit::Unit;
 
 const fn hundredths(name: &'static str, doc: &'static str) -> ArgSpec {
     ArgSpec { name, short: None, kind: ArgKind::Number, doc }
@@ -86,6 +87,19 @@ const RATES: [Rate; 9] = [
     ("dark", |f| &mut f.dark),
     ("quiet", |f| &mut f.quiet),
 ];
+
+/// What was made to go wrong with a disk and stays so; `None` on a disk that is well.
+pub(crate) fn faults(unit: &Unit) -> Option<String> {
+    let (hba, bay) = (unit.sim().hba()?, unit.path().target);
+    let mut now = hba.faults(bay)?;
+    let rates = RATES.iter().map(|(name, rate)| (*name, *rate(&mut now)));
+    let rates = rates.filter(|(_, rate)| *rate > 0).map(|(name, rate)| format!("{name} {rate}"));
+    let (bad, forged) = hba.spoilt(bay);
+    let counts = [("bad places", bad), ("forged answers", forged)].into_iter();
+    let counts = counts.filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {n}"));
+    let all: Vec<String> = rates.chain(counts).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
 
 /// `12/83=00,83`: a command's first byte, the page that is meant, and the answer.
 fn forgery(text: &str) -> Result<(u8, Option<u8>, Vec<u8>), Error> {

@@ -78,6 +78,9 @@ enum Told {
 }
 use Told::{Members, Setting, Transient};
 
+/// In the place of the name that an array gets when it is labelled.
+const ARRAY: &str = "raid ARRAY";
+
 /// Disks, and a geom of each class over some of them.
 const TEXT: &str = "
     [[geom]]\nclass = 'sched'\nname = 's'\nprovider = 's0'\noptions = 'quantum_kb=64,weight=5'
@@ -95,7 +98,7 @@ fn text() -> String {
     let disk = |name: &str, size: &str| {
         format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '{size}'\n")
     };
-    let small = "s0 t0 p0 p1 c0 c1 m0 m1 l0 r0 r1 x0 x1 x2 x3 x4 x5 x6 x7 x8 x9 y0 y1 y2";
+    let small = "s0 t0 p0 p1 c0 c1 m0 m1 l0 r0 r1 x0 x1 x2 x3 x4 x5 x6 x7 x8 x9 y0 y1 y2 z0 z1";
     let small = small.split(' ').map(|name| disk(name, "1MiB"));
     let big = ["big0", "big1"].into_iter().map(|name| disk(name, "32MiB"));
     let filters = filters().into_iter().map(|(class, _)| {
@@ -194,7 +197,12 @@ fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, Told)> {
         ("fs", "allow", json!({ "name": "f" }), "fs f", Transient),
         ("fs", "duallow", json!({ "name": "f", "user": "adm" }), "fs f", Transient),
         ("cam", "tags", json!({ "name": "da0", "number": 3 }), "cam da0", Transient),
+        ("fs", "trace", json!({ "name": "f", "what": "on" }), "fs f", Transient),
+        ("cam", "fault", json!({ "name": "da0", "hangs": 3 }), "cam da0", Transient),
+        ("cam", "fault", json!({ "name": "da0", "bad": "8+2" }), "cam da0", Transient),
+        ("cam", "fault", json!({ "name": "da0", "forge": "12=00" }), "cam da0", Transient),
         ("cam", "attach", json!({ "name": "v9", "params": ["disks=1"] }), "bus v9", Transient),
+        ("raid", "configure", json!({ "name": ARRAY, "sync_rate": 9 }), ARRAY, Transient),
         // Members last: they stay.
         ("mirror", "insert", json!({ "name": "m", "members": ["x7"] }), "mirror m", Members),
         ("multipath", "remove", json!({ "name": "p", "member": "p1" }), "multipath p", Members),
@@ -212,12 +220,12 @@ const OTHERS: &str = "
         dump follow
     multipath: label add fail restore prefer rotate getactive stop destroy start clear dump
         follow
-    raid: label add delete insert remove fail configure consistency verify follow stop destroy start
+    raid: label add delete insert remove fail consistency verify follow stop destroy start
         clear dump
     cam: devlist rescan inquiry identify readcap reportluns reset modepage defects cmd smpphylist
-        enclosure locate discover fault aoeconfig aoemask aoereserve detach
+        enclosure locate discover aoeconfig aoemask aoereserve detach
     fs: dump dumps history yesterday diff check sync grow halt start ream recover replace stats
-        statw acct fstat printconf version who files hangup trace users newuser disallow ls cat
+        statw acct fstat printconf version who files hangup users newuser disallow ls cat
         create remove clri clean blockcmp disk undisk cons help
 ";
 
@@ -235,6 +243,8 @@ const OTHER_ARGS: &str = "
     stripe create: strip yes_destroy
     concat append: hardcode yes_destroy force
     cam tags: quiet verbose
+    cam fault: fails lies echoes full deaf mute dark quiet clear stop cut_power pull push
+    fs trace: connection
     fs allow: user
 ";
 
@@ -321,11 +331,20 @@ fn a_change_by_hand_is_told_exported_and_set_back() {
         let steps = site.control.plan(config).expect("a plan").steps;
         steps.into_iter().map(|step| (step.what, step.why)).collect::<Vec<_>>()
     };
+    let label =
+        json!({ "name": "v", "format": "Intel", "level": "RAID1", "members": ["z0", "z1"] });
+    site.verb("raid", "label", &label);
+    let state = site.control.plant().state();
+    let array = state.geoms.iter().find(|g| g.class == "raid").expect("an array").name.clone();
     assert_eq!(plan(&written), []);
-    for (class, verb, params, at, told) in [filter_changes(), changes()].concat() {
+    for (class, verb, mut params, at, told) in [filter_changes(), changes()].concat() {
+        let (in_place, at) = (at == ARRAY, at.replace("ARRAY", &array));
+        if in_place {
+            params["name"] = array.as_str().into();
+        }
         let what = format!("{class} {verb} {params}");
         site.verb(class, verb, &params);
-        let says = site.told(at);
+        let says = site.told(&at);
         assert_eq!(says.len(), 1, "{what}: {says:?}");
         let (config, state) = (site.control.config().0, site.control.plant().state());
         let now = |geom| settings(geom, &state, site.control.catalog());
@@ -335,7 +354,7 @@ fn a_change_by_hand_is_told_exported_and_set_back() {
             let word = if told == Transient { "next start" } else { "In ashlar.toml: members = [" };
             assert!(says[0].contains(word), "{what}: {says:?}");
             assert_eq!((changed, steps), (0, Vec::new()), "{what}");
-            undo(&site, &says[0], at);
+            undo(&site, &says[0], &at);
             continue;
         }
         assert!(says[0].contains("`ashlar apply`"), "{what}: {says:?}");
@@ -352,7 +371,7 @@ fn a_change_by_hand_is_told_exported_and_set_back() {
         }
         assert_eq!(plan(&export), [], "{what}");
         site.apply(&written);
-        assert_eq!((site.told(at), plan(&written)), (Vec::new(), Vec::new()), "{what}: set back");
+        assert_eq!((site.told(&at), plan(&written)), (Vec::new(), Vec::new()), "{what}: set back");
     }
 }
 
@@ -362,7 +381,8 @@ fn undo(site: &Site, said: &str, at: &str) {
     let words: Vec<&str> = command.trim_end_matches(['`', '.']).split(' ').collect();
     let (class, verb) = (words[0], words[1]);
     let params = match (class, verb) {
-        ("mirror", _) => json!({ "name": words[4], "sync_rate": 0 }),
+        ("mirror" | "raid", _) => json!({ "name": words[4], "sync_rate": 0 }),
+        ("cam", "fault") => json!({ "name": words[2], "clear": true }),
         ("cam", _) => json!({ "name": words[2], "number": words[4].parse::<u32>().expect("one") }),
         (_, "ahead") => {
             let number = |at: usize| words[at].parse::<u64>().expect("a number");

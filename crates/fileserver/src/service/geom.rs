@@ -505,6 +505,9 @@ fn transients(shared: &Shared, name: &str) -> Vec<Transient> {
         let what = "a user may read and search every directory".to_owned();
         all.push((what, format!("duallow {name} none")));
     }
+    if s.traced {
+        all.push(("messages of clients are kept".to_owned(), format!("trace {name} off")));
+    }
     if let Some(ReadAhead { workers, bytes }) = s.ahead {
         let usual = params.ahead();
         let undo = format!("ahead {name} --workers {} --bytes {}", usual.workers, usual.bytes);

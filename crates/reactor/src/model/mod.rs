@@ -249,6 +249,11 @@ impl DiskModel {
         Ok(())
     }
 
+    /// How many faults hold.
+    pub fn faults(&self) -> usize {
+        self.faults.len()
+    }
+
     /// Takes all faults back.
     pub fn heal_all(&mut self) {
         self.faults.clear();

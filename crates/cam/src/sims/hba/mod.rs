@@ -296,6 +296,11 @@ impl VirtualHba {
         self.at(bay, |t| t.forged.push((command, page, bytes.to_vec())));
     }
 
+    /// How many bad places and forged answers there are.
+    pub fn spoilt(&self, bay: u64) -> (usize, usize) {
+        self.at(bay, |t| (t.disk.faults(), t.forged.len())).unwrap_or_default()
+    }
+
     /// Bad places are good again, and commands are answered by the device itself.
     pub fn mend(&self, bay: u64) {
         self.at(bay, |t| {

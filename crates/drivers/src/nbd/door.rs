@@ -12,6 +12,7 @@ use wire::nbd::{
 
 use super::connection::Connection;
 use super::ending::Ending;
+use super::exports::Search;
 use super::inlet::Inbox;
 use super::params::{Checked, TlsPolicy};
 use super::session::Session;
@@ -202,16 +203,14 @@ impl Door<'_> {
 impl Exports for Door<'_> {
     fn find(&mut self, name: &str, enter: bool) -> Result<Export, Unavailable> {
         let engine = &self.conn.here.engine;
-        let found = exports::find(engine, &self.targets, &self.initiator, &self.conn.local, name);
-        let Some(found) = found else {
-            let (who, at) = (&self.initiator, &self.conn.local);
-            return Err(match exports::awaited(engine, &self.targets, who, at, name) {
-                Some(lun) => {
-                    let text = format!("the disk of LUN {lun} is not there yet; try again");
-                    Unavailable::Ending(text)
-                }
-                None => self.unknown(name, enter),
-            });
+        let (who, at) = (&self.initiator, &self.conn.local);
+        let found = match exports::find(engine, &self.targets, who, at, name) {
+            Search::Found(found) => found,
+            Search::Awaited(lun) => {
+                let text = format!("the disk of LUN {lun} is not there yet; try again");
+                return Err(Unavailable::Ending(text));
+            }
+            Search::Unknown => return Err(self.unknown(name, enter)),
         };
         if enter {
             self.enter(&found, name)?;

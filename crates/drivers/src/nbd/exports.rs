@@ -53,51 +53,55 @@ pub(crate) fn all(
     out
 }
 
-/// The export of a name.
+/// What a name stands for.
+pub(crate) enum Search {
+    /// That export.
+    Found(Found),
+    /// A unit that is configured for the initiator as this LUN, and not there yet.
+    Awaited(u64),
+    /// Nothing that the initiator sees.
+    Unknown,
+}
+
+/// What a name stands for. A target's LUNs are looked at once, so that a unit that comes meanwhile
+/// is there or awaited, and never neither.
 pub(crate) fn find(
     engine: &Engine,
     targets: &[Arc<Checked>],
     initiator: &str,
     portal: &Address,
     name: &str,
-) -> Option<Found> {
-    let of_target = |t: &&Arc<Checked>, name: &str| {
-        let port = engine.find_target(NAME, &t.spec.name)?;
-        let decision = port.decide(initiator, portal);
-        let entry = pick(engine, t, &decision.luns, name)?.clone();
-        Some(Found { target: (*t).clone(), port, entry })
-    };
-    let plain = targets.iter().find_map(|t| of_target(&t, name));
-    plain.or_else(|| {
-        let (target, name) = name.split_once('/')?;
-        let target = targets.iter().find(|t| t.spec.name == target)?;
-        of_target(&target, name)
-    })
-}
-
-/// The number of a unit of that name that is configured for an initiator and not there yet.
-pub(crate) fn awaited(
-    engine: &Engine,
-    targets: &[Arc<Checked>],
-    initiator: &str,
-    portal: &Address,
-    name: &str,
-) -> Option<u64> {
-    let of_target = |t: &Arc<Checked>, name: &str| {
+) -> Search {
+    let mut awaited = None;
+    let mut of_target = |t: &Arc<Checked>, name: &str| {
         let port = engine.find_target(NAME, &t.spec.name)?;
         let luns = port.decide(initiator, portal).luns;
-        let number = if name.is_empty() { Some(0) } else { name.parse().ok() };
-        let former = || Some(engine.registry().former(name)?.provider);
-        let unit = t.params.aliases.get(name).cloned().or_else(former);
-        let unit = unit.as_deref().unwrap_or(name);
-        let found = luns.awaited().find(|(lun, of)| *of == unit || Some(*lun) == number);
-        found.map(|(lun, _)| lun)
+        let Some(entry) = pick(engine, t, &luns, name).cloned() else {
+            awaited = awaited.or_else(|| waiting(engine, t, &luns, name));
+            return None;
+        };
+        Some(Found { target: t.clone(), port, entry })
     };
     let plain = targets.iter().find_map(|t| of_target(t, name));
-    plain.or_else(|| {
+    let found = plain.or_else(|| {
         let (target, name) = name.split_once('/')?;
         of_target(targets.iter().find(|t| t.spec.name == target)?, name)
-    })
+    });
+    match (found, awaited) {
+        (Some(found), _) => Search::Found(found),
+        (None, Some(lun)) => Search::Awaited(lun),
+        (None, None) => Search::Unknown,
+    }
+}
+
+/// The number of a unit of that name that is not there yet.
+fn waiting(engine: &Engine, target: &Checked, luns: &LunMap, name: &str) -> Option<u64> {
+    let number = if name.is_empty() { Some(0) } else { name.parse().ok() };
+    let former = || Some(engine.registry().former(name)?.provider);
+    let unit = target.params.aliases.get(name).cloned().or_else(former);
+    let unit = unit.as_deref().unwrap_or(name);
+    let found = luns.awaited().find(|(lun, of)| *of == unit || Some(*lun) == number);
+    found.map(|(lun, _)| lun)
 }
 
 fn pick<'a>(

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bio::{Bio, Op};
-use geom::{Core, Error, Fate, Filter};
+use geom::{Core, Error, Fate, Filter, Params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,11 +22,14 @@ pub struct LimitParams {
     #[schemars(range(max = 1_000_000_000))]
     pub iops: u64,
     /// Bytes a second, read and written.
+    #[schemars(extend("x-bytes" = true))]
     pub bytes_per_s: u64,
     /// Milliseconds of the rates that may be used at once after a time without requests.
     #[schemars(range(max = 60_000))]
     pub burst_ms: u64,
 }
+
+impl Params for LimitParams {}
 
 impl Default for LimitParams {
     fn default() -> LimitParams {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bio::sync::Mutex;
 use bio::{Attr, Bio, Errno, Op};
-use geom::{Core, Error, Fate, Filter, Window};
+use geom::{Core, Error, Fate, Filter, Params, Window};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,11 @@ pub struct NopParams {
     /// Physical path shown; absent: that of the disk below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub physpath: Option<String>,
+}
+
+impl Params for NopParams {
+    const FIXED: &'static [&'static str] =
+        &["offset", "size", "sector_size", "stripe_size", "stripe_offset", "physpath"];
 }
 
 impl Default for NopParams {
@@ -196,9 +201,6 @@ impl Filter for Nop {
     const DOC: &'static str =
         "Passes requests on; on demand fails them, delays them or shows another size.";
     const EXAMPLE: &'static str = "nop configure --read-fail-percent 5 n0";
-    const FIXED: &'static [&'static str] =
-        &["offset", "size", "sector_size", "stripe_size", "stripe_offset", "physpath"];
-
     type Params = NopParams;
 
     fn new(params: &NopParams) -> Result<Nop, Error> {

@@ -1,6 +1,8 @@
 //! words: arguments and verbs that several classes with members share.
 
 use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub(crate) const LABEL: &str = "The last sector of each provider is written. What it holds now, \
@@ -48,6 +50,12 @@ pub(crate) const FORCE: ArgSpec = ArgSpec {
     kind: ArgKind::Flag,
     doc: "Though something is there, or open",
 };
+
+/// Though something is there, or open
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("x-short" = "f"))]
+pub(crate) struct Force(pub(crate) bool);
 
 pub(crate) const STOP: VerbSpec = VerbSpec {
     name: "stop",

@@ -16,16 +16,13 @@
 //!  F3  A change of settings is taken over as a whole or not at all.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use bio::sync::Mutex;
 use bio::{Attr, Bio, Errno};
 use schemars::JsonSchema;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::class::{Class, Create, Geom, MADE_BY_HAND, Settings};
 use crate::control::Control;
@@ -36,7 +33,7 @@ use crate::snapshot::Limits;
 use crate::topology::{
     Access, ConsumerId, Deletes, Event, GeomId, NewProvider, ProviderId, Topology,
 };
-use crate::verb::{ArgKind, ArgSpec, VerbSpec};
+use crate::verb::{Change, ClassVerb, Params, Said, Verb, VerbSpec, call, read, specs};
 
 /// The fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,11 +69,9 @@ pub trait Filter: Send + Sync + Sized + 'static {
     const DOC: &'static str;
     /// A command line of its `configure` that works, without the program's name.
     const EXAMPLE: &'static str;
-    /// Parameters that stay as they are while the geom lives.
-    const FIXED: &'static [&'static str] = &[];
 
-    /// Its parameters; defaults by `#[serde(default)]`, limits and units in the schema.
-    type Params: Serialize + DeserializeOwned + JsonSchema + Clone + Send + Sync;
+    /// Its parameters.
+    type Params: Params;
 
     /// Made with these parameters.
     ///
@@ -157,7 +152,7 @@ struct FilterGeom<F: Filter> {
 }
 
 impl<F: Filter> FilterGeom<F> {
-    /// Takes over parameters; those of [`Filter::FIXED`] have been compared.
+    /// Takes over parameters; those of [`Params::FIXED`] are the same.
     fn take_over(&mut self, params: F::Params) -> Result<(), Error> {
         self.filter.configure(&params)?;
         self.params = params;
@@ -205,9 +200,11 @@ impl<F: Filter> Geom for FilterGeom<F> {
     }
 
     fn show(&self, _: &Topology, _: GeomId) -> Vec<(&'static str, String)> {
-        let params = object(&self.params);
-        let live = verbs::<F>().first().map_or(&[][..], |configure| configure.args);
-        let keys = live.iter().map(|arg| arg.name).chain(F::FIXED.iter().copied());
+        let params = serde_json::to_value(&self.params).unwrap_or_default();
+        // Its name is the first.
+        let live = specs(FilterClass::<F>::VERBS).first().and_then(|spec| spec.args.get(1..));
+        let live = live.unwrap_or_default().iter().map(|arg| arg.name);
+        let keys = live.chain(F::Params::FIXED.iter().copied());
         let shown = keys.filter_map(|key| match params.get(key)? {
             Value::String(text) => Some((key, text.clone())),
             Value::Null => None,
@@ -217,7 +214,7 @@ impl<F: Filter> Geom for FilterGeom<F> {
     }
 
     fn settings(&self, _: &Topology, _: GeomId) -> Settings {
-        live::<F>(&self.params)
+        self.params.settings()
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -269,6 +266,11 @@ impl Window {
 
 struct FilterClass<F>(PhantomData<fn() -> F>);
 
+impl<F: Filter> FilterClass<F> {
+    const VERBS: &'static [ClassVerb<FilterClass<F>>] =
+        &[ClassVerb::of::<Configure<F>>(), ClassVerb::of::<Reset>()];
+}
+
 impl<F: Filter> Class for FilterClass<F> {
     fn name(&self) -> &'static str {
         F::NAME
@@ -279,11 +281,11 @@ impl<F: Filter> Class for FilterClass<F> {
     }
 
     fn params(&self) -> Option<Value> {
-        Some(schema::<F>())
+        Some(schemars::schema_for!(F::Params).to_value())
     }
 
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let params = parse::<F>(request.params)?;
+        let params = read::<F::Params>(F::NAME, request.params)?;
         let filter = Arc::new(F::new(&params)?);
         let window = F::window(&params);
         let &[below] = request.members else {
@@ -310,23 +312,23 @@ impl<F: Filter> Class for FilterClass<F> {
     }
 
     fn layout(&self, params: &Value, _: &[u64]) -> Option<String> {
-        let offset = F::window(&parse::<F>(params).ok()?).offset;
+        let offset = F::window(&read::<F::Params>(F::NAME, params).ok()?).offset;
         Some(format!("what is {offset} bytes behind the start of its member"))
     }
 
     fn settings(&self, params: &Value) -> Result<Settings, Error> {
-        let params = parse::<F>(params)?;
+        let params = read::<F::Params>(F::NAME, params)?;
         F::new(&params)?;
-        Ok(live::<F>(&params))
+        Ok(params.settings())
     }
 
     fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
-        let params = parse::<F>(params)?;
+        let params = read::<F::Params>(F::NAME, params)?;
         with::<F, _>(control, name, |geom| geom.take_over(params))
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        verbs::<F>()
+        specs(Self::VERBS)
     }
 
     fn verb(
@@ -336,70 +338,8 @@ impl<F: Filter> Class for FilterClass<F> {
         on: &str,
         params: &Value,
     ) -> Result<Value, Error> {
-        match verb {
-            "configure" => with::<F, _>(control, on, |geom| {
-                geom.take_over(overlay::<F>(on, &geom.params, params)?)?;
-                Ok(json!({ "message": format!("{on} configured") }))
-            }),
-            "reset" => with::<F, _>(control, on, |geom| {
-                geom.filter.reset();
-                Ok(json!({}))
-            }),
-            other => {
-                let what = format!("{} has no verb {other}; configure, reset", F::NAME);
-                Err(Error::new(Errno::NotSup, what))
-            }
-        }
+        call(Self::VERBS, self, control, (verb, on), params)
     }
-}
-
-fn schema<F: Filter>() -> Value {
-    schemars::schema_for!(F::Params).to_value()
-}
-
-fn parse<F: Filter>(value: &Value) -> Result<F::Params, Error> {
-    let given = if value.is_null() { json!({}) } else { value.clone() };
-    let fails = |value: Value| serde_json::from_value::<F::Params>(value).err();
-    serde_json::from_value(given.clone()).map_err(|e| {
-        // The first key that cannot be read by itself.
-        let mut each = given.as_object().into_iter().flatten();
-        let bad = each.find_map(|(key, value)| {
-            fails(Value::Object([(key.clone(), value.clone())].into_iter().collect()))
-                .map(|e| format!("{}: `{key}`: {e}", F::NAME))
-        });
-        Error::inval(bad.unwrap_or_else(|| format!("{}: {e}", F::NAME)))
-    })
-}
-
-fn object(params: &impl Serialize) -> Map<String, Value> {
-    let value = serde_json::to_value(params).unwrap_or_default();
-    value.as_object().cloned().unwrap_or_default()
-}
-
-/// The parameters that can change.
-fn live<F: Filter>(params: &F::Params) -> Settings {
-    let mut all = object(params);
-    all.retain(|key, _| !F::FIXED.contains(&key.as_str()));
-    all
-}
-
-/// The parameters of a geom with those that are given; null gives one its default.
-fn overlay<F: Filter>(on: &str, now: &F::Params, given: &Value) -> Result<F::Params, Error> {
-    let mut all = object(now);
-    for (key, value) in given.as_object().into_iter().flatten() {
-        if F::FIXED.contains(&key.as_str()) {
-            let what = format!(
-                "{} {on}: `{key}` is fixed while the geom lives; destroy it and create it again",
-                F::NAME
-            );
-            return Err(Error::new(Errno::NotSup, what));
-        }
-        match value {
-            Value::Null => all.remove(key),
-            value => all.insert(key.clone(), value.clone()),
-        };
-    }
-    parse::<F>(&Value::Object(all))
 }
 
 /// Runs `f` on a geom of the class.
@@ -415,69 +355,52 @@ fn with<F: Filter, R>(
     done.unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("{} {on} is going", F::NAME))))
 }
 
-/// `configure` and `reset`, derived from the schema once for each class.
-fn verbs<F: Filter>() -> &'static [VerbSpec] {
-    static KNOWN: Mutex<BTreeMap<&'static str, &'static [VerbSpec]>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock();
-    known.entry(F::NAME).or_insert_with(|| {
-        let schema = schema::<F>();
-        let properties = schema.get("properties").and_then(Value::as_object);
-        let live = properties.into_iter().flatten().filter(|(key, _)| {
-            let key: &str = key;
-            !F::FIXED.contains(&key)
-        });
-        let name = ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "Its name" };
-        let args: Vec<ArgSpec> =
-            std::iter::once(name).chain(live.map(|(key, about)| argument(key, about))).collect();
-        Vec::leak(vec![
-            VerbSpec {
-                name: "configure",
-                doc: "Change settings while requests flow",
-                detail: "What is not given stays as it is.",
-                args: Vec::leak(args),
-                example: F::EXAMPLE,
-                writes: false,
-            },
-            VerbSpec {
-                name: "reset",
-                doc: "Set the counters to zero",
-                detail: "",
-                args: std::slice::from_ref(Box::leak(Box::new(name))),
-                example: String::leak(format!("{} reset a", F::NAME)),
-                writes: false,
-            },
-        ])
-    })
+/// What `configure` takes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(bound = "")]
+#[schemars(bound = "F: Filter")]
+struct Configure<F: Filter> {
+    /// Its name
+    name: String,
+    #[serde(flatten)]
+    change: Change<F::Params>,
 }
 
-/// The option of a parameter, with the default that the schema has.
-fn argument(key: &str, about: &Value) -> ArgSpec {
-    let kind = match about.get("type") {
-        Some(Value::String(one)) => one.as_str(),
-        // With null: it may be absent.
-        Some(Value::Array(some)) => some.first().and_then(Value::as_str).unwrap_or("string"),
-        _ => "string",
-    };
-    let words = about.get("enum").and_then(Value::as_array).map(|all| {
-        let words = all
-            .iter()
-            .filter_map(Value::as_str)
-            .map(|word| -> &'static str { String::leak(word.to_owned()) });
-        words.collect::<Vec<_>>()
-    });
-    let kind = match (words, kind) {
-        (Some(words), _) => ArgKind::Choice(Vec::leak(words)),
-        (None, "integer" | "number") if key.contains("bytes") => ArgKind::Bytes,
-        (None, "integer" | "number") => ArgKind::Number,
-        (None, "boolean") => ArgKind::Flag,
-        (None, _) => ArgKind::Text,
-    };
-    let text = about.get("description").and_then(Value::as_str).unwrap_or_default();
-    let text = text.trim_end_matches('.').replace('\n', " ");
-    let doc = match about.get("default") {
-        None | Some(Value::Null) => text,
-        Some(Value::String(default)) => format!("{text} [at first {default}]"),
-        Some(default) => format!("{text} [at first {default}]"),
-    };
-    ArgSpec { name: String::leak(key.to_owned()), short: None, kind, doc: String::leak(doc) }
+impl<F: Filter> Verb<FilterClass<F>> for Configure<F> {
+    const NAME: &'static str = "configure";
+    const DOC: &'static str = "Change settings while requests flow";
+    const DETAIL: &'static str = "What is not given stays as it is.";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = F::EXAMPLE;
+    type Answer = Said;
+
+    fn run(self, _: &FilterClass<F>, control: &mut Control) -> Result<Said, Error> {
+        let Configure { name, change } = self;
+        with::<F, _>(control, &name, |geom| {
+            geom.take_over(change.over(&format!("{} {name}", F::NAME), &geom.params)?)?;
+            Ok(Said::new(format!("{name} configured")))
+        })
+    }
+}
+
+/// What `reset` takes.
+#[derive(Deserialize, JsonSchema)]
+struct Reset {
+    /// Its name
+    name: String,
+}
+
+impl<F: Filter> Verb<FilterClass<F>> for Reset {
+    const NAME: &'static str = "reset";
+    const DOC: &'static str = "Set the counters to zero";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "reset a";
+    type Answer = Said;
+
+    fn run(self, _: &FilterClass<F>, control: &mut Control) -> Result<Said, Error> {
+        with::<F, _>(control, &self.name, |geom| {
+            geom.filter.reset();
+            Ok(Said::new(format!("{}: counters reset", self.name)))
+        })
+    }
 }

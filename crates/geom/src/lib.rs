@@ -47,4 +47,7 @@ pub use topology::{
     TasteJob, Tasted, Topology,
 };
 pub use trouble::{Grade, Listener, Remark, Trouble};
-pub use verb::{ArgKind, ArgSpec, VerbSpec};
+pub use verb::{
+    ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, call, read,
+    specs,
+};

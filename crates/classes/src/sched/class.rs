@@ -111,7 +111,7 @@ impl Class for SchedClass {
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        verbs::VERBS
+        geom::specs(verbs::VERBS)
     }
 
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
@@ -159,6 +159,6 @@ impl Class for SchedClass {
         on: &str,
         params: &Value,
     ) -> Result<Value, Error> {
-        verbs::run(self, control, verb, on, params)
+        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, Class, Control, Create, Error, Geom, GeomId, Limits, MADE_BY_HAND, NewProvider,
+    Access, Class, Control, Create, Error, Geom, GeomId, Limits, MADE_BY_HAND, NewProvider, Params,
     ProviderId, Settings, Topology, VerbSpec,
 };
 use serde_json::Value;
@@ -38,13 +38,8 @@ impl Geom for Unmade {
     }
 }
 
-pub(super) fn params_of(value: &Value) -> Result<TrimParams, Error> {
-    let params = match value {
-        Value::Null => TrimParams::default(),
-        given => {
-            serde_json::from_value(given.clone()).map_err(|e| Error::inval(format!("trim: {e}")))?
-        }
-    };
+fn params_of(value: &Value) -> Result<TrimParams, Error> {
+    let params: TrimParams = geom::read(NAME, value)?;
     params.check()?;
     Ok(params)
 }
@@ -126,11 +121,15 @@ impl Class for TrimClass {
 
     fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
         let params = params_of(params)?;
-        verbs::work_as(control, name, |_| params)
+        verbs::work_as(control, name, |now| {
+            // What a queue is made with stays.
+            let TrimParams { granule, zeroes, .. } = *now;
+            Ok(TrimParams { granule, zeroes, ..params })
+        })
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        verbs::VERBS
+        geom::specs(verbs::VERBS)
     }
 
     fn verb(
@@ -140,6 +139,6 @@ impl Class for TrimClass {
         on: &str,
         params: &Value,
     ) -> Result<Value, Error> {
-        verbs::run(control, verb, on, params)
+        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Access, ConsumerId, DELETES, Deletes, Event, Geom, GeomId, ProviderId, Settings, Topology,
-    Trouble, Word,
+    Access, ConsumerId, DELETES, Deletes, Event, Geom, GeomId, Params, ProviderId, Settings,
+    Topology, Trouble, Word,
 };
 
 use super::params::TrimParams;

@@ -1,12 +1,11 @@
 //! What can be said of a queue: when it is made, and while it is there.
 
-use geom::{Deletes, Error, Settings};
+use geom::{Deletes, Error, Params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use space::trim::{Limits, Pacing, Policy};
 
-/// Percent of the device's time that deletes may take when nobody says otherwise.
+/// Percent of the device's time that deletes may take when a section says nothing else.
 const SHARE: u8 = 5;
 /// Longest time that can be given, ms: a day.
 const MS_MAX: u64 = 86_400_000;
@@ -25,63 +24,67 @@ pub enum Zeroes {
     Keep,
 }
 
-/// A queue of deletes. In `configure` what is absent stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// A queue of deletes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct TrimParams {
-    /// Percent of the device's time that deletes may take; absent: 5.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Percent of the device's time that deletes may take.
     #[schemars(range(min = 1, max = 100))]
-    pub share: Option<u8>,
-    /// Bytes: shorter ranges wait for their neighbours; absent: 98304.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub short: Option<u64>,
-    /// Ranges that make a batch worth sending; absent: 64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-short" = "s"))]
+    pub share: u8,
+    /// Bytes: shorter ranges wait for their neighbours.
+    #[schemars(extend("x-bytes" = true))]
+    pub short: u64,
+    /// Ranges that make a batch worth sending.
     #[schemars(range(min = 1, max = 65536))]
-    pub batch: Option<u32>,
-    /// ms without a delete after which a batch is sent whatever its size; absent: 1000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: u32,
+    /// ms without a delete after which a batch is sent whatever its size.
     #[schemars(range(max = 86_400_000))]
-    pub quiet_ms: Option<u64>,
-    /// ms after which a short range is left to `trim now`; absent: 60000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_ms: u64,
+    /// ms after which a short range is left to `trim now`.
     #[schemars(range(max = 86_400_000))]
-    pub expire_ms: Option<u64>,
+    pub expire_ms: u64,
     /// Bytes that the device gives up as a whole, a multiple of the sector size; absent: as the
     /// provider below says. Only when it is made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-bytes" = true))]
     pub granule: Option<u64>,
     /// The promise below that deleted bytes read as zeroes: `drop` or `keep`. Only when it is
     /// made; absent: `drop`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub zeroes: Option<Zeroes>,
 }
 
-impl TrimParams {
-    /// What is given, and of `before` what is not.
-    pub(super) fn over(&self, before: &TrimParams) -> TrimParams {
+impl Params for TrimParams {
+    const FIXED: &'static [&'static str] = &["granule", "zeroes"];
+}
+
+impl Default for TrimParams {
+    fn default() -> TrimParams {
+        let Policy { short, batch_ranges, quiet_ns, expire_ns, .. } = Policy::BYTES;
         TrimParams {
-            share: self.share.or(before.share),
-            short: self.short.or(before.short),
-            batch: self.batch.or(before.batch),
-            quiet_ms: self.quiet_ms.or(before.quiet_ms),
-            expire_ms: self.expire_ms.or(before.expire_ms),
-            granule: before.granule,
-            zeroes: before.zeroes,
+            share: SHARE,
+            short,
+            batch: u32::try_from(batch_ranges).unwrap_or(u32::MAX),
+            quiet_ms: quiet_ns / 1_000_000,
+            expire_ms: expire_ns / 1_000_000,
+            granule: None,
+            zeroes: None,
         }
     }
+}
 
+impl TrimParams {
     /// Refuses numbers that cannot be meant.
     pub(super) fn check(&self) -> Result<(), Error> {
-        if self.share.is_some_and(|s| !(1..=100).contains(&s)) {
+        if !(1..=100).contains(&self.share) {
             return Err(Error::inval("share is a percentage, 1 to 100"));
         }
-        if self.batch.is_some_and(|b| !(1..=65_536).contains(&b)) {
+        if !(1..=65_536).contains(&self.batch) {
             return Err(Error::inval("batch is 1 to 65536 ranges"));
         }
         for (name, ms) in [("quiet_ms", self.quiet_ms), ("expire_ms", self.expire_ms)] {
-            if ms.is_some_and(|ms| ms > MS_MAX) {
+            if ms > MS_MAX {
                 return Err(Error::inval(format!("{name} is more than a day, {MS_MAX}")));
             }
         }
@@ -89,34 +92,18 @@ impl TrimParams {
     }
 
     pub(super) fn pacing(&self) -> Pacing {
-        Pacing { share: self.share.unwrap_or(SHARE) }
+        Pacing { share: self.share }
     }
 
     pub(super) fn policy(&self) -> Policy {
-        let usual = Policy::BYTES;
-        let ns = |ms: Option<u64>, usual| ms.map_or(usual, |ms| ms.saturating_mul(1_000_000));
-        let batch = self.batch.and_then(|b| usize::try_from(b).ok());
+        let ns = |ms: u64| ms.saturating_mul(1_000_000);
         Policy {
-            short: self.short.unwrap_or(usual.short),
-            batch_ranges: batch.unwrap_or(usual.batch_ranges),
-            quiet_ns: ns(self.quiet_ms, usual.quiet_ns),
-            expire_ns: ns(self.expire_ms, usual.expire_ns),
-            ..usual
+            short: self.short,
+            batch_ranges: usize::try_from(self.batch).unwrap_or(usize::MAX),
+            quiet_ns: ns(self.quiet_ms),
+            expire_ns: ns(self.expire_ms),
+            ..Policy::BYTES
         }
-    }
-
-    /// What `configure` may change, as it is.
-    pub(super) fn settings(&self) -> Settings {
-        let policy = self.policy();
-        let ms = |ns: u64| json!(ns / 1_000_000);
-        let all = [
-            ("share", json!(self.pacing().share)),
-            ("short", json!(policy.short)),
-            ("batch", json!(policy.batch_ranges)),
-            ("quiet_ms", ms(policy.quiet_ns)),
-            ("expire_ms", ms(policy.expire_ns)),
-        ];
-        all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     /// What one command may hold over a provider with these numbers.

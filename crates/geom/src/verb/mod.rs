@@ -1,7 +1,18 @@
 //! What a class says about its verbs: enough for a command line, a manual page, completions and a
 //! check of parameters, and no more. The class itself gets one JSON object, a key an argument.
+//!
+//! A class writes a verb as one struct, its parameters ([`Verb`]); the rest here is made from that.
+
+mod args;
+mod params;
+mod typed;
 
 use serde_json::Value;
+
+pub(crate) use args::arguments;
+pub use args::{Bytes, Consent};
+pub use params::{Change, Params, read};
+pub use typed::{ClassVerb, Said, Verb, call, specs};
 
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,97 @@
+//! `configure`: other algorithms, options and clients while requests flow.
+
+use geom::{Control, Error, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::work_as;
+use crate::sched::class::{SchedClass, classify};
+use crate::sched::clients::Classify;
+use crate::sched::options::{self, Options};
+use crate::sched::{algorithms, hub};
+
+/// What there is to set, and how it is at first.
+const KNOBS: &str = "Options of the algorithms, from least to most and as they are at first. rr: \
+    queue_depth 1 to 50 (1), wait_ms 1 to 30 (10), quantum_ms 1 to 500 (100), quantum_kb 16 to \
+    65536 (8192), w_anticipate 0 to 1 (1). as: wait_ms 1 to 30 (5), batch_kb 16 to 65536 (8192). \
+    fifo: queue_depth 0 to 1024 (0), 0 being any number. deadline: queue_depth 1 to 256 (1), \
+    read_expire_ms 1 to 60000 (500), write_expire_ms 1 to 600000 (5000), batch 1 to 1024 (16), \
+    writes_starved 1 to 64 (2). fair: queue_depth 1 to 4096 (32), op_cost 0 to 1048576 (8192), \
+    burst_ms 1 to 60000 (100); it alone heeds weight, iops, kbps and a client's burst_ms.";
+
+/// What it takes; what is not given stays as it is.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Configure {
+    /// The scheduler: DISK.sched. or DISK
+    name: String,
+    /// Another algorithm
+    #[serde(default)]
+    #[schemars(extend("x-short" = "a", "enum" = algorithms::NAMES))]
+    algorithm: Option<String>,
+    /// As with `insert`; CLIENT=default takes away what a client has of its own
+    #[serde(default)]
+    options: Option<String>,
+    /// By what clients are told apart, as with `insert`
+    #[serde(default)]
+    #[schemars(extend("x-short" = "c", "enum" = Classify::WORDS))]
+    classify: Option<String>,
+}
+
+impl Verb<SchedClass> for Configure {
+    const NAME: &'static str = "configure";
+    const DOC: &'static str = "Change the algorithm, its options or what a client is, while \
+         requests flow";
+    const DETAIL: &'static str = KNOBS;
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "sched configure -a as --options wait_ms=3 d0.sched.";
+    type Answer = Said;
+
+    fn run(self, _: &SchedClass, control: &mut Control) -> Result<Said, Error> {
+        let Options { knobs, shares } = options::read(self.options.as_deref())?;
+        let classify = classify(self.classify.as_deref())?;
+        let new = self.algorithm.as_deref().map(|name| hub::algorithm(name, &knobs)).transpose()?;
+        let geom = work_as(control, &self.name, |hub, now| {
+            // All or nothing: what can be refused is refused first.
+            options::has_room(hub, &shares)?;
+            match new {
+                Some(new) => hub.change(new, now),
+                None => set(hub, &knobs)?,
+            }
+            if let Some(classify) = classify {
+                hub.set_classify(classify);
+            }
+            options::set_shares(hub, &shares)
+        })?;
+        Ok(Said::new(format!("{} configured", control.topology.geom_name(geom))))
+    }
+}
+
+/// Sets knobs, all of them or none.
+fn set(hub: &mut hub::Hub, knobs: &[(String, u64)]) -> Result<(), Error> {
+    hub::algorithm(hub.algorithm_name, knobs)?;
+    hub.configure(|algorithm, _| {
+        for (key, value) in knobs {
+            algorithm.knobs_mut().set(key, *value).map_err(Error::inval)?;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_options_is_what_they_are() {
+        let parts: Vec<&str> = KNOBS.split(". ").collect();
+        for kind in algorithms::ALL {
+            let head = format!("{}: ", kind.name);
+            let part = parts.iter().find(|p| p.starts_with(&head)).expect("an algorithm");
+            assert_eq!(part.matches(" to ").count(), kind.knobs.len(), "{part}");
+            for k in kind.knobs {
+                let said = format!("{} {} to {} ({})", k.name, k.min, k.max, k.default);
+                assert!(part.contains(&said), "{said}: {part}");
+            }
+        }
+    }
+}

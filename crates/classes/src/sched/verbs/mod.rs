@@ -1,0 +1,69 @@
+//! The verbs, as geom_sched has them, and `stats`: a file each.
+
+mod configure;
+mod counters;
+mod destroy;
+mod place;
+
+use bio::Errno;
+use geom::{ClassVerb, Control, Error, GeomId};
+
+use super::class::SchedClass;
+use super::geom::SchedGeom;
+use super::{NAME, hub};
+use crate::members::known;
+
+/// What the class can be asked.
+pub(super) const VERBS: &[ClassVerb<SchedClass>] = &[
+    ClassVerb::of::<place::Insert>(),
+    ClassVerb::of::<place::Create>(),
+    ClassVerb::of::<configure::Configure>(),
+    ClassVerb::of::<destroy::Destroy>(),
+    ClassVerb::of::<counters::Stats>(),
+    ClassVerb::of::<counters::Reset>(),
+];
+
+/// A scheduler by its own name or that of its disk.
+fn find(control: &Control, name: &str) -> Result<GeomId, Error> {
+    let own = control.topology.find_geom(NAME, known::bare(NAME, name));
+    match own.or_else(|| control.topology.find_geom(NAME, &format!("{name}.{NAME}."))) {
+        Some(geom) => Ok(geom),
+        None => known::geom(control, NAME, name),
+    }
+}
+
+fn with<R>(
+    control: &mut Control,
+    geom: GeomId,
+    f: impl FnOnce(&mut SchedGeom) -> R,
+) -> Result<R, Error> {
+    let going = || Error::new(Errno::NxIo, "the scheduler is going");
+    control.topology.with(geom, |g: &mut SchedGeom, _| f(g)).ok_or_else(going)
+}
+
+/// Changes a scheduler while requests flow.
+pub(super) fn work_as(
+    control: &mut Control,
+    on: &str,
+    change: impl FnOnce(&mut hub::Hub, u64) -> Result<(), Error>,
+) -> Result<GeomId, Error> {
+    let (geom, now) = (find(control, on)?, control.now_ns());
+    with(control, geom, |g| g.shared.change(|hub| change(hub, now)))??;
+    // Another algorithm may share the disk out, or no longer.
+    let providers = control.topology.providers_of(geom).to_vec();
+    control.call(|t| {
+        providers.iter().for_each(|p| t.below_changed(*p));
+        Ok(())
+    })?;
+    Ok(geom)
+}
+
+/// Schedulers by name; all of them when none is named.
+fn chosen(control: &Control, names: &[String]) -> Result<Vec<GeomId>, Error> {
+    if names.is_empty() {
+        let view = control.topology.view(0);
+        let ours = view.iter().filter(|g| g.class == NAME && !g.withering);
+        return Ok(ours.filter_map(|g| control.topology.find_geom(NAME, &g.name)).collect());
+    }
+    names.iter().map(|name| find(control, name)).collect()
+}

@@ -1,0 +1,137 @@
+//! `insert`, `create`: a scheduler over a disk.
+
+use geom::{Class, Control, Create as Request, Error, GeomId, Verb};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::destroy::take_away;
+use super::with;
+use crate::members::hand;
+use crate::sched::class::SchedClass;
+use crate::sched::clients::Classify;
+use crate::sched::{NAME, algorithms};
+
+/// What both take.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
+struct Place {
+    /// Providers
+    #[schemars(length(min = 1))]
+    disks: Vec<String>,
+    /// Which algorithm
+    #[serde(default = "algorithm")]
+    #[schemars(extend("x-short" = "a", "enum" = algorithms::NAMES))]
+    algorithm: String,
+    /// KEY=VALUE, with commas between several: of the algorithm, or weight, iops, kbps of every
+    /// client, or CLIENT.weight and so on, and CLIENT.burst_ms, of one: 7 is session or process 7,
+    /// iqn.x an initiator, iqn.x/3 its LUN 3, mirror rebuild gm0 a pass
+    // The letter would be that of --output.
+    #[serde(default)]
+    options: Option<String>,
+    /// By what clients are told apart; process: of this machine, that work on the file by FUSE
+    /// which `attach --list --json` names (loop and NBD devices: the kernel)
+    #[serde(default = "classify")]
+    #[schemars(extend("x-short" = "c", "enum" = Classify::WORDS))]
+    classify: String,
+}
+
+fn algorithm() -> String {
+    algorithms::DEFAULT.to_owned()
+}
+
+fn classify() -> String {
+    Classify::default().word().to_owned()
+}
+
+/// Which schedulers there are now.
+#[derive(Serialize)]
+pub(super) struct Placed {
+    message: String,
+    names: Vec<String>,
+}
+
+/// A scheduler under those who use a disk.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Insert(Place);
+
+impl Verb<SchedClass> for Insert {
+    const NAME: &'static str = "insert";
+    const DOC: &'static str = "Slip a scheduler in under those who use a disk, while they work";
+    const DETAIL: &'static str = "Those who use the disk now go on as they are, and their requests \
+         go through the scheduler; they stay open and mounted. The scheduler's provider has the \
+         disk's name from then on, also for consumers that come later, and the disk's is called \
+         DISK.sched. until the scheduler is destroyed. If requests under way do not end in time, \
+         nothing is changed. It is no part of the configuration, in which DISK.sched. cannot be \
+         named, and gone at the next start.";
+    const POSITIONAL: &'static [&'static str] = &["disks"];
+    const EXAMPLE: &'static str = "sched insert -a rr d0";
+    type Answer = Placed;
+
+    fn run(self, class: &SchedClass, control: &mut Control) -> Result<Placed, Error> {
+        place(class, control, self.0, true)
+    }
+}
+
+/// A provider of its own over a disk.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Create(Place);
+
+impl Verb<SchedClass> for Create {
+    const NAME: &'static str = "create";
+    const DOC: &'static str = "Put a scheduler on a disk, with a provider of its own";
+    const DETAIL: &'static str = "The disk stays as it is; what opens DISK.sched. goes through the \
+         scheduler.";
+    const POSITIONAL: &'static [&'static str] = &["disks"];
+    const EXAMPLE: &'static str = "sched create -a deadline d0";
+    type Answer = Placed;
+
+    fn run(self, class: &SchedClass, control: &mut Control) -> Result<Placed, Error> {
+        place(class, control, self.0, false)
+    }
+}
+
+fn place(
+    class: &SchedClass,
+    control: &mut Control,
+    asked: Place,
+    inserts: bool,
+) -> Result<Placed, Error> {
+    let Place { disks, algorithm, options, classify } = asked;
+    let params = json!({ "algorithm": algorithm, "options": options, "classify": classify });
+    let below: Vec<_> =
+        disks.iter().map(|disk| hand::find(control, disk)).collect::<Result<_, _>>()?;
+    let (mut made, mut geoms) = (Vec::new(), Vec::new());
+    for (disk, below) in disks.iter().zip(below) {
+        let name = format!("{disk}.{NAME}.");
+        let placed = if inserts {
+            let create = Request { name: &name, members: &[], params: &params };
+            let geom = control.insert(NAME, below, &create);
+            geom.and_then(|geom| with(control, geom, |g| g.inserted = true).map(|()| geom))
+        } else {
+            let create = Request { name: &name, members: &[below], params: &params };
+            control.call(|t| class.create(t, &create))
+        };
+        match placed {
+            Ok(geom) => geoms.push(geom),
+            Err(e) => return Err(taken_back(class, control, geoms, e)),
+        }
+        made.push(name);
+    }
+    let what = if inserts { "inserted" } else { "created" };
+    Ok(Placed { message: format!("{} {what}", made.join(", ")), names: made })
+}
+
+/// All or none: those that were made before the one that failed go again.
+fn taken_back(class: &SchedClass, control: &mut Control, geoms: Vec<GeomId>, why: Error) -> Error {
+    for geom in geoms.into_iter().rev() {
+        let name = control.topology.geom_name(geom).to_owned();
+        if let Err(e) = take_away(class, control, geom, false) {
+            let what = format!("{}; and {name} is there and did not go: {}", why.what, e.what);
+            return Error::new(why.kind, what);
+        }
+    }
+    why
+}

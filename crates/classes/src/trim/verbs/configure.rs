@@ -1,0 +1,33 @@
+//! `configure`: how eagerly deletes are sent.
+
+use geom::{Change, Control, Error, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::work_as;
+use crate::trim::class::TrimClass;
+use crate::trim::params::TrimParams;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Configure {
+    /// The queue: the name of its provider, such as d0.trim
+    name: String,
+    #[serde(flatten)]
+    change: Change<TrimParams>,
+}
+
+impl Verb<TrimClass> for Configure {
+    const NAME: &'static str = "configure";
+    const DOC: &'static str = "Change how eagerly deletes are sent";
+    const DETAIL: &'static str = "What is not given stays as it is.";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "trim configure d0.trim --share 20";
+    type Answer = Said;
+
+    fn run(self, _: &TrimClass, control: &mut Control) -> Result<Said, Error> {
+        let Configure { name, change } = self;
+        work_as(control, &name, |now| change.over(&format!("trim {name}"), now))?;
+        Ok(Said::new(format!("{name} configured")))
+    }
+}

@@ -1,0 +1,50 @@
+//! `destroy`: takes a queue away.
+
+use bio::Errno;
+use geom::{Control, Error, GATE_DEADLINE, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::queue;
+use crate::trim::class::TrimClass;
+use crate::trim::geom::TrimGeom;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Destroy {
+    /// The queue: the name of its provider, such as d0.trim
+    name: String,
+}
+
+impl Verb<TrimClass> for Destroy {
+    const NAME: &'static str = "destroy";
+    const DOC: &'static str = "Take a queue out from under those who use it, while they work";
+    const DETAIL: &'static str = "What waits in it is dropped: `trim now --wait` before this has \
+         it sent. The command that is with the device is waited for; when it does not end in 10 \
+         seconds, everything stays.";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "trim destroy d0.trim";
+    type Answer = Said;
+
+    fn run(self, _: &TrimClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.as_str();
+        let (geom, shared) = queue(control, on)?;
+        shared.desk.set_open(false);
+        let ended = control.wait_until(GATE_DEADLINE, |_| shared.desk.fill().in_flight.0 == 0);
+        let removed = match ended {
+            true => control.remove(geom),
+            false => {
+                let what =
+                    format!("{on}: the device does not answer a delete; nothing was changed");
+                Err(Error::new(Errno::TimedOut, what))
+            }
+        };
+        if let Err(e) = removed {
+            let _ = control.topology.with(geom, |g: &mut TrimGeom, _| {
+                g.shared.desk.set_open(g.open.w > 0);
+            });
+            return Err(e);
+        }
+        Ok(Said::new(format!("{on} destroyed")))
+    }
+}

@@ -1,0 +1,55 @@
+//! The verbs, a file each; `list` and `status` are those of every class.
+
+mod configure;
+mod destroy;
+mod now;
+mod place;
+mod stats;
+
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{ClassVerb, Control, Error, GeomId};
+
+use super::NAME;
+use super::class::TrimClass;
+use super::geom::TrimGeom;
+use super::params::TrimParams;
+use super::shared::Shared;
+use crate::members::known;
+
+/// What the class can be asked.
+pub(super) const VERBS: &[ClassVerb<TrimClass>] = &[
+    ClassVerb::of::<place::Insert>(),
+    ClassVerb::of::<place::Create>(),
+    ClassVerb::of::<destroy::Destroy>(),
+    ClassVerb::of::<configure::Configure>(),
+    ClassVerb::of::<now::Now>(),
+    ClassVerb::of::<stats::Stats>(),
+];
+
+fn queue(control: &mut Control, on: &str) -> Result<(GeomId, Arc<Shared>), Error> {
+    let geom = known::geom(control, NAME, on)?;
+    let shared = control.topology.with(geom, |g: &mut TrimGeom, _| g.shared.clone());
+    let going = || Error::new(Errno::NxIo, format!("{on} is going"));
+    shared.map(|shared| (geom, shared)).ok_or_else(going)
+}
+
+/// Changes how a queue works while requests flow.
+pub(super) fn work_as(
+    control: &mut Control,
+    on: &str,
+    change: impl FnOnce(&TrimParams) -> Result<TrimParams, Error>,
+) -> Result<(), Error> {
+    let (geom, shared) = queue(control, on)?;
+    let changed = control.topology.with(geom, |g: &mut TrimGeom, _| {
+        let new = change(&g.params)?;
+        new.check()?;
+        g.params = new.clone();
+        Ok(new)
+    });
+    if let Some(new) = changed.transpose()? {
+        shared.desk.configure(new.policy(), new.pacing());
+    }
+    Ok(())
+}

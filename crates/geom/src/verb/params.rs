@@ -1,0 +1,177 @@
+//! Parameters of a class: read from a section or a verb, and changed while a geom lives.
+
+use std::marker::PhantomData;
+
+use bio::Errno;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::class::Settings;
+use crate::error::Error;
+
+/// A struct of parameters: defaults by `#[serde(default)]`, limits and units in the schema.
+pub trait Params:
+    Serialize + DeserializeOwned + JsonSchema + Clone + Send + Sync + 'static
+{
+    /// Those that stay as they are while the geom lives.
+    const FIXED: &'static [&'static str] = &[];
+
+    /// Those that can change, as they are.
+    fn settings(&self) -> Settings {
+        let mut all = object(self);
+        all.retain(|key, _| !Self::FIXED.contains(&key.as_str()));
+        all
+    }
+}
+
+fn object(params: &impl Serialize) -> Map<String, Value> {
+    let value = serde_json::to_value(params).unwrap_or_default();
+    value.as_object().cloned().unwrap_or_default()
+}
+
+/// Parameters from a section or a verb, named by `of`.
+///
+/// # Errors
+///
+/// `Inval`: which key, and what is wrong with it.
+pub fn read<P: DeserializeOwned>(of: &str, value: &Value) -> Result<P, Error> {
+    let given = if value.is_null() { json!({}) } else { value.clone() };
+    let fails = |value: Value| serde_json::from_value::<P>(value).err().map(|e| e.to_string());
+    serde_json::from_value(given.clone()).map_err(|e| {
+        let whole = e.to_string();
+        // The key that cannot be read: without it something else is wrong, or nothing.
+        let mut keys = given.as_object().into_iter().flatten().map(|(key, _)| key);
+        let bad = keys.find(|key| {
+            let mut rest = given.clone();
+            rest.as_object_mut().map(|all| all.remove(*key));
+            fails(rest).as_ref() != Some(&whole)
+        });
+        Error::inval(match bad.filter(|key| !whole.contains(&format!("`{key}`"))) {
+            Some(key) => format!("{of}: `{key}`: {whole}"),
+            None => format!("{of}: {whole}"),
+        })
+    })
+}
+
+/// Parameters that are to change; what is not given stays as it is, and null is the default.
+#[derive(Deserialize)]
+#[serde(transparent, bound = "")]
+pub struct Change<P> {
+    given: Map<String, Value>,
+    #[serde(skip)]
+    of: PhantomData<fn() -> P>,
+}
+
+impl<P: Params> Change<P> {
+    /// `now` with the change. `of` names what is changed.
+    ///
+    /// # Errors
+    ///
+    /// `NotSup` for a fixed one; else as [`read`].
+    pub fn over(self, of: &str, now: &P) -> Result<P, Error> {
+        let mut all = object(now);
+        for (key, value) in self.given {
+            if P::FIXED.contains(&key.as_str()) {
+                let what = format!(
+                    "{of}: `{key}` is fixed while the geom lives; destroy it and create it again"
+                );
+                return Err(Error::new(Errno::NotSup, what));
+            }
+            match value {
+                Value::Null => all.remove(&key),
+                value => all.insert(key, value),
+            };
+        }
+        read(of, &Value::Object(all))
+    }
+}
+
+impl<P: Params> JsonSchema for Change<P> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("Change{}", P::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = P::json_schema(generator);
+        if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            for (key, field) in fields {
+                let Some(field) = field.as_object_mut() else { continue };
+                // What is not given stays.
+                if let Some(first) = field.remove("default") {
+                    field.insert("x-first".to_owned(), first);
+                }
+                if P::FIXED.contains(&key.as_str()) {
+                    field.insert("x-hidden".to_owned(), true.into());
+                }
+            }
+        }
+        schema
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, default)]
+    struct Pace {
+        rate: u8,
+        word: Option<String>,
+        size: u64,
+    }
+
+    impl Default for Pace {
+        fn default() -> Pace {
+            Pace { rate: 5, word: None, size: 512 }
+        }
+    }
+
+    impl Params for Pace {
+        const FIXED: &'static [&'static str] = &["size"];
+    }
+
+    /// A verb's parameters.
+    #[derive(Deserialize, JsonSchema)]
+    struct Configure {
+        name: String,
+        #[serde(flatten)]
+        change: Change<Pace>,
+    }
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_give() {
+        let now = Pace { rate: 7, word: Some("a".into()), size: 4096 };
+        let given = json!({ "name": "x", "word": null, "rate": 9 });
+        let asked: Configure = serde_json::from_value(given).expect("well-formed");
+        assert_eq!(asked.name, "x");
+        let then = asked.change.over("pace x", &now).expect("in range");
+        assert_eq!(then, Pace { rate: 9, word: None, size: 4096 });
+        let fields = schemars::schema_for!(Configure).to_value()["properties"].clone();
+        let keys: Vec<&String> = fields.as_object().expect("an object").keys().collect();
+        assert_eq!(keys, ["name", "rate", "size", "word"]);
+        assert_eq!(fields["size"]["x-hidden"], true);
+        assert_eq!((&fields["rate"]["x-first"], fields["rate"].get("default")), (&json!(5), None));
+        let fixed: Configure =
+            serde_json::from_value(json!({ "name": "x", "size": 8 })).expect("well-formed");
+        let said = fixed.change.over("pace x", &now).expect_err("it is fixed").what;
+        assert!(said.starts_with("pace x: `size` is fixed"), "{said}");
+        let settings = now.settings();
+        assert_eq!(settings.keys().collect::<Vec<_>>(), ["rate", "word"]);
+    }
+
+    #[test]
+    fn the_key_that_is_wrong_is_named() {
+        let wrong = |value: Value| read::<Pace>("pace", &value).expect_err("refused").what;
+        let said = wrong(json!({ "rate": 900, "size": 4096 }));
+        assert!(said.starts_with("pace: `rate`: ") && said.contains("900"), "{said}");
+        assert!(wrong(json!({ "speed": 1 })).contains("`speed`"));
+        assert_eq!(read::<Pace>("pace", &Value::Null), Ok(Pace::default()));
+    }
+}

@@ -1,0 +1,162 @@
+//! Verbs of classes as types: a struct of parameters, what it answers, and what it does.
+//!
+//! ```text
+//!   struct Destroy { names, force }  --JsonSchema-->  help, man page, completion, check
+//!        impl Verb<SchedClass>       --Deserialize->  run(self, class, control) -> Answer
+//! ```
+//! A class lists its verbs once, [`ClassVerb::of`] each, and answers [`specs`] and [`call`] of that
+//! list.
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+
+use bio::Errno;
+use bio::sync::Mutex;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::{ArgKind, VerbSpec, arguments, read};
+use crate::class::Class;
+use crate::control::Control;
+use crate::error::Error;
+
+/// A verb of the class `C`: the value is what was given with it.
+///
+/// Fields have `#[serde(default)]` where they may be left out, and a sentence each for help. Other
+/// fields than these are refused.
+pub trait Verb<C>: DeserializeOwned + JsonSchema + 'static {
+    /// The word typed.
+    const NAME: &'static str;
+    /// One sentence, without the point at its end.
+    const DOC: &'static str;
+    /// More for the manual page; may be empty.
+    const DETAIL: &'static str = "";
+    /// Fields that are given by position.
+    const POSITIONAL: &'static [&'static str] = &[];
+    /// A command line that works, without the program's name.
+    const EXAMPLE: &'static str;
+    /// It writes on disks.
+    const WRITES: bool = false;
+
+    /// What it answers. A `message` or a `text` is what people see of it.
+    type Answer: Serialize;
+
+    /// Does it. May run conversations on a core.
+    ///
+    /// # Errors
+    ///
+    /// Its own: what is refused, its value and its limit, or what failed.
+    fn run(self, class: &C, control: &mut Control) -> Result<Self::Answer, Error>;
+}
+
+/// An answer of one sentence.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct Said {
+    /// The sentence.
+    pub message: String,
+}
+
+impl Said {
+    /// That.
+    pub fn new(message: impl Into<String>) -> Said {
+        Said { message: message.into() }
+    }
+}
+
+/// A verb without its types, as the list of a class has it.
+pub struct ClassVerb<C> {
+    name: &'static str,
+    spec: fn() -> VerbSpec,
+    run: fn(&C, &mut Control, &Value) -> Result<Value, Error>,
+}
+
+impl<C: Class> ClassVerb<C> {
+    /// The verb `V`.
+    pub const fn of<V: Verb<C>>() -> ClassVerb<C> {
+        ClassVerb { name: V::NAME, spec: spec::<C, V>, run: run::<C, V> }
+    }
+}
+
+fn spec<C, V: Verb<C>>() -> VerbSpec {
+    let schema = schemars::schema_for!(V).to_value();
+    VerbSpec {
+        name: V::NAME,
+        doc: V::DOC,
+        detail: V::DETAIL,
+        args: Vec::leak(arguments(&schema, V::POSITIONAL)),
+        example: V::EXAMPLE,
+        writes: V::WRITES,
+    }
+}
+
+fn run<C: Class, V: Verb<C>>(
+    class: &C,
+    control: &mut Control,
+    params: &Value,
+) -> Result<Value, Error> {
+    let of = format!("{} {}", class.name(), V::NAME);
+    let schema = schemars::schema_for!(V).to_value();
+    let known = schema.get("properties").and_then(Value::as_object);
+    let is_known = |key: &str| known.is_some_and(|known| known.contains_key(key));
+    let mut given = params.as_object().into_iter().flatten();
+    if let Some((other, _)) = given.find(|(key, _)| !is_known(key)) {
+        let all: Vec<&str> = known.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+        return Err(Error::inval(format!("{of} has no `{other}`; it takes {}", all.join(", "))));
+    }
+    let answer = read::<V>(&of, params)?.run(class, control)?;
+    serde_json::to_value(answer).map_err(|e| Error::inval(format!("{of}: {e}")))
+}
+
+/// What a command line has to know of a class's verbs; made once.
+pub fn specs<C: Class + 'static>(verbs: &[ClassVerb<C>]) -> &'static [VerbSpec] {
+    static KNOWN: Mutex<BTreeMap<TypeId, &'static [VerbSpec]>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock();
+    let made = || &*Vec::leak(verbs.iter().map(|verb| (verb.spec)()).collect());
+    known.entry(TypeId::of::<C>()).or_insert_with(made)
+}
+
+/// Carries out a verb. `on`, what the verb is about, is the field `name`, or else one more of the
+/// first list by position that does not name members.
+///
+/// # Errors
+///
+/// `NotSup`, with the verbs that there are; `Inval`, with the field that is wrong; what the verb
+/// says.
+pub fn call<C: Class + 'static>(
+    verbs: &[ClassVerb<C>],
+    class: &C,
+    control: &mut Control,
+    (verb, on): (&str, &str),
+    params: &Value,
+) -> Result<Value, Error> {
+    let mut known = verbs.iter().zip(specs(verbs));
+    let Some((known, spec)) = known.find(|(known, _)| known.name == verb) else {
+        let names: Vec<&str> = verbs.iter().map(|known| known.name).collect();
+        let what = format!("{} has no verb {verb}; it has {}", class.name(), names.join(", "));
+        return Err(Error::new(Errno::NotSup, what));
+    };
+    let mut all = params.as_object().cloned().unwrap_or_default();
+    if !on.is_empty() {
+        put(&mut all, spec, on);
+    }
+    (known.run)(class, control, &Value::Object(all))
+}
+
+/// Where the word goes that says what the verb is about.
+fn put(all: &mut Map<String, Value>, spec: &VerbSpec, on: &str) {
+    let list = |kind: ArgKind| matches!(kind, ArgKind::Names(_));
+    let takes = spec.args.iter().find(|arg| list(arg.kind) && arg.name != "members");
+    match takes.filter(|_| spec.args.iter().all(|arg| arg.name != "name")) {
+        None => {
+            all.insert("name".to_owned(), on.into());
+        }
+        Some(arg) => {
+            let words = all.entry(arg.name).or_insert_with(|| Value::Array(Vec::new()));
+            if let Some(words) = words.as_array_mut() {
+                words.push(on.into());
+            }
+        }
+    }
+}

@@ -1,18 +1,27 @@
 //! concat: providers one behind the other, byte for byte FreeBSD's (geom.md 2.4).
 
-use geom::{Error, VerbSpec};
+use geom::{ClassVerb, Error, Params};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::members::Divisor;
-use crate::members::follow::{FOLLOW, Placed};
+use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
-use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack};
-use crate::words;
+use crate::members::verbs::{Clear, Destroy, Follow, Start, Stop};
+use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
 /// The class.
 pub type ConcatClass = SpanClass<Concat>;
 
 /// See the module.
 pub struct Concat;
+
+/// A concatenation is made with its members alone.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConcatParams {}
+
+impl Params for ConcatParams {}
 
 const FORMAT: Format = Format { magic: "GEOM::CONCAT", version: 4, since: (3, 4), strips: false };
 
@@ -26,52 +35,27 @@ impl Span for Concat {
     const DOC: &'static str = "Several providers, one behind the other.";
     const LEAST: usize = 1;
     const APPENDS: bool = true;
-    const STRIP: u64 = 0;
-    const VERBS: &'static [VerbSpec] = &[
-        VerbSpec {
-            name: "label",
-            doc: "Label providers and join them to one that is found again by itself",
-            detail: words::LABEL,
-            args: &[
-                words::NAME,
-                words::PROVIDERS,
-                words::HARDCODE,
-                words::YES_DESTROY,
-                words::FORCE,
-            ],
-            example: "concat label data d0 d1",
-            writes: true,
-        },
-        VerbSpec {
-            name: "create",
-            doc: "Join providers without writing anything, until the daemon ends",
-            detail: "",
-            args: &[words::NAME, words::PROVIDERS],
-            example: "concat create data d0 d1",
-            writes: false,
-        },
-        VerbSpec {
-            name: "append",
-            doc: "Add a provider at the end, while the others are in use",
-            detail: "The size grows; those above are told. Of a labelled one all labels are \
-                     written again.",
-            args: &[
-                words::NAME,
-                words::PROVIDER,
-                words::HARDCODE,
-                words::YES_DESTROY,
-                words::FORCE,
-            ],
-            example: "concat append data d2",
-            writes: true,
-        },
-        words::STOP,
-        words::DESTROY,
-        words::START,
-        words::CLEAR,
-        words::DUMP,
-        FOLLOW,
+    const VERBS: &'static [ClassVerb<SpanClass<Concat>>] = &[
+        ClassVerb::of::<verbs::label::Label<Concat>>(),
+        ClassVerb::of::<verbs::create::Create<Concat>>(),
+        ClassVerb::of::<verbs::append::Append>(),
+        ClassVerb::of::<Stop>(),
+        ClassVerb::of::<Destroy>(),
+        ClassVerb::of::<Start>(),
+        ClassVerb::of::<Clear>(),
+        ClassVerb::of::<verbs::dump::Dump>(),
+        ClassVerb::of::<Follow>(),
     ];
+    const LABEL_DOC: &'static str =
+        "Label providers and join them to one that is found again by itself";
+    const CREATE_DOC: &'static str =
+        "Join providers without writing anything, until the daemon ends";
+
+    type Params = ConcatParams;
+
+    fn strip(_: &ConcatParams) -> u64 {
+        0
+    }
 
     fn layout(_: u64, members: &[u64]) -> String {
         // A last member may grow.

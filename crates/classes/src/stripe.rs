@@ -3,13 +3,15 @@
 //! Strip `k` of the whole lies on member `k mod n`, at strip `k div n` of it. What a request has
 //! on a member is one range there: the strips in between belong to the others.
 
-use geom::{ArgKind, ArgSpec, Error, VerbSpec};
+use geom::{ClassVerb, Error, Params};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::members::Divisor;
-use crate::members::follow::{FOLLOW, Placed};
+use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
-use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack};
-use crate::words;
+use crate::members::verbs::{Clear, Destroy, Follow, Start, Stop};
+use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
 /// The class.
 pub type StripeClass = SpanClass<Stripe>;
@@ -22,12 +24,24 @@ const FORMAT: Format = Format { magic: "GEOM::STRIPE", version: 3, since: (2, 3)
 /// Largest strip: what its field in the label holds.
 const STRIP_MAX: u64 = 1 << 31;
 
-const STRIP_ARG: ArgSpec = ArgSpec {
-    name: "strip",
-    short: Some('s'),
-    kind: ArgKind::Bytes,
-    doc: "Strip size: a power of two, a multiple of the sector size [default: 64KiB]",
-};
+/// What a stripe is made with.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StripeParams {
+    /// Strip size: a power of two, a multiple of the sector size
+    #[schemars(extend("x-short" = "s", "x-bytes" = true))]
+    pub strip: u64,
+}
+
+impl Default for StripeParams {
+    fn default() -> StripeParams {
+        StripeParams { strip: 65536 }
+    }
+}
+
+impl Params for StripeParams {
+    const FIXED: &'static [&'static str] = &["strip"];
+}
 
 /// A label, as one that can be brought elsewhere.
 pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
@@ -39,38 +53,26 @@ impl Span for Stripe {
     const DOC: &'static str = "RAID0: strips of several providers in turn.";
     const LEAST: usize = 2;
     const APPENDS: bool = false;
-    const STRIP: u64 = 65536;
-    const VERBS: &'static [VerbSpec] = &[
-        VerbSpec {
-            name: "label",
-            doc: "Label providers and make a stripe of them that is found again by itself",
-            detail: words::LABEL,
-            args: &[
-                words::NAME,
-                words::TWO_PROVIDERS,
-                STRIP_ARG,
-                words::HARDCODE,
-                words::YES_DESTROY,
-                words::FORCE,
-            ],
-            example: "stripe label -s 128KiB data d0 d1",
-            writes: true,
-        },
-        VerbSpec {
-            name: "create",
-            doc: "Make a stripe without writing anything, until the daemon ends",
-            detail: "",
-            args: &[words::NAME, words::TWO_PROVIDERS, STRIP_ARG],
-            example: "stripe create data d0 d1",
-            writes: false,
-        },
-        words::STOP,
-        words::DESTROY,
-        words::START,
-        words::CLEAR,
-        words::DUMP,
-        FOLLOW,
+    const VERBS: &'static [ClassVerb<SpanClass<Stripe>>] = &[
+        ClassVerb::of::<verbs::label::Label<Stripe>>(),
+        ClassVerb::of::<verbs::create::Create<Stripe>>(),
+        ClassVerb::of::<Stop>(),
+        ClassVerb::of::<Destroy>(),
+        ClassVerb::of::<Start>(),
+        ClassVerb::of::<Clear>(),
+        ClassVerb::of::<verbs::dump::Dump>(),
+        ClassVerb::of::<Follow>(),
     ];
+    const LABEL_DOC: &'static str =
+        "Label providers and make a stripe of them that is found again by itself";
+    const CREATE_DOC: &'static str =
+        "Make a stripe without writing anything, until the daemon ends";
+
+    type Params = StripeParams;
+
+    fn strip(params: &StripeParams) -> u64 {
+        params.strip
+    }
 
     fn layout(strip: u64, _: &[u64]) -> String {
         format!("strips of {strip} bytes")

@@ -26,9 +26,6 @@ pub(crate) const PROVIDER: ArgSpec =
 pub(crate) const PROVIDERS: ArgSpec =
     ArgSpec { name: "members", short: None, kind: ArgKind::Names(1), doc: "Providers, in order" };
 
-pub(crate) const TWO_PROVIDERS: ArgSpec =
-    ArgSpec { name: "members", short: None, kind: ArgKind::Names(2), doc: "Providers, in order" };
-
 pub(crate) const HARDCODE: ArgSpec = ArgSpec {
     name: "hardcode",
     short: Some('h'),
@@ -50,6 +47,18 @@ pub(crate) const FORCE: ArgSpec = ArgSpec {
     kind: ArgKind::Flag,
     doc: "Though something is there, or open",
 };
+
+/// Providers, in order
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("minItems" = 1))]
+pub(crate) struct Members(pub(crate) Vec<String>);
+
+/// Store the providers' names: they are found nowhere else
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("x-short" = "h"))]
+pub(crate) struct Hardcode(pub(crate) bool);
 
 /// Though something is there, or open
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]

@@ -83,6 +83,8 @@ const VERBS: &[(&str, &str, Writes)] = &[
     ("raid", "verify", Own),
     ("raid", "clear", Own),
     ("raid", "follow", Own),
+    ("label", "label", Any(&["label label x @"])),
+    ("label", "clear", Own),
     ("multipath", "label", Any(&["multipath label x @", "multipath label x @ b0"])),
     ("multipath", "configure", Own),
     ("multipath", "destroy", Own),
@@ -106,12 +108,7 @@ const VERBS: &[(&str, &str, Writes)] = &[
 ];
 
 /// Commands with entries of their own in the control path, or of classes without a list.
-const OTHERS: &[&str] = &[
-    "part create -s gpt @",
-    "part create -s mbr @",
-    "part create -s bsd @",
-    "geom label label on=@ name=x",
-];
+const OTHERS: &[&str] = &["part create -s gpt @", "part create -s mbr @", "part create -s bsd @"];
 
 #[test]
 fn every_verb_that_writes_is_in_the_table() {

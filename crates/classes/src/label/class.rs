@@ -5,13 +5,13 @@ use std::any::Any;
 use bio::Errno;
 use geom::{
     Claim, Class, Control, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Taster,
-    Topology, Verdict,
+    Topology, VerbSpec, Verdict,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::geom::{KIND_ATTR, Label, LabelGeom};
-use super::{Found, clean, gpt_names, step_all};
+use super::{Found, clean, gpt_names, step_all, verbs};
 use crate::conversation::drive;
 use crate::probe::Sectors;
 
@@ -157,6 +157,10 @@ impl Class for LabelClass {
         Ok(())
     }
 
+    fn verbs(&self) -> &'static [VerbSpec] {
+        geom::specs(verbs::VERBS)
+    }
+
     fn verb(
         &self,
         control: &mut Control,
@@ -164,6 +168,6 @@ impl Class for LabelClass {
         on: &str,
         params: &serde_json::Value,
     ) -> Result<serde_json::Value, Error> {
-        super::verbs::run(control, verb, on, params)
+        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }

@@ -23,7 +23,6 @@ mod xfs;
 pub use class::LabelClass;
 pub use gpt::gpt_names;
 pub use name::{NAME_MAX, clean};
-pub use verbs::Request;
 
 use crate::probe::{Reason, Sectors, Step, Stop, Why};
 

@@ -15,6 +15,7 @@
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
 //!   sector.
 //! * [`follow`]: the verb that brings a label to the end of a provider that grew.
+//! * [`verbs`]: those that are the same in every class with labels.
 //! * [`hand`]: verbs that read and write the last sectors of providers.
 //!
 //! How such a class is built:
@@ -48,6 +49,7 @@ pub(crate) mod sparse;
 mod stopped;
 mod sync;
 mod unborn;
+pub(crate) mod verbs;
 mod verified;
 pub(crate) mod waiting;
 mod write_gate;

@@ -8,8 +8,6 @@ use geom::{
     Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec,
     Verdict,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::geom::SpanGeom;
 use super::{Span, SpanLabel, verbs};
@@ -50,23 +48,6 @@ impl<S: Span> SpanClass<S> {
     }
 }
 
-/// What `create` takes besides name and members.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Params {
-    /// Strip size, in bytes; absent: the class's own. For classes without strips: absent.
-    pub(super) strip: Option<u64>,
-}
-
-/// The parameters of `create`.
-fn read<S: Span>(params: &serde_json::Value) -> Result<Params, Error> {
-    match params {
-        serde_json::Value::Null => Ok(Params::default()),
-        params => serde_json::from_value(params.clone())
-            .map_err(|e| Error::inval(format!("{} create: {e}", S::NAME))),
-    }
-}
-
 impl<S: Span> Class for SpanClass<S> {
     fn name(&self) -> &'static str {
         S::NAME
@@ -77,11 +58,11 @@ impl<S: Span> Class for SpanClass<S> {
     }
 
     fn params(&self) -> Option<serde_json::Value> {
-        serde_json::to_value(schemars::schema_for!(Params)).ok()
+        Some(schemars::schema_for!(S::Params).to_value())
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        S::VERBS
+        geom::specs(S::VERBS)
     }
 
     fn tastes(&self) -> bool {
@@ -123,13 +104,12 @@ impl<S: Span> Class for SpanClass<S> {
     }
 
     fn layout(&self, params: &serde_json::Value, bytes: &[u64]) -> Option<String> {
-        let params = read::<S>(params).ok()?;
-        Some(S::layout(params.strip.unwrap_or(S::STRIP), bytes))
+        let params = geom::read(S::NAME, params).ok()?;
+        Some(S::layout(S::strip(&params), bytes))
     }
 
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let params = read::<S>(request.params)?;
-        let strip = params.strip.unwrap_or(S::STRIP);
+        let strip = S::strip(&geom::read(S::NAME, request.params)?);
         SpanGeom::<S>::by_hand(topology, request.name, request.members, strip)
     }
 
@@ -154,7 +134,7 @@ impl<S: Span> Class for SpanClass<S> {
         on: &str,
         params: &serde_json::Value,
     ) -> Result<serde_json::Value, Error> {
-        verbs::run(self, control, verb, on, params)
+        geom::call(S::VERBS, self, control, (verb, on), params)
     }
 }
 

@@ -29,7 +29,7 @@ mod geom;
 pub(crate) mod label;
 mod map;
 mod moved;
-mod verbs;
+pub(crate) mod verbs;
 
 #[cfg(test)]
 mod tests;
@@ -41,12 +41,12 @@ pub use map::Piece;
 pub(crate) use label::{pack, unpack};
 pub(crate) use verbs::placed;
 
-use ::geom::{Error, VerbSpec};
+use ::geom::{ClassVerb, Error, Params};
 
 use crate::members::{Divisor, frame::FrameError};
 
 /// What tells one such class from another.
-pub trait Span: Send + Sync + 'static {
+pub trait Span: Sized + Send + Sync + 'static {
     /// Of the class, and of its providers before the stroke.
     const NAME: &'static str;
     /// One sentence.
@@ -54,11 +54,19 @@ pub trait Span: Send + Sync + 'static {
     /// Fewest members.
     const LEAST: usize;
     /// Its verbs.
-    const VERBS: &'static [VerbSpec];
+    const VERBS: &'static [ClassVerb<SpanClass<Self>>];
+    /// One sentence of `label`, without the point at its end.
+    const LABEL_DOC: &'static str;
+    /// The same of `create`.
+    const CREATE_DOC: &'static str;
     /// Whether a member may be added at the end, which leaves the others where they are.
     const APPENDS: bool;
-    /// Strip size when none is given, bytes; zero for a class without strips.
-    const STRIP: u64;
+
+    /// What it is made with, besides name and members.
+    type Params: Params;
+
+    /// The strip size, bytes; zero for a class without strips.
+    fn strip(params: &Self::Params) -> u64;
 
     /// Where members' bytes are, in words ([`geom::Class::layout`]).
     fn layout(strip: u64, members: &[u64]) -> String;

@@ -77,7 +77,7 @@ fn what_contradicts_itself_is_no_label() {
 
 /// Where each byte of the whole lies, said in the plainest way.
 fn place<S: Span>(strip: u64, members: &[u64], byte: u64) -> (usize, u64) {
-    if S::STRIP == 0 {
+    if strip == 0 {
         let mut at = byte;
         for (i, size) in members.iter().enumerate() {
             if at < *size {

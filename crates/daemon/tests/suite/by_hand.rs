@@ -98,7 +98,7 @@ fn text() -> String {
     let disk = |name: &str, size: &str| {
         format!("[[disk]]\nname = '{name}'\nkind = 'memory'\nsize = '{size}'\n")
     };
-    let small = "s0 t0 p0 p1 c0 c1 m0 m1 l0 r0 r1 x0 x1 x2 x3 x4 x5 x6 x7 x8 x9 y0 y1 y2 z0 z1";
+    let small = "s0 t0 p0 p1 c0 c1 m0 m1 l0 r0 r1 x0 x1 x2 x3 x4 x5 x6 x7 x8 x9 y0 y1 y2 y3 z0 z1";
     let small = small.split(' ').map(|name| disk(name, "1MiB"));
     let big = ["big0", "big1"].into_iter().map(|name| disk(name, "32MiB"));
     let filters = filters().into_iter().map(|(class, _)| {
@@ -189,6 +189,7 @@ fn changes() -> Vec<(&'static str, &'static str, Value, &'static str, Told)> {
             "concat h",
             Transient,
         ),
+        ("label", "create", json!({ "name": "n", "provider": "y3" }), "label label/n", Transient),
         ("fs", "attaches", json!({ "name": "f", "what": "off" }), "fs f", Transient),
         ("fs", "dumpctl", json!({ "name": "f", "what": "off" }), "fs f", Transient),
         ("fs", "copying", json!({ "name": "f", "what": "off" }), "fs f", Transient),
@@ -218,6 +219,7 @@ const OTHERS: &str = "
     stripe: label stop destroy start clear dump follow
     mirror: label remove forget rebuild deactivate activate resize verify stop destroy start clear
         dump follow
+    label: label clear destroy stop refresh
     multipath: label add fail restore prefer rotate getactive stop destroy start clear dump
         follow
     raid: label add delete insert remove fail consistency verify follow stop destroy start
@@ -253,7 +255,6 @@ const OTHER_ARGS: &str = "
 const FIXED: &str = "
     trim: granule zeroes
     stripe: strip
-    concat: strip
     fs: ahead ahead_bytes block connections_per_peer console core create device disks dump_at
         everybody fastworm image layout linux linux_tls login_timeout memory noattach nodump nonone
         plan9 plan9_tls read_only settings tls_certificate tls_client_ca tls_key

@@ -117,8 +117,8 @@ pub fn specs<C: Class + 'static>(verbs: &[ClassVerb<C>]) -> &'static [VerbSpec] 
     known.entry(TypeId::of::<C>()).or_insert_with(made)
 }
 
-/// Carries out a verb. `on`, what the verb is about, is the field `name`, or else one more of the
-/// first list by position that does not name members.
+/// Carries out a verb. `on`, what the verb is about, is the field `provider`, else `name`, else one
+/// more of the first list by position that does not name members.
 ///
 /// # Errors
 ///
@@ -146,17 +146,21 @@ pub fn call<C: Class + 'static>(
 
 /// Where the word goes that says what the verb is about.
 fn put(all: &mut Map<String, Value>, spec: &VerbSpec, on: &str) {
-    let list = |kind: ArgKind| matches!(kind, ArgKind::Names(_));
-    let takes = spec.args.iter().find(|arg| list(arg.kind) && arg.name != "members");
-    match takes.filter(|_| spec.args.iter().all(|arg| arg.name != "name")) {
-        None => {
-            all.insert("name".to_owned(), on.into());
+    let has = |name: &str| spec.args.iter().any(|arg| arg.name == name);
+    let is_list = |kind: ArgKind| matches!(kind, ArgKind::Names(_));
+    let list = spec.args.iter().find(|arg| is_list(arg.kind) && arg.name != "members");
+    match list {
+        _ if has("provider") => {
+            all.insert("provider".to_owned(), on.into());
         }
-        Some(arg) => {
-            let words = all.entry(arg.name).or_insert_with(|| Value::Array(Vec::new()));
+        Some(list) if !has("name") => {
+            let words = all.entry(list.name).or_insert_with(|| Value::Array(Vec::new()));
             if let Some(words) = words.as_array_mut() {
                 words.push(on.into());
             }
+        }
+        _ => {
+            all.insert("name".to_owned(), on.into());
         }
     }
 }

@@ -1,0 +1,50 @@
+//! `clear`: takes the label off a provider.
+
+use bio::Errno;
+use geom::{Control, Error, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Done, Last, find, last};
+use crate::label::class::{LabelClass, NAME};
+use crate::label::generic;
+use crate::members::hand;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Clear {
+    /// The provider
+    provider: String,
+}
+
+impl Verb<LabelClass> for Clear {
+    const NAME: &'static str = "clear";
+    const DOC: &'static str = "Take the label off a provider";
+    const DETAIL: &'static str = "Its last sector becomes zeroes. A provider without such a label \
+         is refused.";
+    const POSITIONAL: &'static [&'static str] = &["provider"];
+    const EXAMPLE: &'static str = "label clear d0";
+    const WRITES: bool = true;
+    type Answer = Done;
+
+    fn run(self, _: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+        let name = self.provider.as_str();
+        let on = find(control, name)?;
+        let (size, len) = hand::sizes(control, on);
+        let (at, zeros) = generic::clear(size, len).map_err(|e| Error::inval(e.to_string()))?;
+        let check = |control: &mut Control, edge| match last(control, name, edge)? {
+            Last::Label => Ok(()),
+            _ => {
+                let what = format!(
+                    "{name} has no label of this kind; nothing was written (`ashlar inspect {name}` \
+                 says what it has)"
+                );
+                Err(Error::new(Errno::NoEnt, what))
+            }
+        };
+        hand::writing(control, NAME, name, check, |control, edge| {
+            hand::write(control, name, edge, at, zeros)
+        })?;
+        Ok(Done::new(name, format!("{name} cleared")))
+    }
+}

@@ -1,0 +1,34 @@
+//! `create`: a name for a provider, without writing it.
+
+use geom::{Class, Control, Create as Request, Error, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Done, find};
+use crate::label::class::LabelClass;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Create {
+    /// The name
+    name: String,
+    /// The provider
+    provider: String,
+}
+
+impl Verb<LabelClass> for Create {
+    const NAME: &'static str = "create";
+    const DOC: &'static str = "Name a provider without writing anything, until the daemon ends";
+    const POSITIONAL: &'static [&'static str] = &["name", "provider"];
+    const EXAMPLE: &'static str = "label create usb d0";
+    type Answer = Done;
+
+    fn run(self, class: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+        let on = find(control, &self.provider)?;
+        let create = Request { name: &self.name, members: &[on], params: &Value::Null };
+        let geom = control.call(|topology| class.create(topology, &create))?;
+        let provider = control.topology.geom_name(geom);
+        Ok(Done::new(provider, format!("{provider} created")))
+    }
+}

@@ -1,0 +1,55 @@
+//! `destroy`, `stop`: take a name away.
+
+use bio::Errno;
+use geom::{Class, Control, Error, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Done;
+use crate::label::class::{LabelClass, NAME};
+use crate::words::Force;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct Destroy {
+    /// The name: label/usb
+    name: String,
+    #[serde(default)]
+    force: Force,
+}
+
+impl Verb<LabelClass> for Destroy {
+    const NAME: &'static str = "destroy";
+    const DOC: &'static str = "Take a name away; a label on the disk stays";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "label destroy label/usb";
+    type Answer = Done;
+
+    fn run(self, class: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+        let name = self.name.as_str();
+        let Some(geom) = control.topology.find_geom(NAME, name) else {
+            let what = format!("there is no name {name}; `ashlar list label` shows them");
+            return Err(Error::new(Errno::NoEnt, what));
+        };
+        control.call(|topology| class.destroy(topology, geom, self.force.0))?;
+        Ok(Done::new(name, format!("{name} destroyed")))
+    }
+}
+
+/// The same by GEOM's other word.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Stop(Destroy);
+
+impl Verb<LabelClass> for Stop {
+    const NAME: &'static str = "stop";
+    const DOC: &'static str = "The same as destroy";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "label stop label/usb";
+    type Answer = Done;
+
+    fn run(self, class: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+        self.0.run(class, control)
+    }
+}

@@ -1,0 +1,83 @@
+//! `label`: a label in the last sector of a provider.
+
+use bio::Errno;
+use geom::{Consent, Control, Error, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Done, Last, find, last};
+use crate::guard;
+use crate::label::class::{LabelClass, NAME, OWN_PREFIX};
+use crate::label::{clean, generic};
+use crate::members::hand;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Label {
+    /// The label: 1 to 15 bytes
+    name: String,
+    /// The provider
+    provider: String,
+    /// Whether what is in the last sector may be lost
+    #[serde(default)]
+    overwrite: bool,
+    #[serde(default)]
+    yes_destroy: Consent,
+}
+
+impl Verb<LabelClass> for Label {
+    const NAME: &'static str = "label";
+    const DOC: &'static str = "Write a label on a provider, by which it is found again";
+    const DETAIL: &'static str = "The label takes the last sector. The provider is there as \
+         label/NAME, without that sector, wherever the disk is plugged in. A provider that holds \
+         something is refused unless --yes-destroy PROVIDER is given.";
+    const POSITIONAL: &'static [&'static str] = &["name", "provider"];
+    const EXAMPLE: &'static str = "label label usb d0";
+    const WRITES: bool = true;
+    type Answer = Done;
+
+    fn run(self, _: &LabelClass, control: &mut Control) -> Result<Done, Error> {
+        let name = self.provider.as_str();
+        let on = find(control, name)?;
+        let overwrite = self.overwrite || self.yes_destroy.0.iter().any(|given| given == name);
+        let (size, len) = hand::sizes(control, on);
+        let bad = |e: generic::LabelError| Error::inval(e.to_string());
+        let (at, sector) = generic::label(&self.name, size, len).map_err(bad)?;
+        let (_, zeros) = generic::clear(size, len).map_err(bad)?;
+        let provider = clean(OWN_PREFIX, self.name.as_bytes()).map_err(|_| {
+            let what = format!("{:?} cannot be a name; use letters and digits", self.name);
+            Error::inval(what)
+        })?;
+        let taken = control.topology.find(&provider).and_then(|p| control.topology.geom_of(p));
+        let other = taken.is_some_and(|g| crate::slice::base(&control.topology, g) != Some(on));
+        if other {
+            let what = format!("{provider} is the name of another provider; choose another");
+            return Err(Error::new(Errno::Exist, what));
+        }
+        let check = |control: &mut Control, edge| {
+            let found = last(control, name, edge)?;
+            if matches!(found, Last::Other) && !overwrite {
+                let what = format!(
+                    "the last sector of {name} holds something else (a GPT, the end of a file \
+                 system); make it smaller, or label with overwrite"
+                );
+                return Err(Error::new(Errno::Exist, what));
+            }
+            Ok(())
+        };
+        if !overwrite {
+            guard::check(
+                control,
+                guard::By { class: NAME, geom: name, force: false },
+                &[name],
+                &[],
+            )?;
+        }
+        hand::writing(control, NAME, name, check, |control, edge| {
+            // Zeroes first, so that whoever reads meanwhile sees no half of two labels.
+            hand::write(control, name, edge, at, zeros)?;
+            hand::write(control, name, edge, at, sector)
+        })?;
+        Ok(Done::new(&provider, format!("{name} labelled {provider}")))
+    }
+}

@@ -1,0 +1,64 @@
+//! The verbs, as glabel has them: a file each.
+
+mod clear;
+mod create;
+mod destroy;
+mod label;
+mod refresh;
+
+use geom::{ClassVerb, Control, Edge, Error, ProviderId};
+use serde::Serialize;
+
+use super::class::LabelClass;
+use super::generic;
+use super::geom::KIND_ATTR;
+use crate::members::hand;
+
+/// What the class can be asked.
+pub(super) const VERBS: &[ClassVerb<LabelClass>] = &[
+    ClassVerb::of::<label::Label>(),
+    ClassVerb::of::<clear::Clear>(),
+    ClassVerb::of::<create::Create>(),
+    ClassVerb::of::<destroy::Destroy>(),
+    ClassVerb::of::<destroy::Stop>(),
+    ClassVerb::of::<refresh::Refresh>(),
+];
+
+/// What was done, and to which provider.
+#[derive(Serialize)]
+pub(super) struct Done {
+    message: String,
+    provider: String,
+}
+
+impl Done {
+    fn new(provider: &str, message: String) -> Done {
+        Done { message, provider: provider.to_owned() }
+    }
+}
+
+/// A provider that is no name for another.
+fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
+    let on = hand::find(control, name)?;
+    if control.topology.attr(on, KIND_ATTR).is_some() {
+        let what = format!("{name} is itself a name for another provider; label that");
+        return Err(Error::inval(what));
+    }
+    Ok(on)
+}
+
+/// What the last sector holds.
+enum Last {
+    Nothing,
+    Label,
+    Other,
+}
+
+fn last(control: &mut Control, name: &str, edge: Edge) -> Result<Last, Error> {
+    let (_, bytes) = hand::last(control, name, edge)?;
+    Ok(match (generic::is_label(&bytes), bytes.iter().all(|byte| *byte == 0)) {
+        (true, _) => Last::Label,
+        (_, true) => Last::Nothing,
+        _ => Last::Other,
+    })
+}

@@ -1,0 +1,145 @@
+//! Verbs that are the same in every class whose members carry labels: `stop`, `destroy`, `start`,
+//! `clear`, `follow`.
+
+use geom::{Bytes, Class, Control, Error, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::follow::{self, Ask, Placed};
+use super::frame::FrameError;
+use super::{Stopped, known};
+use crate::words::{Force, Members, each};
+
+/// A class whose members carry labels in their last sectors.
+pub(crate) trait Labelled: Class + Sized + 'static {
+    /// Its name.
+    const CLASS: &'static str;
+    /// What `stop` does besides, for the manual.
+    const STOPPED: &'static str = "";
+
+    /// Those that were stopped by hand.
+    fn stopped(&self) -> &Stopped;
+
+    /// A member's label, from its last sector.
+    fn placed(sector: &[u8]) -> Result<Placed, FrameError>;
+
+    /// Takes one apart; labels stay.
+    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error>;
+
+    /// Takes one apart for good, where that is something else.
+    fn take_away(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+        self.take_apart(control, on, force)
+    }
+}
+
+/// What `stop` takes.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct Stop {
+    /// Their names, without the class
+    #[schemars(length(min = 1))]
+    names: Vec<String>,
+    #[serde(default)]
+    force: Force,
+}
+
+impl<C: Labelled> Verb<C> for Stop {
+    const NAME: &'static str = "stop";
+    const DOC: &'static str = "Take it apart; labels stay, so `start` brings it back";
+    const DETAIL: &'static str = C::STOPPED;
+    const POSITIONAL: &'static [&'static str] = &["names"];
+    const EXAMPLE: &'static str = "stop data";
+    type Answer = Value;
+
+    fn run(self, class: &C, control: &mut Control) -> Result<Value, Error> {
+        each("", &self.names, |on| class.take_apart(control, on, self.force.0))
+    }
+}
+
+/// GEOM's other word for it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(crate) struct Destroy(Stop);
+
+impl<C: Labelled> Verb<C> for Destroy {
+    const NAME: &'static str = "destroy";
+    const DOC: &'static str = "The same as stop";
+    const POSITIONAL: &'static [&'static str] = &["names"];
+    const EXAMPLE: &'static str = "destroy data";
+    type Answer = Value;
+
+    fn run(self, class: &C, control: &mut Control) -> Result<Value, Error> {
+        each("", &self.0.names, |on| class.take_away(control, on, self.0.force.0))
+    }
+}
+
+/// What `start` takes.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Start {
+    /// Its name, without the class
+    name: String,
+}
+
+impl<C: Labelled> Verb<C> for Start {
+    const NAME: &'static str = "start";
+    const DOC: &'static str = "Look for the members of one that was stopped";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "start data";
+    type Answer = Value;
+
+    fn run(self, class: &C, control: &mut Control) -> Result<Value, Error> {
+        known::start(control, C::CLASS, class.stopped(), &self.name)
+    }
+}
+
+/// What `clear` takes.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Clear {
+    members: Members,
+}
+
+impl<C: Labelled> Verb<C> for Clear {
+    const NAME: &'static str = "clear";
+    const DOC: &'static str = "Remove the class's labels from providers";
+    const DETAIL: &'static str = "Only labels of this class are removed; a provider without one is \
+         refused.";
+    const POSITIONAL: &'static [&'static str] = &["members"];
+    const EXAMPLE: &'static str = "clear d0 d1";
+    const WRITES: bool = true;
+    type Answer = Value;
+
+    fn run(self, _: &C, control: &mut Control) -> Result<Value, Error> {
+        let noun = format!("label of {}", C::CLASS);
+        known::clear(control, C::CLASS, &self.members.0, &noun, C::placed)
+    }
+}
+
+/// What `follow` takes.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Follow {
+    /// The provider that grew
+    member: String,
+    /// The size that it had; absent: the label is looked for in the last MiB
+    #[serde(default)]
+    was: Option<Bytes>,
+    #[serde(default)]
+    force: Force,
+}
+
+impl<C: Labelled> Verb<C> for Follow {
+    const NAME: &'static str = "follow";
+    const DOC: &'static str = follow::FOLLOW.doc;
+    const DETAIL: &'static str = follow::FOLLOW.detail;
+    const POSITIONAL: &'static [&'static str] = &["member"];
+    const EXAMPLE: &'static str = follow::FOLLOW.example;
+    const WRITES: bool = true;
+    type Answer = Value;
+
+    fn run(self, _: &C, control: &mut Control) -> Result<Value, Error> {
+        let Follow { member, was, force } = self;
+        let (was, force) = (was.map(|bytes| bytes.0), force.0);
+        let ask = Ask { class: C::CLASS, member: &member, was, force, read: C::placed };
+        follow::follow(control, &ask)
+    }
+}

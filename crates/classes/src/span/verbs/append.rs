@@ -1,0 +1,136 @@
+//! `append`: one more member, at the end.
+
+use bio::Errno;
+use geom::{Consent, Control, Error, GeomId, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::is_own;
+use crate::members::{hand, known};
+use crate::span::class::SpanClass;
+use crate::span::geom::{SpanGeom, Way};
+use crate::span::{Span, SpanLabel};
+use crate::words::{Force, Hardcode};
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Append {
+    /// Its name, without the class
+    name: String,
+    /// The provider
+    member: String,
+    #[serde(default)]
+    hardcode: Hardcode,
+    // The guard has looked at it before.
+    #[serde(default, rename = "yes_destroy")]
+    _consent: Consent,
+    #[serde(default)]
+    force: Force,
+}
+
+impl<S: Span> Verb<SpanClass<S>> for Append {
+    const NAME: &'static str = "append";
+    const DOC: &'static str = "Add a provider at the end, while the others are in use";
+    const DETAIL: &'static str = "The size grows; those above are told. Of a labelled one all \
+         labels are written again.";
+    const POSITIONAL: &'static [&'static str] = &["name", "member"];
+    const EXAMPLE: &'static str = "append data d2";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &SpanClass<S>, control: &mut Control) -> Result<Said, Error> {
+        let geom = known::geom(control, S::NAME, &self.name)?;
+        let name = control.topology.geom_name(geom).to_owned();
+        let member = self.member;
+        let new = hand::find(control, &member)?;
+        known::check_member(control, S::NAME, &member, self.force.0, is_own::<S>)?;
+        let (sector, media) = hand::sizes(control, new);
+        let known =
+            control.topology.with(geom, |g: &mut SpanGeom<S>, _| (g.is_manual(), g.identity()));
+        let going = || Error::new(Errno::NxIo, format!("{name} is going"));
+        let Some((manual, identity)) = known else { return Err(going()) };
+        let bytes = if manual { media } else { media.saturating_sub(u64::from(sector)) };
+        control.call(|t| {
+            t.with(geom, |g: &mut SpanGeom<S>, t| g.admit(t, geom, new, bytes))
+                .unwrap_or_else(|| Err(going()))
+        })?;
+        let written = match manual {
+            true => Ok(()),
+            false => relabel::<S>(control, geom, &name, identity, self.hardcode.0),
+        };
+        control.call(|t| {
+            t.with(geom, |g: &mut SpanGeom<S>, t| match &written {
+                Ok(()) => g.append(t, geom),
+                Err(_) => {
+                    g.dismiss(t, geom);
+                    Ok(())
+                }
+            })
+            .unwrap_or_else(|| Err(going()))
+        })?;
+        written?;
+        Ok(Said::new(format!("{member} appended to {}/{name}", S::NAME)))
+    }
+}
+
+/// Writes the labels of all members anew, that of the one to come first. Until the last of the
+/// others is written, what is found after a power cut is the old whole. When one cannot be written
+/// the old ones are put back.
+fn relabel<S: Span>(
+    control: &mut Control,
+    geom: GeomId,
+    name: &str,
+    (id, strip): (u32, u64),
+    hardcode: bool,
+) -> Result<(), Error> {
+    let ways = control.topology.with(geom, |g: &mut SpanGeom<S>, t| g.ways(t)).unwrap_or_default();
+    let count = ways.len();
+    if ways.iter().enumerate().any(|(at, way)| at != way.number) {
+        return Err(Error::new(Errno::NxIo, format!("a member of {name} is gone")));
+    }
+    let mut before: Vec<(&Way, u64, Vec<u8>)> = Vec::new();
+    for way in ways.iter().rev() {
+        // Where it stands, though its provider may have grown since: what lies behind it stays.
+        let (sector, at) = (way.sector_bytes, way.bytes);
+        let newest = way.number + 1 == count;
+        let written =
+            hand::read(control, &way.name, way.edge, at, sector as usize).and_then(|old| {
+                let home = match S::decode(&old) {
+                    Ok(label) if !newest => label.home,
+                    _ if newest && hardcode => way.name.clone(),
+                    _ => String::new(),
+                };
+                before.push((way, at, old));
+                let label = SpanLabel {
+                    name: name.to_owned(),
+                    id,
+                    number: way.number as u16,
+                    count: count as u16,
+                    strip,
+                    home,
+                    provider_bytes: at + u64::from(sector),
+                };
+                let mut bytes = S::encode(&label);
+                bytes.resize(sector as usize, 0);
+                hand::write(control, &way.name, way.edge, at, bytes)
+            });
+        let Err(e) = written else { continue };
+        if e.kind == Errno::TimedOut {
+            // S6: nothing is put back. What is found later is what a power cut would have left.
+            let what = format!(
+                "{}; labels may say {count} members from now on, which is believed when all do: \
+                 `ashlar {} append` it again when {} answers",
+                e.what,
+                S::NAME,
+                way.name
+            );
+            return Err(Error::new(Errno::TimedOut, what));
+        }
+        for (way, at, old) in before {
+            // What cannot be put back stays: one old label is enough for the old whole.
+            let _ = hand::write(control, &way.name, way.edge, at, old);
+        }
+        return Err(e);
+    }
+    Ok(())
+}

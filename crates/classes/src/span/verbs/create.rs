@@ -1,0 +1,42 @@
+//! `create`: members that are named by hand.
+
+use geom::{Class, Control, Create as Request, Error, ProviderId, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Members;
+use crate::members::{hand, known};
+use crate::span::Span;
+use crate::span::class::SpanClass;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(bound = "")]
+#[schemars(bound = "S: Span")]
+pub(crate) struct Create<S: Span> {
+    /// Its name, without the class
+    name: String,
+    members: Members<S>,
+    #[serde(flatten)]
+    params: S::Params,
+}
+
+impl<S: Span> Verb<SpanClass<S>> for Create<S> {
+    const NAME: &'static str = "create";
+    const DOC: &'static str = S::CREATE_DOC;
+    const POSITIONAL: &'static [&'static str] = &["name", "members"];
+    const EXAMPLE: &'static str = "create data d0 d1";
+    type Answer = Value;
+
+    fn run(self, class: &SpanClass<S>, control: &mut Control) -> Result<Value, Error> {
+        let (name, names) = (self.name.as_str(), &self.members.names);
+        known::check_name(name)?;
+        let members: Result<Vec<ProviderId>, Error> =
+            names.iter().map(|member| hand::find(control, member)).collect();
+        let members = members?;
+        let params = serde_json::to_value(&self.params).unwrap_or_default();
+        control.call(|t| class.create(t, &Request { name, members: &members, params: &params }))?;
+        known::up(control, S::NAME, name, names)
+    }
+}

@@ -1,0 +1,106 @@
+//! The verbs, a file each; those of every class with labels are in [`crate::members::verbs`].
+
+pub(crate) mod append;
+pub(crate) mod create;
+pub(crate) mod dump;
+pub(crate) mod label;
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use geom::{Class, Control, Error};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::class::SpanClass;
+use super::{Span, SpanLabel};
+use crate::members::follow::Placed;
+use crate::members::frame::FrameError;
+use crate::members::verbs::Labelled;
+use crate::members::{Stopped, hand, known};
+
+impl<S: Span> Labelled for SpanClass<S> {
+    const CLASS: &'static str = S::NAME;
+
+    fn stopped(&self) -> &Stopped {
+        &self.stopped
+    }
+
+    fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+        placed::<S>(sector)
+    }
+
+    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+        let geom = known::geom(control, S::NAME, on)?;
+        control.call(|t| self.destroy(t, geom, force))?;
+        Ok(json!({ "message": format!("{on} stopped") }))
+    }
+}
+
+/// The members of one that is to be made: as many as the class needs, or more.
+#[derive(Deserialize)]
+#[serde(transparent, bound = "")]
+pub(super) struct Members<S> {
+    pub(super) names: Vec<String>,
+    #[serde(skip)]
+    of: PhantomData<fn() -> S>,
+}
+
+impl<S: Span> JsonSchema for Members<S> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Members".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "array",
+            "items": { "type": "string" },
+            "minItems": S::LEAST,
+            "description": "Providers, in order",
+        })
+    }
+}
+
+/// A member's label, as what can be brought elsewhere.
+pub(crate) fn placed<S: Span>(sector: &[u8]) -> Result<Placed, FrameError> {
+    let mut label = S::decode(sector)?;
+    let inner = S::APPENDS && label.number + 1 < label.count;
+    Ok(Placed {
+        provider_bytes: label.provider_bytes,
+        ahead: 0,
+        alone: None,
+        stays: inner.then_some("what lies behind an inner member of a concat would move"),
+        renewed: Box::new(move |bytes| {
+            label.provider_bytes = bytes;
+            S::encode(&label)
+        }),
+    })
+}
+
+fn is_own<S: Span>(sector: &[u8]) -> bool {
+    S::decode(sector).is_ok()
+}
+
+fn write_label<S: Span>(
+    control: &mut Control,
+    member: &str,
+    label: Option<&SpanLabel>,
+) -> Result<(), Error> {
+    hand::writing(
+        control,
+        S::NAME,
+        member,
+        |_, _| Ok(()),
+        |control, edge| {
+            let (at, old) = hand::last(control, member, edge)?;
+            let mut sector = label.map(S::encode).unwrap_or_default();
+            sector.resize(old.len(), 0);
+            hand::write(control, member, edge, at, sector)
+        },
+    )
+}

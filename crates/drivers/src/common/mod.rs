@@ -8,8 +8,6 @@
 //! | `pump` | reading and writing as one task, and when a peer that does not read is let go |
 //! | `pace` | the deadline for data that has begun to come |
 //! | `spares` | empty lists of segments |
-//! | `stand` | a connection that waits for memory |
-//! | `targets` | the targets of a driver, and their portals |
 //! | `cores` | a driver's value on each core, and what they tell each other |
 //! | `hall` | the connections and portals of one core, their number, their watch |
 //! | `entrance` | listening and accepting |
@@ -27,5 +25,3 @@ pub(crate) mod journal;
 pub(crate) mod pace;
 pub(crate) mod pump;
 pub(crate) mod spares;
-pub(crate) mod stand;
-pub(crate) mod targets;

@@ -5,8 +5,8 @@ use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::common::targets;
 use crate::driver::{DigestPolicy, TargetSpec};
+use crate::targets::Target;
 
 /// What an iSCSI target wants to know besides its name, portals and secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -86,8 +86,16 @@ pub(crate) struct Checked {
     pub params: IscsiParams,
 }
 
-impl targets::Checked for Checked {
+impl Target for Checked {
     const DRIVER: &'static str = super::NAME;
+
+    fn schema() -> serde_json::Value {
+        schema()
+    }
+
+    fn check(spec: TargetSpec) -> Result<Checked, Error> {
+        Checked::new(spec)
+    }
 
     fn spec(&self) -> &TargetSpec {
         &self.spec

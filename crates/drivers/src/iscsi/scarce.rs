@@ -18,7 +18,7 @@ use engine::Eater;
 use super::receive::Arrived;
 use super::session::Session;
 use super::tasks::{Burst, Incoming};
-use crate::common::stand::{Stander, stand};
+use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
 
 /// How long a connection may stand before the data of a command, ns: less than an initiator waits
 /// for the answer to its ping, which may be behind it.
@@ -62,8 +62,8 @@ impl Spares {
     }
 }
 
-impl Stander for Session {
-    fn kick(&self) {
+impl BufferWaiter for Session {
+    fn wake(&self) {
         self.conn.line.kick();
     }
 
@@ -88,7 +88,7 @@ pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut 
     let engine = &here.engine;
     let mut data = here.spares.borrow_mut().segs();
     let possible = !engine.is_beyond_pool(all);
-    let over = Stander::is_over(&**session);
+    let over = BufferWaiter::is_over(&**session);
     if possible && !over && engine.room_for_data(&mut data, all, false) {
         arrived.data = data;
         return true;
@@ -101,7 +101,7 @@ pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut 
     if !possible || session.must_flow() {
         return false;
     }
-    let got = stand(session, engine, all, STAND_NS, || session.must_flow()).await;
+    let got = wait_for_buffers(session, engine, all, STAND_NS, || session.must_flow()).await;
     match got {
         Some(segs) => {
             arrived.data = segs;
@@ -133,7 +133,7 @@ impl Session {
             return true;
         }
         let engine = &self.conn.here.engine;
-        let over = Stander::is_over(self);
+        let over = BufferWaiter::is_over(self);
         let enough = !over && engine.room_for_data(&mut incoming.data, missing, fed);
         if enough {
             incoming.part = None;
@@ -149,7 +149,7 @@ impl Eater for Session {
     }
 
     fn is_over(&self) -> bool {
-        Stander::is_over(self)
+        BufferWaiter::is_over(self)
     }
 
     fn starved(&self, tag: u64) {

@@ -18,7 +18,7 @@ use engine::Registry;
 use super::params::Checked;
 use crate::common::cores::Post;
 use crate::common::entrance::Strain;
-use crate::common::targets::Targets;
+use crate::targets::Targets;
 
 /// Logins that wait for the end of one session; the oldest is forgotten, and times out by itself.
 const WAITERS_MAX: usize = 64;

@@ -19,8 +19,8 @@ use super::ending::Ending;
 use super::inlet::Inlet;
 use super::queue::Queue;
 use super::tasks::Stage;
+use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
 use crate::common::pace::is_late;
-use crate::common::stand::{Stander, stand};
 
 /// Most data in a capsule, bytes: what every admin queue has to take.
 pub(crate) const CAPSULE_MAX: usize = 8192;
@@ -32,8 +32,8 @@ pub const HOST_DATA_MAX: u32 = 128 << 10;
 /// the answer to a Keep Alive.
 const STAND_NS: u64 = 3_000_000_000;
 
-impl Stander for Queue {
-    fn kick(&self) {
+impl BufferWaiter for Queue {
+    fn wake(&self) {
         self.conn.line.kick();
     }
 
@@ -52,7 +52,7 @@ impl Eater for Queue {
     }
 
     fn is_over(&self) -> bool {
-        Stander::is_over(self)
+        BufferWaiter::is_over(self)
     }
 
     fn starved(&self, tag: u64) {
@@ -96,14 +96,14 @@ impl Queue {
     async fn memory(self: &Rc<Self>, bytes: usize) -> Option<Segs> {
         let here = &self.conn.here;
         let mut data = here.segs();
-        if !Stander::is_over(&**self) && here.engine.room_for_data(&mut data, bytes, false) {
+        if !BufferWaiter::is_over(&**self) && here.engine.room_for_data(&mut data, bytes, false) {
             return Some(data);
         }
         here.put_segs(data);
         if here.engine.is_beyond_pool(bytes) || self.must_flow() {
             return None;
         }
-        stand(self, &here.engine, bytes, STAND_NS, || self.must_flow()).await
+        wait_for_buffers(self, &here.engine, bytes, STAND_NS, || self.must_flow()).await
     }
 
     /// Something on its way on this connection is waited for by commands that hold memory.
@@ -128,7 +128,7 @@ impl Queue {
             let hungry = tasks.get(tag).filter(|t| t.stage == Stage::Hungry);
             let Some(task) = hungry else { return true };
             let bytes = usize::try_from(task.wanted).unwrap_or(usize::MAX);
-            let over = Stander::is_over(self);
+            let over = BufferWaiter::is_over(self);
             if over || !here.engine.room_for_data(&mut task.data, bytes, fed) {
                 return false;
             }

@@ -102,7 +102,7 @@ impl Driver for NvmeTcp {
     }
 
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
-        self.shared.targets.set(Checked::new(spec)?)
+        self.shared.targets.set(Checked::new(spec)?).map(drop)
     }
 
     fn remove_target(&self, name: &str) {

@@ -11,8 +11,8 @@ use wire::nvme::codes::DISCOVERY_NQN;
 use wire::nvme::is_nqn;
 
 use super::shared::NUMBER_MAX;
-use crate::common::targets;
 use crate::driver::{DigestPolicy, TargetSpec};
+use crate::targets::Target;
 
 /// What an NVMe/TCP target wants to know besides its name (the subsystem's NQN), portals and
 /// digests.
@@ -81,8 +81,16 @@ fn serial_of(name: &str) -> String {
     format!("{:016x}", name.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-impl targets::Checked for Checked {
+impl Target for Checked {
     const DRIVER: &'static str = super::NAME;
+
+    fn schema() -> serde_json::Value {
+        schema()
+    }
+
+    fn check(spec: TargetSpec) -> Result<Checked, Error> {
+        Checked::new(spec)
+    }
 
     fn spec(&self) -> &TargetSpec {
         &self.spec

@@ -19,7 +19,7 @@ use super::controller::{Controller, Host};
 use super::params::Checked;
 use crate::common::cores::Post;
 use crate::common::entrance::Strain;
-use crate::common::targets::Targets;
+use crate::targets::Targets;
 
 /// Largest CNTLID; those above it are reserved.
 pub(crate) const NUMBER_MAX: u16 = 0xffef;

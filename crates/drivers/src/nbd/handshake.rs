@@ -1,26 +1,24 @@
-//! The handshake on one connection: who comes, which exports there are, and TLS.
+//! Handshake of one connection: the client's name, the exports, and TLS.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::registry::Denied;
-use engine::{CloseReason, Login, Transport};
+use engine::{CloseReason as EngineReason, Login, Transport};
 use reactor::Address;
+use transport::{About, CommonReason, ReceiveBuffer, Tls as Encryption};
 use wire::nbd::{
     Agreed, Export, Exports, Form, Handshake, Listed, Settings, Step, Tls, Unavailable,
 };
 
-use super::connection::Connection;
-use super::ending::Ending;
-use super::inlet::Inbox;
+use super::close_reason::CloseReason;
 use super::params::{Checked, TlsPolicy};
+use super::protocol::Connection;
 use super::session::Session;
-use super::tls::Secure;
 use super::{NAME, exports};
-use crate::common::journal::About;
 
-/// What happens at the door of one connection.
-struct Door<'a> {
+/// The exports as one client sees them.
+struct Visible<'a> {
     conn: &'a Rc<Connection>,
     targets: Vec<Arc<Checked>>,
     initiator: String,
@@ -39,11 +37,14 @@ fn by_tls(name: String) -> String {
     format!("tls {name}")
 }
 
-/// Goes through the handshake; answers the session that transmission belongs to.
-pub(crate) async fn run(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<Rc<Session>, Ending> {
-    let targets = conn.here.shared.targets.at(&conn.at);
+/// Runs the handshake; returns the session of the transmission phase.
+pub(crate) async fn run(
+    conn: &Rc<Connection>,
+    rx: &mut ReceiveBuffer,
+) -> Result<Rc<Session>, CloseReason> {
+    let targets = conn.core.shared.own.targets.at(&conn.at);
     let Some(first) = targets.first().cloned() else {
-        return Err(Ending::Refused("no target listens here any more".into()));
+        return Err(CloseReason::Refused("no target listens here any more".into()));
     };
     conn.handshake_s.set(first.params.handshake_timeout);
     let tls = match first.params.tls {
@@ -54,48 +55,49 @@ pub(crate) async fn run(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<Rc<S
     let mut out = Vec::new();
     let mut handshake = Handshake::new(Settings { tls }, &mut out);
     let initiator = name_of(&conn.peer);
-    let mut door = Door { conn, targets, initiator, entered: None };
+    let mut seen = Visible { conn, targets, initiator, entered: None };
     loop {
-        if conn.here.shared.registry.doors().are_closed() {
+        if conn.core.shared.own.registry.doors().are_closed() {
             // D2: a refusal in `out` is not meant.
-            return Err(Ending::Closed(CloseReason::Stopping));
+            return Err(CloseReason::Closed(EngineReason::Stopping));
         }
-        conn.line.out.borrow_mut().bytes_of(&out);
+        conn.io.tx.borrow_mut().put(&out);
         out.clear();
-        conn.line.kick();
-        conn.line.room().await;
-        inbox.fill(1).await?;
-        let here = inbox.arrived();
-        let result = inbox.with(here, |b| handshake.input(b, &mut door, &mut out));
+        conn.io.wake();
+        conn.io.room().await;
+        rx.fill(1).await?;
+        let here = rx.arrived();
+        let result = rx.peek(here, |b| handshake.input(b, &mut seen, &mut out));
         let (used, step) = match result {
             Ok(done) => done,
             Err(hangup) => {
                 if let Some(name) = &hangup.name {
-                    door.note_denied(name, hangup.why.clone());
+                    seen.note_denied(name, hangup.why.clone());
                 }
-                return Err(Ending::Refused(hangup.why));
+                return Err(CloseReason::Refused(hangup.why));
             }
         };
-        inbox.take(used);
+        rx.consume(used);
         match step {
             Step::More | Step::Answered => {}
             Step::StartTls => {
-                conn.line.out.borrow_mut().bytes_of(&out);
+                conn.io.tx.borrow_mut().put(&out);
                 out.clear();
-                door.start_tls(&first, inbox).await?;
+                seen.start_tls(&first, rx).await?;
                 handshake.secured();
             }
             Step::Abort => {
-                conn.line.out.borrow_mut().bytes_of(&out);
-                return Err(Ending::Aborted);
+                conn.io.tx.borrow_mut().put(&out);
+                return Err(CloseReason::Aborted);
             }
             Step::Transmit(agreed) => {
-                conn.line.out.borrow_mut().bytes_of(&out);
-                conn.line.kick();
-                let session = door.entered.take().ok_or(Ending::Protocol("no export entered"))?;
+                conn.io.tx.borrow_mut().put(&out);
+                conn.io.wake();
+                let session =
+                    seen.entered.take().ok_or(CloseReason::Protocol("no export entered"))?;
                 session.begin(&agreed);
                 log(conn, &session, &agreed);
-                *conn.session.borrow_mut() = Some(session.clone());
+                conn.enter(&session);
                 return Ok(session);
             }
         }
@@ -110,27 +112,29 @@ fn log(conn: &Connection, session: &Session, agreed: &Agreed) {
     };
     let about = About { peer: &conn.peer, name: &session.front.initiator };
     let what = format_args!("export {:?} is {}, {form}", agreed.name, agreed.export.name);
-    conn.here.hall.journal.tell(about, what);
+    conn.core.log.info_about(about, what);
 }
 
-impl Door<'_> {
-    async fn start_tls(&mut self, target: &Checked, inbox: &mut Inbox) -> Result<(), Ending> {
-        let keys = target.keys.as_ref().ok_or(Ending::Protocol("TLS without keys"))?;
+impl Visible<'_> {
+    async fn start_tls(
+        &mut self,
+        target: &Checked,
+        rx: &mut ReceiveBuffer,
+    ) -> Result<(), CloseReason> {
+        let keys = target.keys.as_ref().ok_or(CloseReason::Protocol("TLS without keys"))?;
         // The consent goes in the clear; nothing else may.
-        self.conn.line.flushed().await;
-        if inbox.arrived() > 0 {
-            return Err(Ending::Refused("bytes in the clear behind STARTTLS".into()));
+        self.conn.io.flushed().await;
+        if rx.arrived() > 0 {
+            return Err(CloseReason::Refused("bytes in the clear behind STARTTLS".into()));
         }
-        let secure = Rc::new(Secure::begin(keys)?);
-        inbox.secure(secure.clone())?;
-        self.conn.secure(secure.clone());
-        if let Err(ending) = inbox.shake().await {
-            if let Ending::Tls(why) = &ending {
+        let tls = Rc::new(Encryption::begin(keys)?);
+        if let Err(reason) = self.conn.io.secure(tls.clone(), rx).await {
+            if let CommonReason::Tls(why) = &reason {
                 self.note_denied("", format!("TLS: {why}"));
             }
-            return Err(ending);
+            return Err(reason.into());
         }
-        if let Some(name) = secure.client() {
+        if let Some(name) = tls.client() {
             self.initiator = format!("tls:{name}");
         }
         Ok(())
@@ -139,8 +143,8 @@ impl Door<'_> {
     fn note_denied(&self, name: &str, text: String) {
         let conn = self.conn;
         let target = self.targets.first().map_or("", |t| t.spec.name.as_str());
-        conn.here.shared.registry.note_denied(Denied {
-            at_ns: conn.here.core.now(),
+        conn.core.shared.own.registry.note_denied(Denied {
+            at_ns: conn.core.reactor.now(),
             driver: NAME.into(),
             target: if name.is_empty() { target.into() } else { format!("{target}/{name}") },
             initiator: self.initiator.clone(),
@@ -151,7 +155,7 @@ impl Door<'_> {
 
     /// Why there is no export of that name: for the client, and in full for whoever may know.
     fn unknown(&self, name: &str, enter: bool) -> Unavailable {
-        let engine = &self.conn.here.engine;
+        let engine = &self.conn.core.own;
         let mut nobody = self.targets.iter().filter_map(|t| {
             let port = engine.find_target(NAME, &t.spec.name)?;
             let decision = port.decide(&self.initiator, &self.conn.local);
@@ -174,7 +178,7 @@ impl Door<'_> {
             return Err(Unavailable::Denied(text.into()));
         };
         let session = Session::enter(conn, &found.entry, self.initiator.clone(), Some(place));
-        let tls = conn.tls().map_or("none".into(), |t| t.label());
+        let tls = conn.io.tls().map_or("none".into(), |t| t.label());
         let login = Login {
             target: found.port.clone(),
             initiator: self.initiator.clone(),
@@ -185,13 +189,13 @@ impl Door<'_> {
             reinstates: false,
             labels: vec![
                 ("tls", tls),
-                ("auth", conn.tls().and_then(|t| t.client()).map_or("none".into(), by_tls)),
+                ("auth", conn.io.tls().and_then(|t| t.client()).map_or("none".into(), by_tls)),
                 ("export", found.entry.device.name()),
                 ("lun", found.entry.lun.to_string()),
             ],
         };
         let transport: Rc<dyn Transport> = session.clone();
-        let entered = conn.here.engine.login(login, transport);
+        let entered = conn.core.own.login(login, transport);
         let nexus = entered.map_err(|refused| Unavailable::Ending(refused.text))?;
         session.attach(nexus);
         self.entered = Some(session);
@@ -199,9 +203,9 @@ impl Door<'_> {
     }
 }
 
-impl Exports for Door<'_> {
+impl Exports for Visible<'_> {
     fn find(&mut self, name: &str, enter: bool) -> Result<Export, Unavailable> {
-        let engine = &self.conn.here.engine;
+        let engine = &self.conn.core.own;
         let found = exports::find(engine, &self.targets, &self.initiator, &self.conn.local, name);
         let Some(found) = found else {
             let (who, at) = (&self.initiator, &self.conn.local);
@@ -224,7 +228,7 @@ impl Exports for Door<'_> {
         if open.is_empty() {
             return None;
         }
-        let (engine, local) = (&self.conn.here.engine, &self.conn.local);
+        let (engine, local) = (&self.conn.core.own, &self.conn.local);
         Some(exports::list(&exports::all(engine, &open, &self.initiator, local)))
     }
 }

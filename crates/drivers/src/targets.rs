@@ -1,4 +1,4 @@
-//! The targets of a driver, by name, and the portals at which they are found.
+//! Targets of a driver, by name, and the addresses of its portals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,22 +9,28 @@ use reactor::Address;
 
 use crate::driver::TargetSpec;
 
-/// A target as a driver has checked it.
-pub(crate) trait Checked {
-    /// The driver's name.
+/// A target that a driver has checked.
+pub(crate) trait Target: Send + Sync + Sized + 'static {
+    /// Name of the driver.
     const DRIVER: &'static str;
 
-    /// As it was given.
+    /// JSON Schema of its parameters.
+    fn schema() -> serde_json::Value;
+
+    /// Checks a target; an error says what to change.
+    fn check(spec: TargetSpec) -> Result<Self, Error>;
+
+    /// The target as configured.
     fn spec(&self) -> &TargetSpec;
 
-    /// What it tells a client otherwise than `other` before the client has said which of them it
-    /// wants: targets at one address have to agree on that. None when they do.
+    /// The parameters that differ from `other` although clients use them before they name a target:
+    /// targets at one address must agree on them. None when they agree.
     fn disagrees(&self, other: &Self) -> Option<&'static str> {
         let _ = other;
         None
     }
 
-    /// It takes the place of `old`, whose connections stay.
+    /// Replaces `old`, of which the connections stay.
     fn succeed(&mut self, old: &Self) {
         let _ = old;
     }
@@ -32,11 +38,11 @@ pub(crate) trait Checked {
 
 struct State<T> {
     all: BTreeMap<String, Arc<T>>,
-    /// Where portals really are, once they are open: port 0 becomes a number.
+    /// Addresses of open portals: port 0 has become a number.
     portals: BTreeMap<Address, Address>,
 }
 
-/// The targets of a driver, by name. Its lock is held for look-ups only.
+/// Targets of a driver, by name. The lock is held for look-ups only.
 pub(crate) struct Targets<T>(Mutex<State<T>>);
 
 impl<T> Default for Targets<T> {
@@ -45,13 +51,13 @@ impl<T> Default for Targets<T> {
     }
 }
 
-impl<T: Checked> Targets<T> {
+impl<T: Target> Targets<T> {
     fn state(&self) -> MutexGuard<'_, State<T>> {
         self.0.lock()
     }
 
     /// Makes or replaces a target. Refused when another target at one of its addresses disagrees.
-    pub fn set(&self, mut target: T) -> Result<(), Error> {
+    pub fn set(&self, mut target: T) -> Result<Arc<T>, Error> {
         let mut state = self.state();
         let name = &target.spec().name;
         let at_same = |other: &&Arc<T>| {
@@ -71,8 +77,9 @@ impl<T: Checked> Targets<T> {
         if let Some(old) = state.all.get(&name) {
             target.succeed(old);
         }
-        state.all.insert(name, Arc::new(target));
-        Ok(())
+        let target = Arc::new(target);
+        state.all.insert(name, target.clone());
+        Ok(target)
     }
 
     /// Forgets a target.

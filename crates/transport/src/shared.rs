@@ -1,0 +1,53 @@
+//! State that all cores of a protocol share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::per_thread::Mailboxes;
+use crate::protocol::Protocol;
+use crate::unix_sockets::UnixSockets;
+
+/// See the module.
+pub struct Shared<P: Protocol> {
+    /// The protocol's part.
+    pub own: P::Shared,
+    /// Mailboxes of its cores.
+    pub mailboxes: Mailboxes<P::Order>,
+    /// Unix sockets that its cores listen at.
+    pub unix_sockets: UnixSockets,
+    /// Connections of one core; a further one is reset (T4).
+    pub(crate) connections_max: usize,
+    connections: AtomicU64,
+    /// Accepting failed last; descriptors are the process's, so all cores share it.
+    accept_fails: AtomicBool,
+}
+
+impl<P: Protocol> Shared<P> {
+    /// For `connections_max` connections on each core.
+    pub fn new(own: P::Shared, connections_max: usize) -> Arc<Shared<P>> {
+        Arc::new(Shared {
+            own,
+            mailboxes: Mailboxes::default(),
+            unix_sockets: UnixSockets::default(),
+            connections_max,
+            connections: AtomicU64::new(0),
+            accept_fails: AtomicBool::new(false),
+        })
+    }
+
+    /// A number for a connection; never given twice.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Notes an error of an accept; true if the last accept succeeded.
+    pub(crate) fn accept_failed(&self) -> bool {
+        !self.accept_fails.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes a successful accept; true if the last one failed.
+    pub(crate) fn accept_succeeded(&self) -> bool {
+        self.accept_fails.load(Ordering::Relaxed)
+            && self.accept_fails.swap(false, Ordering::Relaxed)
+    }
+}

@@ -61,7 +61,7 @@ impl Default for IscsiParams {
             initial_r2t: true,
             immediate_data: true,
             max_outstanding_r2t: 4,
-            login_timeout: 15,
+            login_timeout: IscsiParams::LOGIN_S,
             nop_interval: 10,
             nop_timeout: 20,
             alias: String::new(),
@@ -72,6 +72,9 @@ impl Default for IscsiParams {
 }
 
 impl IscsiParams {
+    /// Default of `login_timeout`.
+    pub(crate) const LOGIN_S: u32 = 15;
+
     /// Where logins are sent, and whether for good (RFC 7143 section 11.13.5, class 1).
     pub(crate) fn moved_to(&self) -> Option<(&str, bool)> {
         (!self.redirect.is_empty()).then_some((self.redirect.as_str(), self.redirect_permanent))

@@ -1,11 +1,11 @@
-//! Memory for write data: what happens at the door when there are not enough buffers.
+//! Memory for write data when there are not enough buffers.
 //!
 //! Data that comes with a command cannot be kept back without keeping back what is behind it on
 //! the connection: maybe the very data that commands before it wait for while they hold memory. So
 //! ```text
 //!   memory for all of the command ------------------------------> in
 //!   else memory for what comes now, an eighth of the pool -----> in, waits in line for the rest
-//!   else nothing behind it is waited for ----------------------> stands in line, 3 s at most
+//!   else no command waits for data behind it ------------------> waits in line, 3 s at most
 //!   else, or in vain ------------------------------------------> dropped, TASK SET FULL
 //! ```
 
@@ -20,55 +20,39 @@ use super::session::Session;
 use super::tasks::{Burst, Incoming};
 use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
 
-/// How long a connection may stand before the data of a command, ns: less than an initiator waits
-/// for the answer to its ping, which may be behind it.
-const STAND_NS: u64 = 3_000_000_000;
+/// Longest wait of a connection for the memory of a command, ns: less than an initiator waits for
+/// the answer to its ping, which may be behind the data.
+const WAIT_NS: u64 = 3_000_000_000;
 
-/// Empty lists kept for the next commands; further ones are given back.
-const SPARES_MAX: usize = 256;
+/// Lists kept for the next commands; further ones are freed.
+const LISTS_MAX: usize = 256;
 
-/// Empty lists that keep their capacity: write data allocates nothing in steady state.
+/// Empty lists of bursts that keep their capacity: write data allocates nothing in steady state.
 #[derive(Default)]
-pub(crate) struct Spares {
-    segs: Vec<Segs>,
-    bursts: Vec<VecDeque<Burst>>,
-}
+pub(crate) struct BurstLists(Vec<VecDeque<Burst>>);
 
-impl Spares {
-    /// A list of segments, empty.
-    pub fn segs(&mut self) -> Segs {
-        self.segs.pop().unwrap_or_default()
+impl BurstLists {
+    /// An empty list.
+    pub fn take(&mut self) -> VecDeque<Burst> {
+        self.0.pop().unwrap_or_default()
     }
 
-    /// Takes one back.
-    pub fn put_segs(&mut self, mut segs: Segs) {
-        segs.clear();
-        if self.segs.len() < SPARES_MAX {
-            self.segs.push(segs);
-        }
-    }
-
-    /// A list of bursts, empty.
-    pub fn bursts(&mut self) -> VecDeque<Burst> {
-        self.bursts.pop().unwrap_or_default()
-    }
-
-    /// Takes one back.
-    pub fn put_bursts(&mut self, mut bursts: VecDeque<Burst>) {
+    /// Returns a list.
+    pub fn put(&mut self, mut bursts: VecDeque<Burst>) {
         bursts.clear();
-        if self.bursts.len() < SPARES_MAX {
-            self.bursts.push(bursts);
+        if self.0.len() < LISTS_MAX {
+            self.0.push(bursts);
         }
     }
 }
 
 impl BufferWaiter for Session {
     fn wake(&self) {
-        self.conn.line.kick();
+        self.conn.io.wake();
     }
 
     fn segs(&self) -> Segs {
-        self.conn.here.spares.borrow_mut().segs()
+        self.conn.core.segs.take()
     }
 
     fn is_over(&self) -> bool {
@@ -84,9 +68,9 @@ pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut 
     let unasked = if arrived.header.last { 0 } else { session.first_burst().min(expected) };
     let first = unasked.max(now);
     let all = expected.max(first);
-    let here = &session.conn.here;
-    let engine = &here.engine;
-    let mut data = here.spares.borrow_mut().segs();
+    let core = &session.conn.core;
+    let engine = &core.own.engine;
+    let mut data = core.segs.take();
     let possible = !engine.is_beyond_pool(all);
     let over = BufferWaiter::is_over(&**session);
     if possible && !over && engine.room_for_data(&mut data, all, false) {
@@ -101,7 +85,7 @@ pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut 
     if !possible || session.must_flow() {
         return false;
     }
-    let got = wait_for_buffers(session, engine, all, STAND_NS, || session.must_flow()).await;
+    let got = wait_for_buffers(session, engine, all, WAIT_NS, || session.must_flow()).await;
     match got {
         Some(segs) => {
             arrived.data = segs;
@@ -112,8 +96,8 @@ pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut 
 }
 
 impl Session {
-    /// True when something on its way on this connection is waited for by commands that hold
-    /// memory: then it must not stand.
+    /// True when commands that hold memory wait for later data of this connection: then it must not
+    /// wait.
     fn must_flow(&self) -> bool {
         let expects = |i: &Incoming| !i.bursts.is_empty();
         !self.held.borrow().is_empty()
@@ -132,7 +116,7 @@ impl Session {
             incoming.part = None;
             return true;
         }
-        let engine = &self.conn.here.engine;
+        let engine = &self.conn.core.own.engine;
         let over = BufferWaiter::is_over(self);
         let enough = !over && engine.room_for_data(&mut incoming.data, missing, fed);
         if enough {

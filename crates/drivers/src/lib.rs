@@ -18,15 +18,11 @@ pub mod aoe;
 mod blocks;
 mod buffer_wait;
 pub mod bus;
-// iSCSI and NVMe/TCP move to `transport` next.
-#[allow(dead_code)]
-mod common;
 mod driver;
 pub mod iscsi;
 pub mod local;
 pub mod nbd;
 pub mod nvme_tcp;
-mod outbox;
 mod stream_target;
 mod targets;
 

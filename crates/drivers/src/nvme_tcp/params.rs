@@ -10,7 +10,7 @@ use serde::Deserialize;
 use wire::nvme::codes::DISCOVERY_NQN;
 use wire::nvme::is_nqn;
 
-use super::shared::NUMBER_MAX;
+use super::controllers::NUMBER_MAX;
 use crate::driver::{DigestPolicy, TargetSpec};
 use crate::targets::Target;
 
@@ -50,7 +50,7 @@ impl Default for NvmeTcpParams {
             serial: String::new(),
             model: "Ashlar".into(),
             queues_max: 64,
-            handshake_timeout: 15,
+            handshake_timeout: NvmeTcpParams::HANDSHAKE_S,
             controller_id_min: 1,
             controller_id_max: NUMBER_MAX,
             connections_max: 4096,
@@ -59,6 +59,9 @@ impl Default for NvmeTcpParams {
 }
 
 impl NvmeTcpParams {
+    /// Default of `handshake_timeout`.
+    pub(crate) const HANDSHAKE_S: u32 = 15;
+
     /// The numbers of its controllers.
     pub fn controllers(&self) -> RangeInclusive<u16> {
         self.controller_id_min..=self.controller_id_max

@@ -1,4 +1,4 @@
-//! What all cores of the driver share: targets and controllers.
+//! Targets and controllers, over all cores.
 //!
 //! Locks are held for look-ups at Connect, in discovery and at the end of a connection only.
 //!
@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bio::sync::{Mutex, MutexGuard};
@@ -17,39 +16,11 @@ use engine::Registry;
 
 use super::controller::{Controller, Host};
 use super::params::Checked;
-use crate::common::cores::Post;
-use crate::common::entrance::Strain;
+use super::protocol::Shared;
 use crate::targets::Targets;
 
 /// Largest CNTLID; those above it are reserved.
 pub(crate) const NUMBER_MAX: u16 = 0xffef;
-
-/// What cores tell each other.
-pub(crate) enum Order {
-    /// End a queue's connection: its association is over.
-    End {
-        /// The connection's number.
-        connection: u64,
-    },
-    /// Abort a command of a queue.
-    Abort {
-        /// The connection's number.
-        connection: u64,
-        /// CID of the command.
-        command: u16,
-        /// Who asks: core, connection, CID of the Abort.
-        asker: (u32, u64, u16),
-    },
-    /// What came of an Abort.
-    Aborted {
-        /// Who asked.
-        connection: u64,
-        /// CID of the Abort.
-        id: u16,
-        /// The command was aborted.
-        done: bool,
-    },
-}
 
 #[derive(Default)]
 struct State {
@@ -59,35 +30,27 @@ struct State {
     leaving: BTreeMap<Host, usize>,
 }
 
-/// What all cores share.
-pub(crate) struct Shared {
+/// NVMe's part of [`Shared`].
+pub(crate) struct Subsystems {
     pub registry: Arc<Registry>,
     pub targets: Targets<Checked>,
-    pub post: Post<Order>,
-    pub strain: Strain,
-    connections: AtomicU64,
     state: Mutex<State>,
 }
 
-impl Shared {
+impl Subsystems {
     /// Without targets.
-    pub fn new(registry: Arc<Registry>) -> Arc<Shared> {
-        let (targets, post, strain, connections, state) = Default::default();
-        Arc::new(Shared { registry, targets, post, strain, connections, state })
+    pub fn new(registry: Arc<Registry>) -> Subsystems {
+        let (targets, state) = Default::default();
+        Subsystems { registry, targets, state }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// A number for a connection; never given twice.
-    pub fn next_connection(&self) -> u64 {
-        self.connections.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
     /// Makes a controller with a free number of these (S1); None when all are taken.
     pub fn add_controller(
-        self: &Arc<Self>,
+        &self,
         numbers: RangeInclusive<u16>,
         make: impl FnOnce(u16) -> Arc<Controller>,
     ) -> Option<Arc<Controller>> {
@@ -116,27 +79,30 @@ impl Shared {
         self.state().controllers.remove(&number);
     }
 
-    /// A connection of a host has ended; what it had sent may still be under way (S2).
-    pub fn leaves(self: &Arc<Self>, host: &Host) -> Leaving {
-        *self.state().leaving.entry(host.clone()).or_default() += 1;
-        Leaving { shared: self.clone(), host: host.clone() }
-    }
-
     /// S2
     pub fn is_leaving(&self, host: &Host) -> bool {
         self.state().leaving.contains_key(host)
     }
 }
 
-/// See [`Shared::leaves`]; over when dropped.
+/// A closed connection of a host, of which requests may still be in progress (S2), until it is
+/// dropped.
 pub(crate) struct Leaving {
     shared: Arc<Shared>,
     host: Host,
 }
 
+impl Leaving {
+    /// For a connection that was just closed.
+    pub fn new(shared: &Arc<Shared>, host: &Host) -> Leaving {
+        *shared.own.state().leaving.entry(host.clone()).or_default() += 1;
+        Leaving { shared: shared.clone(), host: host.clone() }
+    }
+}
+
 impl Drop for Leaving {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.own.state();
         if let Some(count) = state.leaving.get_mut(&self.host) {
             *count -= 1;
             if *count == 0 {

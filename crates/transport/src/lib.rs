@@ -62,7 +62,7 @@ pub use advertised::advertised;
 pub use connection::{Connection, Ends};
 pub use counters::Counters;
 pub use io_loop::{BACKLOG_MAX, IoLoop, SEND_PATIENCE_NS};
-pub use listener::Listener;
+pub use listener::{AcceptState, Listener};
 pub use peer_limit::{CountedPeer, PeerLimit};
 pub use peer_log::{About, LogFn, PeerLog};
 pub use per_core::{CONNECTIONS_MAX, HANDSHAKES_MAX, PerCore};

@@ -8,10 +8,12 @@
 //! Both changes are logged once, for all cores and portals of a protocol: descriptors are the
 //! process's.
 
+use std::fmt;
 use std::io;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use reactor::{Address, Stream, TaskHandle, UnixListener};
+use reactor::{Address, Reactor, Stream, TaskHandle, UnixListener};
 
 use crate::per_core::PerCore;
 use crate::protocol::Protocol;
@@ -40,6 +42,65 @@ impl Listener {
                 let stream = listener.accept().await?;
                 let uid = stream.peer_uid()?;
                 Ok((stream, Address::Unix(format!("uid={uid}").into())))
+            }
+        }
+    }
+}
+
+/// Whether accepting failed last; all portals of a protocol share one, over all cores.
+#[derive(Default)]
+pub struct AcceptState(AtomicBool);
+
+impl AcceptState {
+    /// Notes an error; true if the last accept succeeded.
+    fn failed(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes a success; true if the last accept failed.
+    fn succeeded(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Listener {
+    /// Listens at an address that no other socket has.
+    pub fn bind(reactor: &Reactor, at: &Address) -> io::Result<Listener> {
+        match at {
+            Address::Inet(at) => reactor.listen(*at).map(Listener::Tcp),
+            Address::Unix(path) => reactor.listen_unix(path).map(Listener::Unix),
+            Address::Ether(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Accepts for as long as it is polled: `admit` gets each connection, and the next one waits
+    /// until it returns. Changes of the state are logged.
+    pub async fn accept_all(
+        &self,
+        reactor: &Reactor,
+        at: &Address,
+        state: &AcceptState,
+        log: impl Fn(fmt::Arguments<'_>),
+        mut admit: impl AsyncFnMut(Stream, Address),
+    ) {
+        loop {
+            match self.accept().await {
+                Ok((stream, peer)) => {
+                    if state.succeeded() {
+                        log(format_args!("connections are accepted again"));
+                    }
+                    admit(stream, peer).await;
+                }
+                Err(e) => {
+                    if state.failed() {
+                        log(format_args!(
+                            "portal {at}: cannot accept connections: {e}; new connections wait, \
+                             open ones continue; next: if descriptors are missing, raise \
+                             LimitNOFILE"
+                        ));
+                    }
+                    reactor.sleep(ACCEPT_PAUSE_NS).await;
+                }
             }
         }
     }
@@ -76,26 +137,11 @@ pub(crate) fn accept<P: Protocol>(
 ) -> TaskHandle {
     let mine = core.clone();
     core.reactor.spawn(P::TASKS.portal, async move {
-        loop {
-            match listener.accept().await {
-                Ok((stream, peer)) => {
-                    if mine.shared.accept_succeeded() {
-                        mine.log.warn_once(format_args!("connections are accepted again"));
-                    }
-                    mine.place().await;
-                    mine.admit(stream, peer, &at);
-                }
-                Err(e) => {
-                    if mine.shared.accept_failed() {
-                        mine.log.warn_once(format_args!(
-                            "portal {at}: cannot accept connections: {e}; new connections wait, \
-                             open ones continue; next: if descriptors are missing, raise \
-                             LimitNOFILE"
-                        ));
-                    }
-                    mine.reactor.sleep(ACCEPT_PAUSE_NS).await;
-                }
-            }
-        }
+        let log = |what: fmt::Arguments<'_>| mine.log.warn_once(what);
+        let admit = async |stream, peer| {
+            mine.place().await;
+            mine.admit(stream, peer, &at);
+        };
+        listener.accept_all(&mine.reactor, &at, &mine.shared.accept_state, log, admit).await;
     })
 }

@@ -1,8 +1,9 @@
 //! State that all cores of a protocol share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::listener::AcceptState;
 use crate::per_thread::Mailboxes;
 use crate::protocol::Protocol;
 use crate::unix_sockets::UnixSockets;
@@ -18,8 +19,8 @@ pub struct Shared<P: Protocol> {
     /// Connections of one core; a further one is reset (T4).
     pub(crate) connections_max: usize,
     connections: AtomicU64,
-    /// Accepting failed last; descriptors are the process's, so all cores share it.
-    accept_fails: AtomicBool,
+    /// Whether accepting failed last.
+    pub(crate) accept_state: AcceptState,
 }
 
 impl<P: Protocol> Shared<P> {
@@ -31,23 +32,12 @@ impl<P: Protocol> Shared<P> {
             unix_sockets: UnixSockets::default(),
             connections_max,
             connections: AtomicU64::new(0),
-            accept_fails: AtomicBool::new(false),
+            accept_state: AcceptState::default(),
         })
     }
 
     /// A number for a connection; never given twice.
     pub(crate) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Notes an error of an accept; true if the last accept succeeded.
-    pub(crate) fn accept_failed(&self) -> bool {
-        !self.accept_fails.swap(true, Ordering::Relaxed)
-    }
-
-    /// Notes a successful accept; true if the last one failed.
-    pub(crate) fn accept_succeeded(&self) -> bool {
-        self.accept_fails.load(Ordering::Relaxed)
-            && self.accept_fails.swap(false, Ordering::Relaxed)
     }
 }

@@ -95,7 +95,7 @@ impl TransmitQueue {
         }
     }
 
-    /// Moves up to [`SEND_MAX`] bytes, at least one segment, to `out`; returns the bytes.
+    /// Moves up to `SEND_MAX` bytes, at least one segment, to `out`; returns the bytes.
     pub fn take(&mut self, out: &mut Vec<Seg>) -> usize {
         self.seal();
         let mut taken = 0;

@@ -5,3 +5,4 @@
 mod client;
 mod echo;
 mod faults;
+mod tls;

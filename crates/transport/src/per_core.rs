@@ -101,10 +101,12 @@ impl<P: Protocol> PerCore<P> {
         });
         let any: Rc<dyn Any> = core.clone();
         ALL.with(|all| all.add(key_of(shared), id, &any));
-        let (mailer, mailbox) = reactor.mailbox();
-        shared.mailboxes.add(id, mailer);
         drop(reactor.spawn(P::TASKS.watch, watch(core.clone())));
-        drop(reactor.spawn(P::TASKS.orders, orders(core.clone(), mailbox)));
+        if let Some(name) = P::TASKS.orders {
+            let (mailer, mailbox) = reactor.mailbox();
+            shared.mailboxes.add(id, mailer);
+            drop(reactor.spawn(name, orders(core.clone(), mailbox)));
+        }
         core
     }
 

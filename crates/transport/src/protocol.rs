@@ -22,8 +22,8 @@ pub struct TaskNames {
     pub connection: &'static str,
     /// Watches the connections of a core.
     pub watch: &'static str,
-    /// Receives orders of other cores.
-    pub orders: &'static str,
+    /// Receives orders of other cores; None if the protocol has none.
+    pub orders: Option<&'static str>,
 }
 
 /// A look at a connection, once a watch period.

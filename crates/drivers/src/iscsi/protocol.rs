@@ -92,7 +92,7 @@ impl Protocol for IscsiProtocol {
         portal: "iscsi portal",
         connection: "iscsi connection",
         watch: "iscsi watch",
-        orders: "iscsi orders",
+        orders: Some("iscsi orders"),
     };
     const WARN: LogFn = |what| tracing::warn!(target: "iscsi", "{what}");
     const INFO: LogFn = |what| tracing::info!(target: "iscsi", "{what}");

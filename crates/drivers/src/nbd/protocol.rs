@@ -74,7 +74,7 @@ impl Protocol for NbdProtocol {
         portal: "nbd portal",
         connection: "nbd connection",
         watch: "nbd watch",
-        orders: "nbd orders",
+        orders: None,
     };
     const WARN: LogFn = |what| tracing::warn!(target: "nbd", "{what}");
     const INFO: LogFn = |what| tracing::info!(target: "nbd", "{what}");

@@ -98,7 +98,7 @@ impl Protocol for NvmeTcpProtocol {
         portal: "nvme portal",
         connection: "nvme connection",
         watch: "nvme watch",
-        orders: "nvme orders",
+        orders: Some("nvme orders"),
     };
     const WARN: LogFn = |what| tracing::warn!(target: "nvme_tcp", "{what}");
     const INFO: LogFn = |what| tracing::info!(target: "nvme_tcp", "{what}");

@@ -75,7 +75,7 @@ impl Echo {
 
 impl Protocol for Echo {
     const TASKS: TaskNames =
-        TaskNames { portal: "listen", connection: "echo", watch: "watch", orders: "orders" };
+        TaskNames { portal: "listen", connection: "echo", watch: "watch", orders: None };
     const WARN: LogFn = |what| eprintln!("warn: {what}");
     const INFO: LogFn = |what| eprintln!("info: {what}");
     const LISTENS_AT: &'static str = "echo listens at ADDRESS:PORT or unix:/PATH";

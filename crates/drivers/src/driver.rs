@@ -9,12 +9,6 @@ use engine::{Engine, Registry};
 use geom::{Error, Local};
 use reactor::Address;
 
-use crate::aoe::Aoe;
-use crate::iscsi::Iscsi;
-use crate::local::Local as Here;
-use crate::nbd::Nbd;
-use crate::nvme_tcp::NvmeTcp;
-
 /// What a target says to a digest that an initiator offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DigestPolicy {
@@ -86,7 +80,7 @@ pub trait Driver: Send + Sync {
     fn close_portal(&self, engine: &Rc<Engine>, at: Address);
 
     /// Itself, when its initiator is this machine.
-    fn local(self: Arc<Self>) -> Option<Arc<Here>> {
+    fn local(self: Arc<Self>) -> Option<Arc<crate::local::Local>> {
         None
     }
 }
@@ -94,10 +88,10 @@ pub trait Driver: Send + Sync {
 /// Every driver: one line each.
 pub fn all(registry: &Arc<Registry>) -> Vec<Arc<dyn Driver>> {
     vec![
-        Arc::new(Iscsi::new(registry.clone())),
-        Arc::new(Nbd::new(registry.clone())),
-        Arc::new(NvmeTcp::new(registry.clone())),
-        Arc::new(Aoe::new(registry.clone())),
-        Arc::new(Here::new(registry.clone())),
+        Arc::new(crate::iscsi::Iscsi::new(registry.clone())),
+        Arc::new(crate::nbd::Nbd::new(registry.clone())),
+        Arc::new(crate::nvme_tcp::NvmeTcp::new(registry.clone())),
+        Arc::new(crate::aoe::Aoe::new(registry.clone())),
+        Arc::new(crate::local::Local::new(registry.clone())),
     ]
 }

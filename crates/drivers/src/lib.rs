@@ -1,8 +1,9 @@
 #![forbid(unsafe_code)]
 //! Target drivers: what carries commands between initiators and the target engine.
 //!
-//! * [`Driver`] is a protocol; [`all`] is the list of those there are. A new one is a folder and a
-//!   line there.
+//! * [`Driver`] is a protocol; [`all`] is the list of them. A new driver is a folder, its `mod`
+//!   line and a line in that list.
+//! * `stream_target`: drivers over the connection framework (the crate transport).
 //! * [`TargetSpec`] is a target port as the configuration gives it.
 //! * [`aoe`]: ATA over Ethernet.
 //! * [`bus`]: LUNs as disks of our own graph, through CAM.
@@ -11,18 +12,19 @@
 //! * [`nvme_tcp`]: NVMe over TCP.
 //! * [`local`]: LUNs for this machine itself.
 //!
-//! A driver lives on every core: it listens there, and a connection stays on the core that
-//! accepted it. Nothing here parses a CDB; nothing in the engine knows a PDU.
+//! A driver runs on every core: it listens there, and a connection stays on the core that accepted
+//! it. Nothing here parses a CDB; nothing in the engine knows a PDU.
 
 pub mod aoe;
 mod blocks;
+mod buffer_wait;
 pub mod bus;
-mod common;
 mod driver;
 pub mod iscsi;
 pub mod local;
 pub mod nbd;
 pub mod nvme_tcp;
-mod outbox;
+mod stream_target;
+mod targets;
 
 pub use driver::{Account, DigestPolicy, Driver, TargetSpec, all};

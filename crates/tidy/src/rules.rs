@@ -10,6 +10,7 @@ pub const FLOORS: &[(&str, u32)] = &[
     ("reactor", 1),
     ("keys", 1),
     ("geom", 2),
+    ("transport", 2),
     ("classes", 3),
     ("disks", 3),
     ("cam", 3),
@@ -37,11 +38,23 @@ const UNSAFE: &[&str] = &[
 ];
 
 /// Rooms that bytes of a peer or a disk reach, where nothing may panic.
-const NO_PANIC: &[&str] = &["wire", "space", "classes", "cam", "engine", "drivers", "fileserver"];
+const NO_PANIC: &[&str] =
+    &["wire", "space", "classes", "cam", "engine", "transport", "drivers", "fileserver"];
 
 /// Rooms that ask the core for time and chance.
-const NO_CLOCK: &[&str] =
-    &["bio", "wire", "space", "geom", "classes", "disks", "cam", "engine", "drivers", "fileserver"];
+const NO_CLOCK: &[&str] = &[
+    "bio",
+    "wire",
+    "space",
+    "geom",
+    "classes",
+    "disks",
+    "cam",
+    "engine",
+    "transport",
+    "drivers",
+    "fileserver",
+];
 
 const PANICS: &[(&str, &str)] = &[
     (".unwrap()", "return an error that names the field"),

@@ -70,7 +70,7 @@ fn change(
             && e != Errno::Busy
         {
             let what = format_args!("{}: what was set cannot be kept: {e}", seat.address);
-            portal.here.journal.complain(what);
+            portal.here.log.warn(what);
         }
         if changed != Err(Errno::Busy) {
             end(&portal, &seat, changed.is_ok());

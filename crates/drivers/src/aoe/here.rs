@@ -9,12 +9,11 @@ use bio::Segs;
 use engine::{Device, Engine};
 use geom::Core;
 use reactor::{Address, Reactor};
+use transport::{Cores, PeerLog, key_of};
 
 use super::court::Court;
 use super::portal::Portal;
 use super::shared::Shared;
-use crate::common::cores::{Cores, place_of};
-use crate::common::journal::Journal;
 
 /// Empty lists kept for the next requests; further ones are given back.
 const SPARES_MAX: usize = 256;
@@ -24,7 +23,7 @@ pub(super) struct Here {
     pub shared: Arc<Shared>,
     pub engine: Rc<Engine>,
     pub core: Rc<Core>,
-    pub journal: Journal,
+    pub log: PeerLog,
     portals: RefCell<BTreeMap<Address, Rc<Portal>>>,
     courts: RefCell<BTreeMap<u32, Rc<Court>>>,
     spares: RefCell<Vec<Segs>>,
@@ -40,7 +39,7 @@ async fn stay(here: Rc<Here>) {
     loop {
         let here = &leave.0;
         here.core.reactor().sleep(super::portal::LOOK_NS).await;
-        here.journal.turn();
+        here.log.turn();
         let all: Vec<Rc<Portal>> = here.portals.borrow().values().cloned().collect();
         all.iter().for_each(|portal| portal.look());
         here.courts.borrow_mut().retain(|_, court| Rc::strong_count(court) > 1);
@@ -66,7 +65,7 @@ impl Here {
         let here = Rc::new(Here {
             shared: shared.clone(),
             engine: engine.clone(),
-            journal: Journal::new(
+            log: PeerLog::new(
                 |what| tracing::warn!(target: "aoe", "{what}"),
                 |what| tracing::info!(target: "aoe", "{what}"),
             ),
@@ -75,13 +74,13 @@ impl Here {
             spares: RefCell::default(),
             core: core.clone(),
         });
-        CORES.with(|all| all.add(place_of(shared), core.id(), &here));
+        CORES.with(|all| all.add(key_of(shared), core.id(), &here));
         drop(core.reactor().spawn("aoe watch", stay(here)));
     }
 
     /// The driver on the core of an engine.
     pub fn find(shared: &Arc<Shared>, engine: &Rc<Engine>) -> Option<Rc<Here>> {
-        CORES.with(|all| all.find(place_of(shared), engine.core().id()))
+        CORES.with(|all| all.find(key_of(shared), engine.core().id()))
     }
 
     /// The core's reactor.

@@ -15,11 +15,11 @@ use engine::{
     TmFunction, TmOutcome, Transport,
 };
 use geom::Core;
+use transport::Cores;
 use wire::scsi::{Lun, Sense, Status, asc};
 
 use super::flights::{Flights, Wants};
 use super::sim::Inner;
-use crate::common::cores::Cores;
 use crate::local::place;
 
 thread_local! {

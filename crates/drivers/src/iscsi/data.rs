@@ -9,8 +9,8 @@ use wire::iscsi::{
     TAG_NONE,
 };
 
-use super::ending::Ending;
-use super::inlet::Inlet;
+use super::close_reason::CloseReason;
+use super::pdu_reader::PduReader;
 use super::receive::{Arrived, Lost};
 use super::session::Session;
 use super::tasks::{Burst, Incoming, Task, Verdict};
@@ -35,7 +35,7 @@ fn attribute(a: Attribute) -> TaskAttribute {
 
 impl Session {
     /// Hands a command to the engine and sees to its write data.
-    pub fn command(&self, arrived: Arrived) -> Result<(), Ending> {
+    pub fn command(&self, arrived: Arrived) -> Result<(), CloseReason> {
         let header = arrived.header;
         let tag = header.task_tag;
         let Some(nexus) = self.nexus() else {
@@ -44,7 +44,7 @@ impl Session {
         let open = self.tasks.borrow().len();
         let used = self.tasks.borrow().contains_key(&tag) || self.functions.borrow().contains(&tag);
         if used {
-            self.conn.complain(format_args!("tag {tag:#x} is in use already"));
+            self.conn.warn(format_args!("tag {tag:#x} is in use already"));
             return self.reject_command(RejectReason::TaskInProgress, &header);
         }
         if header.immediate && open >= usize::try_from(self.depth()).unwrap_or(0) + IMMEDIATE_MAX {
@@ -97,7 +97,7 @@ impl Session {
             part: arrived.part,
             gathering: arrived.gathering,
             wanted,
-            bursts: self.conn.here.spares.borrow_mut().bursts(),
+            bursts: self.conn.core.own.bursts.borrow_mut().take(),
             ..Incoming::default()
         };
         incoming.data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
@@ -119,7 +119,7 @@ impl Session {
                     at: here,
                     end: limit,
                     data_sn: 0,
-                    since: self.conn.here.core.now(),
+                    since: self.conn.core.reactor.now(),
                     ahead: self.gathering.get(),
                 });
             } else {
@@ -142,22 +142,22 @@ impl Session {
             if !self.ask(tag, false)
                 && let Some(me) = self.handle()
             {
-                self.conn.here.engine.starve(me, u64::from(tag));
+                self.conn.core.own.engine.starve(me, u64::from(tag));
             }
             return;
         };
         let Incoming { mut data, bursts, .. } = incoming;
-        self.conn.here.spares.borrow_mut().put_bursts(bursts);
+        self.conn.core.own.bursts.borrow_mut().put(bursts);
         match (result, self.nexus()) {
             (Ok(()), Some(nexus)) => nexus.data(tag, &mut data),
             (Err(why), Some(nexus)) => {
                 data.clear();
-                self.conn.complain(format_args!("write data of tag {tag:#x}: {why:?}"));
+                self.conn.warn(format_args!("write data of tag {tag:#x}: {why:?}"));
                 nexus.data_failed(tag, why);
             }
             (_, None) => {}
         }
-        self.conn.here.spares.borrow_mut().put_segs(data);
+        self.conn.core.segs.put(data);
     }
 
     /// Write data that waited for memory too long: the command ends BUSY.
@@ -196,7 +196,7 @@ impl Session {
                 };
                 let target_tag = self.next_transfer_tag();
                 let end = from.saturating_add(len);
-                let since = self.conn.here.core.now();
+                let since = self.conn.core.reactor.now();
                 let ahead = self.gathering.get();
                 let burst = Burst { tag: target_tag, at: from, end, data_sn: 0, since, ahead };
                 incoming.bursts.push_back(burst);
@@ -229,11 +229,11 @@ fn whole_cdb<'a>(first: &'a [u8; 16], rest: &[u8], long: &'a mut [u8; CDB_LEN_MA
 /// A Data-Out PDU.
 pub(crate) async fn data_out(
     session: &Rc<Session>,
-    inlet: &mut Inlet,
+    reader: &mut PduReader,
     frame: &Frame,
     bhs: &Bhs,
     pdu: &DataOut,
-) -> Result<(), Ending> {
+) -> Result<(), CloseReason> {
     let tag = pdu.task_tag;
     let verdict = {
         let mut tasks = session.tasks.borrow_mut();
@@ -243,19 +243,19 @@ pub(crate) async fn data_out(
     };
     match verdict {
         Verdict::Stranger => {
-            inlet.drop_data(frame).await?;
+            reader.drop_data(frame).await?;
             session.complain_of(bhs, "target transfer tag of no open R2T");
             return session.reject(RejectReason::Protocol, bhs);
         }
-        Verdict::Swallow => inlet.drop_data(frame).await?,
+        Verdict::Swallow => reader.drop_data(frame).await?,
         Verdict::Store { len } => {
             let Some(place) = session.place_for(pdu, len) else {
-                inlet.drop_data(frame).await?;
+                reader.drop_data(frame).await?;
                 session.progress(tag);
                 return Ok(());
             };
-            let good = session.awaited(frame.data_len, inlet.data(frame, &place)).await?;
-            session.conn.here.spares.borrow_mut().put_segs(place);
+            let good = session.conn.within(frame.data_len, reader.data(frame, &place)).await?;
+            session.conn.core.segs.put(place);
             let mut tasks = session.tasks.borrow_mut();
             let incoming = tasks.get_mut(&tag).and_then(|t| t.incoming.as_mut());
             match incoming {
@@ -281,7 +281,7 @@ impl Session {
         let mut tasks = self.tasks.borrow_mut();
         let incoming = tasks.get_mut(&pdu.task_tag).and_then(|t| t.incoming.as_mut())?;
         let at = usize::try_from(pdu.offset).unwrap_or(usize::MAX);
-        let mut place = self.conn.here.spares.borrow_mut().segs();
+        let mut place = self.conn.core.segs.take();
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         if !incoming.data.slice_into(at, len, &mut place) {
             incoming.fail(DataError::NoMemory);

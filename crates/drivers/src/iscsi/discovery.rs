@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::TargetPort;
+use reactor::Address;
+use transport::advertised;
 
 use super::NAME;
 use super::params::Checked;
 use super::session::Session;
-use crate::common::address::plain;
 
 /// Target portal group tag: all portals of a target are one group.
 pub(crate) const PORTAL_GROUP: u16 = 1;
@@ -35,18 +36,18 @@ pub(crate) fn send_targets(session: &Session, value: &str) -> Option<Vec<u8>> {
         }
     };
     let mut out = Vec::new();
-    let engine = &session.conn.here.engine;
-    let reached = session.conn.local.into();
-    for port in engine.visible_targets(NAME, &session.initiator, &reached) {
+    let engine = &session.conn.core.own.engine;
+    let reached = &session.conn.local;
+    for port in engine.visible_targets(NAME, &session.initiator, reached) {
         if wanted.as_ref().is_some_and(|w| *w != port.name) {
             continue;
         }
-        let Some(target) = session.conn.here.shared.targets.get(&port.name) else { continue };
+        let Some(target) = session.conn.core.shared.own.targets.get(&port.name) else { continue };
         if discovery && !may_hear_of(&target, session.user.as_deref()) {
             continue;
         }
         if out.len() > ANSWER_MAX {
-            session.conn.complain(format_args!("too many targets for one SendTargets answer"));
+            session.conn.warn(format_args!("too many targets for one SendTargets answer"));
             break;
         }
         describe(session, &port, &target, &mut out);
@@ -76,25 +77,27 @@ fn describe(session: &Session, port: &TargetPort, target: &Arc<Checked>, out: &m
 /// Where a target is: the address asked first when it listens there, then its other portals.
 fn addresses(session: &Session, target: &Arc<Checked>) -> Vec<SocketAddr> {
     let conn = &session.conn;
+    let Some(reached) = conn.local.inet() else { return Vec::new() };
     let mut out = Vec::new();
     for at in target.spec.listen.iter().filter_map(|at| at.inet()) {
-        let address = if at == conn.at {
-            conn.local
+        let at_address = Address::Inet(at);
+        let address = if at_address == conn.at {
+            reached
         } else {
-            let local =
-                conn.here.shared.targets.portal(&at.into()).and_then(|at| at.inet()).unwrap_or(at);
+            let portal = conn.core.shared.own.targets.portal(&at_address);
+            let local = portal.and_then(|at| at.inet()).unwrap_or(at);
             match local.ip().is_unspecified() {
                 // Everywhere: then also at the address that the initiator has reached.
-                true => SocketAddr::new(conn.local.ip(), local.port()),
+                true => SocketAddr::new(reached.ip(), local.port()),
                 false => local,
             }
         };
-        let address = plain(address);
+        let address = advertised(address);
         if !out.contains(&address) {
             out.push(address);
         }
     }
-    let asked = out.iter().position(|a| *a == plain(conn.local));
+    let asked = out.iter().position(|a| *a == advertised(reached));
     if let Some(asked) = asked {
         out.swap(0, asked);
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use engine::registry::{Asked, Denied};
-use engine::{CloseReason, Transport};
-use reactor::Address;
+use engine::{CloseReason as EngineReason, Transport};
+use transport::About;
 use wire::iscsi::{
     Access, Algorithms, Auth, Bhs, CHALLENGE_LEN, Challenge, ChapAccount, ChapUser, Established,
     Grant, Login, LoginConfig, LoginReply, LoginStatus, Offer, PRE_LOGIN, SessionType, Step,
@@ -18,14 +18,13 @@ use wire::iscsi::{
 };
 
 use super::NAME;
-use super::connection::Connection;
+use super::close_reason::CloseReason;
 use super::discovery::PORTAL_GROUP;
-use super::ending::Ending;
-use super::inlet::Inlet;
 use super::params::Checked;
+use super::pdu_reader::PduReader;
+use super::protocol::{Connection, Order};
 use super::session::{Session, Start, WINDOW};
-use super::shared::{Key, Tsih};
-use crate::common::journal::About;
+use super::session_owners::{Key, Tsih};
 use crate::driver::Account;
 use wire::scsi::TransportId;
 
@@ -51,15 +50,18 @@ impl Decision {
 }
 
 /// Runs the login; the session is in its full feature phase when it answers.
-pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<Session>, Ending> {
+pub(crate) async fn run(
+    conn: &Rc<Connection>,
+    reader: &mut PduReader,
+) -> Result<Rc<Session>, CloseReason> {
     let challenge = draw(conn);
     let mut login = Login::new(config(conn, Offer::default(), false, challenge));
     let mut seen: Vec<(Bhs, Vec<u8>)> = Vec::new();
     let mut decided: Option<Decision> = None;
     let mut asked = TargetQuery::default();
     loop {
-        let (frame, bhs, _) = inlet.header(&PRE_LOGIN).await?;
-        let data = inlet.text(&frame).await?.unwrap_or_default();
+        let (frame, bhs, _) = reader.header(&PRE_LOGIN).await?;
+        let data = reader.text(&frame).await?.unwrap_or_default();
         let mut step = login.request(&bhs, &data);
         if let Step::NeedTarget(query) = step {
             let decision = decide(conn, &query);
@@ -78,22 +80,22 @@ pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<S
             Step::Reply(reply) => send(conn, &reply),
             Step::FullFeature(done) => {
                 let Some(decision) = decided.take() else {
-                    return Err(Ending::Protocol("a login without a decision"));
+                    return Err(CloseReason::Protocol("a login without a decision"));
                 };
                 return enter(conn, *done, decision).await;
             }
             // D2.
-            Step::Refuse { .. } if conn.here.shared.registry.doors().are_closed() => {
-                return Err(Ending::Closed(CloseReason::Stopping));
+            Step::Refuse { .. } if conn.core.shared.own.registry.doors().are_closed() => {
+                return Err(CloseReason::Closed(EngineReason::Stopping));
             }
             Step::Refuse { reply, status, reason } => {
                 let expected = decided.as_ref().map_or("", |d| &d.expected);
                 note_refusal(conn, &asked, status, (reason, expected));
                 send(conn, &reply);
-                return Err(Ending::Refused);
+                return Err(CloseReason::Refused);
             }
-            Step::Close(error) => return Err(Ending::Framing(error)),
-            Step::NeedTarget(_) => return Err(Ending::Protocol("a login that asks twice")),
+            Step::Close(error) => return Err(CloseReason::Framing(error)),
+            Step::NeedTarget(_) => return Err(CloseReason::Protocol("a login that asks twice")),
         }
     }
 }
@@ -102,8 +104,8 @@ pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<S
 fn draw(conn: &Connection) -> Challenge {
     let mut bytes = [0; CHALLENGE_LEN];
     let mut id = [0];
-    conn.here.reactor().fill_random(&mut bytes);
-    conn.here.reactor().fill_random(&mut id);
+    conn.core.reactor.fill_random(&mut bytes);
+    conn.core.reactor.fill_random(&mut id);
     Challenge { id: id.first().copied().unwrap_or(0), bytes }
 }
 
@@ -112,14 +114,14 @@ fn config(conn: &Connection, offer: Offer, md5: bool, challenge: Challenge) -> L
         offer,
         algorithms: Algorithms { md5, ..Algorithms::default() },
         challenge,
-        stat_sn: conn.here.shared.first_stat_sn,
+        stat_sn: conn.core.shared.own.first_stat_sn,
         command_window: WINDOW,
     }
 }
 
 fn send(conn: &Connection, reply: &LoginReply) {
-    conn.line.out.borrow_mut().bytes_of(&reply.to_bytes());
-    conn.line.kick();
+    conn.io.tx.borrow_mut().put(&reply.to_bytes());
+    conn.io.wake();
 }
 
 fn chap_user(account: &Account) -> ChapUser {
@@ -127,16 +129,16 @@ fn chap_user(account: &Account) -> ChapUser {
 }
 
 fn decide(conn: &Connection, query: &TargetQuery) -> Decision {
-    let shared = &conn.here.shared;
+    let owners = &conn.core.shared.own.owners;
     if query.tsih != 0 {
         // Neither a second connection of a session nor the reinstatement of a connection: a
         // session has one, and it is replaced with all of the session (TSIH 0).
-        return Decision::deny(match shared.knows_tsih(query.tsih) {
+        return Decision::deny(match owners.knows_tsih(query.tsih) {
             true => LoginStatus::CannotIncludeInSession,
             false => LoginStatus::SessionDoesNotExist,
         });
     }
-    let Some(tsih) = shared.take_tsih() else {
+    let Some(tsih) = owners.take_tsih() else {
         return Decision::deny(LoginStatus::OutOfResources);
     };
     match (query.session, &query.target) {
@@ -157,7 +159,7 @@ fn chap_account(user: &Account, mutual: Option<&Account>) -> ChapAccount {
 /// Discovery needs an account as soon as a target of the portal wants one; who shows one hears of
 /// that account's targets and of those that want none.
 fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
-    let targets = conn.here.shared.targets.at(&conn.at.into());
+    let targets = conn.core.shared.own.targets.at(&conn.at);
     let account = |t: &Arc<Checked>| {
         Some(chap_account(t.spec.discovery_chap.as_ref()?, t.spec.mutual_chap.as_ref()))
     };
@@ -189,13 +191,13 @@ fn proof(target: &Checked, asked: Asked) -> (Auth, String) {
 }
 
 fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Decision {
-    let here = &conn.here;
-    let found = here.shared.targets.get_at(&conn.at.into(), name);
-    let (Some(target), Some(port)) = (found, here.engine.find_target(NAME, name)) else {
+    let core = &conn.core;
+    let found = core.shared.own.targets.get_at(&conn.at, name);
+    let (Some(target), Some(port)) = (found, core.own.engine.find_target(NAME, name)) else {
         deny_note(conn, query, format!("there is no target {name} at portal {}", conn.at));
         return Decision::deny(LoginStatus::NotFound);
     };
-    let access = port.decide(&query.initiator, &conn.local.into());
+    let access = port.decide(&query.initiator, &conn.local);
     if !access.grants() {
         let example = format!(
             "{}. To let it in, add to the configuration:\n[[access]]\ntarget = \"{name}\"\n\
@@ -206,7 +208,7 @@ fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Dec
         // As one that does not exist: names cannot be guessed.
         return Decision::deny(LoginStatus::NotFound);
     }
-    conn.login_limit_s.set(target.params.login_timeout);
+    conn.handshake_s.set(target.params.login_timeout);
     if let Some((address, permanent)) = target.params.moved_to() {
         let access = Access::Redirect { address: address.into(), permanent };
         let expected = String::new();
@@ -220,19 +222,19 @@ fn normal(conn: &Connection, query: &TargetQuery, name: &str, tsih: Tsih) -> Dec
 }
 
 fn deny_note(conn: &Connection, query: &TargetQuery, text: String) {
-    conn.here.shared.registry.note_denied(Denied {
-        at_ns: conn.here.core.now(),
+    conn.core.shared.own.registry.note_denied(Denied {
+        at_ns: conn.core.reactor.now(),
         driver: NAME.into(),
         target: query.target.clone().unwrap_or_default(),
         initiator: query.initiator.clone(),
-        from: Some(conn.peer.into()),
+        from: Some(conn.peer.clone()),
         text,
     });
 }
 
 /// What to do when an initiator offers nothing but MD5, as most do unless they are told.
 fn md5_hint(conn: &Connection, query: &TargetQuery) -> &'static str {
-    let target = query.target.as_deref().and_then(|t| conn.here.shared.targets.get(t));
+    let target = query.target.as_deref().and_then(|t| conn.core.shared.own.targets.get(t));
     match target.is_some_and(|t| !t.params.chap_md5) {
         true => {
             "; when it offers MD5 only, let it offer SHA256 (open-iscsi: \
@@ -252,15 +254,15 @@ fn note_refusal(
     let who = if query.initiator.is_empty() { "an initiator" } else { &query.initiator };
     let to = query.target.as_deref().unwrap_or("discovery");
     if matches!(status, LoginStatus::TargetMovedTemporarily | LoginStatus::TargetMovedPermanently) {
-        let about = About { peer: &Address::Inet(conn.peer), name: who };
-        conn.here.hall.journal.tell(about, format_args!("{to}: {reason}, redirected"));
+        let about = About { peer: &conn.peer, name: who };
+        conn.core.log.info_about(about, format_args!("{to}: {reason}, redirected"));
         return;
     }
     let hint = match status {
         LoginStatus::AuthenticationFailure => md5_hint(conn, query),
         _ => "",
     };
-    conn.complain(format_args!(
+    conn.warn(format_args!(
         "login of {who} to {to} refused: {reason} (status {:04x}){hint}",
         status.code()
     ));
@@ -276,9 +278,9 @@ async fn enter(
     conn: &Rc<Connection>,
     done: Established,
     decision: Decision,
-) -> Result<Rc<Session>, Ending> {
+) -> Result<Rc<Session>, CloseReason> {
     let Decision { target, tsih: Some(tsih), .. } = decision else {
-        return Err(Ending::Protocol("a login without a TSIH"));
+        return Err(CloseReason::Protocol("a login without a TSIH"));
     };
     let query = &done.query;
     let key = Key {
@@ -286,21 +288,23 @@ async fn enter(
         target: query.target.clone().unwrap_or_default(),
         isid: query.isid,
     };
-    let shared = &conn.here.shared;
+    let shared = &conn.core.shared;
+    let owners = &shared.own.owners;
     let mut reinstates = false;
     let mut claim = None;
     if target.is_some() {
-        reinstates = shared.is_owned(&key);
-        let core = conn.here.core.id();
-        let owned = poll_fn(|cx| match shared.claim(&key, core, conn.number, cx.waker()) {
+        reinstates = owners.is_owned(&key);
+        let me = (conn.core.id, conn.number);
+        let end = |core, connection| shared.mailboxes.send(core, Order::Reinstated { connection });
+        let owned = poll_fn(|cx| match owners.claim(&key, me, cx.waker(), end) {
             Some(claim) => Poll::Ready(claim),
             None => Poll::Pending,
         });
-        match geom::deadline(&conn.here.core, REINSTATE_NS, owned).await {
+        match conn.core.reactor.within(REINSTATE_NS, owned).await {
             Some(owned) => claim = Some(owned),
             None => {
                 old_session_hangs(conn, &done);
-                return Err(Ending::Refused);
+                return Err(CloseReason::Refused);
             }
         }
     }
@@ -319,11 +323,11 @@ async fn enter(
     if let Some(target) = &target {
         begin(conn, &session, target, &done, reinstates)?;
     }
-    *conn.session.borrow_mut() = Some(session.clone());
-    let about = About { peer: &Address::Inet(conn.peer), name: &session.initiator };
+    conn.enter(&session);
+    let about = About { peer: &conn.peer, name: &session.initiator };
     let to = query.target.as_deref().unwrap_or("discovery");
     let more = if reinstates { ", in place of its former session" } else { "" };
-    conn.here.hall.journal.tell(about, format_args!("logged in to {to}{more}"));
+    conn.core.log.info_about(about, format_args!("logged in to {to}{more}"));
     send(conn, &done.reply);
     Ok(session)
 }
@@ -347,9 +351,9 @@ fn begin(
     target: &Arc<Checked>,
     done: &Established,
     reinstates: bool,
-) -> Result<(), Ending> {
-    let engine = &conn.here.engine;
-    let port = engine.find_target(NAME, &target.spec.name).ok_or(Ending::Refused)?;
+) -> Result<(), CloseReason> {
+    let engine = &conn.core.own.engine;
+    let port = engine.find_target(NAME, &target.spec.name).ok_or(CloseReason::Refused)?;
     let digest = |on: bool| if on { "crc32c" } else { "none" }.to_string();
     let login = engine::Login {
         target: port,
@@ -357,8 +361,8 @@ fn begin(
         port_id: done.query.isid.to_vec(),
         transport_id: TransportId::iscsi_port(&session.initiator, done.query.isid)
             .map_or_else(Vec::new, |id| id.bytes().to_vec()),
-        portal: conn.local.into(),
-        from: conn.peer.into(),
+        portal: conn.local.clone(),
+        from: conn.peer.clone(),
         reinstates,
         labels: vec![
             ("header-digest", digest(done.params.header_digest)),
@@ -368,8 +372,8 @@ fn begin(
     };
     let transport: Rc<dyn Transport> = session.clone();
     let nexus = engine.login(login, transport).map_err(|refused| {
-        conn.complain(format_args!("login refused: {}", refused.text));
-        Ending::Refused
+        conn.warn(format_args!("login refused: {}", refused.text));
+        CloseReason::Refused
     })?;
     *session.nexus.borrow_mut() = Some(nexus);
     Ok(())

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use wire::iscsi::{LogoutAnswer, LogoutReason, LogoutRequest, LogoutResponse};
 
-use super::ending::Ending;
+use super::close_reason::CloseReason;
 use super::session::Session;
 
 /// How long commands that have all their data may go on after a logout, ns; then they are aborted.
@@ -19,7 +19,7 @@ const CLEANUP_NS: u64 = 10_000_000_000;
 const TIME2WAIT_S: u16 = 2;
 
 /// Carries out a logout.
-pub(crate) async fn run(session: &Rc<Session>, pdu: &LogoutRequest) -> Result<(), Ending> {
+pub(crate) async fn run(session: &Rc<Session>, pdu: &LogoutRequest) -> Result<(), CloseReason> {
     let ours = pdu.reason == LogoutReason::Session || pdu.cid == session.cid;
     let refused = match pdu.reason {
         LogoutReason::Recovery => Some(LogoutAnswer::RecoveryUnsupported),
@@ -30,17 +30,17 @@ pub(crate) async fn run(session: &Rc<Session>, pdu: &LogoutRequest) -> Result<()
         answer_with(session, pdu, answer);
         return Ok(());
     }
-    let core = session.conn.here.core.clone();
+    let reactor = session.conn.core.reactor.clone();
     let mut answer = LogoutAnswer::Closed;
     if let Some(nexus) = session.nexus() {
-        geom::deadline(&core, GRACE_NS, quiet(session)).await;
+        reactor.within(GRACE_NS, quiet(session)).await;
         nexus.close();
-        if geom::deadline(&core, CLEANUP_NS, session.wait_ended()).await.is_none() {
+        if reactor.within(CLEANUP_NS, session.wait_ended()).await.is_none() {
             answer = LogoutAnswer::CleanupFailed;
         }
     }
     answer_with(session, pdu, answer);
-    Err(Ending::Logout)
+    Err(CloseReason::Logout)
 }
 
 /// Waits until every command that has its data has been answered.

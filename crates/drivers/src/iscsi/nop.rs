@@ -2,7 +2,8 @@
 
 use wire::iscsi::{NopIn, NopOut, TAG_NONE};
 
-use super::ending::Ending;
+use super::close_reason::CloseReason;
+use super::protocol::note_ping;
 use super::session::Session;
 
 /// Longest ping data that is echoed, bytes; a longer ping is rejected.
@@ -11,7 +12,7 @@ pub(crate) const PING_MAX: usize = 64 * 1024;
 impl Session {
     /// A NOP-Out: a ping is answered with as much of its data as the initiator takes in one PDU;
     /// an answer to a ping of ours, or an acknowledgement, needs none.
-    pub fn nop_out(&self, pdu: &NopOut, data: &[u8]) -> Result<(), Ending> {
+    pub fn nop_out(&self, pdu: &NopOut, data: &[u8]) -> Result<(), CloseReason> {
         if pdu.task_tag == TAG_NONE {
             return Ok(());
         }
@@ -38,6 +39,6 @@ impl Session {
             data_len: 0,
         };
         self.send(&ping, &[]);
-        self.conn.note_ping();
+        note_ping(&self.conn);
     }
 }

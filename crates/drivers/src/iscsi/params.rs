@@ -5,8 +5,8 @@ use geom::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::common::targets;
 use crate::driver::{DigestPolicy, TargetSpec};
+use crate::targets::Target;
 
 /// What an iSCSI target wants to know besides its name, portals and secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -61,7 +61,7 @@ impl Default for IscsiParams {
             initial_r2t: true,
             immediate_data: true,
             max_outstanding_r2t: 4,
-            login_timeout: 15,
+            login_timeout: IscsiParams::LOGIN_S,
             nop_interval: 10,
             nop_timeout: 20,
             alias: String::new(),
@@ -72,6 +72,9 @@ impl Default for IscsiParams {
 }
 
 impl IscsiParams {
+    /// Default of `login_timeout`.
+    pub(crate) const LOGIN_S: u32 = 15;
+
     /// Where logins are sent, and whether for good (RFC 7143 section 11.13.5, class 1).
     pub(crate) fn moved_to(&self) -> Option<(&str, bool)> {
         (!self.redirect.is_empty()).then_some((self.redirect.as_str(), self.redirect_permanent))
@@ -86,8 +89,16 @@ pub(crate) struct Checked {
     pub params: IscsiParams,
 }
 
-impl targets::Checked for Checked {
+impl Target for Checked {
     const DRIVER: &'static str = super::NAME;
+
+    fn schema() -> serde_json::Value {
+        schema()
+    }
+
+    fn check(spec: TargetSpec) -> Result<Checked, Error> {
+        Checked::new(spec)
+    }
 
     fn spec(&self) -> &TargetSpec {
         &self.spec

@@ -1,4 +1,4 @@
-//! What arrives in the full feature phase, and in which order it is acted on.
+//! Requests of the full feature phase, and the order in which they are carried out.
 
 use wire::WireError;
 use wire::iscsi::{
@@ -11,12 +11,12 @@ use std::rc::Rc;
 use bio::Segs;
 use engine::{DataError, Part};
 
-use super::ending::Ending;
-use super::inlet::Inlet;
+use super::close_reason::CloseReason;
 use super::nop::PING_MAX;
+use super::pdu_reader::PduReader;
 use super::session::Session;
 use super::tasks::Gathering;
-use super::{data, logout, scarce};
+use super::{buffer_wait, data, logout};
 
 /// A request that is complete.
 pub(crate) enum Body {
@@ -73,21 +73,21 @@ enum Turn {
 }
 
 /// Reads until the connection ends.
-pub(crate) async fn run(session: &Rc<Session>, inlet: &mut Inlet) -> Ending {
+pub(crate) async fn run(session: &Rc<Session>, reader: &mut PduReader) -> CloseReason {
     loop {
-        if let Err(ending) = step(session, inlet).await {
-            return ending;
+        if let Err(reason) = step(session, reader).await {
+            return reason;
         }
     }
 }
 
-async fn step(session: &Rc<Session>, inlet: &mut Inlet) -> Result<(), Ending> {
-    session.conn.line.room().await;
-    let (frame, bhs, ahs) = inlet.header(&session.framer()).await?;
+async fn step(session: &Rc<Session>, reader: &mut PduReader) -> Result<(), CloseReason> {
+    session.conn.io.room().await;
+    let (frame, bhs, ahs) = reader.header(&session.framer()).await?;
     let request = match Request::decode(&bhs, &ahs) {
         Ok(request) => request,
         Err(error) => {
-            inlet.drop_data(&frame).await?;
+            reader.drop_data(&frame).await?;
             return refuse(session, &bhs, error);
         }
     };
@@ -97,7 +97,7 @@ async fn step(session: &Rc<Session>, inlet: &mut Inlet) -> Result<(), Ending> {
     };
     if turn == Turn::Outside {
         tracing::debug!(target: "iscsi", "{}: CmdSN {cmd_sn:#x} ignored", session.conn.peer);
-        return inlet.drop_data(&frame).await;
+        return reader.drop_data(&frame).await;
     }
     let body = match request {
         Request::ScsiCommand(pdu) => {
@@ -109,7 +109,7 @@ async fn step(session: &Rc<Session>, inlet: &mut Inlet) -> Result<(), Ending> {
                 ..Arrived::default()
             };
             if frame.data_len > 0 || !arrived.header.last {
-                immediate_data(session, inlet, &frame, &bhs, &mut arrived).await?;
+                immediate_data(session, reader, &frame, &bhs, &mut arrived).await?;
             }
             if turn == Turn::Now {
                 // The way of nearly all commands.
@@ -122,30 +122,30 @@ async fn step(session: &Rc<Session>, inlet: &mut Inlet) -> Result<(), Ending> {
             Body::Command(Box::new(arrived))
         }
         Request::DataOut(pdu) => {
-            return data::data_out(session, inlet, &frame, &bhs, &pdu).await;
+            return data::data_out(session, reader, &frame, &bhs, &pdu).await;
         }
         Request::Task(pdu) => Body::Task(pdu),
         Request::Logout(pdu) => Body::Logout(pdu),
-        Request::NopOut(pdu) => match text(session, inlet, &frame, &bhs, PING_MAX).await? {
+        Request::NopOut(pdu) => match text(session, reader, &frame, &bhs, PING_MAX).await? {
             Some(data) => Body::Nop(pdu, data),
             None => return Ok(()),
         },
-        Request::Text(pdu) => match text(session, inlet, &frame, &bhs, TEXT_LEN_MAX).await? {
+        Request::Text(pdu) => match text(session, reader, &frame, &bhs, TEXT_LEN_MAX).await? {
             Some(data) => Body::Text(pdu, data),
             None => return Ok(()),
         },
         Request::Snack(_) => {
-            inlet.drop_data(&frame).await?;
+            reader.drop_data(&frame).await?;
             return session.reject(RejectReason::Snack, &bhs);
         }
         Request::Login(_) | Request::Unknown { .. } => {
-            inlet.drop_data(&frame).await?;
+            reader.drop_data(&frame).await?;
             let reason = match request {
                 Request::Login(_) => RejectReason::Protocol,
                 _ => RejectReason::Unsupported,
             };
             let opcode = opcode_of(&bhs);
-            session.conn.complain(format_args!("opcode {opcode:#04x} refused"));
+            session.conn.warn(format_args!("opcode {opcode:#04x} refused"));
             return session.reject(reason, &bhs);
         }
     };
@@ -159,7 +159,7 @@ async fn deliver(
     counts: bool,
     cmd_sn: u32,
     body: Body,
-) -> Result<(), Ending> {
+) -> Result<(), CloseReason> {
     if turn == Turn::Later {
         // One that is there already keeps its place: the second copy is ignored.
         session.held.borrow_mut().entry(cmd_sn).or_insert(body);
@@ -173,7 +173,7 @@ async fn deliver(
 }
 
 /// Acts on requests whose turn has come.
-pub(crate) async fn catch_up(session: &Rc<Session>) -> Result<(), Ending> {
+pub(crate) async fn catch_up(session: &Rc<Session>) -> Result<(), CloseReason> {
     loop {
         if session.held.borrow().is_empty() {
             return Ok(());
@@ -185,7 +185,7 @@ pub(crate) async fn catch_up(session: &Rc<Session>) -> Result<(), Ending> {
     }
 }
 
-async fn act(session: &Rc<Session>, body: Body) -> Result<(), Ending> {
+async fn act(session: &Rc<Session>, body: Body) -> Result<(), CloseReason> {
     match body {
         Body::Command(arrived) => session.command(*arrived),
         Body::Task(pdu) => session.function(&pdu),
@@ -225,19 +225,19 @@ fn numbered(body: &Body, bhs: &Bhs) -> bool {
 /// The data of a text or a ping; None when it was refused.
 async fn text(
     session: &Rc<Session>,
-    inlet: &mut Inlet,
+    reader: &mut PduReader,
     frame: &Frame,
     bhs: &Bhs,
     max: usize,
-) -> Result<Option<Vec<u8>>, Ending> {
+) -> Result<Option<Vec<u8>>, CloseReason> {
     if frame.data_len > max {
-        inlet.drop_data(frame).await?;
+        reader.drop_data(frame).await?;
         session.complain_of(bhs, "its data is too long");
         consume(session, bhs).await?;
         session.reject(RejectReason::Protocol, bhs)?;
         return Ok(None);
     }
-    let data = inlet.text(frame).await?;
+    let data = reader.text(frame).await?;
     if data.is_none() {
         session.complain_of(bhs, "its data digest does not agree");
         consume(session, bhs).await?;
@@ -248,18 +248,18 @@ async fn text(
 
 async fn immediate_data(
     session: &Rc<Session>,
-    inlet: &mut Inlet,
+    reader: &mut PduReader,
     frame: &Frame,
     bhs: &Bhs,
     arrived: &mut Arrived,
-) -> Result<(), Ending> {
+) -> Result<(), CloseReason> {
     arrived.immediate = u32::try_from(frame.data_len).unwrap_or(u32::MAX);
-    if !scarce::memory_for(session, frame.data_len, arrived).await {
+    if !buffer_wait::memory_for(session, frame.data_len, arrived).await {
         arrived.lost = Some(Lost::NoMemory);
-        return inlet.drop_data(frame).await;
+        return reader.drop_data(frame).await;
     }
     arrived.gathering.count(&session.gathering, arrived.data.len());
-    if !session.awaited(frame.data_len, inlet.data(frame, &arrived.data)).await? {
+    if !session.conn.within(frame.data_len, reader.data(frame, &arrived.data)).await? {
         session.complain_of(bhs, "the digest of its immediate data does not agree");
         arrived.lost = Some(Lost::Error(DataError::Digest));
         session.reject(RejectReason::DataDigest, bhs)?;
@@ -269,7 +269,7 @@ async fn immediate_data(
 
 /// Refuses a request whose header is wrong. If it was the next in order its number is used up, or
 /// all later ones would wait for it for ever.
-fn refuse(session: &Rc<Session>, bhs: &Bhs, error: WireError) -> Result<(), Ending> {
+fn refuse(session: &Rc<Session>, bhs: &Bhs, error: WireError) -> Result<(), CloseReason> {
     session.complain_of(bhs, &format!("{error}"));
     consume_sync(session, bhs);
     session.reject(RejectReason::InvalidField, bhs)
@@ -290,7 +290,7 @@ fn consume_sync(session: &Session, bhs: &Bhs) {
     }
 }
 
-async fn consume(session: &Rc<Session>, bhs: &Bhs) -> Result<(), Ending> {
+async fn consume(session: &Rc<Session>, bhs: &Bhs) -> Result<(), CloseReason> {
     consume_sync(session, bhs);
     Box::pin(catch_up(session)).await
 }
@@ -300,11 +300,15 @@ impl Session {
     pub fn complain_of(&self, bhs: &Bhs, what: &str) {
         let opcode = opcode_of(bhs);
         let tag = wire::iscsi::task_tag_of(bhs);
-        self.conn.complain(format_args!("PDU {opcode:#04x}, tag {tag:#x}: {what}"));
+        self.conn.warn(format_args!("PDU {opcode:#04x}, tag {tag:#x}: {what}"));
     }
 
     /// The header of a command again, for a Reject.
-    pub fn reject_command(&self, reason: RejectReason, header: &ScsiCommand) -> Result<(), Ending> {
+    pub fn reject_command(
+        &self,
+        reason: RejectReason,
+        header: &ScsiCommand,
+    ) -> Result<(), CloseReason> {
         let mut bhs = [0; wire::iscsi::BHS_LEN];
         header.encode(&mut bhs);
         self.reject(reason, &bhs)

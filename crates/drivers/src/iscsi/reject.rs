@@ -2,7 +2,7 @@
 
 use wire::iscsi::{BHS_LEN, Bhs, Reject, RejectReason};
 
-use super::ending::Ending;
+use super::close_reason::CloseReason;
 use super::session::Session;
 
 /// Rejects of one session; a further one ends it: what comes from this peer is not iSCSI.
@@ -10,7 +10,7 @@ const REJECTS_MAX: u32 = 256;
 
 impl Session {
     /// Sends a header back.
-    pub fn reject(&self, reason: RejectReason, bhs: &Bhs) -> Result<(), Ending> {
+    pub fn reject(&self, reason: RejectReason, bhs: &Bhs) -> Result<(), CloseReason> {
         let pdu = Reject {
             reason,
             sn: self.numbers(true),
@@ -19,6 +19,6 @@ impl Session {
         };
         self.send(&pdu, bhs);
         self.rejects.set(self.rejects.get().saturating_add(1));
-        if self.rejects.get() > REJECTS_MAX { Err(Ending::TooManyRejects) } else { Ok(()) }
+        if self.rejects.get() > REJECTS_MAX { Err(CloseReason::TooManyRejects) } else { Ok(()) }
     }
 }

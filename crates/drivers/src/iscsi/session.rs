@@ -10,26 +10,26 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Poll;
 
 use bio::Seg;
-use engine::{CloseReason, Residual, Response, TmOutcome, Transport};
+use engine::{CloseReason as EngineReason, Residual, Response, TmOutcome, Transport};
+use transport::is_late;
 use wire::iscsi::{
     self as iscsi, AsyncEvent, AsyncMessage, BHS_LEN, Crc32c, DataIn, Framer, Numbers, Params, Pdu,
     ScsiResponse, TAG_NONE,
 };
 
-use super::connection::Connection;
-use super::ending::Ending;
+use super::close_reason::CloseReason;
 use super::params::Checked;
+use super::protocol::Connection;
 use super::receive::Body;
-use super::shared::{Claim, Tsih};
+use super::session_owners::{Claim, Tsih};
 use super::tasks::Tasks;
 use super::text::TextState;
-use crate::common::pace::{Pace, is_late};
 
 /// Commands that an initiator may have open: MaxCmdSN - ExpCmdSN + 1 of an idle session.
 pub(crate) const WINDOW: u32 = 128;
@@ -73,8 +73,6 @@ pub(crate) struct Session {
     pub held: RefCell<BTreeMap<u32, Body>>,
     /// Bytes of memory for write data that has not all come.
     pub gathering: Rc<Cell<usize>>,
-    /// Data of a PDU that is being read.
-    pub pace: Pace,
     /// Task management functions under way.
     pub functions: RefCell<BTreeSet<u32>>,
     pub text: RefCell<TextState>,
@@ -103,7 +101,6 @@ impl Session {
             tasks: RefCell::default(),
             held: RefCell::default(),
             gathering: Rc::default(),
-            pace: Pace::default(),
             functions: RefCell::default(),
             text: RefCell::default(),
             rejects: Cell::new(0),
@@ -200,19 +197,19 @@ impl Session {
             if self.params.get().data_digest {
                 crc.update(data);
             }
-            self.conn.line.out.borrow_mut().bytes_of(data);
+            self.conn.io.tx.borrow_mut().put(data);
             self.send_tail(data.len(), crc);
         }
-        self.conn.line.kick();
+        self.conn.io.wake();
     }
 
     fn send_header(&self, pdu: &impl Pdu) {
         let mut bhs = [0; BHS_LEN];
         pdu.encode(&mut bhs);
-        let mut out = self.conn.line.out.borrow_mut();
-        out.bytes_of(&bhs);
+        let mut out = self.conn.io.tx.borrow_mut();
+        out.put(&bhs);
         if self.params.get().header_digest {
-            out.bytes_of(&iscsi::crc32c(&bhs).to_le_bytes());
+            out.put(&iscsi::crc32c(&bhs).to_le_bytes());
         }
     }
 
@@ -221,11 +218,11 @@ impl Session {
         let pad = len.next_multiple_of(4) - len;
         let zeros = [0; 3];
         let zeros = zeros.get(..pad).unwrap_or(&[]);
-        let mut out = self.conn.line.out.borrow_mut();
-        out.bytes_of(zeros);
+        let mut out = self.conn.io.tx.borrow_mut();
+        out.put(zeros);
         if self.params.get().data_digest {
             crc.update(zeros);
-            out.bytes_of(&crc.wire());
+            out.put(&crc.wire());
         }
     }
 
@@ -258,7 +255,7 @@ impl Session {
                 if p.data_digest {
                     seg.with(|b| crc.update(b));
                 }
-                self.conn.line.out.borrow_mut().segment(seg);
+                self.conn.io.tx.borrow_mut().put_segment(seg);
             });
             if p.data_digest || n % 4 != 0 {
                 self.send_tail(usize::try_from(n).unwrap_or(0), crc);
@@ -271,17 +268,8 @@ impl Session {
         data_sn
     }
 
-    /// Reads `bytes` of data of a PDU, on which there is a deadline ([`Session::is_overdue`]).
-    pub async fn awaited<T>(&self, bytes: usize, reads: impl Future<Output = T>) -> T {
-        self.pace.awaited(&self.conn.here.core, bytes, reads).await
-    }
-
-    /// Write data that was asked for, or that has begun to come, does not come in time. What was on
-    /// its way before it counts.
+    /// Write data that was requested is overdue. Data that was requested before it counts.
     pub fn is_overdue(&self, now: u64, scarce: bool) -> bool {
-        if self.pace.is_overdue(now, scarce) {
-            return true;
-        }
         let tasks = self.tasks.borrow();
         let mut bursts = tasks.values().flat_map(|t| &t.incoming).flat_map(|i| &i.bursts);
         bursts.any(|b| is_late(now, b.since, b.ahead, scarce))
@@ -304,7 +292,7 @@ impl Session {
     /// Waits until the engine's side has ended.
     pub async fn wait_ended(&self) {
         poll_fn(|cx| {
-            self.conn.line.watch(cx.waker());
+            self.conn.io.set_waker(cx.waker());
             if self.ended.get() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
@@ -360,7 +348,7 @@ impl Transport for Session {
         let status = collapses.then_some((0, residual));
         let sent = self.send_data_in(tag, response.data.as_slice(), len, status);
         if collapses {
-            return self.conn.line.kick();
+            return self.conn.io.wake();
         }
         let mut segment = [0; iscsi::SENSE_SEGMENT_MAX];
         let used = iscsi::sense_segment(response.sense, &mut segment);
@@ -380,18 +368,18 @@ impl Transport for Session {
 
     fn discard(&self, tag: u32) {
         self.tasks.borrow_mut().remove(&tag);
-        self.conn.line.kick();
+        self.conn.io.wake();
     }
 
     fn unsent(&self) -> usize {
-        self.conn.line.backlog().saturating_add(self.gathering.get())
+        self.conn.io.backlog().saturating_add(self.gathering.get())
     }
 
     fn task_management_done(&self, tag: u32, outcome: TmOutcome) {
         self.function_done(tag, outcome);
     }
 
-    fn close(&self, reason: CloseReason) {
+    fn close(&self, reason: EngineReason) {
         let pdu = AsyncMessage {
             event: AsyncEvent::SessionDropped,
             lun: [0; 8],
@@ -400,12 +388,12 @@ impl Transport for Session {
             data_len: 0,
         };
         self.send(&pdu, &[]);
-        self.conn.line.end(Ending::Closed(reason));
+        self.conn.io.close(CloseReason::Closed(reason));
     }
 
     fn ended(&self) {
         self.ended.set(true);
-        self.conn.line.kick();
+        self.conn.io.wake();
     }
 }
 

@@ -3,7 +3,7 @@
 use engine::{TmFunction, TmOutcome};
 use wire::iscsi::{Pdu, RejectReason, TaskAnswer, TaskRequest, TaskResponse, task_function};
 
-use super::ending::Ending;
+use super::close_reason::CloseReason;
 use super::receive::Body;
 use super::session::{Session, before};
 
@@ -40,7 +40,7 @@ fn answer_of(outcome: TmOutcome) -> TaskAnswer {
 
 impl Session {
     /// A task management request.
-    pub fn function(&self, pdu: &TaskRequest) -> Result<(), Ending> {
+    pub fn function(&self, pdu: &TaskRequest) -> Result<(), CloseReason> {
         let reject = |reason| {
             let mut bhs = [0; wire::iscsi::BHS_LEN];
             pdu.encode(&mut bhs);

@@ -11,8 +11,8 @@ use wire::iscsi::{
     TextResponse, pairs,
 };
 
+use super::close_reason::CloseReason;
 use super::discovery::send_targets;
-use super::ending::Ending;
 use super::session::Session;
 
 /// Longest piece of text in one answer, bytes, whatever the initiator takes.
@@ -34,7 +34,7 @@ impl Default for TextState {
 
 impl Session {
     /// A text request with its data.
-    pub fn text_request(&self, pdu: &TextRequest, data: &[u8]) -> Result<(), Ending> {
+    pub fn text_request(&self, pdu: &TextRequest, data: &[u8]) -> Result<(), CloseReason> {
         let mut state = self.text.take();
         if pdu.target_tag == TAG_NONE {
             // A new exchange ends one that was not finished.
@@ -61,15 +61,15 @@ impl Session {
         }
     }
 
-    fn refuse_text(&self, pdu: &TextRequest, why: &str) -> Result<(), Ending> {
-        self.conn.complain(format_args!("text request refused: {why}"));
+    fn refuse_text(&self, pdu: &TextRequest, why: &str) -> Result<(), CloseReason> {
+        self.conn.warn(format_args!("text request refused: {why}"));
         let mut bhs = [0; wire::iscsi::BHS_LEN];
         pdu.encode(&mut bhs);
         self.reject(RejectReason::Protocol, &bhs)
     }
 
     /// Sends the next piece; keeps the rest for the next request.
-    fn answer_text(&self, mut state: TextState, pdu: &TextRequest) -> Result<(), Ending> {
+    fn answer_text(&self, mut state: TextState, pdu: &TextRequest) -> Result<(), CloseReason> {
         let max = usize::try_from(self.params.get().send_data_len_max).unwrap_or(PIECE_MAX);
         let later = state.rest.split_off(state.rest.len().min(max.min(PIECE_MAX)));
         let piece = std::mem::replace(&mut state.rest, later);

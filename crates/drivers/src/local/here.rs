@@ -13,7 +13,7 @@ use reactor::{ChannelEnd, Mailbox, Mailer};
 
 use super::{Grant, Life, initiator, place};
 use super::{kernel, serve};
-use crate::nbd;
+use crate::{nbd, stream_target};
 
 /// File systems and sockets of one core; a further one is refused.
 pub const FILES_MAX: u32 = 256;
@@ -52,7 +52,7 @@ type Socket = (Arc<Life>, Box<dyn Fn()>);
 pub(super) struct Here {
     pub engine: Rc<Engine>,
     pub pool: Pool,
-    pub nbd: Option<Rc<nbd::here::Here>>,
+    pub nbd: Rc<nbd::protocol::PerCore>,
     pub files: Cell<u32>,
     pub sockets: RefCell<Vec<Socket>>,
     /// It was said that memory may be waited for.
@@ -89,13 +89,12 @@ impl Here {
 }
 
 /// Settles on a core; answers where it is told.
-pub(super) fn install(shared: &Arc<nbd::shared::Shared>, engine: &Rc<Engine>) -> Mailer<Note> {
+pub(super) fn install(shared: &Arc<nbd::protocol::Shared>, engine: &Rc<Engine>) -> Mailer<Note> {
     let (mailer, mailbox) = engine.core().reactor().mailbox();
-    nbd::here::Here::install(shared, engine);
     let here = Rc::new(Here {
         engine: engine.clone(),
         pool: Pool::new(PoolConfig { limit_bytes: MEMORY_BYTES }),
-        nbd: nbd::here::Here::find(shared, engine),
+        nbd: stream_target::install(shared, engine, engine.clone()),
         files: Cell::default(),
         sockets: RefCell::default(),
         warned: Cell::default(),

@@ -11,7 +11,7 @@ use geom::Error;
 
 use super::here::Here;
 use super::{Grant, Life};
-use crate::nbd::direct::{self, Entered};
+use crate::nbd::kernel::{self as nbd_kernel, Entered};
 
 /// Serves until it ends.
 pub(super) async fn run(
@@ -40,9 +40,8 @@ pub(super) async fn run(
 
 fn enter(here: &Here, fd: OwnedFd, grant: &Grant) -> Result<Entered, Error> {
     here.writes_for_kernel();
-    let nbd = here.nbd.as_ref();
-    let nbd = nbd.ok_or_else(|| Error::new(Errno::NoEnt, "no core serves local targets"))?;
     let stream = here.engine.core().reactor().adopt(fd);
-    let entered = direct::enter(nbd, stream, here.login(grant), &grant.entry, here.pool.clone());
+    let entered =
+        nbd_kernel::enter(&here.nbd, stream, here.login(grant), &grant.entry, here.pool.clone());
     entered.map_err(|refused| Error::new(Errno::Perm, refused.text))
 }

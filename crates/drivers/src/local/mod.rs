@@ -58,7 +58,7 @@ struct State {
 /// The driver.
 pub struct Local {
     registry: Arc<Registry>,
-    nbd: Arc<nbd::shared::Shared>,
+    nbd: Arc<nbd::protocol::Shared>,
     state: Mutex<State>,
 }
 
@@ -76,7 +76,7 @@ pub struct Grant {
 impl Grant {
     /// Transmission flags of NBD: what may be done with the unit.
     pub fn flags(&self) -> u16 {
-        nbd::direct::flags(&self.entry)
+        nbd::kernel::flags(&self.entry)
     }
 
     /// Bytes of the unit now.
@@ -100,7 +100,7 @@ impl Local {
     /// Without targets.
     pub fn new(registry: Arc<Registry>) -> Local {
         // Each core counts what it serves by itself.
-        let nbd = nbd::shared::Shared::new(registry.clone(), 2 * FILES_MAX as usize);
+        let nbd = nbd::protocol::share(registry.clone(), 2 * FILES_MAX as usize);
         Local { registry, nbd, state: Mutex::default() }
     }
 

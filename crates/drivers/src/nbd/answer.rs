@@ -4,7 +4,7 @@ use bio::{Seg, Segs};
 use wire::nbd::codes::{ALLOCATION_ID, DONE, chunk_kind, command_flag as flag, kind};
 use wire::nbd::{Error, Form, HEAD_MAX, Head, Request, chunk, command};
 
-use super::ending::Ending;
+use super::close_reason::CloseReason;
 use super::session::Session;
 use super::unaligned;
 
@@ -62,7 +62,7 @@ impl Session {
     fn head(&self, head: &Head) {
         let mut bytes = [0; HEAD_MAX];
         let len = head.encode(self.form(), &mut bytes);
-        self.conn().line.out.borrow_mut().bytes_of(bytes.get(..len).unwrap_or(&[]));
+        self.conn().io.tx.borrow_mut().put(bytes.get(..len).unwrap_or(&[]));
     }
 
     fn chunk(&self, request: &Request, kind: u16, done: bool, len: u64) {
@@ -77,12 +77,14 @@ impl Session {
         match error {
             // The last chunk of its data said so.
             None if begun => {}
-            Some(_) if begun && form == Form::Simple => self.conn().line.end(Ending::HalfAnswered),
+            Some(_) if begun && form == Form::Simple => {
+                self.conn().io.close(CloseReason::HalfAnswered)
+            }
             Some(error) if form != Form::Simple => {
                 let mut body = Vec::new();
                 chunk::error(error, text_of(error), &mut body);
                 self.chunk(request, chunk_kind::ERROR, true, body.len() as u64);
-                self.conn().line.out.borrow_mut().bytes_of(&body);
+                self.conn().io.tx.borrow_mut().put(&body);
             }
             None if form == Form::Extended
                 || (form == Form::Structured && request.kind == kind::READ) =>
@@ -113,7 +115,7 @@ impl Session {
         let (at, data) = cut.as_ref().map_or((at, data), |(at, data)| (*at, data));
         self.send_pieces(&request, at, last, data, begun);
         if let Some((_, data)) = cut {
-            self.conn().here.put_segs(data);
+            self.conn().core.segs.put(data);
         }
         true
     }
@@ -123,8 +125,8 @@ impl Session {
             if !begun {
                 self.head(&Head::Simple { error: 0, cookie: request.cookie });
             }
-            let mut out = self.conn().line.out.borrow_mut();
-            data.iter().for_each(|seg| out.segment(seg.clone()));
+            let mut out = self.conn().io.tx.borrow_mut();
+            data.iter().for_each(|seg| out.put_segment(seg.clone()));
             return;
         }
         let mut runs = self.front.runs.take();
@@ -147,15 +149,15 @@ impl Session {
                 (true, Ok(short)) => {
                     let body = chunk::hole(offset, short);
                     self.chunk(r, chunk_kind::OFFSET_HOLE, done, body.len() as u64);
-                    self.conn().line.out.borrow_mut().bytes_of(&body);
+                    self.conn().io.tx.borrow_mut().put(&body);
                     segs.take(bytes, |_| {});
                 }
                 _ => {
                     let all = len.saturating_add(chunk::OFFSET_LEN as u64);
                     self.chunk(r, chunk_kind::OFFSET_DATA, done, all);
-                    let mut out = self.conn().line.out.borrow_mut();
-                    out.bytes_of(&offset.to_be_bytes());
-                    segs.take(bytes, |seg| out.segment(seg));
+                    let mut out = self.conn().io.tx.borrow_mut();
+                    out.put(&offset.to_be_bytes());
+                    segs.take(bytes, |seg| out.put_segment(seg));
                 }
             }
             offset = offset.saturating_add(*len);
@@ -186,7 +188,7 @@ impl Session {
             chunk_kind::BLOCK_STATUS
         };
         self.chunk(&request, kind, true, body.len() as u64);
-        self.conn().line.out.borrow_mut().bytes_of(&body);
+        self.conn().io.tx.borrow_mut().put(&body);
         self.with(tag, |p| p.begun = true);
         self.finish_request(tag, None);
     }

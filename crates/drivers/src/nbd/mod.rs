@@ -3,20 +3,16 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `params` | the parameters of a target |
-//! | `shared`, `here` | what all cores share; the driver on one core |
 //! | `file` | owner, group and mode of the file of a Unix socket |
-//! | `portal` | listening and accepting |
-//! | `connection` | one connection: its tasks, its end |
-//! | `inlet` | where its bytes come from and go to, with TLS or without |
-//! | `tls` | encryption, and whose certificate it is |
-//! | `direct` | connections of this machine's kernel, without handshake |
-//! | `door` | the handshake: who comes, which exports there are |
-//! | `exports` | names of units, and what clients are told about one |
+//! | `protocol` | NBD as a protocol of the connection framework |
+//! | `kernel` | connections of this machine's kernel, without handshake |
+//! | `handshake` | the client's name, the exports, and TLS |
+//! | `exports` | names of units, and their description for clients |
 //! | `session` | the front of `blocks`: requests as commands |
-//! | `receive` | what arrives in transmission |
+//! | `receive` | requests of the transmission phase |
 //! | `unaligned` | requests that do not begin and end with blocks |
 //! | `answer` | replies |
-//! | `ending` | why a connection ends |
+//! | `close_reason` | close reasons |
 //!
 //! A translator: a connection is a session of the engine like any initiator's, a request becomes
 //! SCSI commands, and their answers become its reply. So groups, reservations, unit attentions,
@@ -24,40 +20,32 @@
 //! certificate, else `ip:ADDRESS`, or `unix:uid=N`.
 
 mod answer;
-mod connection;
-pub(crate) mod direct;
-mod door;
-mod ending;
+mod close_reason;
 mod exports;
 mod file;
-pub(crate) mod here;
-mod inlet;
+mod handshake;
+pub(crate) mod kernel;
 mod params;
-mod portal;
+pub(crate) mod protocol;
 mod receive;
 mod session;
-pub(crate) mod shared;
-mod tls;
 mod unaligned;
 
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::{Engine, Registry};
-use geom::{Error, Local};
-use reactor::Address;
+use geom::Error;
 
-use crate::driver::{Driver, TargetSpec};
-use here::Here;
+use crate::stream_target::StreamTarget;
+use crate::targets::Targets;
 use params::Checked;
-use shared::Shared;
+use protocol::{NbdProtocol, Shared};
 
 pub use crate::blocks::TRIES_MAX;
-pub use crate::common::hall::{CONNECTIONS_MAX, ENTRIES_MAX as HANDSHAKES_MAX};
-pub use crate::common::pump::{BACKLOG_MAX, SEND_PATIENCE_NS};
 pub use exports::PAYLOAD_MAX;
 pub use params::{NbdParams, TlsPolicy};
+pub use transport::{BACKLOG_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, SEND_PATIENCE_NS};
 
 /// Name of the driver.
 pub const NAME: &str = "nbd";
@@ -75,60 +63,31 @@ impl Nbd {
 
     /// With another limit than [`CONNECTIONS_MAX`] on the connections of a core.
     pub fn with_connections_max(registry: Arc<Registry>, connections_max: usize) -> Nbd {
-        Nbd { shared: Shared::new(registry, connections_max) }
+        Nbd { shared: protocol::share(registry, connections_max) }
     }
 }
 
-impl Driver for Nbd {
-    fn name(&self) -> &'static str {
-        NAME
+impl StreamTarget for Nbd {
+    type Protocol = NbdProtocol;
+    type Target = Checked;
+    const DOC: &'static str =
+        "NBD over TCP and Unix sockets: structured replies, extended headers, TLS.";
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
-    fn doc(&self) -> &'static str {
-        "NBD over TCP and Unix sockets: structured replies, extended headers, TLS."
+    fn targets(&self) -> &Targets<Checked> {
+        &self.shared.own.targets
     }
 
-    fn schema(&self) -> serde_json::Value {
-        params::schema()
+    fn per_core(engine: &Rc<Engine>) -> Rc<Engine> {
+        engine.clone()
     }
 
-    fn check_target(&self, spec: TargetSpec) -> Result<(), Error> {
-        Checked::new(spec).map(drop)
-    }
-
-    fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
-        let checked = Checked::new(spec)?;
-        let (name, listen) = (checked.spec.name.clone(), checked.spec.listen.clone());
-        let file = checked.file;
-        self.shared.targets.set(checked)?;
-        self.shared
-            .change_files(&listen, &file)
-            .map_err(|e| Error::inval(format!("nbd target {name}: {e}")))
-    }
-
-    fn remove_target(&self, name: &str) {
-        self.shared.targets.remove(name);
-    }
-
-    fn install(self: Arc<Self>, engine: &Rc<Engine>) {
-        Here::install(&self.shared, engine);
-    }
-
-    fn open_portal(
-        self: Arc<Self>,
-        engine: Rc<Engine>,
-        at: Address,
-    ) -> Local<'static, io::Result<Address>> {
-        Box::pin(async move {
-            let not_here = "nbd was not installed on this core";
-            let here = Here::find(&self.shared, &engine).ok_or(io::Error::other(not_here))?;
-            portal::open(&here, at)
-        })
-    }
-
-    fn close_portal(&self, engine: &Rc<Engine>, at: Address) {
-        if let Some(here) = Here::find(&self.shared, engine) {
-            here.close_portal(&at);
-        }
+    fn target_set(&self, target: &Checked) -> Result<(), Error> {
+        let changed = |path: &_| target.file.apply(path);
+        let changed = self.shared.unix_sockets.change_files(&target.spec.listen, changed);
+        changed.map_err(|e| Error::inval(format!("nbd target {}: {e}", target.spec.name)))
     }
 }

@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::file::SocketFile;
-use crate::common::targets;
 use crate::driver::TargetSpec;
+use crate::targets::Target;
 
 /// Longest name of a target, bytes: export names begin with it.
 const NAME_MAX: usize = 223;
@@ -70,6 +70,11 @@ pub struct NbdParams {
     pub connections_max: u32,
 }
 
+impl NbdParams {
+    /// Default of `handshake_timeout`.
+    pub(crate) const HANDSHAKE_S: u32 = 15;
+}
+
 impl Default for NbdParams {
     fn default() -> NbdParams {
         NbdParams {
@@ -83,7 +88,7 @@ impl Default for NbdParams {
             socket_group: String::new(),
             socket_mode: String::new(),
             unaligned: true,
-            handshake_timeout: 15,
+            handshake_timeout: NbdParams::HANDSHAKE_S,
             connections_max: 4096,
         }
     }
@@ -103,8 +108,16 @@ pub(crate) struct Checked {
     pub connections: Arc<AtomicUsize>,
 }
 
-impl targets::Checked for Checked {
+impl Target for Checked {
     const DRIVER: &'static str = super::NAME;
+
+    fn schema() -> serde_json::Value {
+        schema()
+    }
+
+    fn check(spec: TargetSpec) -> Result<Checked, Error> {
+        Checked::new(spec)
+    }
 
     fn spec(&self) -> &TargetSpec {
         &self.spec

@@ -1,4 +1,4 @@
-//! What arrives in transmission.
+//! Requests of the transmission phase.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -7,16 +7,16 @@ use std::task::Poll;
 
 use bio::Segs;
 use engine::PATIENCE_NS;
+use transport::ReceiveBuffer;
 use wire::nbd::codes::{command_flag as flag, kind};
 use wire::nbd::{Error, Form, Request, request_len};
 
-use super::ending::Ending;
+use super::close_reason::CloseReason;
 use super::exports::{PAYLOAD_MAX, zeroes_fast};
-use super::inlet::Inbox;
 use super::session::Session;
 use super::unaligned;
 use crate::blocks::Work;
-use crate::common::stand::{Stander, stand};
+use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
 
 /// Bytes of a WRITE that go to the medium together: the next ones arrive meanwhile.
 const WRITE_PIECE: u64 = 1 << 20;
@@ -28,34 +28,35 @@ const OWN_PIECE: u64 = 512 << 10;
 const DROP_MAX: u64 = 64 << 20;
 
 /// Reads until the connection ends.
-pub(crate) async fn run(session: &Rc<Session>, inbox: &mut Inbox) -> Ending {
+pub(crate) async fn run(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> CloseReason {
     loop {
-        if let Err(ending) = step(session, inbox).await {
+        if let Err(ending) = step(session, rx).await {
             return ending;
         }
     }
 }
 
-async fn step(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
+async fn step(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), CloseReason> {
     session.room().await;
     let form = session.form();
     let len = request_len(form);
-    if inbox.arrived() < len {
-        next(session, inbox).await?;
+    if rx.arrived() < len {
+        next(session, rx).await?;
         // What has begun is to end.
-        awaited(session, len, inbox.fill(len)).await?;
+        awaited(session, len, rx.fill(len)).await?;
     }
-    let request = inbox.with(len, |b| Request::decode(form, b));
-    let request = request.map_err(|_| Ending::Protocol("not a request: its magic is wrong"))?;
-    inbox.take(len);
+    let request = rx.peek(len, |b| Request::decode(form, b));
+    let request =
+        request.map_err(|_| CloseReason::Protocol("not a request: its magic is wrong"))?;
+    rx.consume(len);
     let payload = request.payload_len(form);
     match request.kind {
         kind::DISC => {
             session.idle().await;
-            return Err(Ending::Disconnected);
+            return Err(CloseReason::Disconnected);
         }
-        kind::WRITE => return write(session, inbox, request).await,
-        _ if payload > 0 => drop_payload(session, inbox, payload).await?,
+        kind::WRITE => return write(session, rx, request).await,
+        _ if payload > 0 => drop_payload(session, rx, payload).await?,
         _ => {}
     }
     match admit(session, &request, form) {
@@ -88,70 +89,69 @@ async fn alone(session: &Rc<Session>, request: Request, (at, len): (u64, u64)) {
 
 /// The first byte of the next request. None comes any more once the connection retires, and it has
 /// ended when all before are answered and told.
-async fn next(session: &Rc<Session>, inbox: &mut Inbox) -> Result<(), Ending> {
+async fn next(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), CloseReason> {
     let conn = session.conn();
     let came = {
-        let mut fill = pin!(inbox.fill(1));
+        let mut fill = pin!(rx.fill(1));
         poll_fn(|cx| match fill.as_mut().poll(cx) {
-            Poll::Pending if conn.is_retiring() => Poll::Ready(None),
+            Poll::Pending if conn.own.is_retiring() => Poll::Ready(None),
             polled => polled.map(Some),
         })
         .await
     };
     let Some(came) = came else {
         session.idle().await;
-        conn.line.flushed().await;
-        return Err(Ending::Retired);
+        conn.io.flushed().await;
+        return Err(CloseReason::Retired);
     };
-    came
+    Ok(came?)
 }
 
 /// Reads `bytes` of a request, on which there is a deadline.
 async fn awaited<T>(session: &Session, bytes: usize, reads: impl Future<Output = T>) -> T {
-    let conn = session.conn();
-    conn.pace.awaited(&conn.here.core, bytes, reads).await
+    session.conn().within(bytes, reads).await
 }
 
 /// Reads a payload that is of no use.
 pub(super) async fn drop_payload(
     session: &Session,
-    inbox: &mut Inbox,
+    rx: &mut ReceiveBuffer,
     len: u64,
-) -> Result<(), Ending> {
+) -> Result<(), CloseReason> {
     if len > DROP_MAX {
-        return Err(Ending::Protocol("a payload too long to be dropped"));
+        return Err(CloseReason::Protocol("a payload too long to be dropped"));
     }
     let bytes = usize::try_from(len).unwrap_or(usize::MAX);
-    awaited(session, bytes, inbox.skip(len, |_| {})).await
+    Ok(awaited(session, bytes, rx.skip(len, |_| {})).await?)
 }
 
 /// The data of a WRITE or of a piece of one: where it arrived when the unit takes it from there,
 /// else in memory of its own. None, and nothing taken, when there is none.
 pub(super) async fn payload(
     session: &Rc<Session>,
-    inbox: &mut Inbox,
+    rx: &mut ReceiveBuffer,
     len: u64,
-) -> Result<Option<Segs>, Ending> {
+) -> Result<Option<Segs>, CloseReason> {
     let bytes = usize::try_from(len).unwrap_or(usize::MAX);
     if session.device().spec().any_memory {
-        let mut data = session.conn().here.segs();
-        let lent = match inbox.arrived() < bytes {
-            true => awaited(session, bytes, inbox.lend(bytes, &mut data)).await?,
-            false => inbox.lend(bytes, &mut data).await?,
+        let mut data = session.conn().core.segs.take();
+        let lent = match rx.arrived() < bytes {
+            true => awaited(session, bytes, rx.lend(bytes, &mut data)).await?,
+            false => rx.lend(bytes, &mut data).await?,
         };
         if lent {
             return Ok(Some(data));
         }
-        session.conn().here.put_segs(data);
+        session.conn().core.segs.put(data);
     }
     let Some(data) = memory(session, len).await else { return Ok(None) };
     let conn = session.conn();
-    conn.gathering.set(bytes);
-    match inbox.arrived() < bytes {
-        true => awaited(session, bytes, inbox.read_into(&data, 0, bytes)).await?,
-        false => inbox.read_into(&data, 0, bytes).await?,
+    conn.own.gathering.set(bytes);
+    match rx.arrived() < bytes {
+        true => awaited(session, bytes, rx.read_into(&data, 0, bytes)).await?,
+        false => rx.read_into(&data, 0, bytes).await?,
     }
-    conn.gathering.set(0);
+    conn.own.gathering.set(0);
     Ok(Some(data))
 }
 
@@ -200,30 +200,34 @@ fn admit(session: &Session, r: &Request, form: Form) -> Result<Work, Error> {
 
 /// Bytes of a WRITE that go to the medium together.
 pub(super) fn piece_max(session: &Session) -> u64 {
-    session.write_piece(match &session.conn().data {
+    session.write_piece(match &session.conn().own.data {
         None => WRITE_PIECE,
         Some(_) => OWN_PIECE,
     })
 }
 
-async fn write(session: &Rc<Session>, inbox: &mut Inbox, r: Request) -> Result<(), Ending> {
+async fn write(
+    session: &Rc<Session>,
+    rx: &mut ReceiveBuffer,
+    r: Request,
+) -> Result<(), CloseReason> {
     let checked = match r.flags & !flags_of(r.kind, session.form()) {
         0 if r.len > u64::from(PAYLOAD_MAX) => Err(Error::Inval),
         0 => session.check(&r, Work::Write),
         _ => Err(Error::Inval),
     };
     if let Err(error) = checked {
-        drop_payload(session, inbox, r.len).await?;
+        drop_payload(session, rx, r.len).await?;
         session.refuse(&r, error);
         return Ok(());
     }
     if !session.is_aligned(&r) {
-        return unaligned::write(session, inbox, r).await;
+        return unaligned::write(session, rx, r).await;
     }
     let piece = piece_max(session);
     if r.len <= piece {
-        let Some(data) = payload(session, inbox, r.len).await? else {
-            drop_payload(session, inbox, r.len).await?;
+        let Some(data) = payload(session, rx, r.len).await? else {
+            drop_payload(session, rx, r.len).await?;
             session.refuse(&r, Error::NoMem);
             return Ok(());
         };
@@ -235,13 +239,13 @@ async fn write(session: &Rc<Session>, inbox: &mut Inbox, r: Request) -> Result<(
     while done < r.len {
         let len = piece.min(r.len - done);
         session.room().await;
-        match payload(session, inbox, len).await? {
+        match payload(session, rx, len).await? {
             Some(data) => {
                 session.start_write(r, r.offset.saturating_add(done), data, Some(parent));
             }
             None => {
                 session.fail_parent(parent, Error::NoMem);
-                drop_payload(session, inbox, r.len - done).await?;
+                drop_payload(session, rx, r.len - done).await?;
                 break;
             }
         }
@@ -251,13 +255,13 @@ async fn write(session: &Rc<Session>, inbox: &mut Inbox, r: Request) -> Result<(
     Ok(())
 }
 
-impl Stander for Session {
-    fn kick(&self) {
-        self.conn().line.kick();
+impl BufferWaiter for Session {
+    fn wake(&self) {
+        self.conn().io.wake();
     }
 
     fn segs(&self) -> Segs {
-        self.conn().here.segs()
+        self.conn().core.segs.take()
     }
 
     fn is_over(&self) -> bool {
@@ -266,12 +270,12 @@ impl Stander for Session {
 }
 
 /// Memory for write data. Nothing that holds memory waits for what comes behind it on this
-/// connection, so it may stand in the line. None when there is none in time.
+/// connection, so it may wait in the queue. None when there is none in time.
 async fn memory(session: &Rc<Session>, len: u64) -> Option<Segs> {
-    let here = &session.conn().here;
+    let core = &session.conn().core;
     let bytes = usize::try_from(len).ok()?;
-    let mut data = here.segs();
-    if let Some(pool) = &session.conn().data {
+    let mut data = core.segs.take();
+    if let Some(pool) = &session.conn().own.data {
         // Its own requests before it give it back.
         poll_fn(|cx| match data.grow(pool, bytes) {
             true => Poll::Ready(()),
@@ -283,12 +287,12 @@ async fn memory(session: &Rc<Session>, len: u64) -> Option<Segs> {
         .await;
         return Some(data);
     }
-    if !session.is_over() && here.engine.room_for_data(&mut data, bytes, false) {
+    if !session.is_over() && core.own.room_for_data(&mut data, bytes, false) {
         return Some(data);
     }
-    here.put_segs(data);
-    if here.engine.is_beyond_pool(bytes) {
+    core.segs.put(data);
+    if core.own.is_beyond_pool(bytes) {
         return None;
     }
-    stand(session, &here.engine, bytes, 2 * PATIENCE_NS, || false).await
+    wait_for_buffers(session, &core.own, bytes, 2 * PATIENCE_NS, || false).await
 }

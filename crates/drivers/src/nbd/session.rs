@@ -7,9 +7,9 @@ use std::task::Waker;
 use bio::{Pool, Segs};
 use wire::nbd::{Agreed, Error, Form, Request};
 
-use super::connection::Connection;
-use super::ending::Ending;
+use super::close_reason::CloseReason;
 use super::params;
+use super::protocol::Connection;
 use engine::registry::LunEntry;
 
 use crate::blocks::{Blocks, Front, Over, Work};
@@ -67,7 +67,7 @@ impl Session {
     /// Ends a request for which there is nothing to be done.
     pub fn answer(&self, request: &Request) {
         self.reply(request, None, false);
-        self.front.conn.line.kick();
+        self.front.conn.io.wake();
     }
 
     /// The connection.
@@ -87,7 +87,7 @@ impl Session {
 
     /// Waits until another request may be read.
     pub async fn room(&self) {
-        self.conn().line.room().await;
+        self.conn().io.room().await;
         self.shallow().await;
     }
 }
@@ -96,33 +96,33 @@ impl Front for Client {
     const LEAVES: bool = true;
 
     fn kick(&self) {
-        self.conn.line.kick();
+        self.conn.io.wake();
     }
 
     fn watch(&self, waker: &Waker) {
-        self.conn.line.watch(waker);
+        self.conn.io.set_waker(waker);
     }
 
     fn segs(&self) -> Segs {
-        self.conn.here.segs()
+        self.conn.core.segs.take()
     }
 
     fn put_segs(&self, segs: Segs) {
-        self.conn.here.put_segs(segs);
+        self.conn.core.segs.put(segs);
     }
 
     fn pool(&self) -> &Pool {
-        &self.conn.here.hall.memory
+        &self.conn.core.memory
     }
 
     fn backlog(&self) -> usize {
-        self.conn.line.backlog() + self.conn.gathering.get()
+        self.conn.io.backlog() + self.conn.own.gathering.get()
     }
 
     fn over(&self, over: Over) {
-        self.conn.line.end(match over {
-            Over::Exchanged => Ending::Exchanged,
-            Over::Closed(reason) => Ending::Closed(reason),
+        self.conn.io.close(match over {
+            Over::Exchanged => CloseReason::Exchanged,
+            Over::Closed(reason) => CloseReason::Closed(reason),
         });
     }
 

@@ -8,11 +8,11 @@
 use std::rc::Rc;
 
 use bio::Segs;
+use transport::ReceiveBuffer;
 use wire::nbd::codes::command_flag as flag;
 use wire::nbd::{Error, Request};
 
-use super::ending::Ending;
-use super::inlet::Inbox;
+use super::close_reason::CloseReason;
 use super::receive::{drop_payload, payload, piece_max};
 use super::session::Session;
 use crate::blocks::Work;
@@ -38,7 +38,7 @@ pub(super) fn cut(session: &Session, r: &Request, at: u64, data: &Segs) -> Optio
     if (from, to) == (at, end) {
         return None;
     }
-    let mut out = session.conn().here.segs();
+    let mut out = session.conn().core.segs.take();
     let skip = usize::try_from(from - at).unwrap_or(usize::MAX);
     let len = usize::try_from(to.saturating_sub(from)).unwrap_or(0);
     // Both ends lie within the data.
@@ -75,9 +75,9 @@ pub(super) async fn zero(session: &Rc<Session>, r: Request, work: Work) {
 /// WRITE of a range that begins or ends within a block.
 pub(super) async fn write(
     session: &Rc<Session>,
-    inbox: &mut Inbox,
+    rx: &mut ReceiveBuffer,
     r: Request,
-) -> Result<(), Ending> {
+) -> Result<(), CloseReason> {
     let unit = u64::from(session.device().block_bytes());
     let piece = piece_max(session);
     let parent = session.start_parent(r);
@@ -90,16 +90,16 @@ pub(super) async fn write(
             Part::Blocks(len) => len.min(piece),
             Part::Bytes(len) => len,
         };
-        let Some(data) = payload(session, inbox, len).await? else {
+        let Some(data) = payload(session, rx, len).await? else {
             session.fail_parent(parent, Error::NoMem);
-            drop_payload(session, inbox, r.len - done).await?;
+            drop_payload(session, rx, r.len - done).await?;
             break;
         };
         match next {
             Part::Blocks(_) => session.start_write(r, at, data, Some(parent)),
             Part::Bytes(_) => {
                 session.start_patch(r, at, data.to_vec().into(), parent);
-                session.conn().here.put_segs(data);
+                session.conn().core.segs.put(data);
             }
         }
         done += len;

@@ -3,15 +3,15 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use transport::ReceiveBuffer;
 use wire::nvme::codes::{admin as op, fabrics, property};
 use wire::nvme::{Capabilities, Command, Configuration, Frame, Property, Sgl, Status};
 
-use super::ending::Ending;
+use super::close_reason::CloseReason;
 use super::events::Events;
 use super::features;
-use super::inlet::Inlet;
+use super::protocol::Order;
 use super::queue::Queue;
-use super::shared::Order;
 use super::tasks::DEPTH;
 
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -63,19 +63,19 @@ impl Queue {
     /// A command of the admin queue.
     pub async fn admin_command(
         self: &Rc<Self>,
-        inlet: &mut Inlet,
+        rx: &mut ReceiveBuffer,
         frame: &Frame,
         command: Command,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         let Some(admin) = &self.admin else { return Ok(()) };
-        admin.heard.set(self.conn.here.core.now());
+        admin.heard.set(self.conn.core.reactor.now());
         if command.opcode == op::FABRICS {
-            return self.fabrics_command(inlet, frame, &command).await;
+            return self.fabrics_command(rx, frame, &command).await;
         }
         // The only command with data from the host that it needs.
         let data = match features::has_data(&command) {
-            true => self.conn.text(inlet, frame).await?,
-            false => self.conn.drop_data(inlet, frame).await.map(|()| None)?,
+            true => self.conn.text(rx, frame).await?,
+            false => self.conn.drop_data(rx, frame).await.map(|()| None)?,
         };
         let enabled = self.controller.configuration().is_enabled();
         let answer = match command.opcode {
@@ -108,11 +108,11 @@ impl Queue {
     /// A Fabrics command, of any queue.
     pub async fn fabrics_command(
         &self,
-        inlet: &mut Inlet,
+        rx: &mut ReceiveBuffer,
         frame: &Frame,
         command: &Command,
-    ) -> Result<(), Ending> {
-        self.conn.drop_data(inlet, frame).await?;
+    ) -> Result<(), CloseReason> {
+        self.conn.drop_data(rx, frame).await?;
         let answer = match (command.fabrics_type(), self.is_io()) {
             (fabrics::PROPERTY_GET, false) => self.property_get(command),
             (fabrics::PROPERTY_SET, false) => self.property_set(command),
@@ -120,7 +120,7 @@ impl Queue {
             (fabrics::CONNECT, _) => Status::SEQUENCE.into(),
             (fabrics::DISCONNECT, true) => {
                 self.end_command(command.id, 0, Status::SUCCESS);
-                return Err(Ending::Disconnected);
+                return Err(CloseReason::Disconnected);
             }
             _ => Status::INVALID_FIELD.into(),
         };
@@ -174,9 +174,9 @@ impl Queue {
         let Some(seat) = self.controller.seat(queue) else {
             return Status::INVALID_FIELD.into();
         };
-        let asker = (self.conn.here.core.id(), self.conn.number, command.id);
+        let asker = (self.conn.core.id, self.conn.number, command.id);
         let order = Order::Abort { connection: seat.connection, command: id, asker };
-        if !self.conn.here.shared.post.tell(seat.core, order) {
+        if !self.conn.core.shared.mailboxes.send(seat.core, order) {
             return Answer::End(1, Status::SUCCESS);
         }
         admin.away.set(admin.away.get() + 1);
@@ -199,7 +199,7 @@ impl Queue {
         }
         let limit_ns = u64::from(admin.keep_alive_ms.get()) * MILLISECOND_NS;
         if limit_ns > 0 && now.saturating_sub(admin.heard.get()) > limit_ns {
-            return self.conn.line.end(Ending::KeepAlive);
+            return self.conn.io.close(CloseReason::KeepAlive);
         }
         self.see_changes();
     }

@@ -5,19 +5,19 @@ use wire::iscsi::Crc32c;
 use wire::nvme::codes::{pdu as kind, pdu_flag as flag};
 use wire::nvme::{Common, Completion, Data, response_capsule};
 
-use super::connection::Connection;
+use super::protocol::Connection;
 
 impl Connection {
     fn header_flag(&self) -> u8 {
-        if self.framer.get().header_digest { flag::HEADER_DIGEST } else { 0 }
+        if self.own.framer.get().header_digest { flag::HEADER_DIGEST } else { 0 }
     }
 
     /// Queues a header, and its digest where there is one.
     fn header(&self, bytes: &[u8]) {
-        let mut out = self.line.out.borrow_mut();
-        out.bytes_of(bytes);
-        if self.framer.get().header_digest {
-            out.bytes_of(&wire::iscsi::crc32c(bytes).to_le_bytes());
+        let mut out = self.io.tx.borrow_mut();
+        out.put(bytes);
+        if self.own.framer.get().header_digest {
+            out.put(&wire::iscsi::crc32c(bytes).to_le_bytes());
         }
     }
 
@@ -34,13 +34,13 @@ impl Connection {
     /// Queues all data of a command, `success` when no completion follows.
     pub fn send_segs(&self, command: u16, data: &Segs, success: bool) {
         let mut crc = Crc32c::new();
-        let digests = self.framer.get().data_digest;
+        let digests = self.own.framer.get().data_digest;
         self.data_head(command, data.len(), success);
         for seg in data.iter() {
             if digests {
                 seg.with(|b| crc.update(b));
             }
-            self.line.out.borrow_mut().segment(Seg::clone(seg));
+            self.io.tx.borrow_mut().put_segment(Seg::clone(seg));
         }
         self.data_tail(crc);
     }
@@ -50,14 +50,14 @@ impl Connection {
         let mut crc = Crc32c::new();
         crc.update(data);
         self.data_head(command, data.len(), success);
-        self.line.out.borrow_mut().bytes_of(data);
+        self.io.tx.borrow_mut().put(data);
         self.data_tail(crc);
     }
 
     fn data_head(&self, command: u16, len: usize, success: bool) {
-        let framer = self.framer.get();
+        let framer = self.own.framer.get();
         let head = Data::LEN + if framer.header_digest { 4 } else { 0 };
-        let unit = (usize::from(self.alignment.get()) + 1) * 4;
+        let unit = (usize::from(self.own.alignment.get()) + 1) * 4;
         let at = head.next_multiple_of(unit);
         let (tail, bit) = if framer.data_digest { (4, flag::DATA_DIGEST) } else { (0, 0) };
         let flags = flag::LAST | if success { flag::SUCCESS } else { 0 } | bit | self.header_flag();
@@ -71,12 +71,12 @@ impl Connection {
         };
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         self.header(&Data { command, tag: 0, at: 0, len }.encode(&common));
-        self.line.out.borrow_mut().bytes_of([0; 128].get(..at - head).unwrap_or(&[]));
+        self.io.tx.borrow_mut().put([0; 128].get(..at - head).unwrap_or(&[]));
     }
 
     fn data_tail(&self, crc: Crc32c) {
-        if self.framer.get().data_digest {
-            self.line.out.borrow_mut().bytes_of(&crc.wire());
+        if self.own.framer.get().data_digest {
+            self.io.tx.borrow_mut().put(&crc.wire());
         }
     }
 }

@@ -4,7 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::registry::Denied;
-use engine::{CloseReason, Login, Transport};
+use engine::{CloseReason as EngineReason, Login, Transport};
+use transport::{About, ReceiveBuffer};
 use wire::nvme::codes::{DISCOVERY_NQN, admin, fabrics, fatal, pdu as kind};
 use wire::nvme::{
     CONNECT_LEN, Command, Completion, Connect, ConnectData, DYNAMIC_CONTROLLER, Fault, Framer,
@@ -12,16 +13,14 @@ use wire::nvme::{
 };
 
 use super::NAME;
-use super::connection::Connection;
+use super::close_reason::CloseReason;
 use super::controller::{Controller, Host, Seat};
+use super::controllers::NUMBER_MAX;
 use super::data::{CAPSULE_MAX, HOST_DATA_MAX};
-use super::ending::Ending;
-use super::inlet::Inlet;
 use super::params::{Checked, Place};
+use super::protocol::Connection;
 use super::queue::{Queue, Shape};
-use super::shared::NUMBER_MAX;
 use super::tasks::DEPTH;
-use crate::common::journal::About;
 
 /// How often a host that is let in later looks whether its last commands have ended, ns.
 const PAUSE_NS: u64 = 5_000_000;
@@ -36,16 +35,19 @@ impl No {
 }
 
 /// Goes on until the connection is a queue.
-pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<Queue>, Ending> {
-    let targets = conn.here.shared.targets.at(&conn.at);
+pub(crate) async fn run(
+    conn: &Connection,
+    rx: &mut ReceiveBuffer,
+) -> Result<Rc<Queue>, CloseReason> {
+    let targets = conn.core.shared.own.targets.at(&conn.at);
     let Some(first) = targets.first() else {
-        return Err(Ending::Refused("no target listens here any more"));
+        return Err(CloseReason::Refused("no target listens here any more"));
     };
-    conn.set_handshake(first.params.handshake_timeout);
-    initialize(conn, inlet, first).await?;
+    conn.handshake_s.set(first.params.handshake_timeout);
+    initialize(conn, rx, first).await?;
     loop {
-        conn.line.room().await;
-        let head = conn.head(inlet).await?;
+        conn.io.room().await;
+        let head = conn.head(rx).await?;
         if head.frame.common.kind != kind::COMMAND {
             let what = "not a command: there is no queue yet";
             return Err(conn.fault(&head, Fault::of(fatal::SEQUENCE, what)));
@@ -54,10 +56,10 @@ pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<Q
             let what = "more data in a capsule than it may have";
             return Err(conn.fault(&head, Fault::of(fatal::LIMIT, what)));
         }
-        let data = conn.text(inlet, &head.frame).await?;
-        if conn.here.shared.registry.doors().are_closed() {
+        let data = conn.text(rx, &head.frame).await?;
+        if conn.core.shared.own.registry.doors().are_closed() {
             // D2: nobody is refused.
-            return Err(Ending::Closed(CloseReason::Stopping));
+            return Err(CloseReason::Closed(EngineReason::Stopping));
         }
         let [_, _, _, _, _, _, _, _, command @ ..] = head.first::<72>();
         let command = Command::decode(&command);
@@ -65,17 +67,21 @@ pub(crate) async fn run(conn: &Rc<Connection>, inlet: &mut Inlet) -> Result<Rc<Q
         match enter(conn, &command, data.as_deref()).await {
             Ok(queue) => {
                 conn.complete(&end(queue.controller.number.into(), Status::SUCCESS));
-                conn.set_queue(&queue);
+                conn.enter(&queue);
                 return Ok(queue);
             }
             Err(no) => conn.complete(&end(no.result(), no.0)),
         }
-        conn.line.kick();
+        conn.io.wake();
     }
 }
 
-async fn initialize(conn: &Connection, inlet: &mut Inlet, target: &Checked) -> Result<(), Ending> {
-    let head = conn.head(inlet).await?;
+async fn initialize(
+    conn: &Connection,
+    rx: &mut ReceiveBuffer,
+    target: &Checked,
+) -> Result<(), CloseReason> {
+    let head = conn.head(rx).await?;
     if head.frame.common.kind != kind::INITIALIZE_REQUEST {
         return Err(conn.fault(&head, Fault::of(fatal::SEQUENCE, "not what begins a connection")));
     }
@@ -94,10 +100,10 @@ async fn initialize(conn: &Connection, inlet: &mut Inlet, target: &Checked) -> R
         data_digest,
         most: HOST_DATA_MAX,
     };
-    conn.line.out.borrow_mut().bytes_of(&answer.encode());
-    conn.framer.set(Framer { from_controller: false, header_digest, data_digest });
-    conn.alignment.set(wish.alignment);
-    conn.line.kick();
+    conn.io.tx.borrow_mut().put(&answer.encode());
+    conn.own.framer.set(Framer { from_controller: false, header_digest, data_digest });
+    conn.own.alignment.set(wish.alignment);
+    conn.io.wake();
     Ok(())
 }
 
@@ -126,13 +132,9 @@ fn read(command: &Command, data: Option<&[u8]>) -> Result<(Connect, ConnectData)
     Ok((connect, names))
 }
 
-async fn enter(
-    conn: &Rc<Connection>,
-    command: &Command,
-    data: Option<&[u8]>,
-) -> Result<Rc<Queue>, No> {
+async fn enter(conn: &Connection, command: &Command, data: Option<&[u8]>) -> Result<Rc<Queue>, No> {
     let (connect, names) = read(command, data)?;
-    let shared = &conn.here.shared;
+    let shared = &conn.core.shared;
     let asked = names.controller;
     let host = Host { name: names.host, id: names.host_id, subsystem: names.subsystem };
     let target = match host.subsystem == DISCOVERY_NQN {
@@ -148,12 +150,12 @@ async fn enter(
             return Err(No(Status::CONNECT_PARAMETER, ConnectData::CONTROLLER_AT, true));
         }
         // S2
-        while shared.is_leaving(&host) {
-            conn.here.core.reactor().sleep(PAUSE_NS).await;
+        while shared.own.is_leaving(&host) {
+            conn.core.reactor.sleep(PAUSE_NS).await;
         }
         let make = |number| Controller::new(number, host.clone(), target.clone(), shared);
         let numbers = target.as_ref().map_or(1..=NUMBER_MAX, |t| t.params.controllers());
-        shared.add_controller(numbers, make).ok_or(No(Status::CONNECT_BUSY, 0, false))?
+        shared.own.add_controller(numbers, make).ok_or(No(Status::CONNECT_BUSY, 0, false))?
     } else {
         associated(conn, &connect, asked, &host)?
     };
@@ -163,8 +165,8 @@ async fn enter(
 /// The subsystem that a host names. One that is hidden from the host is answered like one that does
 /// not exist, so that names cannot be guessed.
 fn visible(conn: &Connection, host: &Host) -> Result<Arc<Checked>, No> {
-    let found = conn.here.shared.targets.get_at(&conn.at, &host.subsystem);
-    let port = conn.here.engine.find_target(NAME, &host.subsystem);
+    let found = conn.core.shared.own.targets.get_at(&conn.at, &host.subsystem);
+    let port = conn.core.own.find_target(NAME, &host.subsystem);
     let why = match (&found, port) {
         (Some(_), Some(port)) => Some(port.decide(&host.name, &conn.local)),
         _ => None,
@@ -187,7 +189,7 @@ fn associated(
     host: &Host,
 ) -> Result<Arc<Controller>, No> {
     let wrong = No(Status::CONNECT_PARAMETER, ConnectData::CONTROLLER_AT, true);
-    let controller = conn.here.shared.controller(asked).ok_or(wrong)?;
+    let controller = conn.core.shared.own.controller(asked).ok_or(wrong)?;
     if controller.host.id != host.id {
         return Err(No(Status::CONNECT_PARAMETER, ConnectData::HOST_ID_AT, true));
     }
@@ -208,12 +210,12 @@ fn associated(
 
 /// Takes the queue's place in its association and at the engine.
 fn seat(
-    conn: &Rc<Connection>,
+    conn: &Connection,
     connect: &Connect,
     controller: Arc<Controller>,
     place: Option<Place>,
 ) -> Result<Rc<Queue>, No> {
-    let seat = Seat { core: conn.here.core.id(), connection: conn.number };
+    let seat = Seat { core: conn.core.id, connection: conn.number };
     let claim = controller.claim(connect.queue, seat);
     let claim = claim.ok_or(No(Status::CONNECT_PARAMETER, Connect::QUEUE_AT, false))?;
     let target = controller.target.clone();
@@ -222,9 +224,9 @@ fn seat(
         queue.began();
         return Ok(queue);
     };
-    let framer = conn.framer.get();
+    let framer = conn.own.framer.get();
     let digest = |on| if on { "CRC32C" } else { "none" }.to_owned();
-    let engine = &conn.here.engine;
+    let engine = &conn.core.own;
     let Some(port) = engine.find_target(NAME, &target.spec.name) else {
         return Err(No(Status::CONNECT_PARAMETER, ConnectData::SUBSYSTEM_AT, true));
     };
@@ -251,13 +253,13 @@ fn seat(
     queue.attach(nexus);
     let about = About { peer: &conn.peer, name: &controller.host.name };
     let what = format_args!("controller {}, queue {}", controller.number, connect.queue);
-    conn.here.hall.journal.tell(about, what);
+    conn.core.log.info_about(about, what);
     Ok(queue)
 }
 
 fn note_denied(conn: &Connection, host: &Host, text: String) {
-    conn.here.shared.registry.note_denied(Denied {
-        at_ns: conn.here.core.now(),
+    conn.core.shared.own.registry.note_denied(Denied {
+        at_ns: conn.core.reactor.now(),
         driver: NAME.into(),
         target: host.subsystem.clone(),
         initiator: host.name.clone(),

@@ -15,7 +15,7 @@ use bio::sync::{Mutex, MutexGuard};
 use wire::nvme::Configuration;
 
 use super::params::Checked;
-use super::shared::{Order, Shared};
+use super::protocol::{Order, Shared};
 
 /// Who is at the other end, and where it wants to go.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -146,7 +146,7 @@ impl Controller {
             self.queues().iter().filter(|(number, _)| **number > 0).map(|(_, s)| *s).collect();
         for seat in all {
             // A core that has stopped has no connections; others listen while they live.
-            self.shared.post.tell(seat.core, Order::End { connection: seat.connection });
+            self.shared.mailboxes.send(seat.core, Order::End { connection: seat.connection });
         }
     }
 }
@@ -157,7 +157,7 @@ impl Drop for Claim {
         if self.queue == 0 {
             self.controller.over.store(true, Ordering::Release);
             self.controller.end_queues();
-            self.controller.shared.forget_controller(self.controller.number);
+            self.controller.shared.own.forget_controller(self.controller.number);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! maybe the very data that commands before it wait for while they hold memory. So
 //! ```text
 //!   memory at once -----------------------------------------------> in
-//!   else nothing behind it is waited for -------------------------> stands in line, 3 s at most
+//!   else no command waits for data behind it ---------------------> waits in line, 3 s at most
 //!   else, or in vain ---------------------------------------------> dropped, to be sent again
 //! ```
 //! Other data is asked for when there is memory for all of it.
@@ -13,14 +13,13 @@ use std::rc::Rc;
 
 use bio::Segs;
 use engine::Eater;
+use transport::{ReceiveBuffer, is_late};
 use wire::nvme::{Data, Frame, Status};
 
-use super::ending::Ending;
-use super::inlet::Inlet;
+use super::close_reason::CloseReason;
 use super::queue::Queue;
 use super::tasks::Stage;
-use crate::common::pace::is_late;
-use crate::common::stand::{Stander, stand};
+use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
 
 /// Most data in a capsule, bytes: what every admin queue has to take.
 pub(crate) const CAPSULE_MAX: usize = 8192;
@@ -28,17 +27,17 @@ pub(crate) const CAPSULE_MAX: usize = 8192;
 /// MAXH2CDATA: most data of one H2CData, bytes.
 pub const HOST_DATA_MAX: u32 = 128 << 10;
 
-/// How long a connection may stand before the data of a capsule, ns: less than hosts wait for
-/// the answer to a Keep Alive.
-const STAND_NS: u64 = 3_000_000_000;
+/// Longest wait of a connection for the memory of a capsule, ns: less than hosts wait for the
+/// answer to a Keep Alive.
+const WAIT_NS: u64 = 3_000_000_000;
 
-impl Stander for Queue {
-    fn kick(&self) {
-        self.conn.line.kick();
+impl BufferWaiter for Queue {
+    fn wake(&self) {
+        self.conn.io.wake();
     }
 
     fn segs(&self) -> Segs {
-        self.conn.here.segs()
+        self.conn.core.segs.take()
     }
 
     fn is_over(&self) -> bool {
@@ -52,7 +51,7 @@ impl Eater for Queue {
     }
 
     fn is_over(&self) -> bool {
-        Stander::is_over(self)
+        BufferWaiter::is_over(self)
     }
 
     fn starved(&self, tag: u64) {
@@ -69,17 +68,17 @@ impl Queue {
     /// command has ended.
     pub async fn capsule_data(
         self: &Rc<Self>,
-        inlet: &mut Inlet,
+        rx: &mut ReceiveBuffer,
         frame: &Frame,
         tag: u32,
-    ) -> Result<bool, Ending> {
+    ) -> Result<bool, CloseReason> {
         let Some(data) = self.memory(frame.data_len).await else {
-            self.conn.drop_data(inlet, frame).await?;
+            self.conn.drop_data(rx, frame).await?;
             self.finish_task(tag, Status::INTERRUPTED);
             return Ok(false);
         };
         self.gather(data.len());
-        let good = self.conn.data(inlet, frame, &data).await;
+        let good = self.conn.data(rx, frame, &data).await;
         self.gathered(data.len());
         if !good? {
             self.finish_task(tag, Status::TRANSPORT);
@@ -89,24 +88,25 @@ impl Queue {
             t.received = t.wanted;
             std::mem::replace(&mut t.data, data)
         });
-        self.conn.here.put_segs(old.unwrap_or_default());
+        self.conn.core.segs.put(old.unwrap_or_default());
         Ok(true)
     }
 
     async fn memory(self: &Rc<Self>, bytes: usize) -> Option<Segs> {
-        let here = &self.conn.here;
-        let mut data = here.segs();
-        if !Stander::is_over(&**self) && here.engine.room_for_data(&mut data, bytes, false) {
+        let core = &self.conn.core;
+        let engine = &core.own;
+        let mut data = core.segs.take();
+        if !BufferWaiter::is_over(&**self) && engine.room_for_data(&mut data, bytes, false) {
             return Some(data);
         }
-        here.put_segs(data);
-        if here.engine.is_beyond_pool(bytes) || self.must_flow() {
+        core.segs.put(data);
+        if engine.is_beyond_pool(bytes) || self.must_flow() {
             return None;
         }
-        stand(self, &here.engine, bytes, STAND_NS, || self.must_flow()).await
+        wait_for_buffers(self, engine, bytes, WAIT_NS, || self.must_flow()).await
     }
 
-    /// Something on its way on this connection is waited for by commands that hold memory.
+    /// Commands that hold memory wait for later data of this connection.
     fn must_flow(&self) -> bool {
         self.tasks.borrow().gathering().next().is_some()
     }
@@ -115,31 +115,31 @@ impl Queue {
     pub fn fetch(self: &Rc<Self>, tag: u32) {
         if !self.ask(tag, false) {
             let eater: Rc<dyn Eater> = self.clone();
-            self.conn.here.engine.starve(eater, u64::from(tag));
+            self.conn.core.own.starve(eater, u64::from(tag));
         }
     }
 
     /// Sends an R2T for all data of a command; false when there is no memory. `fed` when it is the
     /// first of those that wait for it.
     fn ask(&self, tag: u32, fed: bool) -> bool {
-        let here = &self.conn.here;
+        let core = &self.conn.core;
         let wish = {
             let mut tasks = self.tasks.borrow_mut();
             let hungry = tasks.get(tag).filter(|t| t.stage == Stage::Hungry);
             let Some(task) = hungry else { return true };
             let bytes = usize::try_from(task.wanted).unwrap_or(usize::MAX);
-            let over = Stander::is_over(self);
-            if over || !here.engine.room_for_data(&mut task.data, bytes, fed) {
+            let over = BufferWaiter::is_over(self);
+            if over || !core.own.room_for_data(&mut task.data, bytes, fed) {
                 return false;
             }
             let ahead = self.gather(bytes);
-            task.stage = Stage::Gathering { since: here.core.now(), ahead };
+            task.stage = Stage::Gathering { since: core.reactor.now(), ahead };
             // Places are fewer than tags.
             let number = u16::try_from(tag).unwrap_or(u16::MAX);
             Data { command: task.command.id, tag: number, at: 0, len: task.wanted }
         };
         self.conn.ask_for(&wish);
-        self.conn.line.kick();
+        self.conn.io.wake();
         true
     }
 
@@ -152,22 +152,22 @@ impl Queue {
     /// Takes the data of an H2CData that was admitted.
     pub async fn take_data(
         &self,
-        inlet: &mut Inlet,
+        rx: &mut ReceiveBuffer,
         frame: &Frame,
         tag: u32,
         pdu: &Data,
-    ) -> Result<(), Ending> {
-        let mut place = self.conn.here.segs();
+    ) -> Result<(), CloseReason> {
+        let mut place = self.conn.core.segs.take();
         let at = usize::try_from(pdu.at).unwrap_or(usize::MAX);
         let here = self.with(tag, |t| t.data.slice_into(at, frame.data_len, &mut place));
         if here != Some(true) {
             // The memory was made with the R2T.
-            self.conn.drop_data(inlet, frame).await?;
+            self.conn.drop_data(rx, frame).await?;
             self.finish_task(tag, Status::INTERNAL);
             return Ok(());
         }
-        let good = self.conn.data(inlet, frame, &place).await?;
-        self.conn.here.put_segs(place);
+        let good = self.conn.data(rx, frame, &place).await?;
+        self.conn.core.segs.put(place);
         let whole = self.with(tag, |t| {
             t.received = pdu.at.saturating_add(pdu.len);
             if !good {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use reactor::Address;
+use transport::advertised;
 use wire::nvme::Subsystem;
 use wire::nvme::codes::DISCOVERY_NQN;
 
 use super::NAME;
 use super::queue::Queue;
 use super::tasks::DEPTH;
-use crate::common::address::plain;
 
 fn record(name: &str, at: SocketAddr, number: u16, discovery: bool) -> Subsystem {
     Subsystem {
@@ -29,29 +29,29 @@ impl Queue {
     /// that differs when they do.
     pub fn subsystems(&self) -> (u64, Vec<Subsystem>) {
         let (conn, host) = (&self.conn, &self.controller.host.name);
-        let shared = &conn.here.shared;
+        let targets = &conn.core.shared.own.targets;
         let mut ports: BTreeMap<SocketAddr, u16> = BTreeMap::new();
         let mut number = |at: SocketAddr| {
             let next = u16::try_from(ports.len() + 1).unwrap_or(u16::MAX);
             *ports.entry(at).or_insert(next)
         };
         let mut all = Vec::new();
-        if let Some(at) = conn.local.inet().map(plain) {
+        if let Some(at) = conn.local.inet().map(advertised) {
             all.push(record(DISCOVERY_NQN, at, number(at), true));
         }
-        for target in shared.targets.all() {
-            let Some(port) = conn.here.engine.find_target(NAME, &target.spec.name) else {
+        for target in targets.all() {
+            let Some(port) = conn.core.own.find_target(NAME, &target.spec.name) else {
                 continue;
             };
             for at in &target.spec.listen {
                 // Who listens everywhere is found where the host has come.
-                let real = shared.targets.portal(at).as_ref().and_then(Address::inet);
+                let real = targets.portal(at).as_ref().and_then(Address::inet);
                 let Some(real) = real else { continue };
                 let reached = match (real.ip().is_unspecified(), conn.local.inet()) {
                     (true, Some(local)) => SocketAddr::new(local.ip(), real.port()),
                     _ => real,
                 };
-                let reached = plain(reached);
+                let reached = advertised(reached);
                 if port.decide(host, &Address::Inet(reached)).grants() {
                     all.push(record(&target.spec.name, reached, number(reached), false));
                 }

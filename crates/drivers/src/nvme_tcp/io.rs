@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use engine::registry::LunEntry;
 use engine::{Device, unmap_limits};
+use transport::ReceiveBuffer;
 use wire::nvme::codes::{NSID_ALL, io as op};
 use wire::nvme::{Command, Extent, Frame, RANGE_LEN, RANGES_MAX, Range, Sgl, Status, unmap_lists};
 use wire::scsi::build::{self, Cdb};
 use wire::scsi::{Lun, PeripheralType};
 
-use super::ending::Ending;
-use super::inlet::Inlet;
+use super::close_reason::CloseReason;
 use super::queue::Queue;
 use super::tasks::{Stage, Task, Work};
 
@@ -136,17 +136,17 @@ impl Queue {
     /// A command of an I/O queue.
     pub async fn io_command(
         self: &Rc<Self>,
-        inlet: &mut Inlet,
+        rx: &mut ReceiveBuffer,
         frame: &Frame,
         command: Command,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         if command.opcode == wire::nvme::codes::admin::FABRICS {
-            return self.fabrics_command(inlet, frame, &command).await;
+            return self.fabrics_command(rx, frame, &command).await;
         }
         let (task, in_capsule) = match self.admit(&command, frame.data_len) {
             Ok(admitted) => admitted,
             Err(status) => {
-                self.conn.drop_data(inlet, frame).await?;
+                self.conn.drop_data(rx, frame).await?;
                 self.end_command(command.id, 0, status);
                 return Ok(());
             }
@@ -156,7 +156,7 @@ impl Queue {
         match wanted {
             0 => self.ready(tag),
             _ if in_capsule => {
-                if self.capsule_data(inlet, frame, tag).await? {
+                if self.capsule_data(rx, frame, tag).await? {
                     self.data_complete(tag);
                 }
             }
@@ -186,7 +186,7 @@ impl Queue {
             wanted,
             // WRITE SAME knows no FUA.
             then_flush: matches!(asked.work, Work::Zero(_)) && asked.extent.fua,
-            data: self.conn.here.segs(),
+            data: self.conn.core.segs.take(),
             ..Task::default()
         };
         Ok((task, in_capsule > 0))
@@ -219,7 +219,7 @@ impl Queue {
             return None;
         }
         if !self.is_known(namespace, &device) {
-            self.conn.line.end(Ending::Exchanged);
+            self.conn.io.close(CloseReason::Exchanged);
             return None;
         }
         Some(device)

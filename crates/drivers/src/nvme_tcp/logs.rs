@@ -52,7 +52,7 @@ impl Queue {
 
     /// What the host's units have done, for whomever.
     fn health(&self) -> Vec<u8> {
-        let now = self.conn.here.core.now();
+        let now = self.conn.core.reactor.now();
         let map = self.nexus().map(|n| n.map());
         let (mut read, mut written) = ((0u64, 0u64), (0u64, 0u64));
         for entry in map.iter().flat_map(|m| m.iter()) {

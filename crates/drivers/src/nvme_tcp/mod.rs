@@ -3,11 +3,10 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `params` | the parameters of a target |
-//! | `shared`, `here` | what all cores share; the driver on one core |
+//! | `protocol` | NVMe/TCP as a protocol of the connection framework |
+//! | `controllers` | targets and controllers, over all cores |
 //! | `controller` | an association: a host's admin queue and its I/O queues, on any cores |
-//! | `portal` | listening and accepting |
-//! | `connection` | one connection, which is one queue: its task, its end |
-//! | `inlet` | PDUs out of what has arrived |
+//! | `pdu_reader` | reads PDUs from the receive buffer |
 //! | `connect` | how a connection begins: digests, Connect |
 //! | `receive` | PDUs of a queue |
 //! | `queue` | a queue: its commands at the engine, and what comes back |
@@ -17,7 +16,7 @@
 //! | `answer` | completions and data for the host |
 //! | `admin` | admin commands: `identify`, `logs`, `features`, `events` |
 //! | `discovery` | which subsystems a host may connect to |
-//! | `ending` | why a connection ends |
+//! | `close_reason` | close reasons |
 //!
 //! A translator: a target is a subsystem, a queue is a session of the engine, an I/O command
 //! becomes SCSI commands, and their ends its completion. LUN n of the host's group is namespace
@@ -29,45 +28,40 @@
 
 mod admin;
 mod answer;
+mod close_reason;
 mod connect;
-mod connection;
 mod controller;
+mod controllers;
 mod data;
 mod discovery;
-mod ending;
 mod events;
 mod features;
-mod here;
 mod identify;
-mod inlet;
 mod io;
 mod logs;
 mod params;
-mod portal;
+mod pdu_reader;
+mod protocol;
 mod queue;
 mod receive;
-mod shared;
 mod tasks;
 
-use std::io as system;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::{Engine, Registry};
-use geom::{Error, Local};
-use reactor::Address;
 
-use crate::driver::{Driver, TargetSpec};
-use here::Here;
+use crate::stream_target::StreamTarget;
+use crate::targets::Targets;
 use params::Checked;
-use shared::Shared;
+use protocol::{NvmeTcpProtocol, Shared};
 
 pub use crate::blocks::TRIES_MAX;
-pub use crate::common::hall::CONNECTIONS_MAX;
 pub use data::HOST_DATA_MAX;
 pub use io::TRANSFER_MAX;
 pub use params::NvmeTcpParams;
 pub use tasks::DEPTH;
+pub use transport::CONNECTIONS_MAX;
 
 /// Name of the driver.
 pub const NAME: &str = "nvme_tcp";
@@ -80,54 +74,24 @@ pub struct NvmeTcp {
 impl NvmeTcp {
     /// Without targets.
     pub fn new(registry: Arc<Registry>) -> NvmeTcp {
-        NvmeTcp { shared: Shared::new(registry) }
+        NvmeTcp { shared: protocol::share(registry) }
     }
 }
 
-impl Driver for NvmeTcp {
-    fn name(&self) -> &'static str {
-        NAME
+impl StreamTarget for NvmeTcp {
+    type Protocol = NvmeTcpProtocol;
+    type Target = Checked;
+    const DOC: &'static str = "NVMe over TCP: a target is a subsystem, its LUNs are namespaces.";
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
-    fn doc(&self) -> &'static str {
-        "NVMe over TCP: a target is a subsystem, its LUNs are namespaces."
+    fn targets(&self) -> &Targets<Checked> {
+        &self.shared.own.targets
     }
 
-    fn schema(&self) -> serde_json::Value {
-        params::schema()
-    }
-
-    fn check_target(&self, spec: TargetSpec) -> Result<(), Error> {
-        Checked::new(spec).map(drop)
-    }
-
-    fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
-        self.shared.targets.set(Checked::new(spec)?)
-    }
-
-    fn remove_target(&self, name: &str) {
-        self.shared.targets.remove(name);
-    }
-
-    fn install(self: Arc<Self>, engine: &Rc<Engine>) {
-        Here::install(&self.shared, engine);
-    }
-
-    fn open_portal(
-        self: Arc<Self>,
-        engine: Rc<Engine>,
-        at: Address,
-    ) -> Local<'static, system::Result<Address>> {
-        Box::pin(async move {
-            let not_here = "nvme_tcp was not installed on this core";
-            let here = Here::find(&self.shared, &engine).ok_or(system::Error::other(not_here))?;
-            portal::open(&here, at)
-        })
-    }
-
-    fn close_portal(&self, engine: &Rc<Engine>, at: Address) {
-        if let Some(here) = Here::find(&self.shared, engine) {
-            here.hall.close_portal(&at);
-        }
+    fn per_core(engine: &Rc<Engine>) -> Rc<Engine> {
+        engine.clone()
     }
 }

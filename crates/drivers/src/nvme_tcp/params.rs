@@ -10,9 +10,9 @@ use serde::Deserialize;
 use wire::nvme::codes::DISCOVERY_NQN;
 use wire::nvme::is_nqn;
 
-use super::shared::NUMBER_MAX;
-use crate::common::targets;
+use super::controllers::NUMBER_MAX;
 use crate::driver::{DigestPolicy, TargetSpec};
+use crate::targets::Target;
 
 /// What an NVMe/TCP target wants to know besides its name (the subsystem's NQN), portals and
 /// digests.
@@ -50,7 +50,7 @@ impl Default for NvmeTcpParams {
             serial: String::new(),
             model: "Ashlar".into(),
             queues_max: 64,
-            handshake_timeout: 15,
+            handshake_timeout: NvmeTcpParams::HANDSHAKE_S,
             controller_id_min: 1,
             controller_id_max: NUMBER_MAX,
             connections_max: 4096,
@@ -59,6 +59,9 @@ impl Default for NvmeTcpParams {
 }
 
 impl NvmeTcpParams {
+    /// Default of `handshake_timeout`.
+    pub(crate) const HANDSHAKE_S: u32 = 15;
+
     /// The numbers of its controllers.
     pub fn controllers(&self) -> RangeInclusive<u16> {
         self.controller_id_min..=self.controller_id_max
@@ -81,8 +84,16 @@ fn serial_of(name: &str) -> String {
     format!("{:016x}", name.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-impl targets::Checked for Checked {
+impl Target for Checked {
     const DRIVER: &'static str = super::NAME;
+
+    fn schema() -> serde_json::Value {
+        schema()
+    }
+
+    fn check(spec: TargetSpec) -> Result<Checked, Error> {
+        Checked::new(spec)
+    }
 
     fn spec(&self) -> &TargetSpec {
         &self.spec

@@ -13,18 +13,18 @@ use std::task::Poll;
 
 use bio::Segs;
 use engine::{
-    CloseReason, Command as Scsi, DataError, Device, Next, Response, TaskAttribute, TmFunction,
-    TmOutcome, Transport,
+    CloseReason as EngineReason, Command as Scsi, DataError, Device, Next, Response, TaskAttribute,
+    TmFunction, TmOutcome, Transport,
 };
 use wire::nvme::{Completion, Connect, Outcome, Status, outcome};
 use wire::scsi::Sense;
 
 use super::TRIES_MAX;
 use super::admin::Admin;
-use super::connection::Connection;
+use super::close_reason::CloseReason;
 use super::controller::{Claim, Controller};
-use super::ending::Ending;
 use super::params::Place;
+use super::protocol::Connection;
 use super::tasks::{Stage, Task, Tasks, Work};
 
 /// What Connect says of a queue.
@@ -49,7 +49,7 @@ impl Shape {
 
 /// A queue with its connection.
 pub(crate) struct Queue {
-    pub conn: Rc<Connection>,
+    pub conn: Connection,
     pub controller: Arc<Controller>,
     /// QID.
     pub number: u16,
@@ -76,13 +76,13 @@ pub(crate) struct Queue {
 impl Queue {
     /// The engine's side comes by `attach`, where there is one.
     pub fn new(
-        conn: &Rc<Connection>,
+        conn: &Connection,
         controller: &Arc<Controller>,
         shape: Shape,
         claim: Claim,
         place: Option<Place>,
     ) -> Rc<Queue> {
-        let now = conn.here.core.now();
+        let now = conn.core.reactor.now();
         Rc::new(Queue {
             conn: conn.clone(),
             controller: controller.clone(),
@@ -154,7 +154,7 @@ impl Queue {
     pub fn end_command(&self, id: u16, result: u64, status: Status) {
         let status = if self.controller.delays() { status.delayed() } else { status };
         self.conn.complete(&Completion { result, head: self.sq_head(), id, status });
-        self.conn.line.kick();
+        self.conn.io.wake();
     }
 
     fn sq_head(&self) -> u16 {
@@ -166,7 +166,7 @@ impl Queue {
         let success = !self.shape.flow_control;
         self.conn.send_bytes(id, bytes, success);
         match success {
-            true => self.conn.line.kick(),
+            true => self.conn.io.wake(),
             false => self.end_command(id, 0, Status::SUCCESS),
         }
     }
@@ -181,7 +181,7 @@ impl Queue {
         };
         self.gathered(usize::try_from(gathering).unwrap_or(0));
         let data = self.tasks.borrow_mut().free(tag);
-        self.conn.here.put_segs(data);
+        self.conn.core.segs.put(data);
         self.end_command(id, 0, status);
     }
 
@@ -189,7 +189,7 @@ impl Queue {
     pub fn ready(&self, tag: u32) {
         self.with(tag, |t| t.stage = Stage::Ready);
         self.ready.borrow_mut().push_back(tag);
-        self.conn.line.kick();
+        self.conn.io.wake();
     }
 
     /// Hands commands to the engine, as many as it takes.
@@ -230,8 +230,8 @@ impl Queue {
 
     /// Hands write data over; the command keeps it too (Q2).
     fn give(&self, nexus: &engine::Session, tag: u32, wanted: u32) {
-        let here = &self.conn.here;
-        let mut data = here.segs();
+        let core = &self.conn.core;
+        let mut data = core.segs.take();
         let list = self.with(tag, |t| match t.work {
             Work::Free => t.lists.front().cloned(),
             _ => {
@@ -240,14 +240,14 @@ impl Queue {
             }
         });
         if let Some(Some(bytes)) = list {
-            if !data.grow(&here.hall.memory, bytes.len()) {
+            if !data.grow(&core.memory, bytes.len()) {
                 return nexus.data_failed(tag, DataError::NoMemory);
             }
             data.copy_from(0, &bytes);
         }
         data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
         nexus.data(tag, &mut data);
-        here.put_segs(data);
+        core.segs.put(data);
     }
 
     /// One SCSI command has ended well: the next list, the flush behind the last, or the end.
@@ -286,8 +286,8 @@ impl Queue {
             return self.finish_task(tag, Status::SUCCESS);
         }
         let spare = self.tasks.borrow_mut().free(tag);
-        self.conn.here.put_segs(spare);
-        self.conn.line.kick();
+        self.conn.core.segs.put(spare);
+        self.conn.io.wake();
     }
 
     /// Sends a command once more, if it was not sent too often (T1).
@@ -300,7 +300,7 @@ impl Queue {
         };
         let path = self.nexus().and_then(|n| n.path_of(lun));
         if path.is_some_and(|p| !self.is_known(namespace, p.device())) {
-            return self.conn.line.end(Ending::Exchanged);
+            return self.conn.io.close(CloseReason::Exchanged);
         }
         match tries < TRIES_MAX {
             true => self.ready(tag),
@@ -334,7 +334,7 @@ impl Queue {
         if let Some(nexus) = self.nexus() {
             nexus.close();
             poll_fn(|cx| {
-                self.conn.line.watch(cx.waker());
+                self.conn.io.set_waker(cx.waker());
                 if self.ended.get() { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
@@ -347,13 +347,13 @@ impl Queue {
         let open = self.tasks.borrow().tags();
         for tag in open {
             let data = self.tasks.borrow_mut().free(tag);
-            self.conn.here.put_segs(data);
+            self.conn.core.segs.put(data);
         }
     }
 
     fn left_engine(&self) {
         self.running.set(self.running.get().saturating_sub(1));
-        self.conn.line.kick();
+        self.conn.io.wake();
     }
 }
 
@@ -384,20 +384,20 @@ impl Transport for Queue {
     }
 
     fn unsent(&self) -> usize {
-        self.conn.line.backlog() + self.gathering.get()
+        self.conn.io.backlog() + self.gathering.get()
     }
 
     fn task_management_done(&self, _: u32, _: TmOutcome) {}
 
     /// Commands that may still reach the medium have no answer: an error would say that they are
     /// over. The host connects again and sends them again.
-    fn close(&self, reason: CloseReason) {
+    fn close(&self, reason: EngineReason) {
         self.closing.set(true);
-        self.conn.line.end(Ending::Closed(reason));
+        self.conn.io.close(CloseReason::Closed(reason));
     }
 
     fn ended(&self) {
         self.ended.set(true);
-        self.conn.line.kick();
+        self.conn.io.wake();
     }
 }

@@ -2,42 +2,47 @@
 
 use std::rc::Rc;
 
+use transport::ReceiveBuffer;
 use wire::nvme::codes::{fatal, pdu as kind, pdu_flag as flag};
 use wire::nvme::{Command, Data, Fault, TERM_LEN_MAX, Terminate};
 
+use super::close_reason::CloseReason;
 use super::data::{CAPSULE_MAX, HOST_DATA_MAX};
-use super::ending::Ending;
-use super::inlet::{Head, Inlet};
+use super::pdu_reader::Head;
 use super::queue::Queue;
 
 /// Reads until the connection ends.
-pub(crate) async fn run(queue: &Rc<Queue>, inlet: &mut Inlet) -> Ending {
+pub(crate) async fn run(queue: &Rc<Queue>, rx: &mut ReceiveBuffer) -> CloseReason {
     loop {
-        if let Err(ending) = step(queue, inlet).await {
-            return ending;
+        if let Err(reason) = step(queue, rx).await {
+            return reason;
         }
     }
 }
 
-async fn step(queue: &Rc<Queue>, inlet: &mut Inlet) -> Result<(), Ending> {
+async fn step(queue: &Rc<Queue>, rx: &mut ReceiveBuffer) -> Result<(), CloseReason> {
     let conn = &queue.conn;
-    conn.line.room().await;
-    let head = conn.head(inlet).await?;
+    conn.io.room().await;
+    let head = conn.head(rx).await?;
     match head.frame.common.kind {
-        kind::COMMAND => command(queue, inlet, &head).await,
-        kind::HOST_DATA => data(queue, inlet, &head).await,
+        kind::COMMAND => command(queue, rx, &head).await,
+        kind::HOST_DATA => data(queue, rx, &head).await,
         kind::HOST_TERMINATES => {
             let mut bytes = head.bytes().to_vec();
             // At most 128 bytes.
             debug_assert!(head.frame.total_len() <= TERM_LEN_MAX as usize);
-            bytes.extend(conn.text(inlet, &head.frame).await?.unwrap_or_default());
-            Err(Ending::Terminated(Terminate::decode(&bytes).map_or(0, |word| word.reason)))
+            bytes.extend(conn.text(rx, &head.frame).await?.unwrap_or_default());
+            Err(CloseReason::Terminated(Terminate::decode(&bytes).map_or(0, |word| word.reason)))
         }
         _ => Err(conn.fault(&head, Fault::of(fatal::SEQUENCE, "begun a second time"))),
     }
 }
 
-async fn command(queue: &Rc<Queue>, inlet: &mut Inlet, head: &Head) -> Result<(), Ending> {
+async fn command(
+    queue: &Rc<Queue>,
+    rx: &mut ReceiveBuffer,
+    head: &Head,
+) -> Result<(), CloseReason> {
     let conn = &queue.conn;
     if head.frame.data_len > CAPSULE_MAX {
         let what = "more data in a capsule than it may have";
@@ -50,14 +55,14 @@ async fn command(queue: &Rc<Queue>, inlet: &mut Inlet, head: &Head) -> Result<()
         return Err(conn.fault(head, Fault::of(fatal::SEQUENCE, what)));
     }
     if queue.is_io() {
-        queue.io_command(inlet, &head.frame, command).await
+        queue.io_command(rx, &head.frame, command).await
     } else {
-        queue.admin_command(inlet, &head.frame, command).await
+        queue.admin_command(rx, &head.frame, command).await
     }
 }
 
 /// An H2CData.
-async fn data(queue: &Rc<Queue>, inlet: &mut Inlet, head: &Head) -> Result<(), Ending> {
+async fn data(queue: &Rc<Queue>, rx: &mut ReceiveBuffer, head: &Head) -> Result<(), CloseReason> {
     let (conn, frame) = (&queue.conn, &head.frame);
     let pdu = Data::decode(&head.first());
     if pdu.len > HOST_DATA_MAX {
@@ -67,5 +72,5 @@ async fn data(queue: &Rc<Queue>, inlet: &mut Inlet, head: &Head) -> Result<(), E
     let last = frame.common.has(flag::LAST);
     let admitted = queue.tasks.borrow_mut().admit(&pdu, frame.data_len, last);
     let tag = admitted.map_err(|fault| conn.fault(head, fault))?;
-    queue.take_data(inlet, frame, tag, &pdu).await
+    queue.take_data(rx, frame, tag, &pdu).await
 }

@@ -8,11 +8,11 @@ use bio::{Errno, Seg};
 use geom::{Core, Error, deadline};
 use jiff::tz::TimeZone;
 use reactor::{Reactor, TaskHandle};
+use transport::PeerLimit;
 
 use super::class::Site;
 use super::clock::{self, At, Daily, Turn};
 use super::disks::{self, FileDisk};
-use super::peers::Peers;
 use super::rates::{Counts, Rates};
 use super::shared::{Order, Phase, Progress, Shared};
 use crate::config::Device;
@@ -48,7 +48,7 @@ pub(crate) struct Host {
     pub(super) reactor: Reactor,
     pub(crate) shared: Arc<Shared>,
     pub(crate) server: Rc<Server>,
-    pub(super) peers: Rc<Peers>,
+    pub(super) peers: Rc<PeerLimit>,
     pub(crate) zone: TimeZone,
     pub(super) listening: RefCell<Vec<TaskHandle>>,
     options: Options,
@@ -145,7 +145,7 @@ impl Host {
             core: core.clone(),
             reactor,
             server,
-            peers: Peers::new(shared.params.connections_per_peer()),
+            peers: PeerLimit::new(shared.params.connections_per_peer()),
             zone: clock::zone(),
             listening: RefCell::default(),
             options,

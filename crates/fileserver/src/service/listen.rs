@@ -1,10 +1,12 @@
 //! Listening: one task an address, a task a client.
 
+use std::fmt;
 use std::rc::Rc;
 
 use bio::Errno;
 use geom::{Error, Local};
 use reactor::{Address, Link, Reactor, Stream};
+use transport::{AcceptState, Listener};
 
 use super::cec::{self, Cec};
 use super::host::Host;
@@ -14,7 +16,7 @@ use crate::ninep::{Door, Flavour};
 /// How often an address that is in use is tried again: the kernel closes the sockets of a process
 /// that was killed a moment after its end.
 const TRIES_MAX: u32 = 50;
-/// Time between two tries, and after a connection that could not be taken, ns.
+/// Time between two tries, ns.
 const PAUSE_NS: u64 = 20_000_000;
 
 /// An address that can be listened at.
@@ -43,9 +45,8 @@ pub enum Speaks {
 }
 
 enum Bound {
-    Inet(reactor::Listener),
-    Unix(reactor::UnixListener, String),
-    Ether(Link, String),
+    Socket(Listener),
+    Ether(Link),
 }
 
 /// A connection that has just been accepted.
@@ -57,43 +58,37 @@ struct Accepted {
     counts_as: String,
 }
 
-impl Bound {
-    async fn accept(&self) -> std::io::Result<Accepted> {
-        match self {
-            Bound::Inet(l) => l.accept().await.map(|(stream, peer)| Accepted {
+impl Accepted {
+    fn new(stream: Stream, peer: &Address, at: &Address) -> Accepted {
+        match peer {
+            Address::Inet(peer) => Accepted {
                 stream,
                 peer: peer.to_string(),
                 counts_as: peer.ip().to_canonical().to_string(),
-            }),
-            Bound::Unix(l, path) => {
-                let stream = l.accept().await?;
-                let counts_as = format!("{path} uid={}", stream.peer_uid()?);
-                Ok(Accepted { stream, peer: path.clone(), counts_as })
+            },
+            Address::Unix(user) | Address::Ether(user) => {
+                Accepted { stream, peer: at.to_string(), counts_as: format!("{at} {user}") }
             }
-            Bound::Ether(..) => std::future::pending().await,
         }
     }
+}
 
-    fn name(&self) -> String {
+impl Bound {
+    fn name(&self, at: &Address) -> String {
         match self {
-            Bound::Inet(l) => l.local_addr().to_string(),
-            Bound::Unix(_, name) | Bound::Ether(_, name) => name.clone(),
+            Bound::Socket(Listener::Tcp(listener)) => listener.local_addr().to_string(),
+            _ => at.to_string(),
         }
     }
 }
 
 async fn bind(reactor: &Reactor, at: &Address) -> std::io::Result<Bound> {
     if let Some(interface) = at.ether() {
-        return cec::link(reactor, interface).map(|link| Bound::Ether(link, at.to_string()));
+        return cec::link(reactor, interface).map(Bound::Ether);
     }
     let mut tries = 0;
     loop {
-        let bound = match (at.inet(), at.unix()) {
-            (Some(inet), _) => reactor.listen(inet).map(Bound::Inet),
-            (_, Some(path)) => reactor.listen_unix(path).map(|l| Bound::Unix(l, at.to_string())),
-            _ => Err(std::io::ErrorKind::Unsupported.into()),
-        };
-        match bound {
+        match Listener::bind(reactor, at).map(Bound::Socket) {
             Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && tries < TRIES_MAX => {
                 tries += 1;
                 reactor.sleep(PAUSE_NS).await;
@@ -147,28 +142,38 @@ impl Host {
                 };
                 Error::new(Errno::Busy, format!("cannot listen at {text}: {e}; {look}"))
             })?;
-            bound.push((listener, speaks));
+            bound.push((listener, at, speaks));
         }
-        let names = bound.iter().map(|(b, _)| b.name()).collect();
+        let names = bound.iter().map(|(b, at, _)| b.name(at)).collect();
         self.shared.report(|s| s.listens = names);
-        for (listener, speaks) in bound {
-            let host = self.clone();
-            if let Bound::Ether(link, _) = listener {
-                let task = self.reactor.spawn("fs-cec", self.cec().serve(link));
-                self.listening.borrow_mut().push(task);
-                continue;
-            }
-            let task = self.reactor.spawn("fs-listen", async move {
-                loop {
-                    match listener.accept().await {
-                        Ok(accepted) => host.meet(accepted, &speaks),
-                        Err(_) => host.reactor.sleep(PAUSE_NS).await,
-                    }
+        let state = Rc::new(AcceptState::default());
+        for (listener, at, speaks) in bound {
+            let task = match listener {
+                Bound::Ether(link) => self.reactor.spawn("fs-cec", self.cec().serve(link)),
+                Bound::Socket(listener) => {
+                    let accepting = self.clone().accept(listener, at, speaks, state.clone());
+                    self.reactor.spawn("fs-listen", accepting)
                 }
-            });
+            };
             self.listening.borrow_mut().push(task);
         }
         Ok(())
+    }
+
+    /// Accepts until the task is aborted.
+    async fn accept(
+        self: Rc<Self>,
+        listener: Listener,
+        at: Address,
+        speaks: Speaks,
+        state: Rc<AcceptState>,
+    ) {
+        let name = &self.shared.name;
+        let log = |what: fmt::Arguments<'_>| tracing::warn!(target: "fs", "{name}: {what}");
+        let admit = async |stream, peer| {
+            self.meet(Accepted::new(stream, &peer, &at), &speaks);
+        };
+        listener.accept_all(&self.reactor, &at, &state, log, admit).await;
     }
 
     /// The console of a wire. Its lines keep nothing of a server that has gone.

@@ -29,7 +29,6 @@ mod leaves;
 mod listen;
 mod made;
 mod params;
-mod peers;
 mod rates;
 mod shared;
 mod tls;

@@ -14,8 +14,9 @@
 //!  S3  A client that does not read has at most [`QUEUE_MAX`] and a record of replies waiting here.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::future::poll_fn;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::task::Poll;
@@ -23,7 +24,7 @@ use std::task::Poll;
 use bio::Seg;
 use keys::Keys;
 use reactor::Stream;
-use rustls::ServerConnection;
+use transport::{CommonReason, Terms, Tls};
 
 use super::host::Host;
 use crate::bell::Bell;
@@ -40,7 +41,7 @@ struct Line {
     host: Rc<Host>,
     /// Towards the client.
     outside: Stream,
-    tls: RefCell<ServerConnection>,
+    tls: Tls,
     /// Encrypted, not sent yet.
     queue: RefCell<Vec<u8>>,
     /// The queue has grown or shrunk, or it is over.
@@ -48,13 +49,50 @@ struct Line {
     over: Cell<bool>,
 }
 
-fn bad(e: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, e.to_string())
+const TERMS: Terms = Terms {
+    peer: "client",
+    request: "message",
+    handshake: "handshake",
+    timeout: "it took too long to say who it is",
+};
+
+/// Why a client is not served.
+enum Refused {
+    /// A reason that all protocols share.
+    Common(CommonReason),
+    /// Its certificate has no name.
+    NoName,
+    /// There is no user of the name in its certificate.
+    NoUser(String),
+}
+
+impl From<CommonReason> for Refused {
+    fn from(reason: CommonReason) -> Refused {
+        Refused::Common(reason)
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(e: io::Error) -> Refused {
+        Refused::Common(CommonReason::lost(&e))
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Common(reason) => reason.describe(&TERMS, f),
+            Refused::NoName => f.write_str("a certificate without a name"),
+            Refused::NoUser(name) => {
+                write!(f, "its certificate says `{name}`: there is no such user")
+            }
+        }
+    }
 }
 
 impl Line {
     /// Waits for something to receive, and holds no memory meanwhile.
-    async fn receive(&self, from: &Stream) -> io::Result<Option<Seg>> {
+    async fn receive(&self, from: &Stream) -> Result<Option<Seg>, Refused> {
         from.readable().await?;
         let memory = self.memory().await?;
         let n = from.recv(&memory).await?;
@@ -76,32 +114,16 @@ impl Line {
     }
 
     /// What the protocol wants to say goes into the queue.
-    fn gather(&self) -> io::Result<()> {
-        let mut tls = self.tls.borrow_mut();
-        while tls.wants_write() {
-            tls.write_tls(&mut *self.queue.borrow_mut())?;
-        }
-        drop(tls);
+    fn gather(&self) -> Result<(), CommonReason> {
+        self.tls.flush(&mut *self.queue.borrow_mut())?;
         self.news.ring();
         Ok(())
     }
 
-    /// Takes what came from the client; what of it is in the clear.
-    fn open(&self, came: &Seg) -> io::Result<Vec<u8>> {
+    /// Decrypts bytes of the client.
+    fn open(&self, came: &Seg) -> Result<Vec<u8>, CommonReason> {
         let mut clear = Vec::new();
-        let done = came.with(|bytes| {
-            let mut tls = self.tls.borrow_mut();
-            let mut rest = bytes;
-            while !rest.is_empty() {
-                // Its own buffer is full until what is in it has been opened.
-                tls.read_tls(&mut rest)?;
-                let state = tls.process_new_packets().map_err(bad)?;
-                let from = clear.len();
-                clear.resize(from + state.plaintext_bytes_to_read(), 0);
-                tls.reader().read_exact(&mut clear[from..])?;
-            }
-            Ok(())
-        });
+        let done = came.with(|bytes| self.tls.decrypt(bytes, &mut clear));
         // An alert says to the client what was wrong.
         self.gather()?;
         done.map(|()| clear)
@@ -142,19 +164,18 @@ impl Line {
 
     /// Until keys are agreed on: the name in the client's certificate (S1), and what else came
     /// with its last word.
-    async fn shake(&self) -> io::Result<(String, Vec<u8>)> {
+    async fn shake(&self) -> Result<(String, Vec<u8>), Refused> {
         let mut first = Vec::new();
         self.gather()?;
-        while self.tls.borrow().is_handshaking() {
+        while self.tls.is_handshaking() {
             let came = self.receive(&self.outside).await?;
-            first.extend(self.open(&came.ok_or(io::ErrorKind::UnexpectedEof)?)?);
+            first.extend(self.open(&came.ok_or(CommonReason::Truncated)?)?);
         }
-        let name = keys::client(&self.tls.borrow());
-        Ok((name.ok_or_else(|| bad("a certificate without a name"))?, first))
+        Ok((self.tls.client().ok_or(Refused::NoName)?, first))
     }
 
     /// From the client to the service.
-    async fn inwards(&self, inside: &Stream, first: Vec<u8>) -> io::Result<()> {
+    async fn inwards(&self, inside: &Stream, first: Vec<u8>) -> Result<(), Refused> {
         let mut clear = first;
         loop {
             for piece in clear.chunks(PIECE) {
@@ -169,7 +190,7 @@ impl Line {
     }
 
     /// From the service to the client.
-    async fn outwards(&self, inside: &Stream) -> io::Result<()> {
+    async fn outwards(&self, inside: &Stream) -> Result<(), Refused> {
         loop {
             let seen = self.news.count();
             if self.over.get() {
@@ -180,7 +201,7 @@ impl Line {
                 continue;
             }
             let Some(came) = self.receive(inside).await? else { return Ok(()) };
-            came.with(|bytes| self.tls.borrow_mut().writer().write_all(bytes))?;
+            came.with(|bytes| self.tls.encrypt(bytes))?;
             self.gather()?;
         }
     }
@@ -195,11 +216,11 @@ impl Host {
         keys: Keys,
         door: Door,
     ) {
-        let Ok(tls) = keys.begin() else { return };
+        let Ok(tls) = Tls::begin(&keys) else { return };
         let line = Rc::new(Line {
             host: self.clone(),
             outside: stream,
-            tls: RefCell::new(tls),
+            tls,
             queue: RefCell::default(),
             news: Bell::default(),
             over: Cell::new(false),
@@ -208,11 +229,11 @@ impl Host {
         self.reactor.spawn("fs-tls-send", async move { sender.send_all().await });
         let shaken = self.reactor.within(SHAKE_NS, line.shake()).await;
         let served = match shaken {
-            None => Err(bad("it took too long to say who it is")),
-            Some(Err(e)) => Err(e),
+            None => Err(CommonReason::HandshakeTimeout.into()),
+            Some(Err(why)) => Err(why),
             Some(Ok((name, first))) => match self.server.users().can_attach(&name) {
-                Some(id) => self.pair().map(|ends| (ends, id, first)),
-                None => Err(bad(format!("its certificate says `{name}`: there is no such user"))),
+                Some(id) => self.pair().map(|ends| (ends, id, first)).map_err(Refused::from),
+                None => Err(Refused::NoUser(name)),
             },
         };
         match served {
@@ -235,7 +256,7 @@ impl Host {
                 self.look();
             }
         }
-        line.tls.borrow_mut().send_close_notify();
+        line.tls.close();
         // What cannot be said any more is not said.
         let _ = line.gather();
         line.end();

@@ -1,0 +1,144 @@
+//! Memory for write data when there are not enough buffers.
+//!
+//! Data that comes with a command cannot be kept back without keeping back what is behind it on
+//! the connection: maybe the very data that commands before it wait for while they hold memory. So
+//! ```text
+//!   memory for all of the command ------------------------------> in
+//!   else memory for what comes now, an eighth of the pool -----> in, waits in line for the rest
+//!   else no command waits for data behind it ------------------> waits in line, 3 s at most
+//!   else, or in vain ------------------------------------------> dropped, TASK SET FULL
+//! ```
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use bio::Segs;
+use engine::Eater;
+
+use super::receive::Arrived;
+use super::session::Session;
+use super::tasks::{Burst, Incoming};
+use crate::buffer_wait::{BufferWaiter, wait_for_buffers};
+
+/// Longest wait of a connection for the memory of a command, ns: less than an initiator waits for
+/// the answer to its ping, which may be behind the data.
+const WAIT_NS: u64 = 3_000_000_000;
+
+/// Lists kept for the next commands; further ones are freed.
+const LISTS_MAX: usize = 256;
+
+/// Empty lists of bursts that keep their capacity: write data allocates nothing in steady state.
+#[derive(Default)]
+pub(crate) struct BurstLists(Vec<VecDeque<Burst>>);
+
+impl BurstLists {
+    /// An empty list.
+    pub fn take(&mut self) -> VecDeque<Burst> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Returns a list.
+    pub fn put(&mut self, mut bursts: VecDeque<Burst>) {
+        bursts.clear();
+        if self.0.len() < LISTS_MAX {
+            self.0.push(bursts);
+        }
+    }
+}
+
+impl BufferWaiter for Session {
+    fn wake(&self) {
+        self.conn.io.wake();
+    }
+
+    fn segs(&self) -> Segs {
+        self.conn.core.segs.take()
+    }
+
+    fn is_over(&self) -> bool {
+        self.nexus().is_some_and(|n| n.is_over_data())
+    }
+}
+
+/// Memory for the data of a command of which `now` bytes follow its header. False when there is
+/// none and the data is to be dropped.
+pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut Arrived) -> bool {
+    let expected = usize::try_from(arrived.expect_out).unwrap_or(usize::MAX);
+    // What comes unasked: with the command, and behind it when it is not the last.
+    let unasked = if arrived.header.last { 0 } else { session.first_burst().min(expected) };
+    let first = unasked.max(now);
+    let all = expected.max(first);
+    let core = &session.conn.core;
+    let engine = &core.own.engine;
+    let mut data = core.segs.take();
+    let possible = !engine.is_beyond_pool(all);
+    let over = BufferWaiter::is_over(&**session);
+    if possible && !over && engine.room_for_data(&mut data, all, false) {
+        arrived.data = data;
+        return true;
+    }
+    if let Some(part) = engine.room_for_part(&mut data, first) {
+        arrived.data = data;
+        arrived.part = Some(part);
+        return true;
+    }
+    if !possible || session.must_flow() {
+        return false;
+    }
+    let got = wait_for_buffers(session, engine, all, WAIT_NS, || session.must_flow()).await;
+    match got {
+        Some(segs) => {
+            arrived.data = segs;
+            true
+        }
+        None => false,
+    }
+}
+
+impl Session {
+    /// True when commands that hold memory wait for later data of this connection: then it must not
+    /// wait.
+    fn must_flow(&self) -> bool {
+        let expects = |i: &Incoming| !i.bursts.is_empty();
+        !self.held.borrow().is_empty()
+            || self.tasks.borrow().values().any(|t| t.incoming.as_ref().is_some_and(expects))
+    }
+
+    fn first_burst(&self) -> usize {
+        usize::try_from(self.params.get().first_burst).unwrap_or(usize::MAX)
+    }
+
+    /// Memory for all of a command's data; `fed` when it is the first in the line.
+    pub fn make_room(&self, incoming: &mut Incoming, fed: bool) -> bool {
+        let wanted = usize::try_from(incoming.wanted).unwrap_or(usize::MAX);
+        let missing = wanted.saturating_sub(incoming.data.len());
+        if missing == 0 {
+            incoming.part = None;
+            return true;
+        }
+        let engine = &self.conn.core.own.engine;
+        let over = BufferWaiter::is_over(self);
+        let enough = !over && engine.room_for_data(&mut incoming.data, missing, fed);
+        if enough {
+            incoming.part = None;
+            incoming.gathering.count(&self.gathering, incoming.data.len());
+        }
+        enough
+    }
+}
+
+impl Eater for Session {
+    fn feed(&self, tag: u64) -> bool {
+        u32::try_from(tag).map_or(true, |tag| self.ask(tag, true))
+    }
+
+    fn is_over(&self) -> bool {
+        BufferWaiter::is_over(self)
+    }
+
+    fn starved(&self, tag: u64) {
+        if let Ok(tag) = u32::try_from(tag) {
+            self.give_up(tag);
+        }
+    }
+}

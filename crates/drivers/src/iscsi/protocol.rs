@@ -1,0 +1,162 @@
+//! iSCSI as a protocol of the connection framework.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::{Engine, Registry};
+use reactor::Address;
+use transport::{CommonReason, LogFn, Protocol, ReceiveBuffer, TaskNames, Tick};
+
+use super::buffer_wait::BurstLists;
+use super::close_reason::CloseReason;
+use super::params::{Checked, IscsiParams};
+use super::pdu_reader::PduReader;
+use super::session::Session;
+use super::session_owners::Owners;
+use super::{login, receive};
+use crate::targets::Targets;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// See the module.
+pub(crate) struct IscsiProtocol;
+
+/// A connection.
+pub(crate) type Connection = transport::Connection<IscsiProtocol>;
+
+/// The protocol on one core.
+pub(crate) type PerCore = transport::PerCore<IscsiProtocol>;
+
+/// State that all cores share.
+pub(crate) type Shared = transport::Shared<IscsiProtocol>;
+
+/// iSCSI's part of [`Shared`].
+pub(crate) struct Portals {
+    pub registry: Arc<Registry>,
+    /// StatSN of the first answer on a connection.
+    pub first_stat_sn: u32,
+    pub targets: Targets<Checked>,
+    pub owners: Arc<Owners>,
+}
+
+/// iSCSI's part of a core.
+pub(crate) struct CoreState {
+    pub engine: Rc<Engine>,
+    pub bursts: RefCell<BurstLists>,
+}
+
+impl CoreState {
+    /// For the core of an engine.
+    pub fn new(engine: &Rc<Engine>) -> CoreState {
+        CoreState { engine: engine.clone(), bursts: RefCell::default() }
+    }
+}
+
+/// iSCSI's part of a connection.
+#[derive(Default)]
+pub(crate) struct State {
+    /// When something was received last, ns, as far as ticks saw it.
+    received: Cell<u64>,
+    pinged: Cell<Option<u64>>,
+}
+
+/// Messages between cores.
+pub(crate) enum Order {
+    /// Ends the session of a connection: a newer one replaces it.
+    Reinstated {
+        /// Number of the connection.
+        connection: u64,
+    },
+}
+
+/// The state of a driver without targets.
+pub(crate) fn share(
+    registry: Arc<Registry>,
+    connections_max: usize,
+    first_stat_sn: u32,
+) -> Arc<Shared> {
+    let (targets, owners) = Default::default();
+    let own = Portals { registry, first_stat_sn, targets, owners };
+    Shared::new(own, connections_max)
+}
+
+/// Notes a ping of ours.
+pub(crate) fn note_ping(conn: &Connection) {
+    conn.own.pinged.set(Some(conn.core.reactor.now()));
+    conn.io.signals.idle.set(true);
+}
+
+impl Protocol for IscsiProtocol {
+    const TASKS: TaskNames = TaskNames {
+        portal: "iscsi portal",
+        connection: "iscsi connection",
+        watch: "iscsi watch",
+        orders: Some("iscsi orders"),
+    };
+    const WARN: LogFn = |what| tracing::warn!(target: "iscsi", "{what}");
+    const INFO: LogFn = |what| tracing::info!(target: "iscsi", "{what}");
+    const LISTENS_AT: &'static str = "iSCSI listens at ADDRESS:PORT";
+    const HANDSHAKE_S: u32 = IscsiParams::LOGIN_S;
+
+    type Shared = Portals;
+    type PerCore = CoreState;
+    type State = State;
+    type Session = Session;
+    type Reason = CloseReason;
+    type Order = Order;
+
+    async fn serve(conn: &Rc<Connection>, rx: ReceiveBuffer) -> CloseReason {
+        let mut reader = PduReader(rx);
+        match login::run(conn, &mut reader).await {
+            Ok(session) => receive::run(&session, &mut reader).await,
+            Err(reason) => reason,
+        }
+    }
+
+    fn label(session: &Session) -> String {
+        session.initiator.clone()
+    }
+
+    /// Deadlines of requested data, and pings.
+    fn tick(conn: &Rc<Connection>, tick: Tick) {
+        let after = |since: u64, s: u32| tick.now.saturating_sub(since) > u64::from(s) * SECOND_NS;
+        let State { received, pinged } = &conn.own;
+        if tick.received {
+            received.set(tick.now);
+            pinged.set(None);
+        }
+        let Some(session) = conn.session() else { return };
+        if session.is_overdue(tick.now, tick.scarce) {
+            return conn.io.close(CommonReason::DataOverdue.into());
+        }
+        let (interval_s, timeout_s) = session.ping_seconds();
+        match pinged.get() {
+            Some(since) if after(since, timeout_s) => conn.io.close(CloseReason::Silent),
+            None if interval_s > 0 && after(received.get(), interval_s) => session.ping(),
+            _ => {}
+        }
+    }
+
+    async fn finish(_: &Connection, session: Rc<Session>) {
+        session.finish().await;
+    }
+
+    fn is_scarce(core: &PerCore) -> bool {
+        core.own.engine.is_hungry()
+    }
+
+    fn is_paused(core: &PerCore) -> bool {
+        core.shared.own.registry.doors().are_waited_at()
+    }
+
+    fn portal_opened(shared: &Shared, at: &Address, local: &Address) {
+        shared.own.targets.portal_opened(at.clone(), local.clone());
+    }
+
+    fn order(core: &Rc<PerCore>, Order::Reinstated { connection }: Order) {
+        if let Some(conn) = core.get(connection) {
+            conn.io.close(CloseReason::Reinstated);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Close reasons of NBD connections.
+
+use std::fmt;
+
+use engine::CloseReason as EngineReason;
+use transport::{CommonReason, Reason, Terms};
+
+const TERMS: Terms = Terms {
+    peer: "client",
+    request: "request",
+    handshake: "handshake",
+    timeout: "the handshake took too long",
+};
+
+/// Why a connection is closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CloseReason {
+    /// The client disconnected.
+    Disconnected,
+    /// We ended it between two requests.
+    Retired,
+    /// A reason that all protocols share.
+    Common(CommonReason),
+    /// The client violated the handshake, or asked for an export that it may not use.
+    Refused(String),
+    /// The client ended the handshake itself.
+    Aborted,
+    /// The received bytes are not a request: the next one cannot be found.
+    Protocol(&'static str),
+    /// Our side wants it to end.
+    Closed(EngineReason),
+    /// The export is another unit now.
+    Exchanged,
+    /// An error after the first data of a simple reply, which cannot report it.
+    HalfAnswered,
+}
+
+impl From<CommonReason> for CloseReason {
+    fn from(reason: CommonReason) -> CloseReason {
+        CloseReason::Common(reason)
+    }
+}
+
+impl Reason for CloseReason {
+    fn flushes(&self) -> bool {
+        match self {
+            CloseReason::Common(reason) => reason.flushes(),
+            other => matches!(
+                other,
+                CloseReason::Disconnected | CloseReason::Aborted | CloseReason::Closed(_)
+            ),
+        }
+    }
+
+    fn is_trouble(&self) -> bool {
+        match self {
+            CloseReason::Common(reason) => reason.is_trouble(),
+            other => !matches!(
+                other,
+                CloseReason::Disconnected | CloseReason::Retired | CloseReason::Aborted
+            ),
+        }
+    }
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CloseReason::Disconnected => f.write_str("disconnected"),
+            CloseReason::Retired => f.write_str("all is answered, no more is read"),
+            CloseReason::Common(reason) => reason.describe(&TERMS, f),
+            CloseReason::Refused(why) => f.write_str(why),
+            CloseReason::Aborted => f.write_str("the client ended the handshake"),
+            CloseReason::Protocol(what) => f.write_str(what),
+            CloseReason::Closed(EngineReason::Kicked) => f.write_str("ended by the administrator"),
+            CloseReason::Closed(EngineReason::TargetRemoved) => {
+                f.write_str("the target was removed")
+            }
+            CloseReason::Closed(EngineReason::ColdReset) => f.write_str("the target was reset"),
+            CloseReason::Closed(EngineReason::Stopping) => f.write_str("the daemon stops"),
+            CloseReason::Exchanged => f.write_str("the export is another unit now"),
+            CloseReason::HalfAnswered => f.write_str("an error within the data of a reply"),
+        }
+    }
+}

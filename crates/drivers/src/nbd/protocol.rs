@@ -1,0 +1,130 @@
+//! NBD as a protocol of the connection framework.
+
+use std::cell::Cell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bio::Pool;
+use engine::{Engine, Registry};
+use reactor::Address;
+use transport::{LogFn, Protocol, ReceiveBuffer, TaskNames};
+
+use super::close_reason::CloseReason;
+use super::params::{Checked, NbdParams};
+use super::session::Session;
+use super::{handshake, receive};
+use crate::targets::Targets;
+
+/// See the module.
+pub(crate) struct NbdProtocol;
+
+/// A connection.
+pub(crate) type Connection = transport::Connection<NbdProtocol>;
+
+/// The protocol on one core.
+pub(crate) type PerCore = transport::PerCore<NbdProtocol>;
+
+/// State that all cores share.
+pub(crate) type Shared = transport::Shared<NbdProtocol>;
+
+/// NBD's part of [`Shared`].
+pub(crate) struct Exporter {
+    pub registry: Arc<Registry>,
+    pub targets: Targets<Checked>,
+}
+
+/// NBD's part of a connection.
+#[derive(Default)]
+pub(crate) struct State {
+    /// For write data, where that is not the engine's: of a client on which other memory depends.
+    pub data: Option<Pool>,
+    /// Reads no further request; ends when all requests are answered.
+    retiring: Cell<bool>,
+    /// Bytes of memory for write data that has not arrived completely.
+    pub gathering: Cell<usize>,
+}
+
+impl State {
+    /// For a connection with memory of its own.
+    pub fn with_pool(data: Pool) -> State {
+        State { data: Some(data), ..State::default() }
+    }
+
+    /// See [`retire`].
+    pub fn is_retiring(&self) -> bool {
+        self.retiring.get()
+    }
+}
+
+/// The state of a driver without targets.
+pub(crate) fn share(registry: Arc<Registry>, connections_max: usize) -> Arc<Shared> {
+    Shared::new(Exporter { registry, targets: Targets::default() }, connections_max)
+}
+
+/// Makes a connection read no further request, answer those that were read, and end.
+pub(crate) fn retire(conn: &Connection) {
+    conn.own.retiring.set(true);
+    conn.io.wake();
+}
+
+impl Protocol for NbdProtocol {
+    const TASKS: TaskNames = TaskNames {
+        portal: "nbd portal",
+        connection: "nbd connection",
+        watch: "nbd watch",
+        orders: None,
+    };
+    const WARN: LogFn = |what| tracing::warn!(target: "nbd", "{what}");
+    const INFO: LogFn = |what| tracing::info!(target: "nbd", "{what}");
+    const LISTENS_AT: &'static str = "NBD listens at ADDRESS:PORT or unix:/PATH";
+    const UNIX: bool = true;
+    /// NBD has no ping.
+    const KEEPALIVE_S: Option<u64> = Some(30);
+    const HANDSHAKE_S: u32 = NbdParams::HANDSHAKE_S;
+
+    type Shared = Exporter;
+    type PerCore = Rc<Engine>;
+    type State = State;
+    type Session = Session;
+    type Reason = CloseReason;
+    type Order = ();
+
+    async fn serve(conn: &Rc<Connection>, mut rx: ReceiveBuffer) -> CloseReason {
+        let session = match conn.session() {
+            Some(session) => session,
+            None => match handshake::run(conn, &mut rx).await {
+                Ok(session) => session,
+                Err(reason) => return reason,
+            },
+        };
+        receive::run(&session, &mut rx).await
+    }
+
+    fn label(session: &Session) -> String {
+        session.front.initiator.clone()
+    }
+
+    #[inline]
+    fn turn(conn: &Connection) {
+        conn.with_session(|session| session.go_on());
+    }
+
+    async fn finish(_: &Connection, session: Rc<Session>) {
+        session.finish().await;
+    }
+
+    fn is_scarce(core: &PerCore) -> bool {
+        core.own.is_hungry()
+    }
+
+    fn is_paused(core: &PerCore) -> bool {
+        core.shared.own.registry.doors().are_waited_at()
+    }
+
+    fn prepare_socket(shared: &Shared, at: &Address, path: &Path) -> io::Result<()> {
+        let file = shared.own.targets.at(at).first().map(|t| t.file).unwrap_or_default();
+        file.apply(path)
+    }
+}

@@ -1,0 +1,105 @@
+//! Drivers whose initiators reach targets over byte streams: what they share above the connection
+//! framework.
+//!
+//! Such a driver is a [`transport::Protocol`], a checked target and this trait; [`Driver`] follows.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::Engine;
+use geom::{Error, Local};
+use reactor::Address;
+use transport::{PerCore, Protocol, Shared};
+
+use crate::driver::{Driver, TargetSpec};
+use crate::targets::{Target, Targets};
+
+/// A driver over the connection framework.
+pub(crate) trait StreamTarget: Send + Sync + 'static {
+    /// Its connections.
+    type Protocol: Protocol;
+    /// Its targets.
+    type Target: Target;
+    /// See [`Driver::doc`].
+    const DOC: &'static str;
+
+    /// State that all cores share.
+    fn shared(&self) -> &Arc<Shared<Self::Protocol>>;
+
+    /// The targets in it.
+    fn targets(&self) -> &Targets<Self::Target>;
+
+    /// The state of one core.
+    fn per_core(engine: &Rc<Engine>) -> <Self::Protocol as Protocol>::PerCore;
+
+    /// The name under which a target is kept.
+    fn normal_name(name: &str) -> String {
+        name.to_owned()
+    }
+
+    /// A target was made or replaced.
+    fn target_set(&self, _target: &Self::Target) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Installs the protocol of a driver on the core of an engine.
+pub(crate) fn install<P: Protocol>(
+    shared: &Arc<Shared<P>>,
+    engine: &Rc<Engine>,
+    own: P::PerCore,
+) -> Rc<PerCore<P>> {
+    let core = engine.core();
+    PerCore::install(shared, (core.id(), core.reactor(), core.pool()), own)
+}
+
+impl<D: StreamTarget> Driver for D {
+    fn name(&self) -> &'static str {
+        D::Target::DRIVER
+    }
+
+    fn doc(&self) -> &'static str {
+        D::DOC
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        D::Target::schema()
+    }
+
+    fn check_target(&self, spec: TargetSpec) -> Result<(), Error> {
+        D::Target::check(spec).map(drop)
+    }
+
+    fn set_target(&self, spec: TargetSpec) -> Result<(), Error> {
+        let target = self.targets().set(D::Target::check(spec)?)?;
+        self.target_set(&target)
+    }
+
+    fn remove_target(&self, name: &str) {
+        self.targets().remove(&D::normal_name(name));
+    }
+
+    fn install(self: Arc<Self>, engine: &Rc<Engine>) {
+        install(self.shared(), engine, D::per_core(engine));
+    }
+
+    fn open_portal(
+        self: Arc<Self>,
+        engine: Rc<Engine>,
+        at: Address,
+    ) -> Local<'static, io::Result<Address>> {
+        Box::pin(async move {
+            let core = PerCore::find(self.shared(), engine.core().id()).ok_or_else(|| {
+                io::Error::other(format!("{} was not installed on this core", self.name()))
+            })?;
+            core.open_portal(at)
+        })
+    }
+
+    fn close_portal(&self, engine: &Rc<Engine>, at: Address) {
+        if let Some(core) = PerCore::find(self.shared(), engine.core().id()) {
+            core.close_portal(&at);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Targets of a driver, by name, and the addresses of its portals.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bio::sync::{Mutex, MutexGuard};
+use geom::Error;
+use reactor::Address;
+
+use crate::driver::TargetSpec;
+
+/// A target that a driver has checked.
+pub(crate) trait Target: Send + Sync + Sized + 'static {
+    /// Name of the driver.
+    const DRIVER: &'static str;
+
+    /// JSON Schema of its parameters.
+    fn schema() -> serde_json::Value;
+
+    /// Checks a target; an error says what to change.
+    fn check(spec: TargetSpec) -> Result<Self, Error>;
+
+    /// The target as configured.
+    fn spec(&self) -> &TargetSpec;
+
+    /// The parameters that differ from `other` although clients use them before they name a target:
+    /// targets at one address must agree on them. None when they agree.
+    fn disagrees(&self, other: &Self) -> Option<&'static str> {
+        let _ = other;
+        None
+    }
+
+    /// Replaces `old`, of which the connections stay.
+    fn succeed(&mut self, old: &Self) {
+        let _ = old;
+    }
+}
+
+struct State<T> {
+    all: BTreeMap<String, Arc<T>>,
+    /// Addresses of open portals: port 0 has become a number.
+    portals: BTreeMap<Address, Address>,
+}
+
+/// Targets of a driver, by name. The lock is held for look-ups only.
+pub(crate) struct Targets<T>(Mutex<State<T>>);
+
+impl<T> Default for Targets<T> {
+    fn default() -> Targets<T> {
+        Targets(Mutex::new(State { all: BTreeMap::new(), portals: BTreeMap::new() }))
+    }
+}
+
+impl<T: Target> Targets<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock()
+    }
+
+    /// Makes or replaces a target. Refused when another target at one of its addresses disagrees.
+    pub fn set(&self, mut target: T) -> Result<Arc<T>, Error> {
+        let mut state = self.state();
+        let name = &target.spec().name;
+        let at_same = |other: &&Arc<T>| {
+            other.spec().name != *name
+                && other.spec().listen.iter().any(|at| target.spec().listen.contains(at))
+        };
+        let disagrees = |other: &Arc<T>| Some((target.disagrees(other)?, other.clone()));
+        if let Some((what, other)) = state.all.values().filter(at_same).find_map(disagrees) {
+            let (driver, other) = (T::DRIVER, &other.spec().name);
+            let what = format!(
+                "{driver} target {name}: target {other} listens at the same address with other \
+                 {what}"
+            );
+            return Err(Error::inval(what));
+        }
+        let name = name.clone();
+        if let Some(old) = state.all.get(&name) {
+            target.succeed(old);
+        }
+        let target = Arc::new(target);
+        state.all.insert(name, target.clone());
+        Ok(target)
+    }
+
+    /// Forgets a target.
+    pub fn remove(&self, name: &str) {
+        self.state().all.remove(name);
+    }
+
+    /// A target by its name.
+    pub fn get(&self, name: &str) -> Option<Arc<T>> {
+        self.state().all.get(name).cloned()
+    }
+
+    /// A target of a portal by its name.
+    pub fn get_at(&self, portal: &Address, name: &str) -> Option<Arc<T>> {
+        self.get(name).filter(|t| t.spec().listen.contains(portal))
+    }
+
+    /// Every target, by name.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        self.state().all.values().cloned().collect()
+    }
+
+    /// The targets of a portal, by name.
+    pub fn at(&self, portal: &Address) -> Vec<Arc<T>> {
+        let here = |t: &&Arc<T>| t.spec().listen.contains(portal);
+        self.state().all.values().filter(here).cloned().collect()
+    }
+
+    /// A portal is open.
+    pub fn portal_opened(&self, at: Address, local: Address) {
+        self.state().portals.insert(at, local);
+    }
+
+    /// The real address of a portal that is open.
+    pub fn portal(&self, at: &Address) -> Option<Address> {
+        self.state().portals.get(at).cloned()
+    }
+}

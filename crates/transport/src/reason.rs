@@ -1,0 +1,87 @@
+//! Close reasons that connections of every protocol share.
+
+use std::fmt;
+use std::io;
+
+/// Why a connection of any protocol is closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommonReason {
+    /// The peer closed it between two requests.
+    PeerClosed,
+    /// The peer closed it inside a request.
+    Truncated,
+    /// The network ended it.
+    Lost(io::ErrorKind),
+    /// The peer does not read what it is sent.
+    NotReading,
+    /// The peer does not send the rest of a request, or data that it owes.
+    DataOverdue,
+    /// The handshake took too long.
+    HandshakeTimeout,
+    /// TLS failed.
+    Tls(String),
+    /// No memory for the connection.
+    NoMemory,
+    /// Too many connections were in the handshake; this one was the oldest.
+    Displaced,
+}
+
+/// Terms of a protocol, for the log.
+pub struct Terms {
+    /// The other end: "initiator".
+    pub peer: &'static str,
+    /// What it sends: "PDU".
+    pub request: &'static str,
+    /// What precedes the first request: "login".
+    pub handshake: &'static str,
+    /// What is logged of a handshake that takes too long.
+    pub timeout: &'static str,
+}
+
+/// Why a connection is closed, in the terms of its protocol; `Display` is the log line.
+pub trait Reason: Clone + fmt::Display + From<CommonReason> + 'static {
+    /// Queued bytes are sent before the connection is closed.
+    fn flushes(&self) -> bool;
+    /// It is logged as a warning.
+    fn is_trouble(&self) -> bool;
+}
+
+impl CommonReason {
+    /// The reason for an error of the network.
+    pub fn lost(e: &io::Error) -> CommonReason {
+        match e.kind() {
+            io::ErrorKind::UnexpectedEof => CommonReason::Truncated,
+            kind => CommonReason::Lost(kind),
+        }
+    }
+
+    /// See [`Reason::flushes`]: an alert of TLS is sent.
+    pub fn flushes(&self) -> bool {
+        matches!(self, CommonReason::Tls(_))
+    }
+
+    /// See [`Reason::is_trouble`].
+    pub fn is_trouble(&self) -> bool {
+        *self != CommonReason::PeerClosed
+    }
+
+    /// Writes it in the terms of a protocol.
+    pub fn describe(&self, terms: &Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Terms { peer, request, handshake, timeout } = terms;
+        match self {
+            CommonReason::PeerClosed => write!(f, "the {peer} closed the connection"),
+            CommonReason::Truncated => write!(f, "the connection ended inside a {request}"),
+            CommonReason::Lost(kind) => write!(f, "the network ended the connection: {kind}"),
+            CommonReason::NotReading => write!(f, "the {peer} does not read what it is sent"),
+            CommonReason::DataOverdue => {
+                write!(f, "the {peer} does not send the write data that it owes")
+            }
+            CommonReason::HandshakeTimeout => f.write_str(timeout),
+            CommonReason::Tls(why) => write!(f, "TLS: {why}"),
+            CommonReason::NoMemory => f.write_str("no memory for the connection"),
+            CommonReason::Displaced => {
+                write!(f, "too many {handshake}s at once, this one was the oldest")
+            }
+        }
+    }
+}

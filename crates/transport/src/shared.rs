@@ -1,0 +1,43 @@
+//! State that all cores of a protocol share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::listener::AcceptState;
+use crate::per_thread::Mailboxes;
+use crate::protocol::Protocol;
+use crate::unix_sockets::UnixSockets;
+
+/// See the module.
+pub struct Shared<P: Protocol> {
+    /// The protocol's part.
+    pub own: P::Shared,
+    /// Mailboxes of its cores.
+    pub mailboxes: Mailboxes<P::Order>,
+    /// Unix sockets that its cores listen at.
+    pub unix_sockets: UnixSockets,
+    /// Connections of one core; a further one is reset (T4).
+    pub(crate) connections_max: usize,
+    connections: AtomicU64,
+    /// Whether accepting failed last.
+    pub(crate) accept_state: AcceptState,
+}
+
+impl<P: Protocol> Shared<P> {
+    /// For `connections_max` connections on each core.
+    pub fn new(own: P::Shared, connections_max: usize) -> Arc<Shared<P>> {
+        Arc::new(Shared {
+            own,
+            mailboxes: Mailboxes::default(),
+            unix_sockets: UnixSockets::default(),
+            connections_max,
+            connections: AtomicU64::new(0),
+            accept_state: AcceptState::default(),
+        })
+    }
+
+    /// A number for a connection; never given twice.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}

@@ -1,0 +1,176 @@
+//! Transmit queue of one connection: headers written into pooled pages, and data segments sent from
+//! the memory that they were read into.
+//!
+//! Invariants
+//!  Q1  Bytes leave in the order in which they were put in.
+//!  Q2  A range of a page that was handed out is not written again.
+
+use std::collections::VecDeque;
+
+use bio::{Buf, PAGE_BYTES, Pool, Seg};
+
+/// Bytes handed to one send: the progress of a slow peer is seen after each.
+pub const SEND_MAX: usize = 512 * 1024;
+
+/// Segments handed to one send: what the kernel takes in one call.
+const SEGS_MAX: usize = 1000;
+
+/// The queue of one connection.
+pub struct TransmitQueue {
+    pool: Pool,
+    page: Option<Buf>,
+    /// First byte of `page` not written yet.
+    at: usize,
+    /// First byte of `page` not handed out yet.
+    run: usize,
+    list: VecDeque<Seg>,
+    /// Bytes in `list` and in the run.
+    bytes: usize,
+    /// A page was not available: the queue is incomplete and the connection must be closed.
+    broken: bool,
+}
+
+impl TransmitQueue {
+    /// Empty; pages come from `pool`.
+    pub fn new(pool: Pool) -> TransmitQueue {
+        TransmitQueue {
+            pool,
+            page: None,
+            at: 0,
+            run: 0,
+            list: VecDeque::new(),
+            bytes: 0,
+            broken: false,
+        }
+    }
+
+    /// Bytes that are queued.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// True when something could not be stored.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Appends a copy of `bytes`.
+    pub fn put(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.page.is_none() || self.at == PAGE_BYTES {
+                self.seal();
+                self.page = self.pool.get(PAGE_BYTES);
+                (self.at, self.run) = (0, 0);
+            }
+            let room = PAGE_BYTES - self.at;
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            let place = self.page.as_ref().and_then(|p| p.seg(self.at, now.len()));
+            let Some(place) = place else {
+                self.broken = true;
+                return;
+            };
+            place.copy_from(0, now);
+            self.at += now.len();
+            self.bytes += now.len();
+            bytes = later;
+        }
+    }
+
+    /// Appends a segment without a copy.
+    pub fn put_segment(&mut self, seg: Seg) {
+        if !seg.is_empty() {
+            self.seal();
+            self.bytes += seg.len();
+            self.list.push_back(seg);
+        }
+    }
+
+    /// Puts the bytes written last into the list.
+    fn seal(&mut self) {
+        if self.run < self.at
+            && let Some(seg) = self.page.as_ref().and_then(|p| p.seg(self.run, self.at - self.run))
+        {
+            self.list.push_back(seg);
+            self.run = self.at;
+        }
+    }
+
+    /// Moves up to `SEND_MAX` bytes, at least one segment, to `out`; returns the bytes.
+    pub fn take(&mut self, out: &mut Vec<Seg>) -> usize {
+        self.seal();
+        let mut taken = 0;
+        while out.len() < SEGS_MAX {
+            match self.list.pop_front() {
+                Some(seg) if taken == 0 || taken + seg.len() <= SEND_MAX => {
+                    taken += seg.len();
+                    out.push(seg);
+                }
+                Some(seg) => {
+                    self.list.push_front(seg);
+                    break;
+                }
+                None => break,
+            }
+        }
+        self.bytes -= taken;
+        taken
+    }
+
+    /// Frees the page when nothing is queued: an idle connection holds no memory here.
+    pub fn release(&mut self) {
+        if self.bytes == 0 {
+            self.page = None;
+            (self.at, self.run) = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bio::PoolConfig;
+
+    #[test]
+    fn q1_bytes_and_segments_leave_in_order() {
+        let pool = Pool::new(PoolConfig::default());
+        let mut out = TransmitQueue::new(pool.clone());
+        let mut model = Vec::new();
+        let mut sent = Vec::new();
+        let mut list = Vec::new();
+        for i in 0..2000usize {
+            let byte = (i % 251) as u8;
+            if i % 3 == 0 {
+                let seg = pool.get(64).unwrap().seg(0, 1 + i % 60).unwrap();
+                seg.with_mut(|b| b.fill(byte));
+                model.extend(vec![byte; seg.len()]);
+                out.put_segment(seg);
+            } else {
+                let bytes = vec![byte; 1 + i % 97];
+                model.extend(&bytes);
+                out.put(&bytes);
+            }
+            if i % 50 == 0 {
+                let n = out.take(&mut list);
+                assert_eq!(n, list.iter().map(Seg::len).sum::<usize>());
+                list.drain(..).for_each(|s| s.with(|b| sent.extend_from_slice(b)));
+                out.release();
+            }
+        }
+        while out.take(&mut list) > 0 {
+            list.drain(..).for_each(|s| s.with(|b| sent.extend_from_slice(b)));
+        }
+        assert_eq!(sent, model);
+        assert_eq!(out.bytes(), 0);
+        out.release();
+        assert_eq!(pool.usage().used_bytes, 0);
+    }
+
+    #[test]
+    fn queue_is_broken_without_memory() {
+        let mut out = TransmitQueue::new(Pool::new(PoolConfig { limit_bytes: PAGE_BYTES }));
+        out.put(&[0; PAGE_BYTES]);
+        assert!(!out.is_broken());
+        out.put(&[0]);
+        assert!(out.is_broken());
+    }
+}

@@ -1,0 +1,141 @@
+//! `echo`: a whole transport over the framework. A client greets with four bytes and its letter;
+//! every byte that follows is returned. It runs over the simulated network, TCP and Unix sockets.
+
+use std::fmt;
+use std::rc::Rc;
+
+use bio::{Pool, PoolConfig};
+use reactor::sim::{Actor, Ended, Limits, NetShape, World};
+use reactor::{Config, Reactor};
+use testkit::Seeds;
+use transport::{CommonReason, LogFn, Protocol, Reason, ReceiveBuffer, TaskNames, Terms};
+
+use crate::client::{self, Client};
+
+pub const GREETING: &[u8] = b"ECHO";
+
+pub struct Echo;
+
+#[derive(Clone)]
+pub enum Closed {
+    Common(CommonReason),
+    NoGreeting,
+}
+
+const TERMS: Terms =
+    Terms { peer: "client", request: "byte", handshake: "greeting", timeout: "no greeting" };
+
+impl From<CommonReason> for Closed {
+    fn from(reason: CommonReason) -> Closed {
+        Closed::Common(reason)
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Closed::Common(reason) => reason.describe(&TERMS, f),
+            Closed::NoGreeting => f.write_str("the greeting is not ECHO"),
+        }
+    }
+}
+
+impl Reason for Closed {
+    fn flushes(&self) -> bool {
+        matches!(self, Closed::Common(CommonReason::PeerClosed))
+    }
+
+    fn is_trouble(&self) -> bool {
+        !self.flushes()
+    }
+}
+
+pub type Connection = transport::Connection<Echo>;
+pub type PerCore = transport::PerCore<Echo>;
+
+impl Echo {
+    async fn run(conn: &Connection, mut rx: ReceiveBuffer) -> Result<(), Closed> {
+        rx.fill(GREETING.len() + 1).await?;
+        if !rx.peek(GREETING.len(), |b| b == GREETING) {
+            return Err(Closed::NoGreeting);
+        }
+        rx.consume(GREETING.len());
+        let letter = rx.peek(1, |b| char::from(b[0]));
+        rx.consume(1);
+        conn.enter(&Rc::new(letter));
+        loop {
+            conn.io.room().await;
+            rx.fill(1).await?;
+            let len = rx.arrived();
+            rx.peek(len, |b| conn.io.tx.borrow_mut().put(b));
+            rx.consume(len);
+        }
+    }
+}
+
+impl Protocol for Echo {
+    const TASKS: TaskNames =
+        TaskNames { portal: "listen", connection: "echo", watch: "watch", orders: None };
+    const WARN: LogFn = |what| eprintln!("warn: {what}");
+    const INFO: LogFn = |what| eprintln!("info: {what}");
+    const LISTENS_AT: &'static str = "echo listens at ADDRESS:PORT or unix:/PATH";
+    const UNIX: bool = true;
+    const HANDSHAKE_S: u32 = 5;
+    type Shared = ();
+    type PerCore = ();
+    type State = ();
+    type Session = char;
+    type Reason = Closed;
+    type Order = ();
+
+    async fn serve(conn: &Rc<Connection>, rx: ReceiveBuffer) -> Closed {
+        Echo::run(conn, rx).await.err().unwrap_or(Closed::NoGreeting)
+    }
+
+    fn label(session: &char) -> String {
+        session.to_string()
+    }
+
+    async fn finish(_: &Connection, _: Rc<char>) {}
+}
+
+/// Installs `echo` on a core for `most` connections.
+pub fn install(reactor: &Reactor, most: usize) -> Rc<PerCore> {
+    let shared = transport::Shared::new((), most);
+    PerCore::install(&shared, (0, reactor, &Pool::new(PoolConfig::default())), ())
+}
+
+#[test]
+fn bytes_are_returned_over_the_simulated_network() {
+    Seeds::of(20).each(|seed| {
+        let world = World::new(seed);
+        let segment_max = 1 + seed as usize * 37;
+        world.set_net(NetShape { segment_max, ..NetShape::default() });
+        let (server, outside) = (Reactor::simulated(&world, "s"), Reactor::simulated(&world, "c"));
+        let core = install(&server, 10);
+        let at = core.open_portal("127.0.0.1:7".parse().unwrap()).unwrap();
+        let own = outside.clone();
+        let played = client::spawn(&outside, async move {
+            Client::greet(&own, &at).await.converse(&vec![seed as u8; 20_000]).await;
+        });
+        let mut actors = [Actor::of_tasks(&server), Actor::of_tasks(&outside)];
+        let ended = world.run(&mut actors, Limits::default(), &mut || played.get());
+        assert_eq!(ended, Ended::Stopped);
+    });
+}
+
+#[test]
+fn bytes_are_returned_over_tcp_and_unix_sockets() {
+    let scratch = rig::proc::Scratch::new("echo").unwrap();
+    let unix = format!("unix:{}", scratch.path().join("s").display());
+    for at in ["127.0.0.1:0", "[::1]:0", &unix] {
+        let reactor = Reactor::start(Config::default()).unwrap();
+        let core = install(&reactor, 10);
+        let at = core.open_portal(at.parse().unwrap()).unwrap();
+        let own = reactor.clone();
+        let played = client::spawn(&reactor, async move {
+            Client::greet(&own, &at).await.converse(&vec![7; 1 << 20]).await;
+        });
+        client::run(&reactor, || played.get());
+    }
+}

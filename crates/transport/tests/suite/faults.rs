@@ -1,0 +1,115 @@
+//! Faults of peers affect those peers only (T1), each closed connection has one reason (T3), and
+//! a full core resets further connections (T4).
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use reactor::sim::{Actor, Ended, Limits, World};
+use reactor::{Address, Reactor};
+use transport::{BACKLOG_MAX, RECEIVE_BYTES_MAX};
+
+use crate::client::{self, Client};
+use crate::echo::{self, PerCore};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+struct Stage {
+    world: World,
+    server: Reactor,
+    outside: Reactor,
+    core: Rc<PerCore>,
+    at: Address,
+}
+
+impl Stage {
+    fn new(seed: u64, most: usize) -> Stage {
+        let world = World::new(seed);
+        let (server, outside) = (Reactor::simulated(&world, "s"), Reactor::simulated(&world, "c"));
+        let core = echo::install(&server, most);
+        let at = core.open_portal("127.0.0.1:7".parse().unwrap()).unwrap();
+        Stage { world, server, outside, core, at }
+    }
+
+    /// Runs until `stop`.
+    fn run(&self, mut stop: impl FnMut() -> bool) {
+        let mut actors = [Actor::of_tasks(&self.server), Actor::of_tasks(&self.outside)];
+        let ended = self.world.run(&mut actors, Limits::default(), &mut stop);
+        assert_eq!(ended, Ended::Stopped, "seed {}", self.world.seed());
+    }
+
+    /// Accepted, refused, closed and troubled connections.
+    fn counts(&self) -> [u64; 4] {
+        let c = &self.core.counters;
+        [c.accepted.get(), c.refused.get(), c.closed.get(), c.troubled.get()]
+    }
+}
+
+#[test]
+fn bad_peers_are_closed_and_others_are_served() {
+    testkit::Seeds::of(20).each(|seed| {
+        let stage = Stage::new(seed, 10);
+        let (at, own) = (stage.at.clone(), stage.outside.clone());
+        let bad = client::spawn(&stage.outside, async move {
+            let silent = Client::connect(&own, &at).await;
+            let garbage = Client::connect(&own, &at).await;
+            garbage.send(b"GARBAGE").await.unwrap();
+            // It sends and never reads: its answers fill the queue.
+            let deaf = Client::greet(&own, &at).await;
+            while deaf.send(&[1; 4096]).await.is_ok() {}
+            while silent.receive().await.is_ok_and(|b| !b.is_empty()) {}
+            while garbage.receive().await.is_ok_and(|b| !b.is_empty()) {}
+        });
+        let (at, own, stop) = (stage.at.clone(), stage.outside.clone(), bad.clone());
+        let good = client::spawn(&stage.outside, async move {
+            let client = Client::greet(&own, &at).await;
+            while !stop.get() {
+                let begun = own.now();
+                client.converse(b"good").await;
+                assert!(own.now() - begun < SECOND_NS, "a bad peer delayed a good one");
+                own.sleep(SECOND_NS / 10).await;
+            }
+            client.stream.close();
+        });
+        let most = Cell::new(0);
+        stage.run(|| {
+            most.set(most.get().max(stage.core.memory.usage().used_bytes));
+            good.get() && stage.counts()[2] == 4
+        });
+        assert_eq!(stage.counts(), [4, 0, 4, 3], "seed {seed}");
+        // T2: one connection has a full queue, the others a page or two.
+        assert!(most.get() <= BACKLOG_MAX + 2 * RECEIVE_BYTES_MAX, "{}", most.get());
+    });
+}
+
+#[test]
+fn further_connections_of_a_full_core_are_reset() {
+    let stage = Stage::new(1, 2);
+    let (at, own) = (stage.at.clone(), stage.outside.clone());
+    let played = client::spawn(&stage.outside, async move {
+        let (a, b) = (Client::greet(&own, &at).await, Client::greet(&own, &at).await);
+        a.converse(b"a").await;
+        b.converse(b"b").await;
+        let third = Client::connect(&own, &at).await;
+        assert!(third.receive().await.map_or(true, |bytes| bytes.is_empty()));
+        a.converse(b"a").await;
+        a.stream.close();
+        own.sleep(SECOND_NS).await;
+        Client::greet(&own, &at).await.converse(b"c").await;
+    });
+    stage.run(|| played.get());
+    assert_eq!(stage.counts()[..2], [3, 1]);
+}
+
+#[test]
+fn closed_portal_accepts_no_connection() {
+    let stage = Stage::new(1, 2);
+    let again = stage.core.open_portal(stage.at.clone()).unwrap();
+    assert_eq!(again, stage.at);
+    stage.core.close_portal(&stage.at);
+    let at = stage.at.inet().unwrap();
+    let own = stage.outside.clone();
+    let played = client::spawn(&stage.outside, async move {
+        assert!(own.connect(at).await.is_err());
+    });
+    stage.run(|| played.get());
+}

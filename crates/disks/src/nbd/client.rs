@@ -307,9 +307,12 @@ impl Client {
         let (mut out, mut sent, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             poll_fn(|cx| {
+                if self.ending.get() {
+                    return Poll::Ready(());
+                }
                 self.gather(core, form, heads, &mut bytes, &mut out, &mut sent);
                 let leaves = self.closing.get() && self.ledger.borrow().in_flight() == 0;
-                if self.ending.get() || leaves || !out.is_empty() || line.wants_write() {
+                if leaves || !out.is_empty() || line.wants_write() {
                     return Poll::Ready(());
                 }
                 *self.writer.borrow_mut() = Some(cx.waker().clone());

@@ -12,6 +12,7 @@ use wire::nbd::codes::export_flag;
 
 use super::child::Server;
 use super::dial::{First, Wanted};
+use crate::params;
 use crate::remote::Bounds;
 use crate::watch::Watch;
 
@@ -103,7 +104,7 @@ impl Disk {
     /// Bytes in whole sectors.
     pub(crate) fn size(&self) -> u64 {
         let sector = u64::from(self.sector.max(1));
-        self.size.load(Ordering::Acquire) / sector * sector
+        self.size.load(Ordering::Acquire).min(params::MEDIA_BYTES_MAX) / sector * sector
     }
 
     /// Looks at an export after a new connection: it must be the one that it was. A larger one is
@@ -120,6 +121,9 @@ impl Disk {
         if self.flags & !terms.flags & KEPT != 0 || (self.maps && terms.allocation.is_none()) {
             let (was, now) = (self.flags, terms.flags);
             return Err(format!("another export: its flags are {now:#x}, and were {was:#x}"));
+        }
+        if self.homes > 1 && !terms.has(export_flag::CAN_MULTI_CONN) {
+            return Err("another export: its connections do not share a cache".to_owned());
         }
         let minimum = terms.blocks.map_or(1, |b| b.minimum);
         if minimum > self.sector {

@@ -18,7 +18,7 @@ use wire::nbd::codes::{command_flag, export_flag, kind};
 
 use super::disk::Disk;
 use super::job::{Ask, Job, Who};
-use super::{client, far};
+use super::{RANGE_BYTES_MAX, client, far};
 use crate::backing::{ZERO_PIECE_BYTES, zeroes};
 use crate::remote::Outcome;
 
@@ -61,7 +61,9 @@ impl NbdLayer {
     }
 
     fn ask(&self, bio: &Bio) -> Option<Ask> {
-        let mut ask = Ask::of(bio.op, bio.offset, bio.length)?;
+        // A request without extended headers has room for 32 bits.
+        let len = if bio.op == Op::Map { bio.length.min(RANGE_BYTES_MAX) } else { bio.length };
+        let mut ask = Ask::of(bio.op, bio.offset, len)?;
         let writes = matches!(bio.op, Op::Write | Op::WriteZeroes);
         if writes && bio.flags.has(Flags::FUA) && self.disk.has(export_flag::SEND_FUA) {
             ask.flags |= command_flag::FUA;

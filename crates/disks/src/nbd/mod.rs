@@ -322,7 +322,7 @@ fn opened(
     Ok(Opened {
         layer: Arc::new(NbdLayer { disk: disk.clone() }),
         limits: Limits {
-            media_bytes: disk.size().min(params::MEDIA_BYTES_MAX),
+            media_bytes: disk.size(),
             sector_bytes: sector,
             io_max_bytes: io_max.max(sector),
             delete_max_bytes: RANGE_BYTES_MAX,

@@ -308,6 +308,20 @@ fn process(w: &mut World) -> Option<u32> {
     w.shown("n0", "process").parse().ok()
 }
 
+/// Removes the disk: its server ends, and its socket's folder is removed.
+fn removed(w: &mut World) {
+    let folder = PathBuf::from(w.shown("n0", "server").strip_prefix("unix:").unwrap());
+    let folder = folder.parent().unwrap().to_owned();
+    assert!(folder.exists());
+    let geom = w.control.topology.find_geom(disks::DISK_CLASS, "n0").unwrap();
+    let gone = w.control.call(|t| {
+        t.wither_geom(geom, Errno::NxIo);
+        Ok(())
+    });
+    gone.unwrap();
+    w.until("the end of the server", |_| !folder.exists());
+}
+
 #[test]
 fn a_command_is_a_disk_and_is_started_again() {
     let scratch = Scratch::new("disks-nbd-command").unwrap();
@@ -326,6 +340,8 @@ fn a_command_is_a_disk_and_is_started_again() {
     let failed = p.failed.borrow();
     assert!(failed.iter().all(|f| f.starts_with("Flush")), "{failed:?}");
     assert!(w.shown("n0", "command").starts_with("nbdkit file "));
+    drop(failed);
+    removed(&mut w);
 }
 
 #[test]
@@ -338,6 +354,7 @@ fn a_flush_fails_once_after_the_server_s_death() {
     w.until("another server", |w| process(w).is_some_and(|pid| pid != first));
     assert_eq!(w.plain(edge, Op::Flush, 0, 0), Err(Errno::Io));
     assert_eq!(w.plain(edge, Op::Flush, 0, 0), Ok(()));
+    removed(&mut w);
 }
 
 #[test]
@@ -347,18 +364,9 @@ fn a_server_ends_with_its_disk() {
     std::fs::File::create(&image).unwrap().set_len(16 * MIB).unwrap();
     let mut w = commanded(&["qemu-nbd", "-t", "-f", "raw", image.to_str().unwrap()]);
     let pid = process(&mut w).unwrap();
-    let folder = PathBuf::from(w.shown("n0", "server").strip_prefix("unix:").unwrap());
-    let folder = folder.parent().unwrap().to_owned();
-    assert!(folder.exists());
-    let geom = w.control.topology.find_geom(disks::DISK_CLASS, "n0").unwrap();
-    w.control
-        .call(|t| {
-            t.wither_geom(geom, Errno::NxIo);
-            Ok(())
-        })
-        .unwrap();
+    removed(&mut w);
     let process = PathBuf::from(format!("/proc/{pid}"));
-    w.until("the end of the server", |_| !process.exists() && !folder.exists());
+    assert!(!process.exists());
 }
 
 #[test]

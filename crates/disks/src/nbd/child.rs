@@ -206,7 +206,7 @@ impl Shared {
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
-        // What is left of the folder is left to whoever cleans the runtime folder.
+        // What cannot be removed now is removed by the next daemon.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 
@@ -270,6 +270,24 @@ fn find(program: &str) -> Option<PathBuf> {
     folders.find_map(place)
 }
 
+/// Names of these folders begin so; the number of the process follows.
+const FOLDERS: &str = "ashlar-nbd-";
+
+/// Removes folders of processes that have ended.
+fn sweep(base: &Path) {
+    let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(FOLDERS));
+        let process = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        let is_over = |pid: &u32| !Path::new("/proc").join(pid.to_string()).exists();
+        if process.is_some_and(|pid| is_over(&pid)) {
+            // Another user's stays.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// A folder of our own that no other user may enter, in the service's runtime folder if it has one.
 fn folder() -> io::Result<PathBuf> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -278,7 +296,8 @@ fn folder() -> io::Result<PathBuf> {
     let first = |all: std::ffi::OsString| std::env::split_paths(&all).next();
     let base = base.and_then(first).unwrap_or_else(std::env::temp_dir);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = base.join(format!("ashlar-nbd-{}-{number}", std::process::id()));
+    sweep(&base);
+    let folder = base.join(format!("{FOLDERS}{}-{number}", std::process::id()));
     make(&folder)?;
     Ok(folder)
 }

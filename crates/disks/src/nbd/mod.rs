@@ -394,7 +394,9 @@ impl Unit for NbdUnit {
         let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed).to_string();
         let own = self.disk.server.as_ref().map(Server::show);
         let why = if self.shares { "" } else { " (the server has no CAN_MULTI_CONN)" };
+        let words = own.as_ref().map(|[(_, words), _]| words.clone());
         let mut lines = vec![
+            ("path", words.unwrap_or_else(|| shown.clone())),
             ("server", shown.clone()),
             ("export", self.disk.wanted.export.clone()),
             ("tls", if self.disk.wanted.keys.is_some() { "yes" } else { "no" }.into()),

@@ -339,7 +339,7 @@ fn a_command_is_a_disk_and_is_started_again() {
     // The first FLUSH after the server's end fails: what it had not stored may be lost.
     let failed = p.failed.borrow();
     assert!(failed.iter().all(|f| f.starts_with("Flush")), "{failed:?}");
-    assert!(w.shown("n0", "command").starts_with("nbdkit file "));
+    assert!(w.shown("n0", "path").starts_with("nbdkit file "), "as `list disks` shows it");
     drop(failed);
     removed(&mut w);
 }

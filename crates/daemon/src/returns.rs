@@ -121,6 +121,12 @@ impl Returns {
 
     /// Why a disk is gone, and what brings it back.
     fn why_gone(&self, disk: &DiskConfig) -> String {
+        if let Some(place) = remote(disk).and_then(|(kind, params)| kind.place(&params)) {
+            return match self.known.contains_key(&disk.name) {
+                true => format!("{place} does not answer; it is tried again by itself"),
+                false => format!("{place} does not answer; the disk is taken when it does"),
+            };
+        }
         let Some(path) = path_of(disk) else {
             return "its medium has gone; bring it back, then run `ashlar apply`".to_owned();
         };
@@ -170,6 +176,9 @@ impl Returns {
     }
 
     fn is_here(&self, disk: &DiskConfig) -> bool {
+        if let Some((kind, params)) = remote(disk) {
+            return kind.answers(&params) == Some(true);
+        }
         let Some(path) = path_of(disk) else { return false };
         // One that has not been here since the start is taken as it is.
         let was = self.known.get(&disk.name).map_or(0, |known| known.bytes);
@@ -305,6 +314,13 @@ impl Returns {
         };
         lost.into_iter().filter(stands).collect()
     }
+}
+
+/// The kind and parameters of a disk that is reached over a network.
+fn remote(disk: &DiskConfig) -> Option<(&'static dyn disks::Kind, Value)> {
+    let params = Value::Object(disk.params.clone());
+    let kind = disks::kind(&disk.kind)?;
+    kind.place(&params).is_some().then_some((kind, params))
 }
 
 fn path_of(disk: &DiskConfig) -> Option<&Path> {

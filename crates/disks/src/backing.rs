@@ -28,7 +28,7 @@ use crate::deletes::DeleteBy;
 use crate::watch::Watch;
 
 /// Zeroes written at a time where the kernel cannot zero by itself, bytes.
-const ZERO_PIECE_BYTES: u64 = 1 << 20;
+pub(crate) const ZERO_PIECE_BYTES: u64 = 1 << 20;
 
 /// One buffer of zeroes, which a piece repeats, bytes.
 const ZERO_BUFFER_BYTES: usize = 64 * 1024;
@@ -279,7 +279,7 @@ fn state_of(is_data: bool) -> u64 {
 
 /// Makes the request's buffers `len` bytes of zeroes, one buffer over and over. False when the
 /// pool is empty.
-fn zeroes(bio: &mut Bio, core: &Core, len: usize) -> bool {
+pub(crate) fn zeroes(bio: &mut Bio, core: &Core, len: usize) -> bool {
     if bio.data.len() >= len && len > 0 {
         bio.data.truncate(len);
         return true;

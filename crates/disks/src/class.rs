@@ -61,7 +61,8 @@ impl DiskClass {
             let what = format!("a provider {name} exists already; give the disk another name");
             return Err(Error::new(Errno::Exist, what));
         }
-        let opened = kind.open(&Open { name, params, site: &self.site })?;
+        let switchboard = &topology.switchboard();
+        let opened = kind.open(&Open { name, params, site: &self.site, switchboard })?;
         self.plug(topology, kind.name(), name, opened)
     }
 
@@ -78,6 +79,21 @@ impl DiskClass {
     ) -> Result<GeomId, Error> {
         let opened = crate::file::adopted(name, file, serial, can_delete, &self.site)?;
         self.plug(topology, "file", name, opened)
+    }
+
+    /// Adds a disk of kind `nbd` whose server was asked already: of a simulated world, which the
+    /// control thread cannot reach.
+    pub fn adopt_nbd(
+        &self,
+        topology: &mut Topology,
+        name: &str,
+        params: &Value,
+        terms: &wire::nbd::client::Terms,
+    ) -> Result<GeomId, Error> {
+        let switchboard = &topology.switchboard();
+        let request = Open { name, params, site: &self.site, switchboard };
+        let opened = crate::nbd::adopted(&request, terms)?;
+        self.plug(topology, "nbd", name, opened)
     }
 
     /// Makes geom and provider of an opened disk, or neither.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bio::{Attr, Errno, Ticket};
-use geom::{Error, Inbox, Layer, Limits, Trouble};
+use geom::{Error, Inbox, Layer, Limits, Switchboard, Trouble};
 use serde_json::{Value, json};
 
 use crate::lasting::{Identities, Lasting};
@@ -34,6 +34,8 @@ pub struct Open<'a> {
     pub params: &'a Value,
     /// Where.
     pub site: &'a Site,
+    /// How cores are reached.
+    pub switchboard: &'a Switchboard,
 }
 
 /// A kind of disk. One value each, in [`crate::KINDS`].
@@ -54,6 +56,20 @@ pub trait Kind: Send + Sync {
 
     /// A section that can be pasted into the configuration.
     fn example(&self) -> &'static str;
+
+    /// Whether the medium of a disk that is not open answers, for kinds whose medium is reached
+    /// over a network. Does not block: asks on a thread of its own, and answers what was found by
+    /// the next call. `None`: the medium is seen in another way.
+    fn answers(&self, params: &Value) -> Option<bool> {
+        let _ = params;
+        None
+    }
+
+    /// Where the medium of such a disk is, for people.
+    fn place(&self, params: &Value) -> Option<String> {
+        let _ = params;
+        None
+    }
 
     /// Opens a disk. Blocks; changes nothing outside but what creating it means. An error names
     /// what was opened and what to do about it.

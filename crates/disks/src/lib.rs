@@ -1,7 +1,7 @@
 //! Disks: the providers at the bottom of the graph.
 //!
 //! * [`KINDS`]: every kind of disk there is, one file each: `file`, `blockdev`, `memory`, `null`,
-//!   `model`. A new kind is a new file and a line in `registry.rs`.
+//!   `model`, `nbd`. A new kind is a new file and a line in `registry.rs`.
 //! * [`Kind`]: what a kind has to say and do; [`Opened`] is a disk that it opened.
 //! * [`DiskClass`]: the class `disk`, which puts an opened disk into the graph, with one provider
 //!   named after the disk.
@@ -22,12 +22,14 @@ mod lasting;
 mod locks;
 mod memory;
 mod model;
+mod nbd;
 mod null;
 mod ordered;
 mod pages;
 mod params;
 mod place;
 mod registry;
+mod remote;
 mod sysfs;
 mod watch;
 
@@ -41,6 +43,7 @@ pub use memory::{MEMORY_BYTES_MAX, MemoryParams};
 pub use model::{
     DelayParams, FailOp, FailParams, Latency, LieParams, MODEL_BYTES_MAX, ModelParams,
 };
+pub use nbd::NbdParams;
 pub use null::{Fill, NullParams};
 pub use registry::{KINDS, kind};
 pub use watch::Watch;

@@ -5,10 +5,11 @@ use crate::file::ImageFile;
 use crate::kind::Kind;
 use crate::memory::Memory;
 use crate::model::Model;
+use crate::nbd::Nbd;
 use crate::null::Null;
 
 /// Every kind of disk.
-pub const KINDS: &[&dyn Kind] = &[&ImageFile, &BlockDev, &Memory, &Null, &Model];
+pub const KINDS: &[&dyn Kind] = &[&ImageFile, &BlockDev, &Memory, &Null, &Model, &Nbd];
 
 /// A kind by name.
 pub fn kind(name: &str) -> Option<&'static dyn Kind> {

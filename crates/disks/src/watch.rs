@@ -40,6 +40,13 @@ impl Watch {
         }
     }
 
+    /// The disk has so many bytes now, in whole sectors.
+    pub(crate) fn resized(&self, bytes: u64) {
+        if let Some(provider) = self.provider.get() {
+            self.inbox.post(Event::Resize(*provider, bytes));
+        }
+    }
+
     /// A write failed for lack of room at `now`, ns of the cores' clock.
     pub(crate) fn lacks_room(&self, now: u64) {
         self.short_ns.store(now.max(1), Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! keys: what a listener needs for TLS (RFC 8446), read from files, who a client is, and when
-//! certificates expire.
+//! keys: what a listener or a client of ours needs for TLS (RFC 8446), read from files, who a
+//! client is, and when certificates expire.
 //!
 //! Certificates only (X.509, RFC 5280): the library has no pre-shared keys. It reads the wall clock
 //! when it looks at a certificate's dates, and its own source of randomness: in handshakes only.
@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
 /// Where a listener's keys are: paths of files in PEM.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,61 @@ impl Keys {
     /// The library's.
     pub fn begin(&self) -> Result<ServerConnection, rustls::Error> {
         let mut tls = ServerConnection::new(self.0.clone())?;
+        tls.set_buffer_limit(None);
+        Ok(tls)
+    }
+}
+
+/// Where a client's keys are: paths of files in PEM.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientFiles<'a> {
+    /// The certificates that vouch for servers.
+    pub ca: &'a str,
+    /// The client's certificates, its own first; empty: it shows none.
+    pub certificate: &'a str,
+    /// Its private key; empty with `certificate`.
+    pub key: &'a str,
+}
+
+/// The keys of a client.
+#[derive(Clone)]
+pub struct ClientKeys(Arc<ClientConfig>);
+
+impl ClientKeys {
+    /// Reads the files of a client.
+    ///
+    /// # Errors
+    /// A text that begins with the key of the configuration: `tls_ca`, `tls_certificate`,
+    /// `tls_key`.
+    pub fn read(files: &ClientFiles<'_>) -> Result<ClientKeys, String> {
+        let mut roots = RootCertStore::empty();
+        for root in certificates("tls_ca", files.ca)? {
+            roots.add(root).map_err(|e| format!("tls_ca: {}: {e}", files.ca))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| format!("tls: {e}"))?
+            .with_root_certificates(roots);
+        if files.certificate.is_empty() {
+            return Ok(ClientKeys(Arc::new(config.with_no_client_auth())));
+        }
+        let chain = certificates("tls_certificate", files.certificate)?;
+        let file = files.key;
+        let key =
+            PrivateKeyDer::from_pem_file(file).map_err(|e| format!("tls_key: {file}: {e}"))?;
+        let config = config.with_client_auth_cert(chain, key);
+        Ok(ClientKeys(Arc::new(config.map_err(|e| format!("tls_key: {file}: {e}"))?)))
+    }
+
+    /// The client's side of a connection to the server of that name or address, which its
+    /// certificate must bear.
+    ///
+    /// # Errors
+    /// A text: what is wrong with the name, or the library's.
+    pub fn begin(&self, host: &str) -> Result<ClientConnection, String> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| format!("{host}: {e}"))?;
+        let mut tls = ClientConnection::new(self.0.clone(), name).map_err(|e| e.to_string())?;
         tls.set_buffer_limit(None);
         Ok(tls)
     }

@@ -329,6 +329,46 @@ fn nbd_handshakes() -> Seeds {
     ]
 }
 
+fn nbd_clients() -> Seeds {
+    use nbd::codes::{self, info, option, rep};
+    let greeting = [
+        &codes::MAGIC.to_be_bytes()[..],
+        &codes::OPTION_MAGIC.to_be_bytes()[..],
+        &3u16.to_be_bytes()[..],
+    ]
+    .concat();
+    let reply = |option: u32, kind: u32, payload: &[u8]| {
+        let mut out = codes::OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
+        let words = [option, kind, payload.len() as u32];
+        words.iter().for_each(|word| out.extend(word.to_be_bytes()));
+        [out, payload.to_vec()].concat()
+    };
+    let context = [&1u32.to_be_bytes()[..], b"base:allocation"].concat();
+    let export =
+        [&info::EXPORT.to_be_bytes()[..], &(1u64 << 30).to_be_bytes()[..], &[0, 5][..]].concat();
+    let sizes = [512u32, 4096, 1 << 25].map(u32::to_be_bytes).concat();
+    let sizes = [&info::BLOCK_SIZE.to_be_bytes()[..], &sizes].concat();
+    let talk =
+        |options: u8, parts: &[Vec<u8>]| [&[options][..], &greeting, &parts.concat()].concat();
+    let ack = |option: u32| reply(option, rep::ACK, &[]);
+    let go = [
+        reply(option::GO, rep::INFO, &export),
+        reply(option::GO, rep::INFO, &sizes),
+        ack(option::GO),
+    ];
+    let set = [
+        reply(option::SET_META_CONTEXT, rep::META_CONTEXT, &context),
+        ack(option::SET_META_CONTEXT),
+    ];
+    let structured =
+        [reply(option::EXTENDED_HEADERS, rep::ERR_UNSUP, &[]), ack(option::STRUCTURED_REPLY)];
+    vec![
+        ("extended", talk(0, &[&[ack(option::EXTENDED_HEADERS)], &set[..], &go[..]].concat())),
+        ("structured", talk(14, &[&structured[..], &set[..], &go[..]].concat())),
+        ("starttls", talk(1, &[ack(option::STARTTLS)])),
+    ]
+}
+
 fn certificates() -> Seeds {
     let long = "x".repeat(200);
     vec![
@@ -428,6 +468,7 @@ fn main() -> std::io::Result<()> {
         ("wire_login", logins()),
         ("wire_client_login", client_logins()),
         ("wire_nbd_handshake", nbd_handshakes()),
+        ("wire_nbd_client", nbd_clients()),
         ("wire_nbd_transmission", nbd_transmission()),
         ("wire_x509", certificates()),
         ("wire_fuse", fuse()),

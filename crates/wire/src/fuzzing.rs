@@ -24,7 +24,7 @@ pub use iscsi::{
     fuzz_client_login, fuzz_framing, fuzz_login, fuzz_negotiate, fuzz_request, fuzz_response,
     fuzz_text,
 };
-pub use nbd::{fuzz_nbd_handshake, fuzz_nbd_transmission, fuzz_x509};
+pub use nbd::{fuzz_nbd_client, fuzz_nbd_handshake, fuzz_nbd_transmission, fuzz_x509};
 pub use netlink::fuzz_netlink;
 pub use ninep::fuzz_ninep;
 pub use nvme::{fuzz_nvme, fuzz_nvme_data};
@@ -45,6 +45,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_negotiate", fuzz_negotiate),
     ("wire_login", fuzz_login),
     ("wire_client_login", fuzz_client_login),
+    ("wire_nbd_client", fuzz_nbd_client),
     ("wire_nbd_handshake", fuzz_nbd_handshake),
     ("wire_nbd_transmission", fuzz_nbd_transmission),
     ("wire_x509", fuzz_x509),

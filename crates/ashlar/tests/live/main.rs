@@ -38,6 +38,7 @@ mod mirror_edits;
 mod moved_portals;
 mod names;
 mod nbd;
+mod nbd_disk;
 mod odd_targets;
 mod plan9_client;
 mod processes;

@@ -8,6 +8,7 @@ mod limit;
 mod locks;
 mod memory;
 mod model;
+mod nbd;
 mod nop;
 mod ordered;
 mod place;

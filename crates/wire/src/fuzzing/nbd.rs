@@ -123,8 +123,40 @@ pub fn fuzz_nbd_transmission(data: &[u8]) {
         }
     }
     let _ = (chunk::parse_error(bytes), chunk::parse_hole(bytes), dial::greeting(bytes));
+    if let Ok((piece, used)) = reply::piece(bytes) {
+        assert!(used <= bytes.len() && used <= HEAD_MAX + reply::BODY_MAX as usize);
+        assert!(!matches!(piece, reply::Piece::Data { len: 0, .. }));
+    }
     let extents = command::extents(bytes, 512, 512, 1 << 20, true);
     let sum: u64 = extents.iter().map(|e| e.len).sum();
     assert!(sum <= 1 << 20 && extents.iter().all(|e| e.len > 0));
     let _ = command::outcome(*options, Sense::decode(bytes).ok(), options % 2 == 0);
+}
+
+/// A byte of options, then a server's bytes: the client's handshake ends, holds little, and does
+/// not depend on how the bytes are cut.
+pub fn fuzz_nbd_client(data: &[u8]) {
+    let Some((options, stream)) = data.split_first() else { return };
+    let (tls, cut) = (options & 1 != 0, usize::from(options / 2) + 1);
+    assert_eq!(dialled(tls, stream, stream.len().max(1)), dialled(tls, stream, cut));
+}
+
+fn dialled(tls: bool, stream: &[u8], cut: usize) -> (Vec<u8>, Option<client::Terms>, bool) {
+    let (mut out, mut fresh) = (Vec::new(), Vec::new());
+    let mut dial = client::Dial::new("export", tls);
+    for piece in stream.chunks(cut) {
+        fresh.extend_from_slice(piece);
+        match dial.input(&fresh, &mut out) {
+            Ok((used, client::Progress::More)) => drop(fresh.drain(..used)),
+            Ok((_, client::Progress::Ready(terms))) => {
+                assert!(!tls, "no transmission in the clear");
+                assert!(terms.allocation.is_none() || terms.form != Form::Simple);
+                return (out, Some(terms), false);
+            }
+            // Bytes behind it in the same piece are an error: the two cuts differ in that alone.
+            Ok((_, client::Progress::StartTls)) | Err(_) => return (Vec::new(), None, true),
+        }
+        assert!(fresh.len() <= OptionReply::HEADER_LEN + client::REPLY_MAX + cut);
+    }
+    (out, None, false)
 }

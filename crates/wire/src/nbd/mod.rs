@@ -4,16 +4,18 @@
 //!
 //! * [`Handshake`]: the server's side until transmission begins. Bytes in, bytes out.
 //! * [`Request`] and [`Head`]: headers of transmission; [`chunk`]: what follows the header of a
-//!   structured reply.
-//! * [`dial`]: options as a client sends them, for tests and tools.
+//!   structured reply; [`reply`]: replies as a client reads them.
+//! * [`client::Dial`]: the client's side of the handshake; [`dial`]: its options one by one.
 //! * [`command`]: the SCSI commands that carry out requests.
 
 pub mod chunk;
+pub mod client;
 pub mod codes;
 pub mod command;
 pub mod dial;
 mod handshake;
 mod option;
+pub mod reply;
 mod transmission;
 
 pub use codes::Error;

@@ -72,7 +72,11 @@ impl World {
 
     /// A core in a simulated world of its own: no time passes but what is waited for.
     pub fn simulated(seed: u64) -> World {
-        let world = sim::World::new(seed);
+        World::simulated_in(sim::World::new(seed))
+    }
+
+    /// The same in a world that was made before.
+    pub fn simulated_in(world: sim::World) -> World {
         let reactor = Reactor::simulated(&world, "test");
         World::around(reactor, Some(world))
     }

@@ -1,0 +1,309 @@
+//! Server that the daemon runs itself, at a socket of its own: started, watched, started again.
+//!
+//! ```text
+//!   listen at a private socket --> start (LISTEN_FDS) --ends by itself--> log, pause --+
+//!            ^                                                                      |
+//!            +----------------------------------------------------------------------+
+//! ```
+//! The server gets its listening socket as systemd gives it, which nbdkit, qemu-nbd and
+//! qemu-storage-daemon know: it may be connected to before the server is ready, and when the server
+//! ends, so does the socket. The kernel ends the server with the daemon (`setpriv --pdeathsig`).
+
+use std::collections::VecDeque;
+use std::fs::DirBuilder;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use bio::sync::Mutex;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+/// Pauses between two starts: the first, and the longest.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How long a server may take to end after SIGTERM; then SIGKILL ends it.
+const END_MOST: Duration = Duration::from_secs(5);
+/// Lines of a server's messages that are kept for `status`, and longest line, bytes.
+const LINES_KEPT: usize = 5;
+const LINE_MAX: usize = 500;
+
+/// Gives the server standard input as its listening socket, number 3.
+const SCRIPT: &str = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 0</dev/null";
+
+struct Shared {
+    name: String,
+    words: Vec<String>,
+    folder: PathBuf,
+    pid: Mutex<Option<Pid>>,
+    /// Its last messages, escaped.
+    said: Mutex<VecDeque<String>>,
+    /// How it ended last.
+    ended: Mutex<Option<String>>,
+    is_over: AtomicBool,
+    /// Ends that were not asked for.
+    deaths: AtomicU64,
+    /// It was connected to since its start.
+    has_served: AtomicBool,
+}
+
+/// See the module. Dropping it ends the server.
+pub(crate) struct Server {
+    shared: Arc<Shared>,
+    stop: Option<mpsc::Sender<()>>,
+}
+
+impl Server {
+    /// Starts a server for a disk. Answers when its socket can be connected to.
+    pub(crate) fn start(name: &str, words: &[String]) -> Result<Server, String> {
+        if words.is_empty() || words[0].is_empty() {
+            return Err("command is empty; next: command = [\"nbdkit\", ...]".to_owned());
+        }
+        let folder = folder().map_err(|e| format!("no folder for its socket: {e}"))?;
+        let shared = Arc::new(Shared {
+            name: name.to_owned(),
+            words: words.to_vec(),
+            folder,
+            pid: Mutex::default(),
+            said: Mutex::default(),
+            ended: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            deaths: AtomicU64::new(0),
+            has_served: AtomicBool::new(false),
+        });
+        let (stop, stopped) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let own = shared.clone();
+        let thread = std::thread::Builder::new().name("nbd server".to_owned());
+        thread.spawn(move || own.supervise(&stopped, &tell)).map_err(|e| e.to_string())?;
+        let server = Server { shared, stop: Some(stop) };
+        match told.recv() {
+            Ok(Ok(())) => Ok(server),
+            Ok(Err(e)) => Err(format!("{}: {e}", words[0])),
+            Err(_) => Err(format!("{}: it was not started", words[0])),
+        }
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.shared.socket()
+    }
+
+    /// Its last messages.
+    pub(crate) fn said(&self) -> String {
+        let said = self.shared.said.lock();
+        said.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Ends that were not asked for: what it had not stored then may be lost.
+    pub(crate) fn deaths(&self) -> u64 {
+        self.shared.deaths.load(Ordering::Acquire)
+    }
+
+    /// It was connected to: the next start comes soon after its end.
+    pub(crate) fn serves(&self) {
+        self.shared.has_served.store(true, Ordering::Relaxed);
+    }
+
+    /// For lists: the command, and its process.
+    pub(crate) fn show(&self) -> [(&'static str, String); 2] {
+        let process = match (*self.shared.pid.lock(), &*self.shared.ended.lock()) {
+            (Some(pid), _) => pid.as_raw_nonzero().to_string(),
+            (None, Some(ended)) => format!("none: {ended}"),
+            (None, None) => "none".to_owned(),
+        };
+        [("command", escaped(&self.shared.words.join(" "))), ("process", process)]
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        drop(self.stop.take());
+        self.shared.signal(Signal::TERM);
+        let own = self.shared.clone();
+        let (ended, over) = mpsc::channel::<()>();
+        let wait = move || {
+            // Nothing is sent: it is a pause that needs no clock.
+            let _late = over.recv_timeout(END_MOST);
+            own.signal(Signal::KILL);
+            drop(ended);
+        };
+        // Without a thread the server has SIGTERM alone.
+        let _ = std::thread::Builder::new().name("nbd server end".to_owned()).spawn(wait);
+    }
+}
+
+impl Shared {
+    fn socket(&self) -> PathBuf {
+        self.folder.join("socket")
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = *self.pid.lock() {
+            let _gone = kill_process(pid, signal);
+        }
+    }
+
+    fn spawn(&self) -> io::Result<Child> {
+        let socket = self.socket();
+        let _absent = std::fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket)?;
+        let mut command = match find("setpriv") {
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "TERM", "sh"]);
+                command
+            }
+            None => Command::new("sh"),
+        };
+        command.args(["-c", SCRIPT, "sh"]).args(&self.words);
+        command.stdin(Stdio::from(OwnedFd::from(listener)));
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
+    }
+
+    fn supervise(&self, stopped: &mpsc::Receiver<()>, tell: &mpsc::Sender<io::Result<()>>) {
+        let mut pause = PAUSE;
+        let mut tell = Some(tell);
+        loop {
+            let child = self.spawn();
+            let ended = match child {
+                Ok(child) => {
+                    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+                    *self.pid.lock() = pid;
+                    if self.is_over.load(Ordering::Acquire) {
+                        self.signal(Signal::TERM);
+                    }
+                    if let Some(tell) = tell.take() {
+                        let _gone = tell.send(Ok(()));
+                    }
+                    self.attend(child)
+                }
+                Err(e) => match tell.take() {
+                    Some(tell) => {
+                        let _gone = tell.send(Err(e));
+                        break;
+                    }
+                    None => format!("it cannot be started: {e}"),
+                },
+            };
+            if self.is_over.load(Ordering::Acquire) {
+                break;
+            }
+            self.deaths.fetch_add(1, Ordering::AcqRel);
+            if self.has_served.swap(false, Ordering::Relaxed) {
+                pause = PAUSE;
+            }
+            tracing::warn!("disk {}: its server ended ({ended}); it is started again", self.name);
+            *self.ended.lock() = Some(ended);
+            if stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
+                break;
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        // What cannot be removed now is removed by the next daemon.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+
+    /// Reads its messages until it ends; answers how it ended.
+    fn attend(&self, mut child: Child) -> String {
+        if let Some(mut messages) = child.stderr.take() {
+            let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+            while let Ok(n @ 1..) = messages.read(&mut piece) {
+                for byte in piece.get(..n).unwrap_or(&[]) {
+                    if *byte == b'\n' || bytes.len() >= LINE_MAX {
+                        self.hear(&std::mem::take(&mut bytes));
+                    }
+                    if *byte != b'\n' {
+                        bytes.push(*byte);
+                    }
+                }
+            }
+            self.hear(&bytes);
+        }
+        let status = self.reap(&mut child);
+        status.map_or_else(|e| e.to_string(), |status| status.to_string())
+    }
+
+    /// It has closed its messages, and ends.
+    fn reap(&self, child: &mut Child) -> io::Result<ExitStatus> {
+        // Its number is not another one's before it is waited for, and is not used afterwards.
+        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while matches!(waitid(WaitId::Pid(pid), how), Err(rustix::io::Errno::INTR)) {}
+        }
+        let mut pid = self.pid.lock();
+        *pid = None;
+        child.wait()
+    }
+
+    fn hear(&self, line: &[u8]) {
+        if line.is_empty() {
+            return;
+        }
+        let line = escaped(&String::from_utf8_lossy(line));
+        tracing::info!("disk {}: its server says: {line}", self.name);
+        let mut said = self.said.lock();
+        if said.len() == LINES_KEPT {
+            said.pop_front();
+        }
+        said.push_back(line);
+    }
+}
+
+/// Text of others, safe in logs and lists.
+fn escaped(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&path);
+    let place = |folder: PathBuf| Some(folder.join(program)).filter(|file| file.is_file());
+    folders.find_map(place)
+}
+
+/// Names of these folders begin so; the number of the process follows.
+const FOLDERS: &str = "ashlar-nbd-";
+
+/// Removes folders of processes that have ended.
+fn sweep(base: &Path) {
+    let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(FOLDERS));
+        let process = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        let is_over = |pid: &u32| !Path::new("/proc").join(pid.to_string()).exists();
+        if process.is_some_and(|pid| is_over(&pid)) {
+            // Another user's stays.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A folder of our own that no other user may enter, in the service's runtime folder if it has one.
+fn folder() -> io::Result<PathBuf> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let base = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().find_map(std::env::var_os);
+    // systemd names several folders, with colons between them.
+    let first = |all: std::ffi::OsString| std::env::split_paths(&all).next();
+    let base = base.and_then(first).unwrap_or_else(std::env::temp_dir);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    sweep(&base);
+    let folder = base.join(format!("{FOLDERS}{}-{number}", std::process::id()));
+    make(&folder)?;
+    Ok(folder)
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    // One that a process of the same number left behind; another user's is an error.
+    let _absent = std::fs::remove_dir_all(folder);
+    DirBuilder::new().mode(0o700).create(folder)
+}

@@ -1,0 +1,167 @@
+//! First connection to a server, on the control thread: what the export is.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use keys::ClientKeys;
+use reactor::Address;
+use rustls::ClientConnection;
+use wire::nbd::client::{Dial, Progress, Terms};
+
+use super::place::Place;
+
+/// Longest wait for a connection.
+const CONNECT_MOST: Duration = Duration::from_secs(2);
+/// Longest wait for each piece of the handshake.
+pub(crate) const ANSWER_MOST: Duration = Duration::from_secs(3);
+/// The same of a server that was just started.
+pub(crate) const START_MOST: Duration = Duration::from_secs(10);
+
+/// What is wanted of a server.
+#[derive(Clone)]
+pub(crate) struct Wanted {
+    pub(crate) place: Place,
+    pub(crate) export: String,
+    pub(crate) keys: Option<ClientKeys>,
+    /// Longest wait for each piece of the first handshake.
+    pub(crate) patience: Duration,
+}
+
+/// A connection in transmission.
+pub(crate) struct First {
+    pub(crate) fd: OwnedFd,
+    pub(crate) tls: Option<ClientConnection>,
+    pub(crate) terms: Terms,
+}
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn connect(at: &Address, patience: Duration) -> io::Result<Socket> {
+        match at {
+            Address::Inet(at) => {
+                let socket = TcpStream::connect_timeout(at, CONNECT_MOST)?;
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(patience))?;
+                socket.set_write_timeout(Some(patience))?;
+                Ok(Socket::Tcp(socket))
+            }
+            Address::Unix(path) => {
+                let socket = UnixStream::connect(&**path)?;
+                socket.set_read_timeout(Some(patience))?;
+                socket.set_write_timeout(Some(patience))?;
+                Ok(Socket::Unix(socket))
+            }
+            Address::Ether(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn into_fd(self) -> io::Result<OwnedFd> {
+        match &self {
+            Socket::Tcp(s) => {
+                s.set_read_timeout(None)?;
+                s.set_write_timeout(None)?;
+            }
+            Socket::Unix(s) => {
+                s.set_read_timeout(None)?;
+                s.set_write_timeout(None)?;
+            }
+        }
+        Ok(match self {
+            Socket::Tcp(s) => s.into(),
+            Socket::Unix(s) => s.into(),
+        })
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.read(into),
+            Socket::Unix(s) => s.read(into),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.write(bytes),
+            Socket::Unix(s) => s.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn said(e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
+        _ => e.to_string(),
+    }
+}
+
+/// Connects and carries out the handshake. Blocks for a few seconds at the most.
+pub(crate) fn first(wanted: &Wanted) -> Result<First, String> {
+    let mut why = String::new();
+    for at in &wanted.place.at {
+        match Socket::connect(at, wanted.patience) {
+            Ok(socket) => return shake(wanted, socket),
+            Err(e) => why = said(&e),
+        }
+    }
+    Err(why)
+}
+
+fn shake(wanted: &Wanted, mut socket: Socket) -> Result<First, String> {
+    let mut dial = Dial::new(&wanted.export, wanted.keys.is_some());
+    let (mut fresh, mut out, mut tls) = (Vec::new(), Vec::new(), None);
+    loop {
+        let (used, progress) = dial.input(&fresh, &mut out).map_err(|e| e.to_string())?;
+        fresh.drain(..used);
+        if progress == Progress::StartTls {
+            send(&mut socket, tls.as_mut(), &mut out).map_err(|e| said(&e))?;
+            let keys = wanted.keys.as_ref().ok_or("TLS without keys")?;
+            let mut begun = keys.begin(&wanted.place.host)?;
+            begun.complete_io(&mut socket).map_err(|e| format!("TLS: {}", said(&e)))?;
+            tls = Some(begun);
+            dial.secured(&mut out);
+        }
+        send(&mut socket, tls.as_mut(), &mut out).map_err(|e| said(&e))?;
+        if let Progress::Ready(terms) = progress {
+            let fd = socket.into_fd().map_err(|e| said(&e))?;
+            return Ok(First { fd, tls, terms });
+        }
+        let mut piece = [0; 4096];
+        let n = match tls.as_mut() {
+            // No more than the handshake's replies: the server sends nothing before a request.
+            Some(tls) => rustls::Stream::new(tls, &mut socket).read(&mut piece),
+            None => socket.read(&mut piece),
+        };
+        match n.map_err(|e| said(&e))? {
+            0 => return Err("the server closes the connection".to_owned()),
+            n => fresh.extend_from_slice(piece.get(..n).unwrap_or(&[])),
+        }
+    }
+}
+
+fn send(
+    socket: &mut Socket,
+    tls: Option<&mut ClientConnection>,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    match tls {
+        Some(tls) => rustls::Stream::new(tls, socket).write_all(out)?,
+        None => socket.write_all(out)?,
+    }
+    out.clear();
+    Ok(())
+}

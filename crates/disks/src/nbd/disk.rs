@@ -1,0 +1,201 @@
+//! What all cores share of an NBD disk.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bio::Errno;
+use bio::sync::Mutex;
+use geom::Switchboard;
+use wire::nbd::client::Terms;
+use wire::nbd::codes::export_flag;
+
+use super::child::Server;
+use super::dial::{First, Wanted};
+use crate::params;
+use crate::remote::Bounds;
+use crate::watch::Watch;
+
+/// Transmission flags that a server may not lose while the disk is in use.
+const KEPT: u16 = export_flag::SEND_FLUSH
+    | export_flag::SEND_FUA
+    | export_flag::SEND_TRIM
+    | export_flag::SEND_WRITE_ZEROES;
+
+/// Counters for lists.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) connections: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) replayed: AtomicU64,
+}
+
+/// See the module.
+pub(crate) struct Disk {
+    /// Of this process's disks, for the connections of each core.
+    pub(crate) number: u64,
+    pub(crate) wanted: Wanted,
+    /// The server, if it is our own.
+    pub(crate) server: Option<Server>,
+    /// Something was written that no FLUSH covers yet.
+    dirty: AtomicBool,
+    /// Ends of our own server that a FLUSH has failed for.
+    told: AtomicU64,
+    /// Transmission flags at the start.
+    pub(crate) flags: u16,
+    pub(crate) sector: u32,
+    pub(crate) read_only: bool,
+    pub(crate) is_rotational: bool,
+    /// BLOCK_STATUS is answered.
+    pub(crate) maps: bool,
+    size: AtomicU64,
+    pub(crate) bounds: Bounds,
+    /// Cores with a connection: the first ones.
+    pub(crate) homes: u32,
+    pub(crate) cores: usize,
+    pub(crate) switchboard: Switchboard,
+    pub(crate) watch: Arc<Watch>,
+    /// Why a core has no connection.
+    pub(crate) troubles: Mutex<BTreeMap<u32, String>>,
+    pub(crate) counts: Counts,
+    /// The connection by which the disk was opened, for the first core that needs one.
+    pub(crate) first: Mutex<Option<First>>,
+    pub(crate) is_closed: AtomicBool,
+}
+
+impl Disk {
+    pub(crate) fn new(
+        way: Way,
+        terms: &Terms,
+        bounds: Bounds,
+        shape: Shape,
+        switchboard: Switchboard,
+        watch: Arc<Watch>,
+    ) -> Disk {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        Disk {
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            wanted: way.wanted,
+            server: way.server,
+            dirty: AtomicBool::new(false),
+            told: AtomicU64::new(0),
+            flags: terms.flags,
+            sector: shape.sector,
+            read_only: shape.read_only,
+            is_rotational: terms.has(export_flag::ROTATIONAL),
+            maps: terms.allocation.is_some(),
+            size: AtomicU64::new(terms.size),
+            bounds,
+            homes: shape.homes,
+            cores: shape.cores,
+            switchboard,
+            watch,
+            troubles: Mutex::default(),
+            counts: Counts::default(),
+            first: Mutex::new(way.first),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn has(&self, flag: u16) -> bool {
+        self.flags & flag == flag
+    }
+
+    /// Bytes in whole sectors.
+    pub(crate) fn size(&self) -> u64 {
+        let sector = u64::from(self.sector.max(1));
+        self.size.load(Ordering::Acquire).min(params::MEDIA_BYTES_MAX) / sector * sector
+    }
+
+    /// Looks at an export after a new connection: it must be the one that it was. A larger one is
+    /// taken, and those above are told.
+    pub(crate) fn admits(&self, terms: &Terms) -> Result<(), String> {
+        let was = self.size.load(Ordering::Acquire);
+        if terms.size < was {
+            let now = terms.size;
+            return Err(format!("another export: it has {now} bytes, and had {was}"));
+        }
+        if terms.has(export_flag::READ_ONLY) && !self.read_only {
+            return Err("another export: it is read-only, and was not".to_owned());
+        }
+        if self.flags & !terms.flags & KEPT != 0 || (self.maps && terms.allocation.is_none()) {
+            let (was, now) = (self.flags, terms.flags);
+            return Err(format!("another export: its flags are {now:#x}, and were {was:#x}"));
+        }
+        if self.homes > 1 && !terms.has(export_flag::CAN_MULTI_CONN) {
+            return Err("another export: its connections do not share a cache".to_owned());
+        }
+        let minimum = terms.blocks.map_or(1, |b| b.minimum);
+        if minimum > self.sector {
+            let sector = self.sector;
+            return Err(format!("another export: blocks of {minimum} bytes, and had {sector}"));
+        }
+        self.grown(terms.size);
+        Ok(())
+    }
+
+    /// The export has so many bytes. True: more than before.
+    pub(crate) fn grown(&self, bytes: u64) -> bool {
+        let was = self.size.fetch_max(bytes, Ordering::AcqRel);
+        if bytes > was {
+            self.watch.resized(self.size());
+        }
+        bytes > was
+    }
+
+    /// Ends of our own server that were not asked for: what it had not stored may be lost then.
+    pub(crate) fn deaths(&self) -> u64 {
+        self.server.as_ref().map_or(0, Server::deaths)
+    }
+
+    /// Something is written.
+    pub(crate) fn soils(&self) {
+        if self.server.is_some() && !self.dirty.load(Ordering::Relaxed) {
+            self.dirty.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A FLUSH begins: answers the number of deaths. It fails, once, when our own server has ended
+    /// after it acknowledged what no FLUSH covers.
+    pub(crate) fn flush_begins(&self) -> Result<u64, Errno> {
+        let deaths = self.deaths();
+        let is_new = self.told.swap(deaths, Ordering::AcqRel) != deaths;
+        let was_dirty = self.dirty.swap(false, Ordering::AcqRel);
+        if is_new && was_dirty { Err(Errno::Io) } else { Ok(deaths) }
+    }
+
+    /// A FLUSH has ended well: it covers what one server acknowledged.
+    pub(crate) fn flush_ends(&self, began: u64) -> Result<(), Errno> {
+        let deaths = self.deaths();
+        if deaths == began {
+            return Ok(());
+        }
+        self.told.store(deaths, Ordering::Release);
+        Err(Errno::Io)
+    }
+
+    /// Whether something is wrong with the connection of a core; `None`: it is well.
+    pub(crate) fn say(&self, core: u32, why: Option<String>) {
+        let mut troubles = self.troubles.lock();
+        match why {
+            Some(why) => troubles.insert(core, why),
+            None => troubles.remove(&core),
+        };
+    }
+}
+
+/// How a server is reached.
+pub(crate) struct Way {
+    pub(crate) wanted: Wanted,
+    pub(crate) server: Option<Server>,
+    pub(crate) first: Option<First>,
+}
+
+/// Numbers of a disk that come from its parameters.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) sector: u32,
+    pub(crate) read_only: bool,
+    pub(crate) homes: u32,
+    pub(crate) cores: usize,
+}

@@ -1,0 +1,193 @@
+//! A request as the protocol knows it, and the reader of its reply.
+
+use bio::{Errno, HOLE, MAPPED, Op, Segs, Ticket};
+use wire::nbd::codes::{Error, allocation, command_flag, kind};
+use wire::nbd::reply::Piece;
+
+use crate::remote::Outcome;
+
+/// Who waits for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Who {
+    /// A Bio of this core.
+    Bio(Ticket),
+    /// One of another core: its number there.
+    Far { core: u32, number: u64 },
+}
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ask {
+    pub(crate) kind: u16,
+    pub(crate) flags: u16,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl Ask {
+    /// `None`: an operation that is not sent.
+    pub(crate) fn of(op: Op, offset: u64, len: u64) -> Option<Ask> {
+        let (kind, flags) = match op {
+            Op::Read => (kind::READ, 0),
+            Op::Write => (kind::WRITE, 0),
+            Op::Flush => (kind::FLUSH, 0),
+            Op::Delete => (kind::TRIM, 0),
+            Op::WriteZeroes => (kind::WRITE_ZEROES, 0),
+            Op::Map => (kind::BLOCK_STATUS, command_flag::REQ_ONE),
+            Op::GetAttr => return None,
+        };
+        Some(Ask { kind, flags, offset, len })
+    }
+}
+
+/// A request with its memory.
+pub(crate) struct Job {
+    pub(crate) who: Who,
+    pub(crate) ask: Ask,
+    pub(crate) data: Segs,
+    /// Bytes of a READ that have arrived.
+    pub(crate) got: u64,
+    /// Its first error.
+    pub(crate) error: Option<Errno>,
+    /// The extent of a BLOCK_STATUS.
+    pub(crate) run: Option<(u64, u64)>,
+}
+
+/// A server that left the protocol.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Broken(pub(crate) &'static str);
+
+impl Job {
+    pub(crate) fn new(who: Who, ask: Ask, data: Segs) -> Job {
+        Job { who, ask, data, got: 0, error: None, run: None }
+    }
+
+    /// It is sent again: nothing of an old reply counts.
+    pub(crate) fn renew(&mut self) {
+        (self.got, self.error, self.run) = (0, None, None);
+    }
+
+    /// Place in the data of bytes that a reply brings.
+    pub(crate) fn place(&self, offset: u64, len: u64) -> Result<usize, Broken> {
+        let at = offset.checked_sub(self.ask.offset);
+        let fits = |at: &u64| at.checked_add(len).is_some_and(|end| end <= self.ask.len);
+        match at.filter(fits) {
+            Some(at) if self.ask.kind == kind::READ => Ok(usize::try_from(at).unwrap_or(0)),
+            _ => Err(Broken("data for a place that was not read")),
+        }
+    }
+
+    /// Takes a piece of the reply that brings no data. True: the reply has ended.
+    pub(crate) fn take(&mut self, piece: &Piece, context: Option<u32>) -> Result<bool, Broken> {
+        match piece {
+            Piece::Simple { error, .. } => {
+                self.error = error.map(|e| errno(e, self.ask.kind));
+                Ok(true)
+            }
+            Piece::Data { last, .. } => Ok(*last),
+            Piece::Hole { offset, len, last, .. } => {
+                let at = self.place(*offset, *len)?;
+                self.data.fill(at, usize::try_from(*len).unwrap_or(0), 0);
+                self.got += len;
+                Ok(*last)
+            }
+            Piece::Status { context: of, extents, last, .. } => {
+                if self.ask.kind != kind::BLOCK_STATUS || Some(*of) != context {
+                    return Err(Broken("extents that were not asked for"));
+                }
+                let first = extents.first().filter(|e| e.len > 0);
+                let first = first.ok_or(Broken("an extent of no bytes"))?;
+                let hole = allocation::HOLE | allocation::ZERO;
+                let state = if first.flags & hole == hole { HOLE } else { MAPPED };
+                self.run = Some((first.len.min(self.ask.len), state));
+                Ok(*last)
+            }
+            Piece::Failed { error, last, .. } => {
+                self.error.get_or_insert(errno(*error, self.ask.kind));
+                Ok(*last)
+            }
+            Piece::End { .. } => Ok(true),
+        }
+    }
+
+    /// How it ended, once its reply has.
+    pub(crate) fn outcome(&self) -> Result<Outcome, Broken> {
+        if let Some(error) = self.error {
+            return Ok(Outcome::failed(error));
+        }
+        match self.ask.kind {
+            kind::READ if self.got != self.ask.len => Err(Broken("a READ with bytes left out")),
+            kind::BLOCK_STATUS if self.run.is_none() => Err(Broken("no extents in a reply")),
+            _ => Ok(Outcome { run: self.run, ..Outcome::GOOD }),
+        }
+    }
+}
+
+/// The errors of requests as those of disks.
+fn errno(error: Error, of: u16) -> Errno {
+    let writes = matches!(of, kind::WRITE | kind::TRIM | kind::WRITE_ZEROES);
+    match error {
+        Error::Perm if writes => Errno::RoFs,
+        Error::Perm => Errno::Perm,
+        Error::NoSpc => Errno::NoSpc,
+        Error::Inval | Error::Overflow => Errno::Inval,
+        Error::NotSup => Errno::NotSup,
+        // ENOMEM of a server is no shortage of ours: waiting here would bring nothing.
+        Error::Io | Error::NoMem | Error::Shutdown => Errno::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::nbd::chunk::Extent;
+
+    fn job(op: Op) -> Job {
+        let who = Who::Far { core: 0, number: 0 };
+        Job::new(who, Ask::of(op, 4096, 1024).unwrap(), Segs::new())
+    }
+
+    #[test]
+    fn data_outside_of_what_was_read_end_the_connection() {
+        let read = job(Op::Read);
+        assert_eq!(read.place(4096, 1024), Ok(0));
+        assert_eq!(read.place(4608, 512), Ok(512));
+        for (offset, len) in [(4095, 1), (4096, 1025), (5120, 1), (u64::MAX, 2), (4608, u64::MAX)] {
+            assert!(read.place(offset, len).is_err(), "{offset} {len}");
+        }
+        assert!(job(Op::Write).place(4096, 512).is_err());
+    }
+
+    #[test]
+    fn a_read_is_good_when_all_of_it_has_arrived() {
+        let mut read = job(Op::Read);
+        let hole = |offset, last| Piece::Hole { cookie: 0, offset, len: 512, last };
+        assert_eq!(read.take(&hole(4096, false), None), Ok(false));
+        assert!(read.outcome().is_err());
+        assert_eq!(read.take(&hole(4608, true), None), Ok(true));
+        assert_eq!(read.outcome(), Ok(Outcome::GOOD));
+        read.renew();
+        assert!(read.outcome().is_err());
+    }
+
+    #[test]
+    fn an_extent_is_a_hole_when_it_reads_as_zeroes() {
+        for (flags, state) in [(0, MAPPED), (1, MAPPED), (2, MAPPED), (3, HOLE)] {
+            let mut map = job(Op::Map);
+            let extents = vec![Extent { len: 1 << 40, flags }];
+            let piece = Piece::Status { cookie: 0, context: 7, extents, last: true };
+            assert!(job(Op::Map).take(&piece, Some(8)).is_err());
+            assert_eq!(map.take(&piece, Some(7)), Ok(true));
+            assert_eq!(map.outcome().unwrap().run, Some((1024, state)));
+        }
+    }
+
+    #[test]
+    fn the_first_error_is_the_request_s() {
+        let mut write = job(Op::Write);
+        let failed = |error, last| Piece::Failed { cookie: 0, error, last };
+        assert_eq!(write.take(&failed(Error::Perm, false), None), Ok(false));
+        assert_eq!(write.take(&failed(Error::Io, true), None), Ok(true));
+        assert_eq!(write.outcome(), Ok(Outcome::failed(Errno::RoFs)));
+    }
+}

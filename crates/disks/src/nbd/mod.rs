@@ -1,0 +1,411 @@
+//! Export of an NBD server elsewhere, as a disk.
+//!
+//! ```text
+//!   Bio --> layer --> client: this core's connection --> ledger (deadlines, retries, replay)
+//!             \--> far: cores without a connection ask one that has it
+//! ```
+//! A disk has a connection for each core where the server says that its connections share a cache,
+//! and one otherwise. What a lost connection means, and when the disk is lost, is the same as with
+//! CAM's disks: see [`crate::remote`].
+
+mod child;
+mod client;
+mod dial;
+mod disk;
+mod far;
+mod job;
+mod layer;
+mod line;
+mod place;
+mod probe;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bio::Errno;
+use geom::{Error, Grade, Limits, Trouble};
+use keys::{ClientFiles, ClientKeys};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use wire::nbd::client::Terms;
+use wire::nbd::codes::export_flag;
+
+use self::child::Server;
+use self::dial::{ANSWER_MOST, First, START_MOST, Wanted};
+use self::disk::{Disk, Shape, Way};
+use self::layer::NbdLayer;
+use self::place::Place;
+use crate::kind::{IO_BYTES_MAX, Identity, Kind, Open, Opened, Unit};
+use crate::lasting::{given, of_other};
+use crate::params;
+use crate::remote::{self, Bounds};
+use crate::watch::Watch;
+
+/// Largest minimum block size of an export, bytes; one with larger blocks is refused.
+const SECTOR_MAX: u32 = 4096;
+/// Longest TRIM, WRITE ZEROES or BLOCK_STATUS, bytes; longer ones are split.
+const RANGE_BYTES_MAX: u64 = 1 << 30;
+/// Most connections.
+const CONNECTIONS_MAX: u32 = 64;
+
+/// An export of an NBD server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NbdParams {
+    /// Server: `HOST`, `HOST:PORT` or `unix:PATH`. The usual port is 10809.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Server and export instead, as `nbd://HOST/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`, or the
+    /// same with `nbds` for TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uri: Option<String>,
+    /// Server instead that the daemon runs itself, at a private socket: program and arguments. It
+    /// has to take its listening socket from systemd (LISTEN_FDS), as nbdkit and qemu-nbd do, and
+    /// to stay in the foreground. It is started again when it ends, and ends with the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub command: Option<Vec<String>>,
+    /// Name of the export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<String>,
+    /// Connections, one a core at the most; absent: one for each core if the server's connections
+    /// share a cache (CAN_MULTI_CONN), else one. More than one are used with such a server only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub connections: Option<u32>,
+    /// Certificates that vouch for the server, a file in PEM. With it the connection uses TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_ca: Option<String>,
+    /// Certificate that is shown to the server, a file in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_certificate: Option<String>,
+    /// Its private key, a file in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<String>,
+    /// Name that the server's certificate bears; absent: the host of the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_name: Option<String>,
+    /// Sector size in bytes: 512 or 4096; absent: the server's smallest block, at least 512.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = [512, 4096]))]
+    pub sector_size: Option<u32>,
+    /// Serial number; absent: one that was made at random and is kept in the state folder for the
+    /// server and export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// NAA name of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naa: Option<String>,
+    /// UUID of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// EUI-64 of the unit on the disk, as in `[[unit]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eui64: Option<String>,
+    /// Refuse writers.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Seconds without a connection after which the disk is lost and waiting requests fail. It is
+    /// taken in again when the server answers.
+    #[serde(default = "remote::deadline_default")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub deadline_s: u32,
+    /// Seconds that a request may take once it was sent. After that its connection is closed, and
+    /// the request is sent again over a new one.
+    #[serde(default = "remote::timeout_default")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub timeout_s: u32,
+    /// How often a request is sent again whose connection failed.
+    #[serde(default = "remote::retries_default")]
+    #[schemars(range(min = 0, max = 100))]
+    pub retries: u8,
+    /// Seconds after which a request fails, with all its tries.
+    #[serde(default = "remote::request_deadline_default")]
+    #[schemars(range(min = 1, max = 7200))]
+    pub request_deadline_s: u32,
+}
+
+impl NbdParams {
+    fn bounds(&self) -> Bounds {
+        let (deadline_s, request_s) = (self.deadline_s, self.request_deadline_s);
+        Bounds::new(deadline_s, self.timeout_s, self.retries, request_s)
+    }
+
+    /// Server, export and keys; reads files and looks up names.
+    fn wanted(&self, server: Option<&Server>) -> Result<Wanted, String> {
+        let (address, export, tls) = match (&self.address, &self.uri, server) {
+            (Some(address), None, None) => (address.clone(), String::new(), false),
+            (None, Some(text), None) => {
+                let uri = place::uri(text).map_err(|e| format!("uri {text}: {e}"))?;
+                (uri.address, uri.export, uri.tls)
+            }
+            (None, None, Some(server)) => {
+                (server.socket().to_string_lossy().into_owned(), String::new(), false)
+            }
+            _ => return Err("one of `address`, `uri` and `command` is needed".to_owned()),
+        };
+        let mut place = place::place(&address)?;
+        if let Some(name) = &self.tls_name {
+            place.host = name.clone();
+        }
+        let keys = match &self.tls_ca {
+            None if tls => return Err("an nbds URI needs `tls_ca`".to_owned()),
+            None if self.tls_certificate.is_some() || self.tls_key.is_some() => {
+                return Err("`tls_certificate` and `tls_key` need `tls_ca`".to_owned());
+            }
+            None => None,
+            Some(ca) => {
+                let text = |t: &'_ Option<String>| t.clone().unwrap_or_default();
+                let (certificate, key) = (text(&self.tls_certificate), text(&self.tls_key));
+                if certificate.is_empty() != key.is_empty() {
+                    return Err("`tls_certificate` and `tls_key` go together".to_owned());
+                }
+                let files = ClientFiles { ca, certificate: &certificate, key: &key };
+                let keys = ClientKeys::read(&files)?;
+                keys.begin(&place.host).map_err(|e| format!("tls_name {e}"))?;
+                Some(keys)
+            }
+        };
+        let patience = if server.is_some() { START_MOST } else { ANSWER_MOST };
+        Ok(Wanted { place, export: self.export.clone().unwrap_or(export), keys, patience })
+    }
+}
+
+/// The kind.
+pub(crate) struct Nbd;
+
+impl Kind for Nbd {
+    fn name(&self) -> &'static str {
+        "nbd"
+    }
+
+    fn doc(&self) -> &'static str {
+        "An export of an NBD server, by TCP or a Unix socket, with TLS if wanted."
+    }
+
+    fn schema(&self) -> Value {
+        schemars::schema_for!(NbdParams).to_value()
+    }
+
+    fn example(&self) -> &'static str {
+        "[[disk]]\nname = \"remote1\"\nkind = \"nbd\"\naddress = \"nbd.example:10809\"\n\
+         export = \"vol1\"\n"
+    }
+
+    fn answers(&self, params: &Value) -> Option<bool> {
+        // A server of our own is started to see whether it answers.
+        Some(params.get("command").is_some() || probe::answers(params))
+    }
+
+    fn place(&self, params: &Value) -> Option<String> {
+        let text = |key: &str| params.get(key).and_then(Value::as_str);
+        if let Some(Value::Array(words)) = params.get("command") {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            return Some(format!("NBD server `{}`", words.join(" ").escape_debug()));
+        }
+        let server = text("address").or(text("uri")).unwrap_or_default();
+        Some(match text("export") {
+            Some(export) => format!("NBD server {server}, export \"{export}\""),
+            None => format!("NBD server {server}"),
+        })
+    }
+
+    fn open(&self, request: &Open<'_>) -> Result<Opened, Error> {
+        let name = request.name;
+        let p: NbdParams = params::read("nbd", name, request.params)?;
+        let refuse = |e: String| params::refuse("nbd", name, Errno::Inval, e);
+        if p.command.is_some() && (p.address.is_some() || p.uri.is_some()) {
+            return Err(refuse("`command` goes without `address` and `uri`".to_owned()));
+        }
+        let server = p.command.as_ref().map(|words| Server::start(name, words)).transpose();
+        let server = server.map_err(|e| params::refuse("nbd", name, Errno::NxIo, e))?;
+        let wanted = p.wanted(server.as_ref()).map_err(refuse)?;
+        let first = match probe::take(request.params) {
+            Some(first) => Ok(first),
+            None => dial::first(&wanted),
+        };
+        let first = first.map_err(|why| unreachable((name, &p), &wanted, server.as_ref(), &why))?;
+        let terms = first.terms;
+        opened(request, &p, (wanted, server), terms, Some(first))
+    }
+}
+
+fn unreachable(
+    (name, p): (&str, &NbdParams),
+    wanted: &Wanted,
+    server: Option<&Server>,
+    why: &str,
+) -> Error {
+    let export = &wanted.export;
+    let what = match (server, &p.command) {
+        (Some(server), Some(words)) => {
+            let (words, said) = (words.join(" "), server.said());
+            let said = if said.is_empty() { "nothing".to_owned() } else { said };
+            format!(
+                "server `{}`, export \"{export}\": {why}; it says: {said}; next: run it by hand",
+                words.escape_debug()
+            )
+        }
+        _ => format!(
+            "server {}, export \"{export}\": {why}; next: see what it serves with \
+             `nbdinfo --list`",
+            wanted.place.shown
+        ),
+    };
+    params::refuse("nbd", name, Errno::NxIo, what)
+}
+
+/// A disk whose server is known already: a simulated one, which the control thread cannot reach.
+pub(crate) fn adopted(request: &Open<'_>, terms: &Terms) -> Result<Opened, Error> {
+    let p: NbdParams = params::read("nbd", request.name, request.params)?;
+    let wanted =
+        p.wanted(None).map_err(|e| params::refuse("nbd", request.name, Errno::Inval, e))?;
+    opened(request, &p, (wanted, None), *terms, None)
+}
+
+/// The sector size of an export, bytes.
+fn sector(p: &NbdParams, terms: &Terms) -> Result<u32, String> {
+    let minimum = terms.blocks.map_or(1, |b| b.minimum);
+    if minimum > SECTOR_MAX {
+        return Err(format!(
+            "its smallest block has {minimum} bytes, and {SECTOR_MAX} are the most; next: serve \
+             it through `nbdkit --filter=blocksize`"
+        ));
+    }
+    match p.sector_size {
+        Some(size) if size < minimum => {
+            Err(format!("sector_size is {size}, and the server's smallest block {minimum} bytes"))
+        }
+        Some(size) => Ok(size),
+        None => Ok(minimum.max(params::sector_default())),
+    }
+}
+
+fn opened(
+    request: &Open<'_>,
+    p: &NbdParams,
+    (wanted, server): (Wanted, Option<Server>),
+    terms: Terms,
+    first: Option<First>,
+) -> Result<Opened, Error> {
+    let name = request.name;
+    let refuse = |errno, what: String| Err(params::refuse("nbd", name, errno, what));
+    let sector = match sector(p, &terms) {
+        Ok(sector) => sector,
+        Err(what) => return refuse(Errno::Inval, what),
+    };
+    if let Some(n) = p.connections.filter(|n| !(1..=CONNECTIONS_MAX).contains(n)) {
+        return refuse(Errno::Inval, format!("connections is {n}; 1 to {CONNECTIONS_MAX} can be"));
+    }
+    let cores = request.site.cores.max(1);
+    let shares = terms.has(export_flag::CAN_MULTI_CONN);
+    let most = if shares { cores as u32 } else { 1 };
+    let homes = p.connections.unwrap_or(most).min(most);
+    let read_only = p.read_only || terms.has(export_flag::READ_ONLY);
+    let at = p.command.as_ref().map(|words| words.join(" "));
+    let at = at.unwrap_or_else(|| wanted.place.shown.clone());
+    let key = format!("{at}/{}", wanted.export);
+    let watch = Watch::new(request.site.inbox.clone());
+    let shape = Shape { sector, read_only, homes, cores };
+    let switchboard = request.switchboard.clone();
+    let bounds = p.bounds();
+    let way = Way { wanted, server, first };
+    let disk = Disk::new(way, &terms, bounds, shape, switchboard, watch.clone());
+    let disk = Arc::new(disk);
+    if disk.size() == 0 {
+        return refuse(Errno::NxIo, format!("the export has {} bytes: no sector", terms.size));
+    }
+    let can_delete = !read_only && disk.has(export_flag::SEND_TRIM);
+    let io_max = terms.blocks.map_or(u32::MAX, |b| b.maximum).min(IO_BYTES_MAX) / sector * sector;
+    let preferred = terms.blocks.map_or(0, |b| b.preferred);
+    Ok(Opened {
+        layer: Arc::new(NbdLayer { disk: disk.clone() }),
+        limits: Limits {
+            media_bytes: disk.size(),
+            sector_bytes: sector,
+            io_max_bytes: io_max.max(sector),
+            delete_max_bytes: RANGE_BYTES_MAX,
+        },
+        stripe_bytes: if preferred > sector { u64::from(preferred) } else { 0 },
+        identity: Identity {
+            lasting: given(p.serial.as_deref(), of_other(request, "nbd", &key, None)),
+            descr: "NBD export".into(),
+            physpath: String::new(),
+            rotation_rate: u16::from(!disk.is_rotational),
+            can_delete,
+            delete_reads_zero: false,
+            any_memory: true,
+            atomic_bytes: u64::from(sector),
+            delete_granule: (0, 0),
+            can_anchor: false,
+        },
+        read_only,
+        watch: Some(watch),
+        unit: Box::new(NbdUnit { disk, shares }),
+    })
+}
+
+struct NbdUnit {
+    disk: Arc<Disk>,
+    shares: bool,
+}
+
+impl Drop for NbdUnit {
+    fn drop(&mut self) {
+        client::close_all(&self.disk);
+    }
+}
+
+impl Unit for NbdUnit {
+    /// Asks the server over a connection of its own: NBD has no other way to say a new size. One
+    /// that takes no further connection says it at the next.
+    fn size(&mut self) -> Result<u64, Errno> {
+        if let Ok(first) = dial::first(&self.disk.wanted)
+            && self.disk.grown(first.terms.size)
+        {
+            let number = self.disk.number;
+            for core in 0..self.disk.cores {
+                let renew = move |core: &std::rc::Rc<geom::Core>| client::renew(number, core);
+                self.disk.switchboard.call(core, Box::new(renew));
+            }
+        }
+        Ok(self.disk.size())
+    }
+
+    fn troubles(&self) -> Vec<Trouble> {
+        let troubles = self.disk.troubles.lock();
+        let Some(why) = troubles.values().next() else { return Vec::new() };
+        let (at, export) = (&self.disk.wanted.place.shown, &self.disk.wanted.export);
+        let said = self.disk.server.as_ref().map(Server::said).filter(|said| !said.is_empty());
+        let said = said.map(|said| format!("; its server says: {said}")).unwrap_or_default();
+        let why = format!("no connection to {at}, export \"{export}\": {why}{said}");
+        let deadline_s = self.disk.bounds.deadline_ns / 1_000_000_000;
+        let action = format!(
+            "It is tried again by itself; the disk is lost after {deadline_s} s. See what the \
+             server serves with `nbdinfo --list`."
+        );
+        vec![Trouble { grade: Grade::Degraded, why, action }]
+    }
+
+    fn show(&self) -> Vec<(&'static str, String)> {
+        let Place { shown, .. } = &self.disk.wanted.place;
+        let counts = &self.disk.counts;
+        let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed).to_string();
+        let own = self.disk.server.as_ref().map(Server::show);
+        let why = if self.shares { "" } else { " (the server has no CAN_MULTI_CONN)" };
+        let words = own.as_ref().map(|[(_, words), _]| words.clone());
+        let mut lines = vec![
+            ("path", words.unwrap_or_else(|| shown.clone())),
+            ("server", shown.clone()),
+            ("export", self.disk.wanted.export.clone()),
+            ("tls", if self.disk.wanted.keys.is_some() { "yes" } else { "no" }.into()),
+            ("connections", format!("{}{why}", self.disk.homes)),
+            ("connections made", load(&counts.connections)),
+            ("connections lost", load(&counts.lost)),
+            ("requests sent again", load(&counts.replayed)),
+        ];
+        lines.extend(own.into_iter().flatten());
+        lines
+    }
+}

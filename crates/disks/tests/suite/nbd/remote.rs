@@ -1,0 +1,254 @@
+//! A simulated NBD server: it loses connections before and after it has carried out a request,
+//! cuts replies short, falls silent, restarts, and always keeps what it has acknowledged.
+//!
+//! A connection that is lost carries out nothing any more: NBD gives a client no way to order a
+//! request of an old connection before one of a new connection.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use bio::{Pool, Segs};
+use reactor::{Reactor, SeededRandom, Stream, TaskHandle};
+use wire::nbd::chunk::{self, Extent};
+use wire::nbd::codes::{chunk_kind, command_flag, export_flag, kind};
+use wire::nbd::{
+    Agreed, Export, Exports, Form, HEAD_MAX, Handshake, Head, Listed, Request, Settings, Step,
+    Unavailable, request_len,
+};
+
+/// Transmission flags of the export.
+pub const FLAGS: u16 = export_flag::HAS_FLAGS
+    | export_flag::SEND_FLUSH
+    | export_flag::SEND_FUA
+    | export_flag::SEND_WRITE_ZEROES
+    | export_flag::CAN_MULTI_CONN;
+
+/// The server.
+pub struct Remote {
+    pub data: RefCell<Vec<u8>>,
+    pub flags: Cell<u16>,
+    /// Faults of a thousand requests.
+    pub faults: Cell<u64>,
+    pub faults_made: Cell<u64>,
+    pub writes: Cell<u64>,
+    /// A request at this place ends its connection.
+    pub poison: Cell<Option<u64>>,
+    random: RefCell<SeededRandom>,
+    /// Of the newest connection: older ones are lost.
+    newest: Cell<u64>,
+    tasks: RefCell<Vec<TaskHandle>>,
+    reactor: Reactor,
+    pool: Pool,
+    portal: SocketAddr,
+}
+
+/// The connection ends.
+struct Over;
+
+impl Exports for &Remote {
+    fn find(&mut self, name: &str, _: bool) -> Result<Export, Unavailable> {
+        Ok(Export {
+            name: name.to_owned(),
+            description: String::new(),
+            size: self.data.borrow().len() as u64,
+            flags: self.flags.get(),
+            block_sizes: [512, 4096, 1 << 25],
+            unaligned: false,
+        })
+    }
+
+    fn list(&mut self) -> Option<Vec<Listed>> {
+        None
+    }
+}
+
+impl Remote {
+    pub fn new(reactor: &Reactor, pool: &Pool, portal: SocketAddr, bytes: usize) -> Rc<Remote> {
+        Rc::new(Remote {
+            data: RefCell::new(vec![0; bytes]),
+            flags: Cell::new(FLAGS),
+            faults: Cell::default(),
+            faults_made: Cell::default(),
+            writes: Cell::default(),
+            poison: Cell::default(),
+            random: RefCell::new(SeededRandom::new(reactor.random())),
+            newest: Cell::default(),
+            tasks: RefCell::default(),
+            reactor: reactor.clone(),
+            pool: pool.clone(),
+            portal,
+        })
+    }
+
+    /// Begins to listen.
+    pub fn start(self: &Rc<Remote>) {
+        let remote = self.clone();
+        let listening = self.reactor.spawn("nbd remote", async move {
+            let listener = remote.reactor.listen(remote.portal).unwrap();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                remote.newest.set(remote.newest.get() + 1);
+                let (own, number) = (remote.clone(), remote.newest.get());
+                let task = remote.reactor.spawn("nbd connection", async move {
+                    let _over = own.serve(&stream, number).await;
+                    stream.close();
+                });
+                remote.tasks.borrow_mut().push(task);
+            }
+        });
+        self.tasks.borrow_mut().push(listening);
+    }
+
+    /// Ends at once, as by SIGKILL.
+    pub fn stop(&self) {
+        self.newest.set(self.newest.get() + 1);
+        self.tasks.take().iter().for_each(TaskHandle::abort);
+    }
+
+    fn chance(&self, per_mille: u64) -> bool {
+        let fault = per_mille > 0 && self.random.borrow_mut().below(1000) < per_mille;
+        self.faults_made.set(self.faults_made.get() + u64::from(fault));
+        fault
+    }
+
+    async fn recv(&self, stream: &Stream, into: &mut Vec<u8>, number: u64) -> Result<(), Over> {
+        let seg = self.pool.get(16_384).and_then(|buf| buf.seg(0, 16_384)).ok_or(Over)?;
+        match stream.recv(&seg).await {
+            Ok(n) if n > 0 && self.newest.get() == number => {
+                seg.with(|b| into.extend_from_slice(&b[..n]));
+                Ok(())
+            }
+            _ => Err(Over),
+        }
+    }
+
+    async fn send(&self, stream: &Stream, bytes: &[u8]) -> Result<(), Over> {
+        let segs = Segs::alloc(&self.pool, bytes.len()).ok_or(Over)?;
+        segs.copy_from(0, bytes);
+        stream.send(&mut segs.as_slice().to_vec()).await.map_err(|_| Over)
+    }
+
+    async fn serve(&self, stream: &Stream, number: u64) -> Result<(), Over> {
+        let (mut fresh, mut out) = (Vec::new(), Vec::new());
+        let mut handshake = Handshake::new(Settings::default(), &mut out);
+        let agreed: Agreed = loop {
+            if !out.is_empty() {
+                self.send(stream, &std::mem::take(&mut out)).await?;
+            }
+            if self.chance(self.faults.get()) {
+                return Err(Over);
+            }
+            let (used, step) = handshake.input(&fresh, &mut &*self, &mut out).map_err(|_| Over)?;
+            fresh.drain(..used);
+            match step {
+                Step::More => self.recv(stream, &mut fresh, number).await?,
+                Step::Transmit(agreed) => break *agreed,
+                Step::Answered => {}
+                Step::StartTls | Step::Abort => return Err(Over),
+            }
+        };
+        self.send(stream, &out).await?;
+        let mut held = Vec::new();
+        loop {
+            let request = loop {
+                let len = request_len(agreed.form);
+                if let Some(head) = fresh.get(..len) {
+                    let request = Request::decode(agreed.form, head).expect("a request");
+                    let whole = len + request.payload_len(agreed.form) as usize;
+                    if fresh.len() >= whole {
+                        let bytes: Vec<u8> = fresh.drain(..whole).skip(len).collect();
+                        break (request, bytes);
+                    }
+                }
+                if !held.is_empty() {
+                    self.send(stream, &std::mem::take(&mut held)).await?;
+                }
+                self.recv(stream, &mut fresh, number).await?;
+            };
+            let reply = self.carry_out(&request, agreed.form).await?;
+            // A later reply may overtake this one.
+            match self.random.borrow_mut().below(3) {
+                0 => held.extend(reply),
+                1 => drop(held.splice(0..0, reply)),
+                _ => held.extend(reply),
+            }
+            if self.random.borrow_mut().chance(500) {
+                let out = std::mem::take(&mut held);
+                if self.chance(self.faults.get()) {
+                    self.send(stream, &out[..out.len() / 2]).await?;
+                    return Err(Over);
+                }
+                self.send(stream, &out).await?;
+            }
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        (request, bytes): &(Request, Vec<u8>),
+        form: Form,
+    ) -> Result<Vec<u8>, Over> {
+        let poison = self.poison.get() == Some(request.offset);
+        if poison || self.chance(self.faults.get()) {
+            return Err(Over);
+        }
+        if self.chance(self.faults.get() / 4) {
+            std::future::pending::<()>().await;
+        }
+        if self.random.borrow_mut().chance(200) {
+            let ns = self.random.borrow_mut().below(3_000_000);
+            self.reactor.sleep(ns).await;
+        }
+        let (from, len) = (request.offset as usize, request.len as usize);
+        let mut out = Vec::new();
+        let mut chunk = |flags: u16, kind: u16, body: &[u8]| {
+            let mut head = [0; HEAD_MAX];
+            let (cookie, offset, len) = (request.cookie, request.offset, body.len() as u64);
+            let n = Head::Chunk { flags, kind, cookie, offset, len }.encode(form, &mut head);
+            out.extend_from_slice(&head[..n]);
+            out.extend_from_slice(body);
+        };
+        let mut data = self.data.borrow_mut();
+        match request.kind {
+            kind::READ => {
+                let cut = (self.random.borrow_mut().below(len as u64 / 512 + 1) * 512) as usize;
+                // The second part first.
+                for (from, len) in [(from + cut, len - cut), (from, cut)] {
+                    let part = &data[from..from + len];
+                    if len > 0 && part.iter().all(|b| *b == 0) {
+                        chunk(0, chunk_kind::OFFSET_HOLE, &chunk::hole(from as u64, len as u32));
+                    } else if len > 0 {
+                        let body = [&(from as u64).to_be_bytes()[..], part].concat();
+                        chunk(0, chunk_kind::OFFSET_DATA, &body);
+                    }
+                }
+                chunk(1, chunk_kind::NONE, &[]);
+            }
+            kind::WRITE => {
+                assert_eq!(form == Form::Extended, request.has(command_flag::PAYLOAD_LEN));
+                data[from..from + len].copy_from_slice(bytes);
+                self.writes.set(self.writes.get() + 1);
+                chunk(1, chunk_kind::NONE, &[]);
+            }
+            kind::WRITE_ZEROES => {
+                data[from..from + len].fill(0);
+                self.writes.set(self.writes.get() + 1);
+                chunk(1, chunk_kind::NONE, &[]);
+            }
+            kind::FLUSH => chunk(1, chunk_kind::NONE, &[]),
+            kind::BLOCK_STATUS => {
+                let mut body = Vec::new();
+                let extents = [Extent { len: request.len, flags: 0 }];
+                chunk::block_status_ext(1, &extents, &mut body);
+                chunk(1, chunk_kind::BLOCK_STATUS_EXT, &body);
+            }
+            _ => return Err(Over),
+        }
+        drop(data);
+        if self.chance(self.faults.get()) {
+            return Err(Over);
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,149 @@
+//! NBD disks in a simulated world: a server that loses connections, restarts, grows and is
+//! exchanged, and users that know what they have written.
+
+use std::rc::Rc;
+
+use bio::Errno;
+use geom::Edge;
+use reactor::SeededRandom;
+use reactor::sim::{self, NetShape};
+use serde_json::json;
+use testkit::Seeds;
+use wire::nbd::Form;
+use wire::nbd::client::{BlockSizes, Terms};
+
+use super::remote::{FLAGS, Remote};
+use super::{Progress, Shape, load};
+use crate::world::World;
+
+const PORTAL: &str = "10.0.0.1:10809";
+const PART: u64 = 64 * 512;
+const USERS: Shape = Shape { users: 4, part: PART, rounds: 40 };
+const BYTES: u64 = PART * USERS.users;
+const MS: u64 = 1_000_000;
+
+struct Play {
+    w: World,
+    remote: Rc<Remote>,
+    edge: Edge,
+    random: SeededRandom,
+}
+
+impl Play {
+    fn new(seed: u64, params: serde_json::Value) -> Play {
+        let world = sim::World::new(seed);
+        let mut random = SeededRandom::new(seed ^ 0x6e62_6463);
+        world.set_net(NetShape {
+            segment_max: [7, 100, 1460, 16 * 1024][random.below(4) as usize],
+            buffer_bytes: [4096, 65_536, 262_144][random.below(3) as usize],
+            ..NetShape::default()
+        });
+        let mut w = World::simulated_in(world);
+        let portal = PORTAL.parse().unwrap();
+        let remote = Remote::new(&w.reactor, w.core.pool(), portal, BYTES as usize);
+        remote.start();
+        let blocks = BlockSizes { minimum: 512, preferred: 4096, maximum: 1 << 25 };
+        let terms = Terms {
+            size: BYTES,
+            flags: FLAGS,
+            form: Form::Extended,
+            allocation: Some(1),
+            blocks: Some(blocks),
+        };
+        let mut all = json!({ "address": PORTAL });
+        let more = params.as_object().cloned().unwrap_or_default();
+        all.as_object_mut().unwrap().extend(more);
+        let disks = w.disks.clone();
+        w.control.call(|t| disks.adopt_nbd(t, "n0", &all, &terms).map(drop)).unwrap();
+        let edge = w.open("n0");
+        Play { w, remote, edge, random }
+    }
+
+    fn passes(&mut self, ns: u64) {
+        self.w.turn(ns);
+    }
+
+    /// Restarts the server while users work, until they have ended.
+    fn storm(&mut self, p: &Progress) {
+        while p.ended.get() < USERS.users {
+            let ns = self.random.below(30) * MS;
+            self.passes(ns + MS);
+            if self.random.chance(150) {
+                self.remote.stop();
+                let away = self.random.below(2000) * MS;
+                self.passes(away + MS);
+                self.remote.start();
+            }
+        }
+    }
+}
+
+/// Everything ends well, and what was read is what was written, whatever the connection does.
+fn survives(seed: u64) -> u64 {
+    let bounds = json!({
+        "retries": 100, "timeout_s": 1, "deadline_s": 3600, "request_deadline_s": 7200,
+    });
+    let mut play = Play::new(seed, bounds);
+    let faults = [0, 2, 10, 30][play.random.below(4) as usize];
+    play.remote.faults.set(faults);
+    let p = load(&mut play.w, play.edge, USERS);
+    play.storm(&p);
+    assert_eq!(*p.failed.borrow(), Vec::<String>::new());
+    assert_eq!(p.rounds.get(), USERS.users * USERS.rounds);
+    if play.random.chance(100) {
+        play.remote.stop();
+        play.remote.data.borrow_mut().resize(2 * BYTES as usize, 0);
+        play.remote.faults.set(0);
+        play.remote.start();
+        play.w.until("the new size", |w| {
+            let provider = w.control.topology.find("n0").unwrap();
+            w.control.topology.limits(provider).unwrap().media_bytes == 2 * BYTES
+        });
+    }
+    play.remote.faults_made.get()
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_whatever_the_connection_does() {
+    let seeds = Seeds::of(24);
+    let faults: u64 = seeds.each(survives).into_iter().sum();
+    assert!(faults > 0 || !seeds.are_enough());
+}
+
+/// Another export at the same address: nothing of the disk reaches it, and the disk is lost.
+fn exchanged(seed: u64) {
+    let bounds = json!({ "retries": 100, "deadline_s": 3, "request_deadline_s": 600 });
+    let mut play = Play::new(seed, bounds);
+    let p = load(&mut play.w, play.edge, Shape { rounds: u64::MAX, ..USERS });
+    play.w.until("some work", |_| p.rounds.get() > 40);
+    play.remote.stop();
+    match play.random.below(3) {
+        0 => play.remote.data.borrow_mut().truncate(BYTES as usize / 2),
+        1 => play.remote.flags.set(FLAGS | wire::nbd::codes::export_flag::READ_ONLY),
+        _ => play.remote.flags.set(FLAGS & !wire::nbd::codes::export_flag::SEND_FLUSH),
+    }
+    let writes = play.remote.writes.get();
+    play.remote.start();
+    play.w.until("the loss of the disk", |w| w.control.topology.find("n0").is_none());
+    play.w.until("the end of the users", |_| p.ended.get() == USERS.users);
+    assert_eq!(play.remote.writes.get(), writes, "written to another export");
+    let failed = p.failed.borrow();
+    assert!(failed.iter().all(|f| f.contains("ENXIO")), "{failed:?}");
+}
+
+#[test]
+fn another_export_in_its_place_is_refused() {
+    Seeds::of(12).each(exchanged);
+}
+
+/// One request that ends its connection each time fails alone.
+#[test]
+fn a_request_that_ends_its_connection_fails_alone() {
+    let mut play = Play::new(1, json!({ "retries": 3 }));
+    let kills = play.remote.clone();
+    kills.poison.set(Some(BYTES - 512));
+    let p = load(&mut play.w, play.edge, Shape { users: 3, ..USERS });
+    assert_eq!(play.w.write(play.edge, BYTES - 512, &[1; 512]), Err(Errno::RemoteIo));
+    play.w.until("the end of the users", |_| p.ended.get() == 3);
+    assert_eq!(*p.failed.borrow(), Vec::<String>::new());
+}

@@ -164,12 +164,11 @@ impl Client {
             job.who
         });
         match who {
-            Some(Who::Bio(ticket)) => {
-                if !core.restart(ticket) {
-                    // The Bio is not there any more.
-                    let _ended = self.ledger.borrow_mut().take(cookie);
-                }
+            // The Bio is not there any more.
+            Some(Who::Bio(ticket)) if !core.restart(ticket) => {
+                let _ended = self.ledger.borrow_mut().take(cookie);
             }
+            Some(Who::Bio(_)) => {}
             Some(Who::Far { core: at, number }) => {
                 let ended = self.ledger.borrow_mut().take(cookie);
                 if let Some((job, outcome)) = ended {
@@ -444,7 +443,7 @@ impl Client {
         let at = job.place(offset, len)?;
         let mut data = Segs::new();
         let fits = job.data.slice_into(at, usize::try_from(len).unwrap_or(usize::MAX), &mut data);
-        job.got += len;
+        job.cover(at as u64, len)?;
         if fits { Ok(Some(data)) } else { Err(Broken("more data than were read")) }
     }
 

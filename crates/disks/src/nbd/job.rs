@@ -40,13 +40,18 @@ impl Ask {
     }
 }
 
+/// Most pieces of one reply that are ahead of others.
+const AHEAD_MAX: usize = 1024;
+
 /// A request with its memory.
 pub(crate) struct Job {
     pub(crate) who: Who,
     pub(crate) ask: Ask,
     pub(crate) data: Segs,
-    /// Bytes of a READ that have arrived.
-    pub(crate) got: u64,
+    /// Bytes of a READ that have arrived from its start on.
+    got: u64,
+    /// What has arrived behind those: first byte and end of each piece.
+    ahead: Vec<(u64, u64)>,
     /// Its first error.
     pub(crate) error: Option<Errno>,
     /// The extent of a BLOCK_STATUS.
@@ -59,12 +64,34 @@ pub(crate) struct Broken(pub(crate) &'static str);
 
 impl Job {
     pub(crate) fn new(who: Who, ask: Ask, data: Segs) -> Job {
-        Job { who, ask, data, got: 0, error: None, run: None }
+        Job { who, ask, data, got: 0, ahead: Vec::new(), error: None, run: None }
     }
 
     /// It is sent again: nothing of an old reply counts.
     pub(crate) fn renew(&mut self) {
         (self.got, self.error, self.run) = (0, None, None);
+        self.ahead.clear();
+    }
+
+    /// Counts what has arrived at a place in the data. Pieces come in any order and do not overlap:
+    /// otherwise bytes that no piece brought would pass for read.
+    pub(crate) fn cover(&mut self, at: u64, len: u64) -> Result<(), Broken> {
+        let end = at.saturating_add(len);
+        if at < self.got || self.ahead.iter().any(|(from, to)| at < *to && *from < end) {
+            return Err(Broken("data twice for one place"));
+        }
+        if at > self.got {
+            if self.ahead.len() == AHEAD_MAX {
+                return Err(Broken("a reply in too many pieces"));
+            }
+            self.ahead.push((at, end));
+            return Ok(());
+        }
+        self.got = end;
+        while let Some(next) = self.ahead.iter().position(|(from, _)| *from == self.got) {
+            self.got = self.ahead.swap_remove(next).1;
+        }
+        Ok(())
     }
 
     /// Place in the data of bytes that a reply brings.
@@ -88,7 +115,7 @@ impl Job {
             Piece::Hole { offset, len, last, .. } => {
                 let at = self.place(*offset, *len)?;
                 self.data.fill(at, usize::try_from(*len).unwrap_or(0), 0);
-                self.got += len;
+                self.cover(at as u64, *len)?;
                 Ok(*last)
             }
             Piece::Status { context: of, extents, last, .. } => {
@@ -168,6 +195,23 @@ mod tests {
         assert_eq!(read.outcome(), Ok(Outcome::GOOD));
         read.renew();
         assert!(read.outcome().is_err());
+    }
+
+    #[test]
+    fn pieces_in_any_order_count_and_none_counts_twice() {
+        let mut read = job(Op::Read);
+        for (at, len) in [(512, 256), (256, 256), (0, 256)] {
+            assert!(read.outcome().is_err());
+            assert_eq!(read.cover(at, len), Ok(()));
+        }
+        for (at, len) in [(0, 1), (700, 100), (767, 1), (100, 900)] {
+            assert!(read.cover(at, len).is_err(), "{at} {len}");
+        }
+        assert_eq!(read.cover(768, 256), Ok(()));
+        assert_eq!(read.outcome(), Ok(Outcome::GOOD));
+        let mut read = job(Op::Read);
+        assert_eq!(read.cover(512, 256), Ok(()));
+        assert!(read.cover(400, 300).is_err(), "it reaches into one that is ahead");
     }
 
     #[test]

@@ -134,7 +134,7 @@ pub(crate) async fn line(host: &Rc<Host>, text: &str) -> Result<String, Error> {
 }
 
 async fn done(host: &Rc<Host>, text: &str) -> Result<String, Error> {
-    let understood = understand(text).map_err(|why| Error::inval(why))?;
+    let understood = understand(text).map_err(Error::inval)?;
     let Some((verb, params)) = understood else { return Ok(String::new()) };
     let done = run(host, 0, verb, &params).await?;
     Ok(match (done.get("text"), done.get("message")) {

@@ -36,8 +36,8 @@ impl Verb<LabelClass> for Clear {
             Last::Label => Ok(()),
             _ => {
                 let what = format!(
-                    "{name} has no label of this kind; nothing was written (`ashlar inspect {name}` \
-                 says what it has)"
+                    "{name} has no label of this kind; nothing was written (`ashlar inspect \
+                     {name}` says what it has)"
                 );
                 Err(Error::new(Errno::NoEnt, what))
             }

@@ -21,6 +21,7 @@ pub mod multipath;
 pub mod nop;
 pub mod part;
 pub mod probe;
+mod provider_name;
 pub mod raid;
 mod registry;
 pub mod sched;

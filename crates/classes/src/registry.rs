@@ -4,9 +4,25 @@ use std::sync::Arc;
 
 use geom::{Class, filter_class};
 
-use crate::members::Waiting;
+use crate::members::{Waiting, follow};
 use crate::mirror::{self, MirrorClass};
 use crate::raid::{self, RaidClass};
+
+/// How the label of a class is read that says where it ends.
+pub(crate) fn label_of(class: &str) -> Option<follow::Read> {
+    match class {
+        "mirror" => Some(crate::mirror::placed),
+        "multipath" => Some(crate::multipath::placed),
+        "stripe" => Some(crate::stripe::placed),
+        "concat" => Some(crate::concat::placed),
+        _ => None,
+    }
+}
+
+/// The size of the disk for which a record of Intel's was written that is elsewhere now.
+pub(crate) fn left_behind(record: &[u8], offset: u64) -> Option<u64> {
+    raid::imsm::left_behind(record, offset)
+}
 
 /// The classes. The one loaded last tastes first: what a disk is a member of stands before what
 /// seems to stand on it, and names before tables.

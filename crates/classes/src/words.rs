@@ -20,18 +20,8 @@ pub(crate) const NAMES: ArgSpec = ArgSpec {
     doc: "Their names, without the class",
 };
 
-pub(crate) const PROVIDER: ArgSpec =
-    ArgSpec { name: "member", short: None, kind: ArgKind::Name, doc: "The provider" };
-
 pub(crate) const PROVIDERS: ArgSpec =
     ArgSpec { name: "members", short: None, kind: ArgKind::Names(1), doc: "Providers, in order" };
-
-pub(crate) const HARDCODE: ArgSpec = ArgSpec {
-    name: "hardcode",
-    short: Some('h'),
-    kind: ArgKind::Flag,
-    doc: "Store the providers' names: they are found nowhere else",
-};
 
 pub(crate) const YES_DESTROY: ArgSpec = ArgSpec {
     name: "yes_destroy",
@@ -47,6 +37,36 @@ pub(crate) const FORCE: ArgSpec = ArgSpec {
     kind: ArgKind::Flag,
     doc: "Though something is there, or open",
 };
+
+/// What is hidden of one that is stopped, of classes whose members look like the whole
+/// ([`crate::members::Stopped::refuse`]).
+pub(crate) const STOPPED_HIDES: &str = "Meanwhile what is on its members is hidden: no \
+    table, label or volume is found there, so that none of them is written alone. `clear` gives a \
+    member up, and what is on it shows.";
+
+/// Bytes a second that a rebuild may do; 0: as fast as it goes. Until the next start
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("x-bytes" = true))]
+pub(crate) struct SyncRate(pub(crate) u64);
+
+/// Bytes a second that may be compared; absent: the sync_rate of `configure`
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("x-bytes" = true))]
+pub(crate) struct VerifyRate(pub(crate) u64);
+
+/// End the one that runs
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(crate) struct EndIt(pub(crate) bool);
+
+/// The disks hold the same, and right parity, already (all zeroes, say): nothing is synced
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(crate) struct Same(pub(crate) bool);
 
 /// Providers, in order
 #[derive(Clone, Default, Deserialize, JsonSchema)]
@@ -89,15 +109,6 @@ pub(crate) const DESTROY: VerbSpec = VerbSpec {
     detail: "",
     args: &[NAMES, FORCE],
     example: "destroy data",
-    writes: false,
-};
-
-pub(crate) const START: VerbSpec = VerbSpec {
-    name: "start",
-    doc: "Look for the members of one that was stopped",
-    detail: "",
-    args: &[NAME],
-    example: "start data",
     writes: false,
 };
 

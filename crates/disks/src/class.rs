@@ -229,7 +229,7 @@ impl Class for DiskClass {
     /// As [`DiskClass::add`], with the kind under `kind` among the parameters.
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         if !request.members.is_empty() {
-            return Err(Error::inval("a disk stands on no other provider"));
+            return Err(Error::inval("a disk is made on no other provider"));
         }
         let mut params = request.params.as_object().cloned().unwrap_or_default();
         match params.remove("kind") {

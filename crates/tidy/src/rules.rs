@@ -74,6 +74,13 @@ const CLOCKS: &[(&str, &str)] = &[
 const UNFINISHED: &[&str] =
     &["todo!(", "unimplemented!(", "#[ignore", "TODO", "FIXME", "XXX", "HACK"];
 
+/// The list of classes, the only file that names them all.
+const CLASSES: &str = "crates/classes/src/registry.rs";
+/// What the classes are made of, which may be used by all: modules of theirs that the list names.
+const BELOW_CLASSES: &[&str] = &["members", "inspect"];
+/// Formats that the scanner of disks reads by the code of their class.
+const SCANNED: &[&str] = &["part", "label"];
+
 /// Lines of a file above which it is refused.
 const FILE_LINES_MAX: usize = 900;
 /// Lines of a function above which it is refused.
@@ -107,7 +114,34 @@ pub fn check(tree: &Tree) -> Vec<String> {
         sizes(s, &mut out);
         reachable(s, tree, &mut out);
     }
+    classes(tree, &mut out);
     out
+}
+
+/// A class does not know another class, nor does what they are made of know one.
+fn classes(tree: &Tree, out: &mut Vec<String>) {
+    let Some(list) = tree.sources.iter().find(|s| s.path == CLASSES) else { return };
+    let module = |text: &str| -> String {
+        text.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect()
+    };
+    let named = |text: &str| -> Vec<String> { text.split("crate::").skip(1).map(module).collect() };
+    let mut all = named(&list.text);
+    all.retain(|name| !name.is_empty() && !BELOW_CLASSES.contains(&name.as_str()));
+    for s in &tree.sources {
+        let Some(place) = s.path.strip_prefix("crates/classes/src/") else { continue };
+        let own = place.split('/').next().unwrap_or(place).trim_end_matches(".rs");
+        if s.is_test() || matches!(own, "registry" | "fuzzing" | "lib") {
+            continue;
+        }
+        for (n, line) in s.product_lines() {
+            for other in named(&line).into_iter().filter(|name| name != own && all.contains(name)) {
+                if own != "inspect" || !SCANNED.contains(&other.as_str()) {
+                    let what = "move what both need below the classes";
+                    out.push(format!("{}:{n}: {own} knows the class {other}: {what}", s.path));
+                }
+            }
+        }
+    }
 }
 
 /// Dependencies in a section of a manifest, with the number of their line.

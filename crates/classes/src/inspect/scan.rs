@@ -8,6 +8,7 @@ use crate::label;
 use crate::members::{follow, frame};
 use crate::part::{self, Place, Table};
 use crate::probe::{Reason, Sectors, Step, Stop, array, le32, le64, span};
+use crate::registry::{self, label_of};
 
 /// Bytes at each end that are looked through, 512 at a time, for what stands at no place of its
 /// own: labels of media of another size, tables of disks with other sectors.
@@ -39,17 +40,6 @@ pub(crate) fn leftover(sector: &[u8], class: &str, bytes: u64) -> Option<&'stati
         (*of != class && sector.starts_with(magic) && !strays(of)).then_some(*what)
     };
     LEFTOVERS.iter().filter(|(kind, ..)| *kind != "geom").find_map(known)
-}
-
-/// How the label of a class is read that says where it ends.
-fn label_of(class: &str) -> Option<follow::Read> {
-    match class {
-        "mirror" => Some(crate::mirror::placed),
-        "multipath" => Some(crate::multipath::placed),
-        "stripe" => Some(crate::stripe::placed),
-        "concat" => Some(crate::concat::placed),
-        _ => None,
-    }
 }
 
 /// What a finding is to its kind.
@@ -261,7 +251,7 @@ fn left_behind(sectors: &Sectors, finding: &Finding) -> Result<Option<u64>, Stop
             return Ok(None);
         }
         let bytes = sectors.get(finding.offset, unit as usize)?;
-        return Ok(bytes.and_then(|bytes| crate::raid::imsm::left_behind(bytes, finding.offset)));
+        return Ok(bytes.and_then(|bytes| registry::left_behind(bytes, finding.offset)));
     };
     let bytes = sectors.get(finding.offset, unit as usize)?;
     let placed = bytes.and_then(|bytes| read(bytes).ok());

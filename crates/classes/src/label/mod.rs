@@ -14,15 +14,14 @@ pub mod generic;
 mod geom;
 mod gpt;
 mod iso9660;
-mod name;
 mod ntfs;
 mod swap;
 mod verbs;
 mod xfs;
 
+pub use crate::provider_name::{NAME_MAX, clean};
 pub use class::LabelClass;
 pub use gpt::gpt_names;
-pub use name::{NAME_MAX, clean};
 
 use crate::probe::{Reason, Sectors, Step, Stop, Why};
 

@@ -17,9 +17,19 @@ pub(crate) trait Labelled: Class + Sized + 'static {
     const CLASS: &'static str;
     /// What `stop` does besides, for the manual.
     const STOPPED: &'static str = "";
+    /// One sentence of `destroy`, and whether it writes.
+    const DESTROY: (&'static str, bool) = ("The same as stop", false);
 
     /// Those that were stopped by hand.
     fn stopped(&self) -> &Stopped;
+
+    /// One that was stopped is to be found again.
+    fn starts(&self, _name: &str) {}
+
+    /// What its label is called.
+    fn noun() -> String {
+        format!("label of {}", Self::CLASS)
+    }
 
     /// A member's label, from its last sector.
     fn placed(sector: &[u8]) -> Result<Placed, FrameError>;
@@ -64,9 +74,10 @@ pub(crate) struct Destroy(Stop);
 
 impl<C: Labelled> Verb<C> for Destroy {
     const NAME: &'static str = "destroy";
-    const DOC: &'static str = "The same as stop";
+    const DOC: &'static str = C::DESTROY.0;
     const POSITIONAL: &'static [&'static str] = &["names"];
     const EXAMPLE: &'static str = "destroy data";
+    const WRITES: bool = C::DESTROY.1;
     type Answer = Value;
 
     fn run(self, class: &C, control: &mut Control) -> Result<Value, Error> {
@@ -89,6 +100,7 @@ impl<C: Labelled> Verb<C> for Start {
     type Answer = Value;
 
     fn run(self, class: &C, control: &mut Control) -> Result<Value, Error> {
+        class.starts(known::bare(C::CLASS, &self.name));
         known::start(control, C::CLASS, class.stopped(), &self.name)
     }
 }
@@ -110,8 +122,7 @@ impl<C: Labelled> Verb<C> for Clear {
     type Answer = Value;
 
     fn run(self, _: &C, control: &mut Control) -> Result<Value, Error> {
-        let noun = format!("label of {}", C::CLASS);
-        known::clear(control, C::CLASS, &self.members.0, &noun, C::placed)
+        known::clear(control, C::CLASS, &self.members.0, &C::noun(), C::placed)
     }
 }
 

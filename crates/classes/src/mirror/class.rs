@@ -3,19 +3,17 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use super::geom::MirrorGeom;
+use super::metadata::Metadata;
+use super::settings::MirrorParams;
+use super::state::Mirror;
+use super::{NAME, verbs};
+use crate::members::{Stopped, Waiting, follow, frame, known};
 use bio::Errno;
 use geom::{
     Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Redeclare, Settings, Taster,
     Topology, VerbSpec, Verdict,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use super::geom::MirrorGeom;
-use super::metadata::{Balance, Metadata, mirror_flags};
-use super::state::Mirror;
-use super::{NAME, verbs};
-use crate::members::{Stopped, Waiting, follow, frame, known};
 
 /// The class.
 #[derive(Default)]
@@ -97,20 +95,6 @@ impl MirrorClass {
     }
 }
 
-/// What `create` takes besides name and members.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-struct Params {
-    /// Which member serves a read: none, round-robin, load, split, prefer; absent: load.
-    balance: Option<String>,
-    /// Bytes of a part of a split read; absent: 4096.
-    slice: Option<u32>,
-    /// After a crash members are taken as they are, not rebuilt.
-    no_failsync: bool,
-    /// Members that are out of date wait for `rebuild`.
-    no_autosync: bool,
-}
-
 impl Class for MirrorClass {
     fn name(&self) -> &'static str {
         NAME
@@ -121,11 +105,11 @@ impl Class for MirrorClass {
     }
 
     fn params(&self) -> Option<serde_json::Value> {
-        serde_json::to_value(schemars::schema_for!(Params)).ok()
+        Some(schemars::schema_for!(MirrorParams).to_value())
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        verbs::VERBS
+        geom::specs(verbs::VERBS)
     }
 
     fn tastes(&self) -> bool {
@@ -180,25 +164,8 @@ impl Class for MirrorClass {
     }
 
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let wrong = |e: String| Error::inval(format!("mirror create: {e}"));
-        let params: Params = match request.params {
-            serde_json::Value::Null => Params::default(),
-            given => serde_json::from_value(given.clone()).map_err(|e| wrong(e.to_string()))?,
-        };
-        let balance = match params.balance.as_deref() {
-            None => Balance::Load,
-            Some(word) => Balance::of_word(word).ok_or_else(|| {
-                wrong(format!("no balance {word}; {}", Balance::WORDS.join(", ")))
-            })?,
-        };
-        let slice = params.slice.unwrap_or(4096);
-        let mut flags = 0;
-        let said = [
-            (params.no_failsync, mirror_flags::NOFAILSYNC),
-            (params.no_autosync, mirror_flags::NOAUTOSYNC),
-        ];
-        said.iter().filter(|(on, _)| *on).for_each(|(_, flag)| flags |= flag);
-        verbs::by_hand(self, topology, request, (balance, slice, flags))
+        let settings = geom::read::<MirrorParams>(NAME, request.params)?.settings()?;
+        verbs::by_hand(self, topology, request, settings)
     }
 
     fn keeps_records(&self) -> bool {
@@ -215,7 +182,7 @@ impl Class for MirrorClass {
     }
 
     fn settings(&self, params: &serde_json::Value) -> Result<Settings, Error> {
-        verbs::settings(params).map(|settings| settings.keys())
+        Ok(geom::read::<MirrorParams>(NAME, params)?.settings()?.keys())
     }
 
     fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {
@@ -255,7 +222,7 @@ impl Class for MirrorClass {
         on: &str,
         params: &serde_json::Value,
     ) -> Result<serde_json::Value, Error> {
-        verbs::run(self, control, verb, on, params)
+        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }
 

@@ -4,6 +4,8 @@
 //! which FreeBSD refuses as too new and leaves alone.
 
 use md5::{Digest, Md5};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::bitmap;
 use super::lineage::Lineage;
@@ -16,19 +18,17 @@ pub(super) const VERSION: u32 = 4;
 /// With a write-intent bitmap.
 const VERSION_BITMAP: u32 = 5;
 
-/// Which member serves a read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Which member serves a read: the first there is (none), each in turn, the one with the least to
+/// do, large requests in parts by all of them, or the one of the highest priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
 pub(super) enum Balance {
-    /// The first there is.
     None,
-    /// Each in turn.
     RoundRobin,
-    /// The one with the least to do.
     #[default]
     Load,
-    /// Large requests in parts by all of them.
     Split,
-    /// The one of the highest priority.
     Prefer,
 }
 
@@ -42,11 +42,6 @@ impl Balance {
     /// As people write it.
     pub(super) fn word(self) -> &'static str {
         Self::WORDS.get(self as usize).copied().unwrap_or("")
-    }
-
-    /// The inverse of [`Balance::word`].
-    pub(super) fn of_word(word: &str) -> Option<Balance> {
-        Self::ALL.get(Self::WORDS.iter().position(|w| *w == word)?).copied()
     }
 }
 

@@ -6,10 +6,68 @@
 //!  S2  The section of a declared mirror says all of them, at a start as at a change: a key that is
 //!      not there has its default, whatever the records say.
 
+use geom::{Error, Params};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::metadata::{Balance, mirror_flags};
 use super::state::Mirror;
+
+/// What a section says, and a verb that makes a mirror.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct MirrorParams {
+    /// Which member serves a read
+    #[schemars(extend("x-short" = "b"))]
+    balance: Balance,
+    /// With balance split: reads larger than this many bytes are split
+    #[schemars(extend("x-short" = "s", "x-bytes" = true))]
+    slice: u64,
+    /// After a crash members are taken as they are, not rebuilt
+    #[schemars(extend("x-short" = "F"))]
+    no_failsync: bool,
+    /// Members that are out of date wait for `rebuild`
+    #[schemars(extend("x-short" = "n"))]
+    no_autosync: bool,
+}
+
+impl Default for MirrorParams {
+    fn default() -> MirrorParams {
+        let Settings { balance, slice, .. } = Settings::default();
+        let slice = u64::from(slice);
+        MirrorParams { balance, slice, no_failsync: false, no_autosync: false }
+    }
+}
+
+impl Params for MirrorParams {}
+
+impl MirrorParams {
+    /// The same as a mirror has it.
+    ///
+    /// # Errors
+    ///
+    /// `Inval`: the slice, and its range.
+    pub(super) fn settings(&self) -> Result<Settings, Error> {
+        let flags = [
+            (self.no_failsync, mirror_flags::NOFAILSYNC),
+            (self.no_autosync, mirror_flags::NOAUTOSYNC),
+        ];
+        Ok(Settings {
+            balance: self.balance,
+            slice: slice(self.slice)?,
+            flags: flags.iter().filter(|(on, _)| *on).fold(0, |all, (_, flag)| all | flag),
+        })
+    }
+}
+
+/// The bytes of a slice, in range.
+pub(super) fn slice(bytes: u64) -> Result<u32, Error> {
+    match u32::try_from(bytes) {
+        Ok(slice) if slice > 0 => Ok(slice),
+        _ => Err(Error::inval(format!("a slice of {bytes} bytes: use 1 to 4294967295"))),
+    }
+}
 
 /// What records say of how a mirror works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -123,7 +123,7 @@ impl Class for MultipathClass {
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        verbs::VERBS
+        geom::specs(verbs::VERBS)
     }
 
     fn tastes(&self) -> bool {
@@ -233,6 +233,6 @@ impl Class for MultipathClass {
         on: &str,
         params: &serde_json::Value,
     ) -> Result<serde_json::Value, Error> {
-        verbs::run(self, control, verb, on, params)
+        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }

@@ -15,7 +15,7 @@ use super::found::SetId;
 use super::geom::NAME;
 use super::model::Volume;
 use crate::crc::crc32;
-use crate::label::clean;
+use crate::provider_name::clean;
 
 /// Stands before what tells a volume apart whose label does not.
 const APART: char = '~';

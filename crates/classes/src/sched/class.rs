@@ -117,7 +117,7 @@ impl Class for SchedClass {
     fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         let Declared { made, classify, shares } = declared(request.params)?;
         let &[below] = request.members else {
-            return Err(Error::inval("sched stands on exactly one provider"));
+            return Err(Error::inval("sched is made on exactly one provider"));
         };
         let Some(limits) = topology.limits(below) else {
             return Err(Error::new(Errno::NxIo, "the provider below is gone"));

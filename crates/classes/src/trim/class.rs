@@ -103,7 +103,7 @@ impl Class for TrimClass {
     fn create(&self, t: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
         let params = params_of(request.params)?;
         let &[below] = request.members else {
-            return Err(Error::inval("trim stands on exactly one provider"));
+            return Err(Error::inval("trim is made on exactly one provider"));
         };
         let me = t.new_geom(NAME, request.name, MADE_BY_HAND, Box::new(Unmade))?;
         match build(t, me, request.name, below, params) {

@@ -314,7 +314,8 @@ fn refusals_say_why() {
     let error = world.verb("mirror", "insert", "m", json!({ "members": ["d5"] }));
     assert!(error.expect_err("small").what.contains("it needs 1048576"));
     let error = world.verb("mirror", "configure", "m", json!({ "balance": "best" }));
-    assert!(error.expect_err("no such").what.contains("no balance best"));
+    let said = error.expect_err("no such").what;
+    assert!(said.contains("`balance`") && said.contains("`best`"), "{said}");
     world.lose("d1");
     let error = world.verb("mirror", "remove", "m", json!({ "members": ["d0"] }));
     assert!(error.expect_err("missing").what.contains("ashlar mirror forget m"));

@@ -239,7 +239,7 @@ const OTHER_ARGS: &str = "
     trim create: as share short batch quiet_ms expire_ms granule zeroes
     multipath configure: passive
     mirror configure: member autosync failsync priority hardcode dynamic bitmap no_bitmap region
-    multipath create: active read
+    multipath create: active passive read
     mirror create: balance slice no_failsync no_autosync yes_destroy
     mirror insert: priority inactive hardcode yes_destroy force
     stripe create: strip yes_destroy

@@ -53,7 +53,7 @@ pub(crate) fn all(
     out
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 pub(crate) enum Search {
     /// That export.
     Found(Found),
@@ -63,7 +63,7 @@ pub(crate) enum Search {
     Unknown,
 }
 
-/// What a name stands for. A target's LUNs are looked at once, so that a unit that comes meanwhile
+/// Finds what a name means. A target's LUNs are looked at once, so that a unit that comes meanwhile
 /// is there or awaited, and never neither.
 pub(crate) fn find(
     engine: &Engine,

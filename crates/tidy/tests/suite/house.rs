@@ -49,6 +49,28 @@ fn clocks_unfinished_work_and_length_are_refused() {
 }
 
 #[test]
+fn a_class_does_not_know_another() {
+    let list = "vec![crate::nop::Nop, crate::part::Part, crate::inspect::Inspect]\n";
+    let found = |path: &str, text: &str| {
+        let source = |path: &str, text: &str| Source {
+            path: format!("crates/classes/src/{path}"),
+            text: text.into(),
+        };
+        let lib =
+            "#![forbid(unsafe_code)]\nmod nop; mod part; mod inspect; mod registry; mod guard;";
+        let sources = vec![source("registry.rs", list), source("lib.rs", lib), source(path, text)];
+        let all = check(&Tree { sources, manifests: Vec::new() });
+        all.iter().filter(|b| b.contains("knows the class")).count()
+    };
+    assert_eq!(found("part/mod.rs", "use crate::nop::Nop;\n"), 1);
+    assert_eq!(found("guard.rs", "use crate::part;\n"), 1);
+    assert_eq!(found("inspect/scan.rs", "use crate::nop::Nop;\n"), 1);
+    assert_eq!(found("inspect/scan.rs", "use crate::part;\n"), 0);
+    assert_eq!(found("part/mod.rs", "use crate::inspect;\nuse crate::part::Table;\n"), 0);
+    assert_eq!(found("nop.rs", "#[cfg(test)]\nmod tests {\n    use crate::part;\n}\n"), 0);
+}
+
+#[test]
 fn unsafe_stands_only_where_it_is_listed() {
     refuses("crates/bio/src/a.rs", "fn f() { unsafe { g() } }\n", "unsafe");
     assert_eq!(breaches("crates/bio/src/pool.rs", "fn f() { unsafe { g() } }\n").len(), 0);

@@ -1,125 +1,99 @@
-//! The verbs, as gmirror has them.
+//! The verbs, as gmirror has them: a file each; those of every class with labels are in
+//! [`crate::members::verbs`].
 
+mod activate;
+mod configure;
+mod create;
+mod dump;
+mod forget;
+mod insert;
+mod label;
 mod made;
-mod members;
+mod part;
+mod rebuild;
 mod redeclare;
-mod specs;
-mod whole;
+mod resize;
+mod start;
+mod verify;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Control, Error, GeomId, Topology};
-use serde::Deserialize;
-use serde_json::Value;
+use geom::{Class, ClassVerb, Control, Error, GeomId, Topology};
+use serde_json::{Value, json};
 
 use super::NAME;
 use super::bitmap::{BYTES_MAX, REGION_MIN, Shape};
 use super::class::MirrorClass;
-use super::geom::MirrorGeom;
-use super::metadata::{Balance, Metadata};
+use super::geom::{Job, MirrorGeom};
+use super::metadata::Metadata;
 use super::state::Mirror;
-use crate::members::follow::{self, Ask};
-use crate::members::{hand, known};
-use crate::words;
+use crate::members::follow::Placed;
+use crate::members::frame::FrameError;
+use crate::members::verbs::{Clear, Destroy, Follow, Labelled, Stop};
+use crate::members::{Stopped, hand, known};
+use crate::words::STOPPED_HIDES as HIDDEN;
 pub(super) use made::{by_hand, declare};
-pub(super) use redeclare::{foresee, redeclare, settings};
-pub(super) use specs::VERBS;
+pub(super) use redeclare::{foresee, redeclare};
 
 /// Longest wait of a verb for its mirror to have done what it asked for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the verbs take; each uses its own part.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Request {
-    names: Vec<String>,
-    members: Vec<String>,
-    member: Option<String>,
-    balance: Option<String>,
-    slice: Option<u64>,
-    no_failsync: bool,
-    no_autosync: bool,
-    failsync: bool,
-    autosync: bool,
-    assume_same: bool,
-    priority: Option<u64>,
-    inactive: bool,
-    hardcode: bool,
-    dynamic: bool,
-    force: bool,
-    sync_rate: Option<u64>,
-    size: Option<u64>,
-    was: Option<u64>,
-    bitmap: bool,
-    no_bitmap: bool,
-    region: Option<u64>,
-    repair: bool,
-    end: bool,
-    rate: Option<u64>,
-    keep: Option<String>,
+/// What the class can be asked.
+pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
+    ClassVerb::of::<label::Label>(),
+    ClassVerb::of::<create::Create>(),
+    ClassVerb::of::<configure::Configure>(),
+    ClassVerb::of::<insert::Insert>(),
+    ClassVerb::of::<part::Remove>(),
+    ClassVerb::of::<forget::Forget>(),
+    ClassVerb::of::<rebuild::Rebuild>(),
+    ClassVerb::of::<part::Deactivate>(),
+    ClassVerb::of::<activate::Activate>(),
+    ClassVerb::of::<resize::Resize>(),
+    ClassVerb::of::<verify::Verify>(),
+    ClassVerb::of::<Stop>(),
+    ClassVerb::of::<Destroy>(),
+    ClassVerb::of::<start::Start>(),
+    ClassVerb::of::<Clear>(),
+    ClassVerb::of::<dump::Dump>(),
+    ClassVerb::of::<Follow>(),
+];
+
+impl Labelled for MirrorClass {
+    const CLASS: &'static str = NAME;
+    const STOPPED: &'static str = HIDDEN;
+
+    fn stopped(&self) -> &Stopped {
+        &self.stopped
+    }
+
+    fn noun() -> String {
+        "record of a mirror".to_owned()
+    }
+
+    fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+        Metadata::placed(sector)
+    }
+
+    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+        let geom = known::geom(control, NAME, on)?;
+        let open = control.topology.geom_is_open(geom);
+        if !open || force {
+            // Marks are taken away first, so that nothing is rebuilt at the next start.
+            with(control, on, |g, t, me| {
+                g.push(t, me, Job::Clean);
+                Ok(())
+            })?;
+        }
+        control.call(|t| self.destroy(t, geom, force))?;
+        Ok(json!({ "message": format!("{on} stopped") }))
+    }
 }
 
 fn is_own(sector: &[u8]) -> bool {
     Metadata::decode(sector).is_ok()
-}
-
-/// Carries out a verb on the geom called `on`.
-pub(super) fn run(
-    class: &MirrorClass,
-    control: &mut Control,
-    verb: &str,
-    on: &str,
-    params: &Value,
-) -> Result<Value, Error> {
-    let request: Request = match params {
-        Value::Null => Request::default(),
-        given => serde_json::from_value(given.clone())
-            .map_err(|e| Error::inval(format!("mirror {verb}: {e}")))?,
-    };
-    match verb {
-        "label" => made::label(class, control, on, &request),
-        "create" => made::create(class, control, on, &request),
-        "configure" => whole::configure(control, on, &request),
-        "insert" => members::insert(control, on, &request),
-        "remove" => members::remove(control, on, &request),
-        "forget" => words::each(on, &request.names, |on| members::forget(control, on)),
-        "rebuild" => members::rebuild(control, on, &request),
-        "deactivate" => members::deactivate(control, on, &request),
-        "activate" => members::activate(control, on, &request),
-        "follow" => follow::follow(
-            control,
-            &Ask {
-                class: NAME,
-                member: request.member.as_deref().unwrap_or_default(),
-                was: request.was,
-                force: request.force,
-                read: Metadata::placed,
-            },
-        ),
-        "resize" => whole::resize(control, on, &request),
-        "verify" => whole::verify(control, on, &request),
-        "stop" | "destroy" => {
-            words::each(on, &request.names, |on| whole::stop(class, control, on, &request))
-        }
-        "start" => whole::start(class, control, on, &request),
-        "clear" => {
-            known::clear(control, NAME, &request.members, "record of a mirror", Metadata::decode)
-        }
-        "dump" => whole::dump(control, &request),
-        _ => {
-            let names: Vec<&str> = VERBS.iter().map(|v| v.name).collect();
-            let what = format!("mirror has no verb {verb}; {}", names.join(", "));
-            Err(Error::new(Errno::NotSup, what))
-        }
-    }
-}
-
-fn balance(request: &Request) -> Result<Option<Balance>, Error> {
-    let Some(word) = &request.balance else { return Ok(None) };
-    let none = || Error::inval(format!("no balance {word}; {}", Balance::WORDS.join(", ")));
-    Balance::of_word(word).ok_or_else(none).map(Some)
 }
 
 /// The bitmap of a mirror of so many bytes.
@@ -130,18 +104,19 @@ fn shape(media_bytes: u64, sector_bytes: u32, region: Option<u64>) -> Result<Sha
     })
 }
 
-fn slice(request: &Request) -> Result<Option<u32>, Error> {
-    let Some(bytes) = request.slice else { return Ok(None) };
-    match u32::try_from(bytes) {
-        Ok(slice) if slice > 0 => Ok(Some(slice)),
-        _ => Err(Error::inval(format!("a slice of {bytes} bytes: use 1 to 4294967295"))),
-    }
+/// The priority of a member, from a number that was given.
+fn priority(given: u64) -> Result<u8, Error> {
+    let wrong = |_| Error::inval(format!("priority {given}: use 0 to 255"));
+    u8::try_from(given).map_err(wrong)
 }
 
-fn priority(request: &Request) -> Result<Option<u8>, Error> {
-    let Some(given) = request.priority else { return Ok(None) };
-    let wrong = |_| Error::inval(format!("priority {given}: use 0 to 255"));
-    u8::try_from(given).map_err(wrong).map(Some)
+/// The place of a member.
+fn slot(g: &MirrorGeom, t: &Topology, member: &str) -> Result<usize, Error> {
+    g.slot_called(t, member).ok_or_else(|| {
+        let name = &g.mirror.name;
+        let what = format!("{member} is no member of {name}; `ashlar mirror list {name}`");
+        Error::new(Errno::NoEnt, what)
+    })
 }
 
 /// Runs `f` with a mirror's own state, waits until it has done what follows, answers.

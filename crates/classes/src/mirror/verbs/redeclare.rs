@@ -1,17 +1,22 @@
 //! Change of a mirror that the configuration declares otherwise than before, while it is used.
 
 use geom::{Control, Error, GeomId, Redeclare, Topology};
-use serde_json::Value;
 
-use super::members::{forget, insert, remove, replace_absent};
-use super::{Request, balance, complete, runs, slice, with};
+use super::forget::forget;
+use super::insert::{How, insert, replace_absent};
+use super::part::remove;
+use super::{complete, runs, with};
 use crate::guard;
 use crate::members::known;
 use crate::mirror::NAME;
 use crate::mirror::geom::MirrorGeom;
-use crate::mirror::metadata::mirror_flags;
-use crate::mirror::settings::Settings;
+use crate::mirror::settings::{MirrorParams, Settings};
 use crate::mirror::state::{MEMBERS_MAX, Role};
+
+/// What the section says now.
+fn settings(request: &Redeclare<'_>) -> Result<Settings, Error> {
+    geom::read::<MirrorParams>(NAME, request.params)?.settings()
+}
 
 /// How the members change.
 #[derive(Debug, Default)]
@@ -29,7 +34,7 @@ pub(in crate::mirror) fn foresee(
     control: &mut Control,
     request: &Redeclare<'_>,
 ) -> Result<(), Error> {
-    settings(request.params)?;
+    settings(request)?;
     let geom = known::geom(control, NAME, request.name)?;
     if request.from.is_empty() {
         return names_one(control, request.name, request.to);
@@ -44,7 +49,7 @@ pub(in crate::mirror) fn redeclare(
     request: &Redeclare<'_>,
     consent: &[String],
 ) -> Result<(), Error> {
-    let (on, settings) = (request.name, settings(request.params)?);
+    let (on, settings) = (request.name, settings(request)?);
     control.settle()?;
     let geom = known::geom(control, NAME, on)?;
     let difference = difference(&mut control.topology, geom, request)?;
@@ -57,11 +62,10 @@ pub(in crate::mirror) fn redeclare(
         replace_absent(control, on, &difference.added)?;
         forget(control, on)?;
     } else if !difference.added.is_empty() {
-        let members = difference.added;
-        insert(control, on, &Request { members, force: true, ..Request::default() })?;
+        insert(control, on, &difference.added, &How { force: true, ..How::default() })?;
     }
     if !difference.removed.is_empty() {
-        remove(control, on, &Request { members: difference.removed, ..Request::default() })?;
+        remove(control, on, &difference.removed)?;
     }
     work_as_declared(control, on, settings)
 }
@@ -103,24 +107,6 @@ fn nothing_left(on: &str, members: &[String]) -> Error {
         members.join(", ")
     );
     Error::new(bio::Errno::Busy, what)
-}
-
-/// The settings that a section gives; a key that is not there has its default.
-pub(in crate::mirror) fn settings(params: &Value) -> Result<Settings, Error> {
-    let request: Request = match params {
-        Value::Null => Request::default(),
-        given => serde_json::from_value(given.clone()).map_err(|e| Error::inval(e.to_string()))?,
-    };
-    let flags = [
-        (request.no_failsync, mirror_flags::NOFAILSYNC),
-        (request.no_autosync, mirror_flags::NOAUTOSYNC),
-    ];
-    let default = Settings::default();
-    Ok(Settings {
-        balance: balance(&request)?.unwrap_or(default.balance),
-        slice: slice(&request)?.unwrap_or(default.slice),
-        flags: flags.iter().filter(|(on, _)| *on).fold(0, |all, (_, flag)| all | flag),
-    })
 }
 
 /// What the change of a section means for the members that there are. A member that it names

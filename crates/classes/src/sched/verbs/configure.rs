@@ -10,14 +10,14 @@ use crate::sched::clients::Classify;
 use crate::sched::options::{self, Options};
 use crate::sched::{algorithms, hub};
 
-/// What there is to set, and how it is at first.
+/// Settings of each algorithm with their ranges and first values.
 const KNOBS: &str = "Options of the algorithms, from least to most and as they are at first. rr: \
     queue_depth 1 to 50 (1), wait_ms 1 to 30 (10), quantum_ms 1 to 500 (100), quantum_kb 16 to \
     65536 (8192), w_anticipate 0 to 1 (1). as: wait_ms 1 to 30 (5), batch_kb 16 to 65536 (8192). \
     fifo: queue_depth 0 to 1024 (0), 0 being any number. deadline: queue_depth 1 to 256 (1), \
     read_expire_ms 1 to 60000 (500), write_expire_ms 1 to 600000 (5000), batch 1 to 1024 (16), \
     writes_starved 1 to 64 (2). fair: queue_depth 1 to 4096 (32), op_cost 0 to 1048576 (8192), \
-    burst_ms 1 to 60000 (100); it alone heeds weight, iops, kbps and a client's burst_ms.";
+    burst_ms 1 to 60000 (100); it alone uses weight, iops, kbps and a client's burst_ms.";
 
 /// What it takes; what is not given stays as it is.
 #[derive(Deserialize, JsonSchema)]

@@ -1,0 +1,44 @@
+//! `activate`: members that were deactivated are used again.
+
+use geom::{Control, Error, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{with, write_record};
+use crate::members::known;
+use crate::mirror::NAME;
+use crate::mirror::class::MirrorClass;
+use crate::mirror::metadata::{Metadata, disk_flags};
+use crate::words::Members;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Activate {
+    /// Its name, without the class
+    name: String,
+    members: Members,
+}
+
+impl Verb<MirrorClass> for Activate {
+    const NAME: &'static str = "activate";
+    const DOC: &'static str = "Use members again that were deactivated";
+    const POSITIONAL: &'static [&'static str] = &["name", "members"];
+    const EXAMPLE: &'static str = "mirror activate data d1";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.as_str();
+        for member in &self.members.0 {
+            let record = known::read(control, NAME, member, Metadata::decode)?;
+            if record.name != known::bare(NAME, on) || !record.has(disk_flags::INACTIVE) {
+                let what = format!("{member} is no deactivated member of {on}");
+                return Err(Error::inval(what));
+            }
+            let flags = record.disk_flags & !disk_flags::INACTIVE;
+            write_record(control, member, Some(&Metadata { disk_flags: flags, ..record }))?;
+            with(control, on, |_, _, _| Ok(()))?;
+        }
+        Ok(Said::new(format!("{} activated", self.members.0.join(", "))))
+    }
+}

@@ -1,0 +1,192 @@
+//! `configure`: how a mirror works.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bio::Errno;
+use geom::{Bytes, Control, Error, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{complete, priority, runs, shape, slot, with};
+use crate::mirror::bitmap::Shape;
+use crate::mirror::class::MirrorClass;
+use crate::mirror::geom::Job;
+use crate::mirror::metadata::{Balance, mirror_flags};
+use crate::mirror::settings::{self, Settings};
+use crate::mirror::state::Mirror;
+use crate::words::SyncRate;
+
+/// What it takes; what is not given stays as it is.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Configure {
+    /// Its name, without the class
+    name: String,
+    /// One member, for --priority
+    #[serde(default)]
+    member: Option<String>,
+    /// Which member serves a read
+    #[serde(default)]
+    #[schemars(extend("x-short" = "b"))]
+    balance: Option<Balance>,
+    /// With balance split: reads larger than this are split
+    #[serde(default)]
+    #[schemars(extend("x-short" = "s"))]
+    slice: Option<Bytes>,
+    /// Members that are out of date are rebuilt at once
+    #[serde(default)]
+    #[schemars(extend("x-short" = "a"))]
+    autosync: bool,
+    /// Members that are out of date wait for `rebuild`
+    #[serde(default)]
+    #[schemars(extend("x-short" = "n"))]
+    no_autosync: bool,
+    /// After a crash dirty members are rebuilt
+    #[serde(default)]
+    #[schemars(extend("x-short" = "f"))]
+    failsync: bool,
+    /// After a crash members are taken as they are, not rebuilt
+    #[serde(default)]
+    #[schemars(extend("x-short" = "F"))]
+    no_failsync: bool,
+    /// Of the member, 0 to 255; the highest is read first with balance prefer
+    #[serde(default)]
+    #[schemars(extend("x-short" = "p"))]
+    priority: Option<u64>,
+    /// Store the members' names as they are now: they are found nowhere else
+    #[serde(default)]
+    #[schemars(extend("x-short" = "h"))]
+    hardcode: bool,
+    /// Store no names of members any more
+    #[serde(default)]
+    #[schemars(extend("x-short" = "d"))]
+    dynamic: bool,
+    #[serde(default)]
+    sync_rate: Option<SyncRate>,
+    /// Keep a write-intent bitmap: after a crash only what was being written is copied. FreeBSD
+    /// refuses such a mirror, as too new
+    #[serde(default)]
+    bitmap: bool,
+    /// Keep no bitmap
+    #[serde(default)]
+    no_bitmap: bool,
+    /// What one bit of the bitmap stands for, a power of two; absent: 1 MiB, or as it fits
+    #[serde(default)]
+    region: Option<Bytes>,
+}
+
+impl Verb<MirrorClass> for Configure {
+    const NAME: &'static str = "configure";
+    const DOC: &'static str = "Change how a mirror works";
+    const POSITIONAL: &'static [&'static str] = &["name", "member"];
+    const EXAMPLE: &'static str = "mirror configure -b prefer data";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+        let slice = self.slice.map(|bytes| settings::slice(bytes.0)).transpose()?;
+        let priority = self.priority.map(priority).transpose()?;
+        let on = self.name.as_str();
+        // Members that are away would not have it.
+        let of_all = self.hardcode || self.dynamic;
+        let of_all = of_all || self.bitmap || self.no_bitmap || self.region.is_some();
+        with(control, on, |g, t, me| {
+            runs(&g.mirror)?;
+            if of_all {
+                complete(&g.mirror)?;
+            }
+            if let (Some(priority), Some(member)) = (priority, &self.member) {
+                let slot = slot(g, t, member)?;
+                if let Some(Some(member)) = g.mirror.slots.get_mut(slot) {
+                    member.record.priority = priority;
+                }
+            } else if priority.is_some() {
+                let what =
+                    format!("--priority is one member's: `mirror configure -p 5 {on} PROVIDER`");
+                return Err(Error::inval(what));
+            } else if self.member.is_some() {
+                return Err(Error::inval("a member is named for --priority"));
+            }
+            match (self.hardcode, self.dynamic) {
+                (false, false) => {}
+                (true, true) => return Err(Error::inval("--hardcode and --dynamic")),
+                _ if g.mirror.manual => {
+                    return Err(Error::inval(format!("{on} was made by hand: it has no records")));
+                }
+                (hardcode, _) => g.tie(t, hardcode),
+            }
+            let growing = g.shared.growth().is_live();
+            if let Some(change) = self.bitmap_change(&g.mirror, (on, growing))? {
+                g.push(t, me, Job::Bitmap(change));
+            }
+            let now = g.mirror.settings();
+            g.mirror.work_as(Settings {
+                balance: self.balance.unwrap_or(now.balance),
+                slice: slice.unwrap_or(now.slice),
+                flags: self.flags(now.flags),
+            });
+            if let Some(SyncRate(rate)) = self.sync_rate {
+                g.shared.sync_rate.store(rate, Relaxed);
+            }
+            g.push(t, me, Job::Rewrite);
+            Ok(())
+        })?;
+        Ok(Said::new(format!("{on} configured")))
+    }
+}
+
+impl Configure {
+    /// The flags of a mirror that has those of `old`.
+    fn flags(&self, old: u64) -> u64 {
+        let mut flags = old;
+        let mut set = |on: bool, off: bool, flag: u64| {
+            if on {
+                flags |= flag;
+            }
+            if off {
+                flags &= !flag;
+            }
+        };
+        set(self.no_failsync, self.failsync, mirror_flags::NOFAILSYNC);
+        set(self.no_autosync, self.autosync, mirror_flags::NOAUTOSYNC);
+        flags
+    }
+
+    /// Whether bitmaps are to be kept from now on, or no longer; `None`: neither.
+    fn bitmap_change(
+        &self,
+        mirror: &Mirror,
+        (on, growing): (&str, bool),
+    ) -> Result<Option<Option<Shape>>, Error> {
+        let keeps = self.bitmap || self.region.is_some();
+        if keeps == self.no_bitmap {
+            return match keeps {
+                true => Err(Error::inval("--bitmap and --no-bitmap")),
+                false => Ok(None),
+            };
+        }
+        if growing {
+            let what = format!("{on} is growing: wait for that, or end it with `mirror resize`");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        if mirror.members().any(|(_, m)| m.partial) {
+            let what = format!("members of {on} are rebuilt by their bitmaps; wait for that");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        if !keeps {
+            return Ok(Some(None));
+        }
+        let shape =
+            shape(mirror.media_bytes, mirror.sector_bytes, self.region.map(|bytes| bytes.0))?;
+        let least = mirror.members().map(|(_, m)| m.provider_bytes).min().unwrap_or(0);
+        let sector = u64::from(mirror.sector_bytes);
+        let most = mirror.media_bytes + u64::from(shape.bytes) + sector;
+        if mirror.manual || least < most {
+            let what = format!(
+                "there is no room for a bitmap: {on} uses all of its members. {most} bytes of \
+                 each are needed; `ashlar mirror label --bitmap` leaves room"
+            );
+            return Err(Error::inval(what));
+        }
+        Ok(Some(Some(shape)))
+    }
+}

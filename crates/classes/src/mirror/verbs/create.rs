@@ -1,0 +1,47 @@
+//! `create`: a mirror without records.
+
+use geom::{Class, Consent, Control, Create as Request, Error, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::members::{hand, known};
+use crate::mirror::NAME;
+use crate::mirror::class::MirrorClass;
+use crate::mirror::settings::MirrorParams;
+use crate::words::Members;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Create {
+    /// Its name, without the class
+    name: String,
+    members: Members,
+    #[serde(flatten)]
+    params: MirrorParams,
+    // The guard has looked at it before, and says so by `force`.
+    #[serde(default, rename = "yes_destroy")]
+    _consent: Consent,
+    #[serde(default, rename = "force")]
+    #[schemars(extend("x-hidden" = true))]
+    _force: bool,
+}
+
+impl Verb<MirrorClass> for Create {
+    const NAME: &'static str = "create";
+    const DOC: &'static str = "Make a mirror without writing records, until the daemon ends";
+    const POSITIONAL: &'static [&'static str] = &["name", "members"];
+    const EXAMPLE: &'static str = "mirror create data d0 d1";
+    type Answer = Value;
+
+    fn run(self, class: &MirrorClass, control: &mut Control) -> Result<Value, Error> {
+        let (name, names) = (self.name.as_str(), &self.members.0);
+        known::check_name(name)?;
+        let members: Result<Vec<_>, Error> =
+            names.iter().map(|member| hand::find(control, member)).collect();
+        let members = members?;
+        let params = serde_json::to_value(&self.params).unwrap_or_default();
+        control.call(|t| class.create(t, &Request { name, members: &members, params: &params }))?;
+        known::up(control, NAME, name, names)
+    }
+}

@@ -1,0 +1,62 @@
+//! `forget`: members that are not expected any more.
+
+use bio::Errno;
+use geom::{Control, Error, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{runs, with};
+use crate::mirror::class::MirrorClass;
+use crate::mirror::geom::{Job, MirrorGeom};
+use crate::words::each;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Forget {
+    /// Their names, without the class
+    #[schemars(length(min = 1))]
+    names: Vec<String>,
+}
+
+impl Verb<MirrorClass> for Forget {
+    const NAME: &'static str = "forget";
+    const DOC: &'static str = "No longer expect members that are not there";
+    const POSITIONAL: &'static [&'static str] = &["names"];
+    const EXAMPLE: &'static str = "mirror forget data";
+    const WRITES: bool = true;
+    type Answer = Value;
+
+    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Value, Error> {
+        each("", &self.names, |on| forget(control, on))
+    }
+}
+
+/// A mirror expects the members that it has.
+pub(super) fn forget(control: &mut Control, on: &str) -> Result<Value, Error> {
+    let count = with(control, on, |g, t, me| {
+        // No record could say so.
+        runs(&g.mirror)?;
+        let count = g.mirror.members().count();
+        g.mirror.count_only(count as u8);
+        g.push(t, me, Job::Rewrite);
+        Ok(count)
+    })?;
+    with(control, on, |g, _, _| on_record(g))?;
+    Ok(json!({ "message": format!("{on} has {count} members now") }))
+}
+
+/// What was changed last is on record: otherwise members that are not there know nothing of it, and
+/// may start without those who are.
+pub(super) fn on_record(g: &MirrorGeom) -> Result<(), Error> {
+    if g.is_on_record() {
+        return Ok(());
+    }
+    let what = format!(
+        "the records of {0} cannot be written, so no other member can be taken in: `ashlar mirror \
+         forget {0}` again when its disks take writes. If they never will, copy what can be read \
+         to another disk and `ashlar mirror stop {0}`",
+        g.mirror.name
+    );
+    Err(Error::new(Errno::Io, what))
+}

@@ -1,0 +1,167 @@
+//! `label`: a mirror that is found again by itself.
+
+use bio::Errno;
+use geom::{Bytes, Consent, Control, Error, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{is_own, shape, write_record};
+use crate::members::{hand, known};
+use crate::mirror::NAME;
+use crate::mirror::class::MirrorClass;
+use crate::mirror::lineage::Lineage;
+use crate::mirror::metadata::{Metadata, disk_flags};
+use crate::mirror::settings::{MirrorParams, Settings};
+use crate::mirror::state::MEMBERS_MAX;
+use crate::words::{Force, Hardcode, Members, Same};
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Label {
+    /// Its name, without the class
+    name: String,
+    members: Members,
+    #[serde(flatten)]
+    params: MirrorParams,
+    #[serde(default)]
+    assume_same: Same,
+    /// Keep a write-intent bitmap: after a crash only what was being written is copied. FreeBSD
+    /// refuses such a mirror, as too new
+    #[serde(default)]
+    bitmap: bool,
+    /// What one bit of the bitmap stands for, a power of two; absent: 1 MiB, or as it fits
+    #[serde(default)]
+    region: Option<Bytes>,
+    #[serde(default)]
+    hardcode: Hardcode,
+    // The guard has looked at it before.
+    #[serde(default, rename = "yes_destroy")]
+    _consent: Consent,
+    #[serde(default)]
+    force: Force,
+}
+
+impl Verb<MirrorClass> for Label {
+    const NAME: &'static str = "label";
+    const DOC: &'static str = "Label providers and make a mirror of them that is found again by \
+         itself";
+    const DETAIL: &'static str = "The last sector of each provider is written; the first \
+         provider's contents are kept and copied to the others. A provider that holds something is \
+         refused unless --yes-destroy PROVIDER is given. The last one has the highest priority.";
+    const POSITIONAL: &'static [&'static str] = &["name", "members"];
+    const EXAMPLE: &'static str = "mirror label -b round-robin data d0 d1";
+    const WRITES: bool = true;
+    type Answer = Value;
+
+    fn run(self, class: &MirrorClass, control: &mut Control) -> Result<Value, Error> {
+        let new = New {
+            settings: self.params.settings()?,
+            assume_same: self.assume_same.0,
+            bitmap: self.bitmap,
+            region: self.region.map(|bytes| bytes.0),
+            hardcode: self.hardcode.0,
+            force: self.force.0,
+        };
+        label(class, control, (&self.name, &self.members.0), &new)
+    }
+}
+
+/// How a mirror is labelled.
+#[derive(Default)]
+pub(super) struct New {
+    pub(super) settings: Settings,
+    /// Nothing is copied: the members hold the same.
+    pub(super) assume_same: bool,
+    pub(super) bitmap: bool,
+    /// Bytes of a region of the bitmap.
+    pub(super) region: Option<u64>,
+    pub(super) hardcode: bool,
+    /// What is in the last sectors may be lost.
+    pub(super) force: bool,
+}
+
+/// Labels members and waits for the mirror.
+pub(super) fn label(
+    class: &MirrorClass,
+    control: &mut Control,
+    (name, members): (&str, &[String]),
+    new: &New,
+) -> Result<Value, Error> {
+    known::check_name(name)?;
+    if control.topology.find_geom(NAME, name).is_some() {
+        let what = format!("a mirror {name} is there already; `ashlar mirror stop {name}`");
+        return Err(Error::new(Errno::Exist, what));
+    }
+    if members.is_empty() || members.len() > MEMBERS_MAX {
+        return Err(Error::inval(format!("a mirror has 1 to {MEMBERS_MAX} members")));
+    }
+    let (mut sector_bytes, mut least) = (512, u64::MAX);
+    for (i, member) in members.iter().enumerate() {
+        if members.iter().take(i).any(|m| m == member) {
+            return Err(Error::inval(format!("{member} is named twice")));
+        }
+        let on = hand::find(control, member)?;
+        let (sector, media) = hand::sizes(control, on);
+        sector_bytes = sector_bytes.max(sector);
+        least = least.min(media.saturating_sub(u64::from(sector)));
+        known::check_member(control, NAME, member, new.force, is_own)?;
+    }
+    let media_bytes = least - least % u64::from(sector_bytes);
+    if media_bytes == 0 {
+        return Err(Error::inval("its members are too small: nothing is left"));
+    }
+    let bitmap = match new.bitmap || new.region.is_some() {
+        true => Some(shape(media_bytes, sector_bytes, new.region)?),
+        false => None,
+    };
+    let spare = bitmap.map_or(0, |s| u64::from(s.bytes));
+    let media_bytes = media_bytes.saturating_sub(spare.next_multiple_of(u64::from(sector_bytes)));
+    if media_bytes == 0 {
+        return Err(Error::inval("its members are too small: nothing is left beside the bitmap"));
+    }
+    let id = known::new_id(control, name);
+    let first = Metadata {
+        name: name.to_owned(),
+        id,
+        disk: 0,
+        all: members.len() as u8,
+        genid: 0,
+        syncid: 1,
+        priority: 0,
+        slice: new.settings.slice,
+        balance: new.settings.balance,
+        media_bytes,
+        sector_bytes,
+        sync_offset: 0,
+        flags: new.settings.flags,
+        disk_flags: 0,
+        home: String::new(),
+        provider_bytes: 0,
+        bitmap,
+        lineage: Lineage {
+            held_by: if new.assume_same { members.len() as u8 } else { 1 },
+            ..Lineage::first(id)
+        },
+    };
+    class.stopped.start(name);
+    for member in members {
+        write_record(control, member, None)?;
+    }
+    for (number, member) in members.iter().enumerate() {
+        let on = hand::find(control, member)?;
+        let copied = number > 0 && !new.assume_same;
+        let record = Metadata {
+            disk: known::new_id(control, member).wrapping_add(number as u32),
+            priority: number as u8,
+            // An old syncid: it is rebuilt from the first.
+            syncid: if copied { 0 } else { first.syncid },
+            disk_flags: if copied { disk_flags::FORCE_SYNC } else { 0 },
+            home: if new.hardcode { member.clone() } else { String::new() },
+            provider_bytes: hand::sizes(control, on).1,
+            ..first.clone()
+        };
+        write_record(control, member, Some(&record))?;
+    }
+    known::up(control, NAME, name, members)
+}

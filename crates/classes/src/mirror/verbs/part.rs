@@ -1,0 +1,126 @@
+//! `remove`, `deactivate`: members that go.
+
+use bio::Errno;
+use geom::{Control, Error, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{complete, slot, with};
+use crate::members::hand;
+use crate::mirror::class::MirrorClass;
+use crate::mirror::geom::Parting;
+use crate::mirror::metadata::{Metadata, disk_flags};
+use crate::mirror::state::{Mirror, Role};
+use crate::words::Members;
+
+/// What `remove` takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Remove {
+    /// Its name, without the class
+    name: String,
+    members: Members,
+}
+
+impl Verb<MirrorClass> for Remove {
+    const NAME: &'static str = "remove";
+    const DOC: &'static str = "Take members out for good: their records are cleared";
+    const POSITIONAL: &'static [&'static str] = &["name", "members"];
+    const EXAMPLE: &'static str = "mirror remove data d1";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+        remove(control, &self.name, &self.members.0)?;
+        Ok(Said::new(format!("{} removed from {}", self.members.0.join(", "), self.name)))
+    }
+}
+
+/// Takes members out for good.
+pub(super) fn remove(control: &mut Control, on: &str, members: &[String]) -> Result<(), Error> {
+    members.iter().try_for_each(|member| part(control, on, member, Parting::Removed))
+}
+
+/// What `deactivate` takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Deactivate {
+    /// Its name, without the class
+    name: String,
+    members: Members,
+}
+
+impl Verb<MirrorClass> for Deactivate {
+    const NAME: &'static str = "deactivate";
+    const DOC: &'static str = "Take members out of use; they stay marked so until they are \
+         activated";
+    const POSITIONAL: &'static [&'static str] = &["name", "members"];
+    const EXAMPLE: &'static str = "mirror deactivate data d1";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+        let members = &self.members.0;
+        members
+            .iter()
+            .try_for_each(|member| part(control, &self.name, member, Parting::Deactivated))?;
+        Ok(Said::new(format!("{} deactivated", members.join(", "))))
+    }
+}
+
+/// Lets a member go. When the others' records say that it is out its own is cleared, or marked,
+/// while the mirror still holds it, so that nobody finds it as it was. One that cannot be let go
+/// is looked at again, and comes back as what its record says.
+fn part(control: &mut Control, on: &str, member: &str, how: Parting) -> Result<(), Error> {
+    let seat = with(control, on, |g, t, _| {
+        let seat = slot(g, t, member)?;
+        if how == Parting::Removed {
+            complete(&g.mirror)?;
+        }
+        keep_one(&g.mirror, seat, member)?;
+        Ok(seat)
+    })?;
+    let out = with(control, on, |g, t, me| {
+        g.let_go(t, me, seat, how);
+        Ok(())
+    });
+    let done = out.and_then(|()| last_word(control, on, member, (seat, how)));
+    let over = with(control, on, |g, t, _| {
+        g.parted(t, seat);
+        Ok(())
+    });
+    done.and(over)
+}
+
+fn last_word(
+    control: &mut Control,
+    on: &str,
+    member: &str,
+    (seat, how): (usize, Parting),
+) -> Result<(), Error> {
+    let last = with(control, on, |g, t, _| g.last_word(t, seat, member))?;
+    if last.manual {
+        return Ok(());
+    }
+    let mut sector = match how {
+        Parting::Removed => Vec::new(),
+        Parting::Deactivated => {
+            let disk_flags = last.record.disk_flags | disk_flags::INACTIVE;
+            Metadata { disk_flags, ..last.record }.encode()
+        }
+    };
+    sector.resize(last.sector_bytes as usize, 0);
+    hand::write(control, member, last.edge, last.at, sector)
+}
+
+/// M4, for verbs.
+pub(super) fn keep_one(mirror: &Mirror, slot: usize, member: &str) -> Result<(), Error> {
+    let active = mirror.in_role(Role::Active);
+    if active.iter().any(|s| *s != slot) {
+        return Ok(());
+    }
+    let what = format!(
+        "{member} is the last that has everything; without it nothing is left: `ashlar mirror stop \
+         {}` takes the whole apart",
+        mirror.name
+    );
+    Err(Error::new(Errno::Busy, what))
+}

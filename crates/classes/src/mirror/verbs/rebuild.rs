@@ -1,0 +1,46 @@
+//! `rebuild`: copies to members anew.
+
+use geom::{Control, Error, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::part::keep_one;
+use super::{slot, with};
+use crate::mirror::class::MirrorClass;
+use crate::mirror::geom::Job;
+use crate::words::Members;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Rebuild {
+    /// Its name, without the class
+    name: String,
+    members: Members,
+}
+
+impl Verb<MirrorClass> for Rebuild {
+    const NAME: &'static str = "rebuild";
+    const DOC: &'static str = "Copy to members anew";
+    const POSITIONAL: &'static [&'static str] = &["name", "members"];
+    const EXAMPLE: &'static str = "mirror rebuild data d1";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.as_str();
+        for member in &self.members.0 {
+            with(control, on, |g, t, me| {
+                let slot = slot(g, t, member)?;
+                keep_one(&g.mirror, slot, member)?;
+                g.push(t, me, Job::Anew(slot));
+                Ok(())
+            })?;
+            // It may have become the last meanwhile, and stays as it is.
+            with(control, on, |g, t, _| match slot(g, t, member) {
+                Ok(slot) => keep_one(&g.mirror, slot, member),
+                Err(e) => Err(e),
+            })?;
+        }
+        Ok(Said::new(format!("{} of {on} is rebuilt", self.members.0.join(", "))))
+    }
+}

@@ -1,0 +1,106 @@
+//! `resize`: a mirror grows or shrinks.
+
+use std::time::Duration;
+
+use bio::Errno;
+use geom::{Bytes, Control, Error, GeomId, Said, Topology, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{complete, with};
+use crate::mirror::class::MirrorClass;
+use crate::mirror::geom::MirrorGeom;
+use crate::mirror::level::Stage;
+use crate::mirror::state::Role;
+
+/// How long the verb waits for what is added to be the same on all members before it leaves that to
+/// the background.
+const GROWS: Duration = Duration::from_secs(1);
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Resize {
+    /// Its name, without the class
+    name: String,
+    /// New size; absent: all there is
+    #[serde(default)]
+    #[schemars(extend("x-short" = "s"))]
+    size: Option<Bytes>,
+}
+
+impl Verb<MirrorClass> for Resize {
+    const NAME: &'static str = "resize";
+    const DOC: &'static str = "Grow to what the smallest member has room for, or shrink";
+    const DETAIL: &'static str = "What is added is first made the same on all members, at the rate \
+         of a rebuild; `ashlar mirror list` shows how far it is. Until then the mirror is as large \
+         as it was, also after a power cut: then it is asked to grow again. The size that it has \
+         ends a growth. It is made smaller only while it is not open and its members are the same: \
+         shrink what is on it first, for what it has behind the new end is lost. A smaller \
+         provider may be inserted then.";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "mirror resize data";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.as_str();
+        let (size, shared) = with(control, on, |g, t, me| {
+            complete(&g.mirror)?;
+            let most = g.mirror.most();
+            let wanted = self.size.map_or(most, |bytes| bytes.0);
+            let whole = wanted.is_multiple_of(u64::from(g.mirror.sector_bytes));
+            if wanted == 0 || wanted > most || !whole {
+                let what =
+                    format!("{on} can have up to {most} bytes, in whole sectors, not {wanted}");
+                return Err(Error::inval(what));
+            }
+            if wanted < g.mirror.media_bytes {
+                may_shrink(g, t, me, on)?;
+            }
+            if g.mirror.shape().is_some_and(|s| !s.covers(wanted)) {
+                let what = "its bitmap has no bits for so much: `ashlar mirror configure \
+                        --no-bitmap` first, and `--bitmap` afterwards";
+                return Err(Error::inval(what));
+            }
+            g.size_to(t, me, wanted)?;
+            Ok((wanted, g.shared.clone()))
+        })?;
+        let done = control.wait_until(GROWS, |_| !shared.growth().is_live());
+        control.settle()?;
+        let growth = *shared.growth();
+        let message = match growth.stage {
+            Stage::Failed(why) => {
+                return Err(Error::new(Errno::Io, format!("{on} stays as large as it is: {why}")));
+            }
+            _ if done => format!("{on} has {size} bytes now"),
+            _ if growth.to < growth.from => format!(
+                "{on} becomes smaller, {size} bytes, when its records say so; `ashlar mirror list \
+             {on}` shows its size"
+            ),
+            _ => format!(
+                "{on} grows to {size} bytes when its members hold the same in what is added; \
+             `ashlar mirror list {on}` shows how far it is"
+            ),
+        };
+        Ok(Said { message })
+    }
+}
+
+/// G4 of `level`.
+fn may_shrink(g: &MirrorGeom, t: &Topology, me: GeomId, on: &str) -> Result<(), Error> {
+    let busy = |what: &str| Err(Error::new(Errno::Busy, format!("{on} {what}")));
+    let members: Vec<Role> = g.mirror.members().map(|(_, m)| m.role).collect();
+    if t.geom_is_open(me) {
+        return busy("is open; close what uses it before it is made smaller");
+    }
+    if g.shared.growth().is_live() {
+        return busy("is being resized: wait for that, or end it with the size that it has");
+    }
+    if members.iter().any(|role| *role != Role::Active) {
+        return busy("has members that are rebuilt, or are to be; wait for that");
+    }
+    if g.shared.verified().running {
+        return busy("is being compared: `ashlar mirror verify --end` ends it");
+    }
+    Ok(())
+}

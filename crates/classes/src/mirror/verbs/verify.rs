@@ -1,0 +1,88 @@
+//! `verify`: compares members in the background.
+
+use std::cmp::Reverse;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bio::Errno;
+use geom::{Control, Error, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{slot, with};
+use crate::mirror::class::MirrorClass;
+use crate::mirror::geom::Job;
+use crate::mirror::state::Role;
+use crate::mirror::verify::Ask;
+use crate::words::{EndIt, VerifyRate};
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Verify {
+    /// Its name, without the class
+    name: String,
+    /// Write anew what differs
+    #[serde(default)]
+    repair: bool,
+    /// The member that is right; absent: the one of the highest priority
+    #[serde(default)]
+    member: Option<String>,
+    #[serde(default)]
+    rate: Option<VerifyRate>,
+    #[serde(default)]
+    end: EndIt,
+}
+
+impl Verb<MirrorClass> for Verify {
+    const NAME: &'static str = "verify";
+    const DOC: &'static str = "Compare the members with each other";
+    const DETAIL: &'static str = "It goes on in the background, beside users' requests; `ashlar \
+         mirror list` shows how far it is, how many sectors differ and where the first of them \
+         are. Nothing is written unless --repair is given: then what differs is overwritten from \
+         --member, or from the member of the highest priority. What was deleted (DELETE, UNMAP) \
+         may differ by right, on members that do not read it as zeroes.";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "mirror verify data";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.as_str();
+        let ended = with(control, on, |g, t, me| {
+            if self.end.0 {
+                return Ok(std::mem::take(&mut g.shared.verified().running));
+            }
+            if g.shared.verified().running {
+                let what =
+                    format!("{on} is being compared: `ashlar mirror verify {on} --end` ends it");
+                return Err(Error::new(Errno::Busy, what));
+            }
+            let active = g.mirror.in_role(Role::Active);
+            if active.len() < 2 {
+                return Err(Error::inval(format!("{on} has no two members that have everything")));
+            }
+            let right = match &self.member {
+                Some(name) => slot(g, t, name)?,
+                None => {
+                    let priority = |slot: &usize| g.mirror.member(*slot).map(|m| m.record.priority);
+                    let best = active.iter().max_by_key(|slot| (priority(slot), Reverse(**slot)));
+                    best.copied().unwrap_or(0)
+                }
+            };
+            if !active.contains(&right) {
+                return Err(Error::inval("the member to compare with has not everything"));
+            }
+            let rate =
+                self.rate.map(|rate| rate.0).unwrap_or_else(|| g.shared.sync_rate.load(Relaxed));
+            g.push(t, me, Job::Verify(Ask { repair: self.repair, right, rate }));
+            Ok(false)
+        })?;
+        let message = match (self.end.0, ended) {
+            (true, true) => format!("{on} is no longer compared"),
+            (true, false) => format!("{on} was not being compared"),
+            (false, _) => {
+                format!("{on} is compared; `ashlar mirror list {on}` shows how far it is")
+            }
+        };
+        Ok(Said { message })
+    }
+}

@@ -1,0 +1,78 @@
+//! `rotate`, `getactive`: the path that requests go by.
+
+use bio::Errno;
+use geom::{Control, Error, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::with;
+use crate::multipath::class::MultipathClass;
+use crate::multipath::geom::MultipathGeom;
+use crate::multipath::paths::One;
+
+/// What `rotate` takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Rotate {
+    /// Its name, without the class
+    name: String,
+}
+
+impl Verb<MultipathClass> for Rotate {
+    const NAME: &'static str = "rotate";
+    const DOC: &'static str = "Make the next good path the active one";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "multipath rotate data";
+    type Answer = Value;
+
+    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Value, Error> {
+        let on = self.name.as_str();
+        let (rotated, name) = with(control, on, |g, t, me| {
+            let rotated = g.rotate(t, me);
+            Ok((rotated, active(g, on)?))
+        })?;
+        match rotated {
+            true => Ok(json!({ "message": format!("{on}: {name} active"), "active": name })),
+            false => {
+                let what = format!("{on} has no other good path than {name}");
+                Err(Error::new(Errno::NxIo, what))
+            }
+        }
+    }
+}
+
+/// What `getactive` takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct GetActive {
+    /// Its name, without the class
+    name: String,
+}
+
+impl Verb<MultipathClass> for GetActive {
+    const NAME: &'static str = "getactive";
+    const DOC: &'static str = "Show the active path";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "multipath getactive data";
+    type Answer = Value;
+
+    /// All that requests go by: with Active/Active each path that is good and no worse than
+    /// another; `none` where there are none, as gmultipath(8) says it.
+    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Value, Error> {
+        let on = self.name.as_str();
+        let names: Vec<String> = with(control, on, |g, _, _| {
+            let is_active = |p: &&One| g.paths.word(p.slot, g.nature.mode) == "ACTIVE";
+            Ok(g.paths.all().iter().filter(is_active).map(|p| p.name.clone()).collect())
+        })?;
+        let message = if names.is_empty() { "none".to_owned() } else { names.join(" ") };
+        Ok(json!({ "message": message, "active": names }))
+    }
+}
+
+fn active(g: &MultipathGeom, on: &str) -> Result<String, Error> {
+    let one = g.paths.active().and_then(|slot| g.paths.of(slot));
+    let none = || {
+        let what = format!("{on} has no good path; `ashlar multipath list` shows why");
+        Error::new(Errno::NxIo, what)
+    };
+    one.map(|p| p.name.clone()).ok_or_else(none)
+}

@@ -1,0 +1,177 @@
+//! `label`: a disk that is found again by itself.
+
+use bio::Errno;
+use geom::{Consent, Control, Error, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{mode, with};
+use crate::members::{hand, known};
+use crate::multipath::NAME;
+use crate::multipath::class::MultipathClass;
+use crate::multipath::metadata::Metadata;
+use crate::multipath::options::Options;
+use crate::multipath::paths::PATHS_MAX;
+use crate::words::{Force, Members};
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Label {
+    /// Its name, without the class
+    name: String,
+    members: Members,
+    /// Active/Active: everything goes by all good paths
+    #[serde(default)]
+    #[schemars(extend("x-short" = "A"))]
+    active: bool,
+    /// Active/Passive: everything goes by the active path; so it is without another word
+    #[serde(default)]
+    #[schemars(extend("x-short" = "P"))]
+    passive: bool,
+    /// Active/Read: reads go by all good paths, the rest by the active one
+    #[serde(default)]
+    #[schemars(extend("x-short" = "R"))]
+    read: bool,
+    // The guard has looked at it before.
+    #[serde(default, rename = "yes_destroy")]
+    _consent: Consent,
+    #[serde(default)]
+    force: Force,
+}
+
+impl Verb<MultipathClass> for Label {
+    const NAME: &'static str = "label";
+    const DOC: &'static str = "Label a disk that is reached by several paths, so that it is found \
+         again by itself";
+    const DETAIL: &'static str = "The record is written to the last sector by the first path only. \
+         A further one that does not show it there leads to another disk: it is refused, and the \
+         sector is what it was. A disk that holds something is refused unless --yes-destroy \
+         PROVIDER is given.";
+    const POSITIONAL: &'static [&'static str] = &["name", "members"];
+    const EXAMPLE: &'static str = "multipath label -A data d0 d1";
+    const WRITES: bool = true;
+    type Answer = Value;
+
+    fn run(self, class: &MultipathClass, control: &mut Control) -> Result<Value, Error> {
+        let (name, members) = (self.name.as_str(), &self.members.0);
+        known::check_name(name)?;
+        if control.topology.find_geom(NAME, name).is_some() {
+            let what =
+                format!("a multipath {name} is there already; `ashlar multipath stop {name}`");
+            return Err(Error::new(Errno::Exist, what));
+        }
+        let Some(first) = members.first().filter(|_| members.len() <= PATHS_MAX) else {
+            return Err(Error::inval(format!("a disk has 1 to {PATHS_MAX} paths")));
+        };
+        let of = |control: &Control, member: &str| {
+            hand::find(control, member).map(|on| hand::sizes(control, on))
+        };
+        let (sector_bytes, provider_bytes) = of(control, first)?;
+        for (i, member) in members.iter().enumerate() {
+            if members.iter().take(i).any(|m| m == member) {
+                return Err(Error::inval(format!("{member} is named twice")));
+            }
+            let (sector, media) = of(control, member)?;
+            if (sector, media) != (sector_bytes, provider_bytes) {
+                return Err(Error::inval(format!(
+                    "{member} has {media} bytes in sectors of {sector}, and {first} has \
+                 {provider_bytes} in sectors of {sector_bytes}: it is not the same disk"
+                )));
+            }
+            known::check_member(control, NAME, member, self.force.0, is_own)?;
+        }
+        let uuid = new_uuid(control)?;
+        let (mode, name) =
+            (mode(self.active, self.passive, self.read)?.unwrap_or_default(), name.to_owned());
+        let options = Options::default();
+        let record = Metadata { uuid, name, sector_bytes, provider_bytes, mode, options };
+        class.stopped.start(&record.name);
+        class.wake(&record.name);
+        prove(control, members, first, &record)?;
+        for member in members {
+            let on = hand::find(control, member)?;
+            control.call(|t| {
+                t.retaste(on);
+                Ok(())
+            })?;
+        }
+        joined(control, members, &record.name)
+    }
+}
+
+fn is_own(sector: &[u8]) -> bool {
+    Metadata::decode(sector).is_ok()
+}
+
+/// A random uuid, version 4.
+fn new_uuid(control: &mut Control) -> Result<String, Error> {
+    let random = control.run_on_core("choosing a uuid", |core| {
+        Box::pin(async move {
+            let mut random = [0; 16];
+            core.reactor().fill_random(&mut random);
+            u128::from_be_bytes(random)
+        })
+    })?;
+    let id = random & !(0xf << 76 | 3 << 62) | 4 << 76 | 2 << 62;
+    let part = |at: u32, bits: u32| id >> at & ((1 << bits) - 1);
+    let (low, mid, high) = (part(96, 32), part(80, 16), part(64, 16));
+    Ok(format!("{low:08x}-{mid:04x}-{high:04x}-{:04x}-{:012x}", part(48, 16), part(0, 48)))
+}
+
+/// Writes the record by the first path and reads it by the others; if one shows another sector,
+/// what was there before is written back.
+fn prove(
+    control: &mut Control,
+    members: &[String],
+    first: &String,
+    record: &Metadata,
+) -> Result<(), Error> {
+    hand::writing(
+        control,
+        NAME,
+        first,
+        |_, _| Ok(()),
+        |control, edge| {
+            let (at, old) = hand::last(control, first, edge)?;
+            hand::write(control, first, edge, at, record.sector())?;
+            let stranger = members.iter().filter(|m| *m != first).find_map(|member| {
+                let seen = hand::reading(control, NAME, member, |control, edge| {
+                    Ok(hand::last(control, member, edge)?.1)
+                });
+                match seen {
+                    Ok(sector) if sector == record.sector() => None,
+                    Ok(_) => Some(Error::inval(format!(
+                        "{member} does not show what was written by {first}: it is another disk. \
+                         Nothing was changed"
+                    ))),
+                    Err(e) => Some(e),
+                }
+            });
+            match stranger {
+                None => Ok(()),
+                Some(why) => hand::write(control, first, edge, at, old).and(Err(why)),
+            }
+        },
+    )
+}
+
+/// The answer when every path is there; otherwise what tasting said of those that are not.
+fn joined(control: &mut Control, members: &[String], name: &str) -> Result<Value, Error> {
+    let answer = known::up(control, NAME, name, members)?;
+    let missing = with(control, name, |g, _, _| {
+        Ok(members.iter().filter(|m| g.paths.called(m).is_none()).cloned().collect::<Vec<_>>())
+    })?;
+    if missing.is_empty() {
+        return Ok(answer);
+    }
+    let view = control.topology.view(0);
+    let said = missing.iter().map(|m| {
+        let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m);
+        let why = found.and_then(|p| p.verdicts.iter().find(|(c, _)| *c == NAME));
+        format!("{m}: {}", why.map_or("not looked at", |(_, why)| why))
+    });
+    let said: Vec<String> = said.collect();
+    let what = format!("{NAME}/{name} is there, but not by every path: {}", said.join("; "));
+    Err(Error::new(Errno::Busy, what))
+}

@@ -1,0 +1,150 @@
+//! The verbs, as gmultipath has them: a file each; those of every class with labels are in
+//! [`crate::members::verbs`].
+
+mod active;
+mod configure;
+mod create;
+mod dump;
+mod label;
+mod path;
+
+use bio::Errno;
+use geom::{Class, ClassVerb, Control, Edge, Error, GeomId, Topology};
+use serde_json::{Value, json};
+
+use super::NAME;
+use super::class::MultipathClass;
+use super::geom::MultipathGeom;
+use super::metadata::{Metadata, Mode};
+use super::options::{Options, SECONDS_MAX};
+use crate::members::follow::Placed;
+use crate::members::frame::{self, FrameError};
+use crate::members::verbs::{Clear, Destroy, Follow, Labelled, Start, Stop};
+use crate::members::{Stopped, hand, known};
+
+/// What the class can be asked.
+pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
+    ClassVerb::of::<label::Label>(),
+    ClassVerb::of::<create::Create>(),
+    ClassVerb::of::<configure::Configure>(),
+    ClassVerb::of::<path::Add>(),
+    ClassVerb::of::<path::Remove>(),
+    ClassVerb::of::<path::Fail>(),
+    ClassVerb::of::<path::Restore>(),
+    ClassVerb::of::<path::Prefer>(),
+    ClassVerb::of::<active::Rotate>(),
+    ClassVerb::of::<active::GetActive>(),
+    ClassVerb::of::<Stop>(),
+    ClassVerb::of::<Destroy>(),
+    ClassVerb::of::<Start>(),
+    ClassVerb::of::<Clear>(),
+    ClassVerb::of::<dump::Dump>(),
+    ClassVerb::of::<Follow>(),
+];
+
+impl Labelled for MultipathClass {
+    const CLASS: &'static str = NAME;
+    const DESTROY: (&'static str, bool) = ("Take it apart and clear its label", true);
+
+    fn stopped(&self) -> &Stopped {
+        &self.stopped
+    }
+
+    fn starts(&self, name: &str) {
+        self.wake(name);
+    }
+
+    fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+        Metadata::placed(sector)
+    }
+
+    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+        let geom = known::geom(control, NAME, on)?;
+        control.call(|t| self.destroy(t, geom, force))?;
+        Ok(json!({ "message": format!("{on} stopped") }))
+    }
+
+    fn take_away(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+        let geom = known::geom(control, NAME, on)?;
+        if !force && control.topology.geom_is_open(geom) {
+            let what = format!("{on} is open; close what uses it, or use --force");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        let (record, ways): (_, Vec<Edge>) =
+            with(control, on, |g, t, _| Ok((g.nature.record(g.options), g.ways(t))))?;
+        if let Some(record) = record
+            && let Some(at) = frame::last_sector(record.sector_bytes, record.provider_bytes)
+        {
+            let zeroes = vec![0; record.sector_bytes as usize];
+            let mut done = Err(Error::new(Errno::NxIo, "it has no path"));
+            for edge in ways {
+                done = hand::write(control, on, edge, at, zeroes.clone());
+                if done.is_ok() {
+                    break;
+                }
+            }
+            done.map_err(|e| {
+                Error::new(e.kind, format!("its label could not be cleared, and it stays: {e}"))
+            })?;
+        }
+        let name = control.topology.geom_name(geom).to_owned();
+        // Those that were stopped are not tasted; nothing is left to be found here.
+        self.take_apart(control, on, force)?;
+        self.stopped.start(&name);
+        self.wake(&name);
+        Ok(json!({ "message": format!("{on} destroyed") }))
+    }
+}
+
+/// Nanoseconds of seconds that were given.
+pub(super) fn seconds(given: u64) -> Result<u64, Error> {
+    match given <= SECONDS_MAX {
+        true => Ok(given * 1_000_000_000),
+        false => Err(Error::inval(format!("{given} seconds: use at most {SECONDS_MAX}"))),
+    }
+}
+
+/// The mode of these switches; `None` without one.
+fn mode(active: bool, passive: bool, read: bool) -> Result<Option<Mode>, Error> {
+    match (active, passive, read) {
+        (false, false, false) => Ok(None),
+        (true, false, false) => Ok(Some(Mode::Active)),
+        (false, true, false) => Ok(Some(Mode::Passive)),
+        (false, false, true) => Ok(Some(Mode::Read)),
+        _ => Err(Error::inval("give one of --active, --passive and --read")),
+    }
+}
+
+/// Runs `f` with a device's own state; what follows has been done when this returns.
+fn with<R>(
+    control: &mut Control,
+    on: &str,
+    f: impl FnOnce(&mut MultipathGeom, &mut Topology, GeomId) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let geom = known::geom(control, NAME, on)?;
+    let going = || Err(Error::new(Errno::NxIo, format!("{on} is going")));
+    control.call(|t| t.with(geom, |g: &mut MultipathGeom, t| f(g, t, geom)).unwrap_or_else(going))
+}
+
+/// It works so from now on, and its record says so if it has one. `rewrite`: also one that says so
+/// already.
+pub(super) fn work_as(
+    control: &mut Control,
+    on: &str,
+    rewrite: bool,
+    new: impl FnOnce((Mode, Options)) -> (Mode, Options),
+) -> Result<(), Error> {
+    with(control, on, |g, t, me| {
+        let before = (g.nature.mode, g.options);
+        (g.nature.mode, g.options) = new(before);
+        g.changed(t, me);
+        if rewrite || (g.nature.mode, g.options) != before {
+            g.write_record(t, me, None);
+        }
+        Ok(())
+    })?;
+    with(control, on, |g, _, _| match &g.fault {
+        None => Ok(()),
+        Some(fault) => Err(Error::new(Errno::Io, format!("{on}: {fault}"))),
+    })
+}

@@ -1,0 +1,172 @@
+//! `add`, `remove`, `fail`, `restore`, `prefer`: one path.
+
+use bio::Errno;
+use geom::{Control, Error, GeomId, Said, Topology, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::with;
+use crate::members::hand;
+use crate::multipath::NAME;
+use crate::multipath::class::MultipathClass;
+use crate::multipath::geom::MultipathGeom;
+use crate::multipath::metadata::Metadata;
+
+/// What they take.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
+struct Path {
+    /// Its name, without the class
+    name: String,
+    /// The provider
+    member: String,
+}
+
+impl Path {
+    /// Does something to it; `done` says what it is then.
+    fn change(
+        &self,
+        control: &mut Control,
+        done: &str,
+        f: impl FnOnce(&mut MultipathGeom, &mut Topology, GeomId, usize) -> Result<(), Error>,
+    ) -> Result<Said, Error> {
+        let Path { name: on, member } = self;
+        with(control, on, |g, t, me| {
+            let Some(slot) = g.paths.called(member).map(|p| p.slot) else {
+                let what =
+                    format!("{member} is no path of {on}; `ashlar multipath list` shows them");
+                return Err(Error::new(Errno::NoEnt, what));
+            };
+            f(g, t, me, slot)
+        })?;
+        Ok(Said::new(format!("{on}: {member} {done}")))
+    }
+}
+
+/// Add a path.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Add(Path);
+
+impl Verb<MultipathClass> for Add {
+    const NAME: &'static str = "add";
+    const DOC: &'static str = "Add a path";
+    const DETAIL: &'static str = "If the disk is labelled, the path must show the label.";
+    const POSITIONAL: &'static [&'static str] = &["name", "member"];
+    const EXAMPLE: &'static str = "multipath add data d1";
+    type Answer = Said;
+
+    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+        let Path { name: on, member } = &self.0;
+        let new = hand::find(control, member)?;
+        let uuid = with(control, on, |g, _, _| Ok(g.nature.uuid.clone()))?;
+        if let Some(uuid) = uuid {
+            let sector = hand::reading(control, NAME, member, |control, edge| {
+                Ok(hand::last(control, member, edge)?.1)
+            })?;
+            if Metadata::decode(&sector).ok().is_none_or(|record| record.uuid != uuid) {
+                return Err(Error::inval(format!(
+                    "{member} does not show the label of {on} in its last sector: it is another \
+                     disk"
+                )));
+            }
+        }
+        with(control, on, |g, t, me| g.take_in(t, me, new))?;
+        Ok(Said::new(format!("{member} added to {on}")))
+    }
+}
+
+/// Remove a path.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Remove(Path);
+
+impl Verb<MultipathClass> for Remove {
+    const NAME: &'static str = "remove";
+    const DOC: &'static str = "Remove a path; `add` brings it back";
+    const DETAIL: &'static str = "What is in flight there ends there. The last path is not \
+         removed: that is `stop`.";
+    const POSITIONAL: &'static [&'static str] = &["name", "member"];
+    const EXAMPLE: &'static str = "multipath remove data d1";
+    type Answer = Said;
+
+    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+        let Path { name: on, member } = &self.0;
+        self.0.change(control, "removed", |g, t, me, slot| {
+            if g.paths.all().len() == 1 {
+                let what =
+                    format!("{member} is the last path of {on}; `ashlar multipath stop {on}`");
+                return Err(Error::new(Errno::Busy, what));
+            }
+            g.remove(t, me, slot);
+            Ok(())
+        })
+    }
+}
+
+/// Mark a path failed.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Fail(Path);
+
+impl Verb<MultipathClass> for Fail {
+    const NAME: &'static str = "fail";
+    const DOC: &'static str = "Mark a path failed";
+    const POSITIONAL: &'static [&'static str] = &["name", "member"];
+    const EXAMPLE: &'static str = "multipath fail data d1";
+    type Answer = Said;
+
+    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+        self.0.change(control, "failed", |g, t, me, slot| {
+            g.fail(slot);
+            g.changed(t, me);
+            Ok(())
+        })
+    }
+}
+
+/// Mark a failed path good.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Restore(Path);
+
+impl Verb<MultipathClass> for Restore {
+    const NAME: &'static str = "restore";
+    const DOC: &'static str = "Mark a failed path good";
+    const POSITIONAL: &'static [&'static str] = &["name", "member"];
+    const EXAMPLE: &'static str = "multipath restore data d1";
+    type Answer = Said;
+
+    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+        self.0.change(control, "restored", |g, t, me, slot| {
+            g.paths.restore(slot);
+            g.changed(t, me);
+            Ok(())
+        })
+    }
+}
+
+/// Make a good path the active one.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Prefer(Path);
+
+impl Verb<MultipathClass> for Prefer {
+    const NAME: &'static str = "prefer";
+    const DOC: &'static str = "Make a good path the active one";
+    const POSITIONAL: &'static [&'static str] = &["name", "member"];
+    const EXAMPLE: &'static str = "multipath prefer data d1";
+    type Answer = Said;
+
+    fn run(self, _: &MultipathClass, control: &mut Control) -> Result<Said, Error> {
+        let Path { name: on, member } = &self.0;
+        self.0.change(control, "active", |g, t, me, slot| match g.prefer(t, me, slot) {
+            true => Ok(()),
+            false => {
+                let what =
+                    format!("{member} has failed; `ashlar multipath restore {on} {member}` first");
+                Err(Error::new(Errno::NxIo, what))
+            }
+        })
+    }
+}

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use bio::sync::Mutex;
+use bio::sync::{Condvar, Mutex};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 /// Pauses between two starts: the first, and the longest.
@@ -29,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long a server may take to end after SIGTERM; then SIGKILL ends it.
 const END_MOST: Duration = Duration::from_secs(5);
+/// Longest wait for the messages of a server that could not be reached.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Lines of a server's messages that are kept for `status`, and longest line, bytes.
 const LINES_KEPT: usize = 5;
 const LINE_MAX: usize = 500;
@@ -45,6 +47,8 @@ struct Shared {
     said: Mutex<VecDeque<String>>,
     /// How it ended last.
     ended: Mutex<Option<String>>,
+    /// Of `ended`: it has, and its messages are read.
+    is_read: Condvar,
     is_over: AtomicBool,
     /// Ends that were not asked for.
     deaths: AtomicU64,
@@ -72,6 +76,7 @@ impl Server {
             pid: Mutex::default(),
             said: Mutex::default(),
             ended: Mutex::default(),
+            is_read: Condvar::default(),
             is_over: AtomicBool::new(false),
             deaths: AtomicU64::new(0),
             has_served: AtomicBool::new(false),
@@ -98,6 +103,17 @@ impl Server {
     pub(crate) fn said(&self) -> String {
         let said = self.shared.said.lock();
         said.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Its last messages, once it could not be reached: one that is ending is heard out.
+    pub(crate) fn last_words(&self) -> String {
+        let ended = self.shared.ended.lock();
+        if ended.is_none() {
+            drop(self.shared.is_read.wait_timeout(ended, LAST_WORDS));
+        } else {
+            drop(ended);
+        }
+        self.said()
     }
 
     /// Ends that were not asked for: what it had not stored then may be lost.
@@ -201,6 +217,7 @@ impl Shared {
             }
             tracing::warn!("disk {}: its server ended ({ended}); it is started again", self.name);
             *self.ended.lock() = Some(ended);
+            self.is_read.notify_all();
             if stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Disconnected) {
                 break;
             }

@@ -240,7 +240,7 @@ fn unreachable(
     let export = &wanted.export;
     let what = match (server, &p.command) {
         (Some(server), Some(words)) => {
-            let (words, said) = (words.join(" "), server.said());
+            let (words, said) = (words.join(" "), server.last_words());
             let said = if said.is_empty() { "nothing".to_owned() } else { said };
             format!(
                 "server `{}`, export \"{export}\": {why}; it says: {said}; next: run it by hand",

@@ -5,7 +5,7 @@
 //!             ^                                                   |
 //!             +---------------------------------------------------+
 //!   converse = reader (replies) beside writer (requests), until both have ended
-//!   clock:  ends what waits too long; closes a connection that is silent too long
+//!   clock:  ends late requests; closes a connection that is silent too long
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -516,7 +516,7 @@ async fn run(client: Rc<Client>) {
     }
 }
 
-/// Ends what waits for too long, and connections that are silent for too long.
+/// Ends late requests, and connections that are silent for too long.
 async fn clock(client: Rc<Client>) {
     loop {
         let Some(core) = client.core.upgrade() else { return };

@@ -281,7 +281,7 @@ impl<J> Ledger<J> {
         ended
     }
 
-    /// Nothing is waited for any more: the next [`Ledger::expire`] ends what waits.
+    /// No connection is expected any more: the next [`Ledger::expire`] ends waiting requests.
     pub(crate) fn lose(&mut self) {
         self.link = Link::Lost;
     }

@@ -74,7 +74,7 @@ impl Verb<LabelClass> for Label {
             )?;
         }
         hand::writing(control, NAME, name, check, |control, edge| {
-            // Zeroes first, so that whoever reads meanwhile sees no half of two labels.
+            // Zeroes first, so that a reader meanwhile sees no half of two labels.
             hand::write(control, name, edge, at, zeros)?;
             hand::write(control, name, edge, at, sector)
         })?;

@@ -69,7 +69,7 @@ pub(super) struct Configure {
     /// Keep no bitmap
     #[serde(default)]
     no_bitmap: bool,
-    /// What one bit of the bitmap stands for, a power of two; absent: 1 MiB, or as it fits
+    /// Bytes for each bit of the bitmap, a power of two; absent: 1 MiB, or as it fits
     #[serde(default)]
     region: Option<Bytes>,
 }

@@ -30,7 +30,7 @@ pub(super) struct Label {
     /// refuses such a mirror, as too new
     #[serde(default)]
     bitmap: bool,
-    /// What one bit of the bitmap stands for, a power of two; absent: 1 MiB, or as it fits
+    /// Bytes for each bit of the bitmap, a power of two; absent: 1 MiB, or as it fits
     #[serde(default)]
     region: Option<Bytes>,
     #[serde(default)]

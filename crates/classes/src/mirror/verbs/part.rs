@@ -67,7 +67,7 @@ impl Verb<MirrorClass> for Deactivate {
 }
 
 /// Lets a member go. When the others' records say that it is out its own is cleared, or marked,
-/// while the mirror still holds it, so that nobody finds it as it was. One that cannot be let go
+/// while the mirror still holds it, so that it is not found as it was. One that cannot be let go
 /// is looked at again, and comes back as what its record says.
 fn part(control: &mut Control, on: &str, member: &str, how: Parting) -> Result<(), Error> {
     let seat = with(control, on, |g, t, _| {

@@ -22,7 +22,7 @@ impl Verb<SchedClass> for Destroy {
     const NAME: &'static str = "destroy";
     const DOC: &'static str = "Take a scheduler away";
     const DETAIL: &'static str = "One that was inserted is taken out from under those who use it, \
-         while they work; what waits in it goes to the disk first. If that does not end in time it \
+         while they work; waiting requests go to the disk first. If that does not end in time it \
          stays. One that was created and is open goes only with --force.";
     const POSITIONAL: &'static [&'static str] = &["names"];
     const EXAMPLE: &'static str = "sched destroy d0.sched.";

@@ -90,7 +90,7 @@ fn relabel<S: Span>(
     }
     let mut before: Vec<(&Way, u64, Vec<u8>)> = Vec::new();
     for way in ways.iter().rev() {
-        // Where it stands, though its provider may have grown since: what lies behind it stays.
+        // At its present place, though its provider may have grown since: bytes behind it stay.
         let (sector, at) = (way.sector_bytes, way.bytes);
         let newest = way.number + 1 == count;
         let written =

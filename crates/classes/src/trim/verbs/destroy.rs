@@ -19,8 +19,8 @@ pub(super) struct Destroy {
 impl Verb<TrimClass> for Destroy {
     const NAME: &'static str = "destroy";
     const DOC: &'static str = "Take a queue out from under those who use it, while they work";
-    const DETAIL: &'static str = "What waits in it is dropped: `trim now --wait` before this has \
-         it sent. The command that is with the device is waited for; when it does not end in 10 \
+    const DETAIL: &'static str = "Queued deletes are dropped: `trim now --wait` before this has it \
+         sent. The command that is with the device is waited for; when it does not end in 10 \
          seconds, everything stays.";
     const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "trim destroy d0.trim";

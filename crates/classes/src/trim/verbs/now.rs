@@ -1,4 +1,4 @@
-//! `now`: sends what waits.
+//! `now`: sends all queued deletes.
 
 use std::time::Duration;
 

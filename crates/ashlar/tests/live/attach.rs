@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rig::proc;
 
-use crate::house::raw::Raw;
 use crate::house::{House, IQN, file_disk, text};
+use testkit::iscsi::initiator::Client;
 
 /// Size of the disk here.
 const DISK_BYTES: u64 = 96 << 20;
@@ -182,13 +182,13 @@ fn the_engine_rules_over_this_machine_too() {
     };
     write().unwrap();
     // A reservation of another initiator.
-    let mut raw = Raw::login(house.portal(), "iqn.2024-01.test:a", IQN).unwrap();
-    raw.command(&[0; 6], 0, &[]).unwrap();
+    let mut raw = Client::session(house.portal(), "iqn.2024-01.test:a", IQN).unwrap();
+    raw.scsi(&[0; 6], 0, &[]).unwrap();
     let mut out = |action: u8, key: u64, action_key: u64| {
         let mut list = [0; 24];
         list[..8].copy_from_slice(&key.to_be_bytes());
         list[8..16].copy_from_slice(&action_key.to_be_bytes());
-        raw.command(&[0x5F, action, 1, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status
+        raw.scsi(&[0x5F, action, 1, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status
     };
     assert_eq!((out(0, 0, 1), out(1, 1, 0)), (0, 0));
     assert!(write().is_err(), "written in spite of a reservation");

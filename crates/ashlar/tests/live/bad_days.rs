@@ -12,8 +12,8 @@ use rig::proc::{self, Proc};
 use serde_json::Value;
 
 use crate::house::load::Load;
-use crate::house::raw::{Raw, login_request};
 use crate::house::{House, IQN, QEMU, array, file_disk, text, tool};
+use testkit::iscsi::initiator::{Client, How};
 
 /// Size of the disks here.
 const DISK_BYTES: u64 = 64 << 20;
@@ -424,7 +424,9 @@ fn floods_of_connections_and_garbage() {
     let wanted = std::env::var("ASHLAR_CONNECTIONS").ok().and_then(|n| n.parse().ok());
     let count = wanted.unwrap_or(CONNECTIONS).min(files_max().saturating_sub(200));
     // Half-open: nothing said, a part of a header, a header without its data, a part of the data.
-    let login = login_request("iqn.2026-11.test:half", IQN);
+    let login = |name, target| How::named(name, target).request().unwrap();
+    let bad = login("not a name", "neither");
+    let login = login("iqn.2026-11.test:half", IQN);
     let starts = [0, 20, 48, 60];
     let mut half = Vec::new();
     for n in 0..count {
@@ -444,7 +446,7 @@ fn floods_of_connections_and_garbage() {
         vec![0xff; 4096],
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
         lengths.to_vec(),
-        login_request("not a name", "neither"),
+        bad,
         [login.clone(), login.clone()].concat(),
     ];
     kinds.extend((0..150).map(|seed| noise(seed, 200 + seed as usize * 40)));
@@ -463,7 +465,7 @@ fn floods_of_connections_and_garbage() {
     // The same after a good login.
     for seed in 0..40 {
         let mut raw =
-            Raw::login(house.portal(), &format!("iqn.2026-11.test:n{seed}"), IQN).unwrap();
+            Client::session(house.portal(), &format!("iqn.2026-11.test:n{seed}"), IQN).unwrap();
         let _ = raw.stream.write_all(&noise(seed, 3000));
     }
     load.goes_on();
@@ -491,7 +493,7 @@ fn peers_that_ask_for_much_and_read_nothing() {
     let mut stalled = Vec::new();
     for n in 0..3 {
         let name = format!("iqn.2026-11.test:stalled-{n}");
-        let mut raw = Raw::login(house.portal(), &name, IQN).unwrap();
+        let mut raw = Client::session(house.portal(), &name, IQN).unwrap();
         // The window is not that large; what is beyond it is nobody's problem but ours.
         for command in 0..100 {
             if raw.ask(command * 512, 512).is_err() {
@@ -609,7 +611,7 @@ fn a_log_that_nobody_reads_stops_nobody() {
     for n in 0..LOGINS {
         let at = Instant::now();
         let name = format!("iqn.2024-01.test:{n}-{}", "x".repeat(120));
-        Raw::login(house.portal(), &name, IQN).unwrap();
+        Client::session(house.portal(), &name, IQN).unwrap();
         longest = longest.max(at.elapsed());
     }
     println!("{LOGINS} sessions in {:?}, the longest login took {longest:?}", start.elapsed());

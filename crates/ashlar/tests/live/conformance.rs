@@ -11,8 +11,8 @@ use rig::proc::{self, free_port};
 use rig::testcu::{self, Expectations, Flavour, Outcome};
 use rig::{Chap, Target};
 
-use crate::house::raw::Raw;
 use crate::house::{House, IQN, file_disk};
+use testkit::iscsi::initiator::Client;
 
 /// Runs that pass, at least. The file says which.
 const PASS_MIN: usize = 649;
@@ -287,32 +287,32 @@ fn what_fails_is_the_tools_own() {
     house.image("d0.img", 64 << 20);
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();
-    let mut raw = Raw::login(house.portal(), "iqn.2024-01.test:proof", IQN).unwrap();
-    assert_eq!(raw.command(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
+    let mut raw = Client::session(house.portal(), "iqn.2024-01.test:proof", IQN).unwrap();
+    assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
 
     // GetLBAStatus.UnmapSingle: the first descriptor begins where it was asked for. The tool asks
     // at block I + 1 and wants one that begins at I + (blocks of a physical block).
     for lba in [0, 8] {
         let write = [0x2A, 0, 0, 0, 0, lba, 0, 0, 8, 0];
-        assert_eq!(raw.command(&write, 0, &[0xff; 4096]).unwrap().status, 0);
+        assert_eq!(raw.scsi(&write, 0, &[0xff; 4096]).unwrap().status, 0);
     }
     let mut list = [0; 24];
     (list[1], list[3], list[19]) = (22, 16, 8);
-    assert_eq!(raw.command(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status, 0);
+    assert_eq!(raw.scsi(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status, 0);
     for (lba, state) in [(0, 1), (1, 1), (8, 0), (9, 0)] {
         let ask = [0x9E, 0x12, 0, 0, 0, 0, 0, 0, 0, lba, 0, 0, 0, 24, 0, 0];
-        let told = raw.command(&ask, 24, &[]).unwrap();
+        let told = raw.scsi(&ask, 24, &[]).unwrap();
         assert_eq!((told.status, told.data.len()), (0, 24));
         let first = [told.data[15], told.data[19], told.data[20]];
         assert_eq!(first, [lba, 8 - lba % 8, state], "of block {lba}");
     }
 
     // WriteAtomic16.Simple: the tool goes to 256 blocks whatever page B0h says. It says 1.
-    let told = raw.command(&[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).unwrap();
+    let told = raw.scsi(&[0x12, 1, 0xB0, 0, 64, 0], 64, &[]).unwrap();
     assert_eq!((told.status, &told.data[44..64]), (0, &[&[0, 0, 0, 1][..], &[0; 16]].concat()[..]));
     for (blocks, status) in [(1, 0), (2, 2)] {
         let write = [0x9C, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, blocks, 0, 0];
-        let told = raw.command(&write, 0, &vec![1; 512 * usize::from(blocks)]).unwrap();
+        let told = raw.scsi(&write, 0, &vec![1; 512 * usize::from(blocks)]).unwrap();
         assert_eq!(told.status, status, "{blocks} blocks");
     }
 

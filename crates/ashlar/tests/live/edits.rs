@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::house::raw::Raw;
 use crate::house::{House, IQN, file_disk};
+use testkit::iscsi::initiator::Client;
 
 /// Longest wait for the hosts' next rounds.
 const ROUNDS_LIMIT: Duration = Duration::from_secs(30);
@@ -23,13 +23,13 @@ fn name(host: &str) -> String {
 }
 
 /// PERSISTENT RESERVE OUT without APTPL: what is registered goes with the unit's nexus.
-fn reserve(raw: &mut Raw, action: u8, key: u64, action_key: u64) {
+fn reserve(raw: &mut Client, action: u8, key: u64, action_key: u64) {
     let mut list = [0; 24];
     list[..8].copy_from_slice(&key.to_be_bytes());
     list[8..16].copy_from_slice(&action_key.to_be_bytes());
     // Write exclusive, all registrants.
     let cdb = [0x5F, action, 7, 0, 0, 0, 0, 0, 24, 0];
-    assert_eq!(raw.command(&cdb, 0, &list).unwrap().status, 0, "reserve {action}");
+    assert_eq!(raw.scsi(&cdb, 0, &list).unwrap().status, 0, "reserve {action}");
 }
 
 /// What a host has heard since it was asked last.
@@ -42,13 +42,13 @@ pub(crate) struct Heard {
 
 pub(crate) struct Host {
     heard: Arc<Heard>,
-    thread: JoinHandle<Raw>,
+    thread: JoinHandle<Client>,
 }
 
 /// One command that may have to hear news first; anything else is a failure of the test.
-fn command(raw: &mut Raw, heard: &Heard, cdb: &[u8], read: u32, data: &[u8]) -> Vec<u8> {
+fn command(raw: &mut Client, heard: &Heard, cdb: &[u8], read: u32, data: &[u8]) -> Vec<u8> {
     for _ in 0..16 {
-        let ended = raw.command(cdb, read, data).expect("the session stays");
+        let ended = raw.scsi(cdb, read, data).expect("the session stays");
         match (ended.status, ended.sense.get(2).map(|key| key & 0xf)) {
             (0, _) => return ended.data,
             (2, Some(6)) => {
@@ -63,7 +63,7 @@ fn command(raw: &mut Raw, heard: &Heard, cdb: &[u8], read: u32, data: &[u8]) -> 
 impl Host {
     /// Logs in, registers its number, and writes and reads back without a pause on the first LUNs.
     pub(crate) fn start(house: &House, number: usize, luns: u8) -> Host {
-        let mut raw = Raw::login(house.portal(), &name(HOSTS[number]), IQN).unwrap();
+        let mut raw = Client::session(house.portal(), &name(HOSTS[number]), IQN).unwrap();
         let heard = Arc::new(Heard::default());
         for lun in 0..luns {
             raw.lun = lun;

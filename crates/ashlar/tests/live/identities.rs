@@ -7,8 +7,8 @@ use std::process::Command;
 
 use rig::peer;
 
-use crate::house::raw::Raw;
 use crate::house::{House, IQN, file_disk};
+use testkit::iscsi::initiator::Client;
 
 const DISK_BYTES: u64 = 4 << 20;
 const CONFLICT: u8 = 0x18;
@@ -22,7 +22,7 @@ fn serial(house: &House, lun: u64) -> String {
 
 /// VPD page 83h of a LUN, from its first designator on.
 fn names(house: &House, lun: u64) -> Vec<u8> {
-    let mut raw = Raw::login(house.portal(), "iqn.2024-01.test:names", IQN).unwrap();
+    let mut raw = Client::session(house.portal(), "iqn.2024-01.test:names", IQN).unwrap();
     raw.lun = u8::try_from(lun).unwrap();
     raw.must(&[0x12, 1, 0x83, 0, 0xFF, 0], 255)
 }
@@ -48,9 +48,9 @@ fn forget_attributes(path: &Path) {
 }
 
 /// An initiator that has heard what there was to hear.
-fn login(house: &House, name: &str) -> Raw {
-    let mut raw = Raw::login(house.portal(), name, IQN).unwrap();
-    assert_eq!(raw.command(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
+fn login(house: &House, name: &str) -> Client {
+    let mut raw = Client::session(house.portal(), name, IQN).unwrap();
+    assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
     raw
 }
 
@@ -63,7 +63,7 @@ fn reserve(house: &House) {
         list[8..16].copy_from_slice(&new.to_be_bytes());
         list[20] = 1;
         let cdb = [0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0];
-        assert_eq!(raw.command(&cdb, 0, &list).unwrap().status, 0);
+        assert_eq!(raw.scsi(&cdb, 0, &list).unwrap().status, 0);
     }
 }
 
@@ -71,7 +71,7 @@ fn is_reserved(house: &House) -> bool {
     let mut raw = login(house, "iqn.2024-01.test:b");
     raw.must(&[0x12, 1, 0x83, 0, 0xFF, 0], 255);
     let write = [0x2A, 0, 0, 0, 0, 8, 0, 0, 1, 0];
-    raw.command(&write, 0, &[7; 512]).unwrap().status == CONFLICT
+    raw.scsi(&write, 0, &[7; 512]).unwrap().status == CONFLICT
 }
 
 fn house(name: &str) -> House {

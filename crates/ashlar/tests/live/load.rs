@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use bench::load::{self, Order, Running, Spec, Work};
 use rig::proc;
 
-use crate::house::raw::Raw;
 use crate::house::writer::{Kept, Writer};
 use crate::house::{House, IQN, file_disk};
+use testkit::iscsi::initiator::Client;
 
 /// Bytes of a memory disk: room for a stripe of each session.
 const DISK_BYTES: u64 = 8 << 20;
@@ -75,7 +75,7 @@ impl Plan {
 }
 
 /// The numbers that REPORT LUNS gives.
-fn reported(raw: &mut Raw) -> Vec<u64> {
+fn reported(raw: &mut Client) -> Vec<u64> {
     let mut cdb = [0; 12];
     cdb[0] = 0xa0;
     cdb[6..10].copy_from_slice(&(1u32 << 20).to_be_bytes());
@@ -147,7 +147,7 @@ fn units_come_and_go_while_everybody_works() {
         .collect();
     let mut running = start(&house, sessions as u32, &stay);
     println!("{sessions} sessions work {:?} after the start", begun.elapsed());
-    let mut watcher = Raw::login(house.portal(), "iqn.2026-11.test:watcher", IQN).unwrap();
+    let mut watcher = Client::session(house.portal(), "iqn.2026-11.test:watcher", IQN).unwrap();
     let (begun, mut round, mut slowest) = (Instant::now(), 0, Duration::ZERO);
     let (mut changes, mut resident, mut status) = (0, Vec::new(), Duration::ZERO);
     while begun.elapsed() < time || round < 8 {

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use crate::house::{self, raw::Raw};
+use crate::house;
 use crate::house::{House, IQN, Said, file_disk};
+use testkit::iscsi::initiator::Client;
 
 const DISK_BYTES: u64 = 16 << 20;
 const REMOTE: &str = "iqn.2024-01.test:remote";
@@ -50,8 +51,8 @@ fn house(name: &str, groups: &str) -> House {
 }
 
 /// A remote nexus that has heard what there was to hear.
-fn remote(house: &House) -> Raw {
-    let mut raw = Raw::login(house.portal(), REMOTE, IQN).unwrap();
+fn remote(house: &House) -> Client {
+    let mut raw = Client::session(house.portal(), REMOTE, IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw
 }
@@ -105,13 +106,13 @@ fn out(house: &House, action: u8, kind: u8, keys: (u64, u64)) -> Said {
 }
 
 /// PERSISTENT RESERVE OUT of the remote nexus: its status.
-fn out_remote(raw: &mut Raw, action: u8, kind: u8, keys: (u64, u64)) -> u8 {
+fn out_remote(raw: &mut Client, action: u8, kind: u8, keys: (u64, u64)) -> u8 {
     let cdb = [0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0];
-    raw.command(&cdb, 0, &list(keys.0, keys.1)).unwrap().status
+    raw.scsi(&cdb, 0, &list(keys.0, keys.1)).unwrap().status
 }
 
-fn status(raw: &mut Raw, cdb: &[u8], read: u32, data: &[u8]) -> u8 {
-    raw.command(cdb, read, data).unwrap().status
+fn status(raw: &mut Client, cdb: &[u8], read: u32, data: &[u8]) -> u8 {
+    raw.scsi(cdb, read, data).unwrap().status
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn reservations_hold_between_a_local_and_a_remote_nexus() {
         // CLEAR by the local nexus, once it has registered again.
         out(&house, 0, 0, (0, 0xc)).ends(0);
         out(&house, 3, 0, (0xc, 0)).ends(0);
-        let heard = raw.command(&[0; 6], 0, &[]).unwrap();
+        let heard = raw.scsi(&[0; 6], 0, &[]).unwrap();
         assert_eq!((heard.status, &heard.sense[12..14]), (2, &[0x2A, 0x03][..]), "type {kind}");
         assert_eq!(status(&mut raw, &WRITE_CDB, 0, &block), 0);
         good(&house, WRITE, &block);
@@ -198,7 +199,7 @@ fn masks_attentions_and_sizes_reach_the_local_nexus() {
     let mut house = house("local-masks", &mine("0 = \"d0\""));
     let list = |house: &House| house.ok(&["cam", "devlist"]);
     assert!(list(&house).contains("target 0 lun 0"), "{}", list(&house));
-    let mut raw = Raw::login(house.portal(), REMOTE, IQN).unwrap();
+    let mut raw = Client::session(house.portal(), REMOTE, IQN).unwrap();
     raw.lun = 7;
     raw.must(&[0; 6], 0);
 
@@ -273,17 +274,17 @@ fn a_mirror_over_a_local_disk_survives_a_restart_and_loops_are_refused() {
     house.ashlar(&["apply"]).ends(0);
     let deep = format!("{IQN}-2");
     let write = |house: &House, fill: u8| {
-        let mut raw = Raw::login(house.portal(), REMOTE, &deep).unwrap();
+        let mut raw = Client::session(house.portal(), REMOTE, &deep).unwrap();
         raw.must(&[0; 6], 0);
         for block in 0..64u8 {
             let cdb = [0x2A, 0, 0, 0, 0, block, 0, 0, 1, 0];
-            let ended = raw.command(&cdb, 0, &[fill ^ block; 512]).unwrap();
+            let ended = raw.scsi(&cdb, 0, &[fill ^ block; 512]).unwrap();
             assert_eq!(ended.status, 0, "block {block}: {:02x?}\n{}", ended.sense, house.log());
         }
         raw.must(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0);
     };
     let is = |house: &House, fill: u8| {
-        let mut raw = Raw::login(house.portal(), REMOTE, &deep).unwrap();
+        let mut raw = Client::session(house.portal(), REMOTE, &deep).unwrap();
         raw.must(&[0; 6], 0);
         // On the disk below the bus it stands at the same place.
         let mut below = remote(house);

@@ -10,8 +10,9 @@ use std::time::Duration;
 use rig::proc::{self, Proc};
 use wire::scsi::Sense;
 
-use crate::house::{self, raw::Raw};
+use crate::house;
 use crate::house::{House, IQN, Said, file_disk};
+use testkit::iscsi::initiator::Client;
 
 /// 32,768 blocks.
 const DISK_BYTES: u64 = 16 << 20;
@@ -41,8 +42,8 @@ fn house(name: &str, disk: &str, group: &str) -> House {
     house
 }
 
-fn remote(house: &House) -> Raw {
-    let mut raw = Raw::login(house.portal(), REMOTE, IQN).unwrap();
+fn remote(house: &House) -> Client {
+    let mut raw = Client::session(house.portal(), REMOTE, IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw
 }
@@ -205,16 +206,16 @@ fn every_case_ends_alike_by_cam_and_by_iscsi() {
     let mut house = house("local-cases", &file_disk("d0", "d0.img"), "");
     let mut raw = remote(&house);
     by_cam(&house, &[0; 6], Nothing);
-    let zero = |raw: &mut Raw| {
+    let zero = |raw: &mut Client| {
         let clear = [0x2a, 0, 0, 0, 0, 8, 0, 0, 16, 0];
-        assert_eq!(raw.command(&clear, 0, &[0; 16 * 512]).unwrap().status, 0);
+        assert_eq!(raw.scsi(&clear, 0, &[0; 16 * 512]).unwrap().status, 0);
     };
-    let blocks = |raw: &mut Raw| raw.must(&[0x28, 0, 0, 0, 0, 8, 0, 0, 16, 0], 16 * 512);
+    let blocks = |raw: &mut Client| raw.must(&[0x28, 0, 0, 0, 0, 8, 0, 0, 16, 0], 16 * 512);
     let mut wrong = Vec::new();
     for (name, cdb, moves, ends) in CASES {
         zero(&mut raw);
         let read = if let In(len) = moves { *len } else { 0 };
-        let theirs = raw.command(cdb, read, &moves_out(*moves).unwrap_or_default()).unwrap();
+        let theirs = raw.scsi(cdb, read, &moves_out(*moves).unwrap_or_default()).unwrap();
         let left = blocks(&mut raw);
         zero(&mut raw);
         let (said, data) = by_cam(&house, cdb, *moves);
@@ -340,22 +341,22 @@ fn preempt_and_abort_ends_what_hangs_here_and_there() {
     let mut raw = remote(&house);
     local_out(&house, 0, 0, keys(0, 0xa)).ends(0);
     local_out(&house, 1, 3, keys(0xa, 0)).ends(0);
-    assert_eq!(raw.command(&out(0, 0), 0, &keys(0, 0xb)).unwrap().status, 0);
-    assert_eq!(raw.command(&WRITE, 0, &[1; 512]).unwrap().status, CONFLICT);
+    assert_eq!(raw.scsi(&out(0, 0), 0, &keys(0, 0xb)).unwrap().status, 0);
+    assert_eq!(raw.scsi(&WRITE, 0, &[1; 512]).unwrap().status, CONFLICT);
 
     // A write of the local nexus hangs; the remote one takes the reservation from it.
     take(&house, 1500);
     let writes = program(&house, &url, "write -P 2 4k 512");
     house.until("the write hangs", SOON, || in_flight(&house));
     let preempts = std::thread::spawn(move || {
-        let status = raw.command(&out(5, 3), 0, &keys(0xb, 0xa)).unwrap().status;
+        let status = raw.scsi(&out(5, 3), 0, &keys(0xb, 0xa)).unwrap().status;
         (raw, status)
     });
     let (mut raw, status) = preempts.join().unwrap();
     take(&house, 0);
     assert_eq!(status, 0);
     // From GOOD on nothing of the other nexus is written.
-    assert_eq!(raw.command(&WRITE, 0, &[0x55; 512]).unwrap().status, 0);
+    assert_eq!(raw.scsi(&WRITE, 0, &[0x55; 512]).unwrap().status, 0);
     assert!(!went_well(&house, writes), "it was aborted, and may not come again");
     assert_eq!(raw.must(&READ, 512), [0x55; 512]);
     assert!(!went_well(&house, program(&house, &url, "write -P 3 4k 512")));
@@ -374,7 +375,7 @@ fn preempt_and_abort_ends_what_hangs_here_and_there() {
     assert!(taken.status.success(), "{taken:?}");
     assert!(went_well(&house, program(&house, &url, "write -P 4 4k 512")));
     let mut third = remote(&house);
-    assert_eq!(third.command(&READ, 512, &[]).unwrap().status, CONFLICT);
+    assert_eq!(third.scsi(&READ, 512, &[]).unwrap().status, CONFLICT);
     local_out(&house, 3, 0, keys(0xc, 0)).ends(0);
     assert_eq!(third.must(&READ, 512), [4; 512]);
     house.assert_alive();
@@ -385,7 +386,7 @@ fn preempt_and_abort_ends_what_hangs_here_and_there() {
 fn a_command_on_a_disk_that_hangs_is_aborted_and_the_bus_goes_on() {
     let (mut house, url) = deep_house("local-hangs");
     let mut raw = remote(&house);
-    assert_eq!(raw.command(&WRITE, 0, &[6; 512]).unwrap().status, 0);
+    assert_eq!(raw.scsi(&WRITE, 0, &[6; 512]).unwrap().status, 0);
     take(&house, 1500);
     let late = aside(&house, &READ, &["-i", "512", "-t", "300"]);
     house.until("the read hangs", SOON, || in_flight(&house));
@@ -411,7 +412,7 @@ fn access_states_hold_for_the_local_nexus() {
     house.until("the bus has its disk", SOON, || house.provider("here").is_some());
     let mut raw = remote(&house);
     let rtpg = [0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0];
-    let state = |house: &House, raw: &mut Raw| {
+    let state = |house: &House, raw: &mut Client| {
         let (said, near) = by_cam(house, &rtpg, In(255));
         let far: String = raw.must(&rtpg, 255).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(near, far, "{}", said.err);
@@ -424,7 +425,7 @@ fn access_states_hold_for_the_local_nexus() {
         house.until(name, SOON, || by_cam(&house, &READ, In(512)).0.out.contains(says));
         raw.must(&[0x12, 0, 0, 0, 36, 0], 36);
         assert_eq!(state(&house, &mut raw), code);
-        assert_eq!(raw.command(&READ, 512, &[]).unwrap().status, 2);
+        assert_eq!(raw.scsi(&READ, 512, &[]).unwrap().status, 2);
         house.ok(&["alua", "set", "near", "optimized"]);
         house.until("it is good again", SOON, || by_cam(&house, &READ, In(512)).0.code == 0);
     }
@@ -454,24 +455,24 @@ fn a_disc_of_a_target_is_a_cd_of_the_graph() {
     house.write("ashlar.toml", &(first + &second));
     house.ok(&["apply"]);
     let deep = format!("{IQN}-2");
-    let mut raw = Raw::login(house.portal(), REMOTE, &deep).unwrap();
+    let mut raw = Client::session(house.portal(), REMOTE, &deep).unwrap();
     let read = |block| [0x28, 0, 0, 0, 0, block, 0, 0, 1, 0];
     assert_eq!(raw.must(&read(0), 2048), [1; 2048]);
     assert_eq!(raw.must(&read(5), 2048), [6; 2048]);
-    let write = raw.command(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[9; 2048]).unwrap();
+    let write = raw.scsi(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[9; 2048]).unwrap();
     assert_eq!((write.status, write.sense[2] & 0xf), (2, 7), "DATA PROTECT");
     assert_eq!(std::fs::read(&iso).unwrap(), bytes);
     // Taken out under those who use it, and put in again.
     house.ok(&["tray", "eject", "iso"]);
-    assert_eq!(raw.command(&read(0), 2048, &[]).unwrap().status, 2);
+    assert_eq!(raw.scsi(&read(0), 2048, &[]).unwrap().status, 2);
     house.ok(&["tray", "load", "iso"]);
     house.until("the disc is back", SOON, || {
         house.ok(&["cam", "rescan"]);
         let there = house.provider("cd0").is_some();
         let again = || {
-            let mut raw = Raw::login(house.portal(), REMOTE, &deep)?;
-            raw.command(&[0; 6], 0, &[])?;
-            raw.command(&read(0), 2048, &[])
+            let mut raw = Client::session(house.portal(), REMOTE, &deep)?;
+            raw.scsi(&[0; 6], 0, &[])?;
+            raw.scsi(&read(0), 2048, &[])
         };
         there && again().is_ok_and(|ended| ended.data == [1; 2048])
     });

@@ -9,8 +9,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rig::proc::{self, free_port};
 use serde_json::{Value, json};
 
-use crate::house::raw::Raw;
 use crate::house::{House, IQN, array, file_disk, text, tool};
+use testkit::iscsi::initiator::Client;
 
 /// Size of the units.
 const UNIT_BYTES: u64 = 16 << 20;
@@ -130,18 +130,18 @@ fn shop_config(house: &House, nbd: SocketAddr, file: bool) {
 }
 
 /// PERSISTENT RESERVE OUT; its status.
-fn out(raw: &mut Raw, action: u8, kind: u8, key: u64, action_key: u64) -> u8 {
+fn out(raw: &mut Client, action: u8, kind: u8, key: u64, action_key: u64) -> u8 {
     let mut list = [0; 24];
     list[..8].copy_from_slice(&key.to_be_bytes());
     list[8..16].copy_from_slice(&action_key.to_be_bytes());
-    raw.command(&[0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status
+    raw.scsi(&[0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status
 }
 
 #[test]
 fn a_reservation_of_an_iscsi_initiator_holds_against_nbd_clients() {
     let mut shop = Shop::open("nbd-reservations");
-    let mut a = Raw::login(shop.house.portal(), "iqn.2024-01.test:a", IQN).unwrap();
-    assert_eq!(a.command(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
+    let mut a = Client::session(shop.house.portal(), "iqn.2024-01.test:a", IQN).unwrap();
+    assert_eq!(a.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
     let mut nbd = Nbd::enter(&shop.url("file"));
     nbd.does("write -P 1 0 4k");
     assert_eq!(out(&mut a, 6, 0, 0, 1), 0, "registered");
@@ -159,7 +159,7 @@ fn a_reservation_of_an_iscsi_initiator_holds_against_nbd_clients() {
         let mut late = Nbd::enter(&shop.url("0"));
         late.fails("write -P 3 0 4k", NOT_PERMITTED);
         // NBD clients have no TransportID, and are no registrants: they are not listed.
-        let full = a.command(&[0x5E, 3, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]).unwrap();
+        let full = a.scsi(&[0x5E, 3, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]).unwrap();
         assert_eq!(full.status, 0);
         let length = u32::from_be_bytes(full.data[4..8].try_into().unwrap()) as usize;
         assert_eq!(full.data.len(), 8 + length);
@@ -183,15 +183,15 @@ fn a_reservation_of_an_iscsi_initiator_holds_against_nbd_clients() {
 #[test]
 fn reserve_6_holds_against_nbd_clients_until_its_session_ends() {
     let mut shop = Shop::open("nbd-reserve");
-    let mut a = Raw::login(shop.house.portal(), "iqn.2024-01.test:a", IQN).unwrap();
-    assert_eq!(a.command(&[0; 6], 0, &[]).unwrap().status, 2);
+    let mut a = Client::session(shop.house.portal(), "iqn.2024-01.test:a", IQN).unwrap();
+    assert_eq!(a.scsi(&[0; 6], 0, &[]).unwrap().status, 2);
     let mut nbd = Nbd::enter(&shop.url("file"));
-    assert_eq!(a.command(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0);
+    assert_eq!(a.scsi(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0);
     nbd.fails("read 0 4k", NOT_PERMITTED);
     nbd.fails("write 0 4k", NOT_PERMITTED);
-    assert_eq!(a.command(&[0x17, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0);
+    assert_eq!(a.scsi(&[0x17, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0);
     nbd.does("write -P 9 0 4k");
-    assert_eq!(a.command(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0);
+    assert_eq!(a.scsi(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0);
     nbd.fails("read 0 4k", NOT_PERMITTED);
     drop(a);
     let healed = || nbd.io("read -P 9 0 4k").is_ok();

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rig::peer::{Store, Tgt, TgtConfig};
 
-use crate::house::raw::{Ended, Raw};
 use crate::house::{House, IQN, array, file_disk, tool};
+use testkit::iscsi::initiator::{Client, Ended};
 
 const BYTES: u64 = 16 << 20;
 const BLOCK: usize = 512;
@@ -38,12 +38,12 @@ pub fn words(ended: &Ended) -> String {
     }
 }
 
-pub fn write(host: &mut Raw, block: u8, byte: u8) -> String {
-    words(&host.command(&cdb(0x2a, block), 0, &[byte; BLOCK]).unwrap())
+pub fn write(host: &mut Client, block: u8, byte: u8) -> String {
+    words(&host.scsi(&cdb(0x2a, block), 0, &[byte; BLOCK]).unwrap())
 }
 
-fn read(host: &mut Raw, block: u8) -> String {
-    words(&host.command(&cdb(0x28, block), BLOCK as u32, &[]).unwrap())
+fn read(host: &mut Client, block: u8) -> String {
+    words(&host.scsi(&cdb(0x28, block), BLOCK as u32, &[]).unwrap())
 }
 
 /// A bus of a target, and LUN 0 of the house on its disk.
@@ -57,10 +57,10 @@ pub fn bus(house: &House, (portal, target): (SocketAddr, &str), more: &str, lun:
 }
 
 /// A host of the house whose unit is ready.
-pub fn host(house: &House) -> Raw {
-    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+pub fn host(house: &House) -> Client {
+    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     // The bus may be asking still.
-    let becomes_ready = || words(&host.command(&TUR, 0, &[]).unwrap()) == "GOOD";
+    let becomes_ready = || words(&host.scsi(&TUR, 0, &[]).unwrap()) == "GOOD";
     house.until("the unit is ready", LIMIT, becomes_ready);
     host
 }
@@ -102,7 +102,7 @@ fn is_untouched(path: &Path) -> bool {
 }
 
 /// The disk was exchanged, within the deadline and behind the host's back.
-fn is_refused(house: &House, host: &mut Raw, (first, second): (&Path, &Path), ids: &[&str]) {
+fn is_refused(house: &House, host: &mut Client, (first, second): (&Path, &Path), ids: &[&str]) {
     for block in 4..8 {
         assert_eq!(write(host, block, 2), "02/04/03", "block {block}");
     }
@@ -276,8 +276,8 @@ fn no_write_reaches_another_aoe_disk_that_a_plan_puts_into_the_slot() {
     house.assert_alive();
 }
 
-fn reserve(portal: SocketAddr, target: &str, lun: u8) -> Raw {
-    let mut host = Raw::login(portal, OTHER_HOST, target).unwrap();
+fn reserve(portal: SocketAddr, target: &str, lun: u8) -> Client {
+    let mut host = Client::session(portal, OTHER_HOST, target).unwrap();
     host.lun = lun;
     host.must(&TUR, 0);
     // RESERVE(6)
@@ -286,7 +286,7 @@ fn reserve(portal: SocketAddr, target: &str, lun: u8) -> Raw {
 }
 
 /// Another host has reserved the disk at its target: hosts of ours get that, and nothing else.
-fn is_reserved(house: &House, path: &Path, mut reserver: Raw) {
+fn is_reserved(house: &House, path: &Path, mut reserver: Client) {
     let mut host = host(house);
     assert_eq!(write(&mut host, 3, 1), "18");
     assert!(is_untouched(path));
@@ -334,7 +334,7 @@ fn a_disk_that_grows_at_a_second_daemon_grows_for_hosts() {
 }
 
 /// A host is told that its disk has grown, and how large it is.
-pub fn grows(house: &House, host: &mut Raw, bytes: u64) {
+pub fn grows(house: &House, host: &mut Client, bytes: u64) {
     let mut heard = String::new();
     house.until("the host is told", LIMIT, || {
         heard = read(host, 0);

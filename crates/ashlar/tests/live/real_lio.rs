@@ -9,8 +9,8 @@ use rig::proc::free_port;
 use rig::scenarios::{self, From, GO};
 
 use crate::house::House;
-use crate::house::raw::Raw;
 use crate::odd_targets::{bus, grows, host, status, until_says, words, write};
+use testkit::iscsi::initiator::Client;
 
 const DEADLINE: Duration = Duration::from_secs(200);
 const LIMIT: Duration = Duration::from_secs(60);
@@ -75,7 +75,7 @@ fn script() -> Script {
 struct Scene {
     house: House,
     portal: SocketAddr,
-    host: Option<Raw>,
+    host: Option<Client>,
 }
 
 impl Scene {
@@ -102,7 +102,7 @@ impl Scene {
                 // The kernel's target sends no unit attention for it.
                 house.ok(&["cam", "rescan", "all"]);
                 grows(house, host, 32 << 20);
-                assert_eq!(words(&host.command(&WRITE_40000, 0, &[8; 512]).unwrap()), "GOOD");
+                assert_eq!(words(&host.scsi(&WRITE_40000, 0, &[8; 512]).unwrap()), "GOOD");
             }
             "reserve" => {
                 let other = self.other_host();

@@ -1,36 +1,36 @@
 //! Persistent reservations over the death of the daemon: `kill -9` right after GOOD, a torn file,
 //! a state folder that is gone. Test 12 of the list of what toy targets get wrong, from outside.
 
-use crate::house::raw::{Ended, Raw};
 use crate::house::{House, IQN, file_disk};
+use testkit::iscsi::initiator::{Client, Ended};
 
 /// Size of the disk here.
 const DISK_BYTES: u64 = 16 << 20;
 const CONFLICT: u8 = 0x18;
 
 /// An initiator that has heard what there was to hear.
-fn login(house: &House, name: &str) -> Raw {
-    let mut raw = Raw::login(house.portal(), name, IQN).unwrap();
-    assert_eq!(raw.command(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
+fn login(house: &House, name: &str) -> Client {
+    let mut raw = Client::session(house.portal(), name, IQN).unwrap();
+    assert_eq!(raw.scsi(&[0; 6], 0, &[]).unwrap().status, 2, "a reset to hear of");
     raw
 }
 
 /// PERSISTENT RESERVE OUT with APTPL.
-fn out(raw: &mut Raw, action: u8, kind: u8, key: u64, action_key: u64) -> Ended {
+fn out(raw: &mut Client, action: u8, kind: u8, key: u64, action_key: u64) -> Ended {
     let mut list = [0; 24];
     list[..8].copy_from_slice(&key.to_be_bytes());
     list[8..16].copy_from_slice(&action_key.to_be_bytes());
     list[20] = 1;
-    raw.command(&[0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap()
+    raw.scsi(&[0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap()
 }
 
-fn write(raw: &mut Raw) -> u8 {
-    raw.command(&[0x2A, 0, 0, 0, 0, 8, 0, 0, 1, 0], 0, &[7; 512]).unwrap().status
+fn write(raw: &mut Client) -> u8 {
+    raw.scsi(&[0x2A, 0, 0, 0, 0, 8, 0, 0, 1, 0], 0, &[7; 512]).unwrap().status
 }
 
 /// READ KEYS, or READ RESERVATION.
-fn read(raw: &mut Raw, action: u8) -> Vec<u8> {
-    let ended = raw.command(&[0x5E, action, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]).unwrap();
+fn read(raw: &mut Client, action: u8) -> Vec<u8> {
+    let ended = raw.scsi(&[0x5E, action, 0, 0, 0, 0, 0, 0x10, 0, 0], 4096, &[]).unwrap();
     assert_eq!(ended.status, 0);
     ended.data
 }
@@ -116,9 +116,9 @@ fn test_12_a_torn_file_is_survived_and_said_and_a_missing_folder_is_no_success()
 }
 
 /// First byte of block 0; None when the unit has no medium.
-fn first_byte(raw: &mut Raw) -> Option<u8> {
+fn first_byte(raw: &mut Client) -> Option<u8> {
     loop {
-        let ended = raw.command(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]).unwrap();
+        let ended = raw.scsi(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]).unwrap();
         match (ended.status, ended.sense.get(2).map(|key| key & 0xf)) {
             (0, _) => return Some(ended.data[0]),
             (2, Some(6)) => {}
@@ -144,7 +144,7 @@ fn what_was_set_by_hand_outlives_kill_9() {
     let again = |house: &mut House| {
         house.kill();
         house.start();
-        Raw::login(house.portal(), "iqn.2024-01.test:a", IQN).unwrap()
+        Client::session(house.portal(), "iqn.2024-01.test:a", IQN).unwrap()
     };
     // Another disc, then none, then the same one again.
     house.ok(&["tray", "eject", "d0"]);
@@ -212,7 +212,7 @@ fn a_damaged_record_of_port_identifiers_stops_only_who_needs_it() {
     }
     configure(&house, "port_id = 2");
     house.start();
-    let login = |name| Raw::login(house.portal(), "iqn.2024-01.test:a", name);
+    let login = |name| Client::session(house.portal(), "iqn.2024-01.test:a", name);
     assert!(login(IQN).is_err());
 
     assert_eq!(first_byte(&mut login(OTHER).unwrap()), Some(0));
@@ -245,30 +245,30 @@ fn who_may_not_write_changes_nothing_that_others_notice() {
     };
     house.configure(&config(""), "");
     house.start();
-    let mut writer = Raw::login(house.portal(), "iqn.2024-01.test:writer", IQN).unwrap();
-    let mut reader = Raw::login(house.portal(), READER, IQN).unwrap();
+    let mut writer = Client::session(house.portal(), "iqn.2024-01.test:writer", IQN).unwrap();
+    let mut reader = Client::session(house.portal(), READER, IQN).unwrap();
     writer.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512);
     reader.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512);
     // The control mode page with SWP, by MODE SELECT (10).
-    let select = |host: &mut Raw| {
+    let select = |host: &mut Client| {
         let mut list = vec![0; 20];
         list[8..10].copy_from_slice(&[0x0a, 10]);
         list[12] = 0x08;
-        host.command(&[0x55, 0x10, 0, 0, 0, 0, 0, 0, 20, 0], 0, &list).unwrap()
+        host.scsi(&[0x55, 0x10, 0, 0, 0, 0, 0, 0, 20, 0], 0, &list).unwrap()
     };
-    let out = |host: &mut Raw, action: u8, key: u8, new: u8| {
+    let out = |host: &mut Client, action: u8, key: u8, new: u8| {
         let mut list = [0; 24];
         (list[7], list[15]) = (key, new);
-        host.command(&[0x5f, action, 0x01, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status
+        host.scsi(&[0x5f, action, 0x01, 0, 0, 0, 0, 0, 24, 0], 0, &list).unwrap().status
     };
     let said = select(&mut reader);
     assert_eq!((said.status, &said.sense[12..14]), (2, &[0x27, 0][..]), "WRITE PROTECTED");
-    assert_eq!(reader.command(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0x18, "RESERVE");
+    assert_eq!(reader.scsi(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap().status, 0x18, "RESERVE");
     assert_eq!(out(&mut reader, 0, 0, 7), 0, "it may register");
     assert_eq!(out(&mut reader, 1, 7, 0), 0x18, "and not reserve");
     assert_eq!(out(&mut reader, 3, 7, 0), 0x18, "nor clear");
-    let write = |host: &mut Raw| {
-        host.command(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap().status
+    let write = |host: &mut Client| {
+        host.scsi(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap().status
     };
     assert_eq!(write(&mut writer), 0, "the other one goes on");
     // Where the configuration lets it, it may.
@@ -301,7 +301,8 @@ fn a_conflict_at_a_lower_target_reaches_the_host_as_a_conflict() {
     near.start_whole();
     let mut host = login(&near, "iqn.2024-01.test:host");
     assert_eq!(write(&mut host), 0);
-    let mut other = Raw::login(portal.parse().unwrap(), "iqn.2024-01.test:other", FAR).unwrap();
+    let mut other =
+        Client::session(portal.parse().unwrap(), "iqn.2024-01.test:other", FAR).unwrap();
     other.must(&[0; 6], 0);
     assert_eq!(out(&mut other, 0, 0, 0, 7).status, 0, "registered");
     assert_eq!(out(&mut other, 1, 3, 7, 0).status, 0, "reserved, exclusive access");

@@ -1,7 +1,7 @@
 //! Hosts that have one name.
 
-use crate::house::raw::Raw;
 use crate::house::{House, IQN, file_disk};
+use testkit::iscsi::initiator::Client;
 
 #[test]
 fn two_hosts_of_one_name_that_end_each_others_sessions_are_named() {
@@ -16,11 +16,11 @@ fn two_hosts_of_one_name_that_end_each_others_sessions_are_named() {
     let name = "iqn.2026-11.test:clone";
     let mut sessions = Vec::new();
     for round in 0..3 {
-        sessions.push(Raw::login(house.portal(), name, IQN).unwrap());
+        sessions.push(Client::session(house.portal(), name, IQN).unwrap());
         if round < 2 {
             house.ashlar(&["status"]).ends(0);
         }
-        sessions.push(Raw::login(there, name, IQN).unwrap());
+        sessions.push(Client::session(there, name, IQN).unwrap());
     }
     let status = house.ashlar(&["status"]).ends(3);
     status.says(&[name, "127.0.0.1", "::1", "InitiatorName", "times"]);

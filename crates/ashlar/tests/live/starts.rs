@@ -4,8 +4,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::house::raw::{Ended, Raw};
 use crate::house::{House, IQN, file_disk, tool};
+use testkit::iscsi::initiator::{Client, Ended};
 
 const BYTES: u64 = 4 << 20;
 const HOST: &str = "iqn.2024-01.test:starts";
@@ -18,16 +18,16 @@ fn sense(ended: &Ended) -> Option<(u8, u8, u8)> {
 }
 
 /// TEST UNIT READY, behind what the host is to be told first.
-fn ready(host: &mut Raw) -> Option<(u8, u8, u8)> {
+fn ready(host: &mut Client) -> Option<(u8, u8, u8)> {
     loop {
-        let said = sense(&host.command(&[0; 6], 0, &[]).unwrap());
+        let said = sense(&host.scsi(&[0; 6], 0, &[]).unwrap());
         if !matches!(said, Some((6, ..))) {
             return said;
         }
     }
 }
 
-fn luns(host: &mut Raw) -> Vec<u8> {
+fn luns(host: &mut Client) -> Vec<u8> {
     host.lun = 0;
     let list = host.must(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 256);
     list[8..].chunks(8).map(|lun| lun[1]).collect()
@@ -43,11 +43,11 @@ fn a_missing_image_keeps_nothing_else_from_being_served() {
     house.start();
     let status = house.ashlar(&["status"]).ends(3);
     status.says(&["create disk d1", "d1.img", "create disk d2"]);
-    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None, "LUN 0 is served");
     host.lun = 1;
     assert_eq!(ready(&mut host), Some((2, 4, 1)), "the other becomes ready");
-    let read = host.command(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]).unwrap();
+    let read = host.scsi(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]).unwrap();
     assert_eq!(sense(&read), Some((2, 4, 1)));
     assert_eq!(host.must(&[0x12, 0, 0, 0, 36, 0], 36)[0], 0x20, "it can be connected");
     host.lun = 2;
@@ -74,7 +74,7 @@ fn a_missing_image_keeps_nothing_else_from_being_served() {
     let strict = house.ashlar(&["serve", "--strict"]).ends(1);
     strict.complains(&["create disk d1", "d1.img"]);
     house.start();
-    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None);
 }
 
@@ -83,7 +83,7 @@ fn an_initiator_whose_luns_are_all_missing_is_let_in() {
     let mut house = House::new("starts-all");
     house.configure(&file_disk("d0", "d0.img"), "0 = \"d0\"");
     house.start();
-    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), Some((2, 4, 1)));
     house.image("d0.img", BYTES);
     house.until("it has come", LIMIT, || ready(&mut host).is_none());
@@ -103,7 +103,7 @@ fn a_target_whose_port_is_taken_comes_when_the_port_is_free() {
     let d1 = file_disk("d1", "d1.img");
     house.configure(&format!("{}{d1}{nbd}", file_disk("d0", "d0.img")), "0 = \"d0\"");
     house.start();
-    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None, "the other target is served");
     house.ashlar(&["status"]).ends(3).says(&["create target n", "in use"]);
     drop(taken);
@@ -134,10 +134,10 @@ fn a_disk_that_can_only_be_read_is_exported_by_the_obvious_words() {
     house.configure(&disks, "0 = { provider = \"d0\", mode = \"ro\" }, 1 = \"d1\"");
     house.start();
     house.ashlar(&["status"]).ends(0);
-    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     assert_eq!(ready(&mut host), None);
     assert_eq!(host.must(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512), [0; 512]);
-    let write = host.command(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap();
+    let write = host.scsi(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 0, &[1; 512]).unwrap();
     assert_eq!(sense(&write), Some((7, 0x27, 0)), "WRITE PROTECTED");
     // One that would write it is refused by name, and says what to write.
     house.configure(&disks, "0 = \"d0\", 1 = \"d1\"");
@@ -146,7 +146,7 @@ fn a_disk_that_can_only_be_read_is_exported_by_the_obvious_words() {
     house.stop();
     house.start();
     house.ashlar(&["status"]).ends(3).says(&["export d0", "can only be read"]);
-    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     host.lun = 1;
     assert_eq!(ready(&mut host), None, "the other one is served");
 }
@@ -168,7 +168,7 @@ fn what_a_bus_may_bring_is_awaited_by_apply_as_by_a_start() {
     house.ashlar(&["apply"]).ends(1).complains(&["multipath/store", "no such provider"]);
     house.configure(&format!("{disk}{bus}"), "0 = \"d0\", 1 = \"multipath/store\", 2 = \"da0\"");
     house.ok(&["apply"]);
-    let mut host = Raw::login(house.portal(), HOST, IQN).unwrap();
+    let mut host = Client::session(house.portal(), HOST, IQN).unwrap();
     assert_eq!(luns(&mut host), [0]);
     host.lun = 1;
     assert_eq!(ready(&mut host), Some((2, 4, 1)));

@@ -8,9 +8,10 @@ use std::time::Duration;
 use rig::proc::{Proc, signal};
 use serde_json::Value;
 
+use crate::house;
 use crate::house::writer::Writer;
-use crate::house::{self, raw::Raw};
 use crate::house::{House, IQN, file_disk};
+use testkit::iscsi::initiator::Client;
 
 /// For what takes some seconds on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -22,24 +23,24 @@ const PIECES: u32 = 64;
 /// INQUIRY DATA HAS CHANGED.
 const CHANGED: (u8, u8, u8) = (6, 0x3F, 3);
 
-fn login(house: &House) -> Raw {
-    let mut raw = Raw::login(house.portal(), "iqn.2024-01.test:deletes", IQN).unwrap();
+fn login(house: &House) -> Client {
+    let mut raw = Client::session(house.portal(), "iqn.2024-01.test:deletes", IQN).unwrap();
     raw.must(&[0; 6], 0);
     raw
 }
 
-fn write(raw: &mut Raw) {
+fn write(raw: &mut Client) {
     for at in (0..PIECES).map(|nth| FAR + nth * PIECE) {
         let [a, b, c, d] = at.to_be_bytes();
         let cdb = [0x2A, 0, a, b, c, d, 0, 0, PIECE as u8, 0];
-        let ended = raw.command(&cdb, 0, &[7; (PIECE * 512) as usize]).unwrap();
+        let ended = raw.scsi(&cdb, 0, &[7; (PIECE * 512) as usize]).unwrap();
         assert_eq!(ended.status, 0, "{:02x?}", ended.sense);
     }
     raw.must(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0);
 }
 
 /// UNMAP of what was written, in four descriptors that do not touch: a piece between two stays.
-fn unmap(raw: &mut Raw) {
+fn unmap(raw: &mut Client) {
     let quarter = PIECES / 4 * PIECE;
     let mut list = vec![0, 70, 0, 64, 0, 0, 0, 0];
     for at in (0..4).map(|nth| FAR + nth * quarter) {
@@ -47,19 +48,19 @@ fn unmap(raw: &mut Raw) {
         list.extend((quarter - PIECE).to_be_bytes());
         list.extend([0; 4]);
     }
-    let ended = raw.command(&[0x42, 0, 0, 0, 0, 0, 0, 0, 72, 0], 0, &list).unwrap();
+    let ended = raw.scsi(&[0x42, 0, 0, 0, 0, 0, 0, 0, 72, 0], 0, &list).unwrap();
     assert_eq!(ended.status, 0, "{:02x?}", ended.sense);
 }
 
 /// Key, code and qualifier of the next command's unit attention.
-fn news(raw: &mut Raw) -> (u8, u8, u8) {
-    let ended = raw.command(&[0; 6], 0, &[]).unwrap();
+fn news(raw: &mut Client) -> (u8, u8, u8) {
+    let ended = raw.scsi(&[0; 6], 0, &[]).unwrap();
     assert_eq!(ended.status, 2, "there is news");
     (ended.sense[2] & 15, ended.sense[12], ended.sense[13])
 }
 
 /// Whether the unit promises that freed blocks read as zeroes.
-fn zeroes(raw: &mut Raw) -> bool {
+fn zeroes(raw: &mut Client) -> bool {
     raw.must(&[0x12, 1, 0xB2, 0, 8, 0], 8)[5] >> 2 & 7 != 0
 }
 

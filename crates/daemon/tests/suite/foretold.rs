@@ -4,10 +4,7 @@
 //!
 //! More of them: see `testkit::seeds`.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use control::api::Kind;
 use control::config::{Config, DaemonConfig, Port, read};
@@ -15,6 +12,7 @@ use control::{Archive, Consent, Control};
 use daemon::{Daemon, catalog};
 use reactor::SeededRandom;
 use testkit::Seeds;
+use testkit::nbd::Client;
 
 /// Walks with every run.
 const SEEDS: u64 = 4;
@@ -188,22 +186,11 @@ fn config(dice: &mut Dice, folder: &Path) -> (String, Option<Config>) {
 }
 
 /// A client of NBD whose session stays while the configuration changes under it.
-fn client(control: &Control, dice: &mut Dice) -> Option<TcpStream> {
+fn client(control: &Control, dice: &mut Dice) -> Option<Client> {
     let state = control.plant().state();
     let target = state.targets.iter().find(|t| t.driver == "nbd")?;
-    let portal = target.portals.first()?;
-    let name = dice.one(&["0", "1", "2"]);
-    let mut line = TcpStream::connect(portal).ok()?;
-    line.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    line.read_exact(&mut [0; 18]).ok()?;
-    // No zeroes; NBD_OPT_EXPORT_NAME.
-    let mut words = 3_u32.to_be_bytes().to_vec();
-    words.extend(*b"IHAVEOPT");
-    words.extend([1_u32, name.len() as u32].iter().flat_map(|n| n.to_be_bytes()));
-    words.extend(name.bytes());
-    line.write_all(&words).ok()?;
-    line.read_exact(&mut [0; 10]).ok()?;
-    Some(line)
+    let at = target.portals.first()?.parse().ok()?;
+    Client::try_enter(at, dice.one(&["0", "1", "2"])).ok()?.ok()
 }
 
 /// A member of the mirror is put out of use, as one that is away is. The last one is refused.
@@ -236,7 +223,7 @@ fn walk(seed: u64) -> [u32; 4] {
     control.plant().open();
     let mut dice = Dice(SeededRandom::new(seed));
     let mut seen = [0; 4];
-    let mut clients: Vec<TcpStream> = Vec::new();
+    let mut clients: Vec<Client> = Vec::new();
     for step in 0..STEPS {
         let (text, desired) = config(&mut dice, &site.0);
         if dice.chance(30) {

@@ -15,8 +15,7 @@
 //! More of them: see `testkit::seeds`.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,6 +25,8 @@ use control::{Archive, Control};
 use daemon::{Daemon, catalog};
 use reactor::SeededRandom;
 use testkit::Seeds;
+use testkit::nbd::Client;
+use wire::nbd::codes::{kind, rep};
 
 /// Seeds with every run, and how many of them run at a time: most of the time they wait.
 const SEEDS: u64 = 100;
@@ -41,11 +42,6 @@ const RECORD_BLOCKS: u64 = 32;
 const LEGS: [u64; 2] = [3, 4];
 /// Images.
 const IMAGES: u64 = 5;
-/// Errors of NBD's handshake.
-const ERR_SHUTDOWN: u32 = (1 << 31) + 7;
-/// Reply of NBD's handshake.
-const ACK: u32 = 1;
-const INFO: u32 = 3;
 
 /// The images below a unit: images, in the order of their bytes.
 #[derive(Clone, Debug)]
@@ -207,69 +203,6 @@ impl Site {
     }
 }
 
-/// A session of an NBD client.
-struct Session(TcpStream);
-
-/// What a client that asks for an export is told.
-enum Told {
-    Served(Session),
-    Later,
-    Never(u32),
-}
-
-fn word(line: &mut TcpStream) -> std::io::Result<u32> {
-    let mut bytes = [0; 4];
-    line.read_exact(&mut bytes)?;
-    Ok(u32::from_be_bytes(bytes))
-}
-
-/// NBD_OPT_GO for a LUN.
-fn go(at: SocketAddr, lun: usize) -> std::io::Result<Told> {
-    let mut line = TcpStream::connect(at)?;
-    line.set_read_timeout(Some(LIMIT))?;
-    line.read_exact(&mut [0; 18])?;
-    let name = lun.to_string();
-    let mut words = 3_u32.to_be_bytes().to_vec();
-    words.extend(*b"IHAVEOPT");
-    words
-        .extend([7, name.len() as u32 + 6, name.len() as u32].iter().flat_map(|n| n.to_be_bytes()));
-    words.extend(name.bytes());
-    words.extend([0, 0]);
-    line.write_all(&words)?;
-    loop {
-        line.read_exact(&mut [0; 12])?;
-        let (reply, len) = (word(&mut line)?, word(&mut line)?);
-        line.read_exact(&mut vec![0; len as usize])?;
-        match reply {
-            INFO => {}
-            ACK => return Ok(Told::Served(Session(line))),
-            ERR_SHUTDOWN => return Ok(Told::Later),
-            other => return Ok(Told::Never(other)),
-        }
-    }
-}
-
-impl Session {
-    /// Reads a block.
-    fn block(&mut self, at: u64) -> std::io::Result<Vec<u8>> {
-        let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
-        request.extend([0; 4]);
-        request.extend(at.to_be_bytes());
-        request.extend((at * 512).to_be_bytes());
-        request.extend(512_u32.to_be_bytes());
-        self.0.write_all(&request)?;
-        self.0.read_exact(&mut [0; 4])?;
-        let error = word(&mut self.0)?;
-        self.0.read_exact(&mut [0; 8])?;
-        if error != 0 {
-            return Err(std::io::Error::other(format!("error {error}")));
-        }
-        let mut out = vec![0; 512];
-        self.0.read_exact(&mut out)?;
-        Ok(out)
-    }
-}
-
 /// What has happened in a seed.
 #[derive(Default)]
 struct Seen {
@@ -283,7 +216,7 @@ struct Walk {
     seed: u64,
     site: Site,
     random: SeededRandom,
-    sessions: BTreeMap<usize, Session>,
+    sessions: BTreeMap<usize, Client>,
     seen: Seen,
 }
 
@@ -294,10 +227,14 @@ impl Walk {
         let session = self.sessions.get_mut(&lun).expect("it is open");
         for _ in 0..3 {
             let at = self.random.below(unit.blocks());
-            let found = session.block(at).unwrap_or_else(|e| panic!("seed {seed}: {unit:?}: {e}"));
+            let answer = session.ask(kind::READ, 0, at * 512, 512, &[]);
+            assert!(answer.error.is_none(), "seed {seed}: {unit:?}: {answer:?}");
             let (image, there) = unit.place(at);
             let wanted = block(image, there);
-            assert!(found == wanted, "seed {seed}: {unit:?}: block {at} is another disk's");
+            assert!(
+                answer.bytes(at * 512) == wanted,
+                "seed {seed}: {unit:?}: block {at} is another disk's"
+            );
         }
         self.seen.served += 1;
     }
@@ -314,20 +251,21 @@ impl Walk {
             let end = Instant::now() + LIMIT;
             // H4: it is open since it was served first.
             while !self.sessions.contains_key(&lun) {
-                match go(self.site.at, lun) {
-                    Ok(Told::Served(session)) => {
+                match Client::try_enter(self.site.at, &lun.to_string()) {
+                    Ok(Ok(session)) => {
                         assert!(is_there, "seed {seed}: {unit:?} is served without its disk");
                         self.sessions.insert(lun, session);
                     }
-                    Ok(Told::Later) if !is_there => {
+                    // H2
+                    Ok(Err(error)) if error != rep::ERR_SHUTDOWN => {
+                        panic!("seed {seed}: {unit:?}: refused for good: {error:#x}")
+                    }
+                    Ok(Err(_)) if !is_there => {
                         self.seen.awaited += 1;
                         break;
                     }
-                    Ok(Told::Never(error)) => {
-                        panic!("seed {seed}: {unit:?}: refused for good: {error:#x}")
-                    }
                     // H1
-                    Ok(Told::Later) if Instant::now() < end => {
+                    Ok(Err(_)) if Instant::now() < end => {
                         std::thread::sleep(Duration::from_millis(50));
                     }
                     // A port that has just been freed is opened soon: at once means before its
@@ -335,7 +273,7 @@ impl Walk {
                     Err(_) if Instant::now() < end => {
                         std::thread::sleep(Duration::from_micros(100));
                     }
-                    Ok(Told::Later) => panic!("seed {seed}: {unit:?} is never served"),
+                    Ok(Err(_)) => panic!("seed {seed}: {unit:?} is never served"),
                     Err(e) => panic!("seed {seed}: {unit:?}: {e}"),
                 }
             }

@@ -1,9 +1,6 @@
 //! The way of a READ or WRITE, from the socket to the medium and back, allocates nothing.
 
 #[allow(dead_code)]
-#[path = "../suite/iscsi/initiator.rs"]
-pub mod initiator;
-#[allow(dead_code)]
 #[path = "../suite/iscsi/server.rs"]
 pub mod server;
 
@@ -11,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use initiator::{Client, How};
 use server::{Server, Shape};
+use testkit::iscsi::initiator::{Client, How};
 
 /// Commands of a turn.
 const COMMANDS: u32 = 3000;

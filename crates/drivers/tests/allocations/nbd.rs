@@ -1,9 +1,6 @@
 //! The way of a READ or WRITE over NBD, from the socket to the medium and back, allocates nothing.
 
 #[allow(dead_code)]
-#[path = "../suite/nbd/client.rs"]
-mod client;
-#[allow(dead_code)]
 #[path = "../suite/nbd/server.rs"]
 mod server;
 
@@ -11,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use client::Client;
 use server::{Server, Shape};
+use testkit::nbd::Client;
 use wire::nbd::Form;
 use wire::nbd::codes::kind;
 

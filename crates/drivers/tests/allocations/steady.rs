@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::iscsi::initiator::{Client, How, rw10};
 use crate::iscsi::server::{Server, Shape};
+use testkit::iscsi::initiator::{Client, How, rw10};
 
 /// Commands sent ahead of their answers.
 const DEPTH: usize = 16;

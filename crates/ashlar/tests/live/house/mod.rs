@@ -9,7 +9,6 @@
 pub mod bench;
 pub mod load;
 pub mod ninep;
-pub mod raw;
 mod turn;
 pub mod writer;
 

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::IQN;
-use super::raw::Raw;
+use testkit::iscsi::initiator::Client;
 
 /// Blocks of 512 bytes that one writes, again and again.
 pub const BLOCKS: u32 = 64;
@@ -112,11 +112,11 @@ impl Place {
     }
 
     /// Logs in as often as it takes.
-    fn login(self) -> Raw {
+    fn login(self) -> Client {
         let start = Instant::now();
         loop {
             let name = format!("iqn.2026-11.test:w{}", self.lun);
-            if let Ok(mut raw) = Raw::login(self.portal, &name, IQN) {
+            if let Ok(mut raw) = Client::session(self.portal, &name, IQN) {
                 raw.lun = self.lun;
                 return raw;
             }
@@ -128,10 +128,10 @@ impl Place {
 
 /// Status of a command; `None` when the connection is gone. As hosts do, it sends a command again
 /// that met a unit attention, or a unit that becomes ready.
-fn status(raw: &mut Raw, cdb: &[u8], data: &[u8]) -> Option<u8> {
+fn status(raw: &mut Client, cdb: &[u8], data: &[u8]) -> Option<u8> {
     let start = Instant::now();
     loop {
-        let ended = raw.command(cdb, 0, data).ok()?;
+        let ended = raw.scsi(cdb, 0, data).ok()?;
         let sense = |at: usize| ended.sense.get(at).copied().unwrap_or_default();
         match (ended.status, sense(2) & 0xf, sense(12), sense(13)) {
             (2, 6, ..) => {}

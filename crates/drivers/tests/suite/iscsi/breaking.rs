@@ -7,8 +7,8 @@ use wire::iscsi::{
     TAG_NONE, TaskAnswer, TextRequest, task_function,
 };
 
-use crate::iscsi::initiator::{Client, How, rw10, sense};
 use crate::iscsi::server::{Server, Shape};
+use testkit::iscsi::initiator::{Client, How, rw10, sense};
 
 /// A witness: a session that must not notice what another one does.
 pub struct Witness(Client, u8);
@@ -407,7 +407,7 @@ fn floods_of_garbage() {
     for round in 0..60 {
         let garbage: Vec<u8> = (0..20_000).map(|_| random.next_u64() as u8).collect();
         if round % 2 == 0 {
-            let mut stream = crate::iscsi::initiator::connect(server.portal);
+            let mut stream = testkit::iscsi::initiator::connect(server.portal);
             let _ = std::io::Write::write_all(&mut stream, &garbage);
             continue;
         }

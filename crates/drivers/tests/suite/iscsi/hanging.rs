@@ -6,8 +6,8 @@ use testkit::disk::Mode;
 
 use wire::iscsi::{ClientError, LoginStatus, Response, TaskAnswer, TaskRequest, task_function};
 
-use crate::iscsi::initiator::{Client, How, connect, rw10};
 use crate::iscsi::server::{Server, Shape};
+use testkit::iscsi::initiator::{Client, How, connect, rw10};
 
 /// LUN of the disk that hangs.
 const STUCK: u8 = 2;

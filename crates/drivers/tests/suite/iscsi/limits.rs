@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use wire::iscsi::{LoginRequest, Pdu};
 
 use crate::common::strain;
-use crate::iscsi::initiator::{Client, How, connect, rw10};
 use crate::iscsi::server::{Server, Shape};
+use testkit::iscsi::initiator::{Client, How, connect, rw10};
 
 /// Connections of [`many_connections`]; `ASHLAR_CONNECTIONS=10000` runs the long one (a process
 /// needs twice as many descriptors: `ulimit -n 32768`).

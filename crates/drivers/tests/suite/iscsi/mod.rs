@@ -4,7 +4,6 @@ mod breaking;
 mod defects;
 mod full;
 mod hanging;
-mod initiator;
 mod limits;
 mod moving;
 mod mutants;

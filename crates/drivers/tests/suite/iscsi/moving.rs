@@ -2,8 +2,8 @@
 
 use wire::iscsi::{DigestPolicy, Response};
 
-use crate::iscsi::initiator::{Client, How, rw10};
 use crate::iscsi::server::{Server, Shape};
+use testkit::iscsi::initiator::{Client, How, rw10};
 
 fn server(initial_r2t: bool, immediate: bool) -> Server {
     let params = serde_json::json!({

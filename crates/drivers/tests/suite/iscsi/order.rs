@@ -2,8 +2,8 @@
 
 use wire::iscsi::{RejectReason, Response, TaskAnswer, task_function};
 
-use crate::iscsi::initiator::{Client, How, rw10, sense};
 use crate::iscsi::server::{Server, Shape};
+use testkit::iscsi::initiator::{Client, How, rw10, sense};
 
 #[test]
 fn commands_behind_a_gap_wait_for_it() {

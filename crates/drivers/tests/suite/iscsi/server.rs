@@ -14,9 +14,7 @@ use geom::{Core, Message, Runtime, RuntimeConfig};
 use reactor::PortChoice;
 use serde_json::json;
 use testkit::disk::{self, Disk, Provider};
-
-/// Name of the target of [`Server::start`].
-pub const IQN: &str = "iqn.2026-11.test.ashlar:disk";
+pub use testkit::iscsi::initiator::IQN;
 
 /// Bytes of the disk in memory at LUN 0.
 pub const MEMORY_BYTES: u64 = 64 << 20;

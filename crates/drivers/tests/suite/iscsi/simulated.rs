@@ -18,9 +18,9 @@ use wire::iscsi::{
 
 use crate::common::cuts::Cuts;
 use crate::common::plant::{self, Plant};
-use crate::iscsi::initiator::rw10;
 use crate::iscsi::server::IQN;
 use testkit::Seeds;
+use testkit::iscsi::initiator::rw10;
 
 const CLIENTS: u64 = 3;
 /// Sectors of each client.
@@ -351,7 +351,7 @@ impl Client {
         let (bhs, data) = wire.hear(&framer).await?;
         match Response::decode(&bhs).unwrap() {
             Response::Scsi(p) => {
-                assert_eq!((p.status, crate::iscsi::initiator::sense(&data).0), (2, 6))
+                assert_eq!((p.status, testkit::iscsi::initiator::sense(&data).0), (2, 6))
             }
             Response::Async(_) => return Err(Broken),
             other => panic!("{other:?}"),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use wire::nbd::codes::{kind, option, rep};
 use wire::nbd::{Form, Request, dial};
 
-use crate::nbd::client::Client;
 use crate::nbd::server::{Server, Shape};
+use testkit::nbd::Client;
 
 /// Bytes of the pool: few, so that buffers which are not given back are missed soon.
 const POOL_BYTES: usize = 8 << 20;

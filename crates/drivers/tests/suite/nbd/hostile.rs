@@ -9,8 +9,8 @@ use wire::nbd::codes::{kind, option};
 use wire::nbd::{Form, OPTIONS_MAX, dial};
 
 use crate::common::strain;
-use crate::nbd::client::Client;
 use crate::nbd::server::{Server, Shape};
+use testkit::nbd::Client;
 
 #[test]
 fn floods_garbage_and_silence_end_the_handshake() {

@@ -1,7 +1,6 @@
 //! NBD from outside: tools of other projects, and a client of our own that breaks rules.
 
 mod as_disk;
-mod client;
 mod defects;
 mod hostile;
 mod late;

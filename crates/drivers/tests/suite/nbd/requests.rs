@@ -3,8 +3,8 @@
 use wire::nbd::codes::{command_flag as flag, kind, option, rep};
 use wire::nbd::{Error, Form, dial};
 
-use crate::nbd::client::Client;
 use crate::nbd::server::{MEMORY_BYTES, Server, Shape};
+use testkit::nbd::Client;
 
 const FORMS: [Form; 3] = [Form::Simple, Form::Structured, Form::Extended];
 

@@ -7,9 +7,9 @@ use serde_json::json;
 use wire::nbd::codes::{command_flag as flag, info, kind, option, rep};
 use wire::nbd::{Error, Form, dial};
 
-use crate::nbd::client::Client;
 use crate::nbd::server::{Server, Shape};
 use crate::nbd::tools::{run, try_run};
+use testkit::nbd::Client;
 
 const FORMS: [Form; 3] = [Form::Simple, Form::Structured, Form::Extended];
 

@@ -3,7 +3,7 @@
 use wire::iscsi::{Residual, Response, TaskAnswer, task_function};
 
 use super::House;
-use crate::iscsi::initiator::{Client, How, sense};
+use testkit::iscsi::initiator::{Client, How, sense};
 
 /// Sends a command for `lun` and hears its end, whatever that is; data that is asked for is not
 /// sent, the command is aborted instead.

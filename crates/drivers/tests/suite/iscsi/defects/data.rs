@@ -3,7 +3,7 @@
 use wire::iscsi::{Response, TAG_NONE};
 
 use super::House;
-use crate::iscsi::initiator::{How, rw10};
+use testkit::iscsi::initiator::{How, rw10};
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 512 + seed) as u8).collect()
@@ -131,7 +131,7 @@ fn all_numbers_wrap() {
         crate::iscsi::server::Shape { first_stat_sn: Some(0xffff_fff0), ..Default::default() };
     let server = crate::iscsi::server::Server::start(shape);
     let how = How { cmd_sn: 0xffff_fff0, ..How::default() };
-    let mut c = crate::iscsi::initiator::Client::login(server.portal, &how);
+    let mut c = testkit::iscsi::initiator::Client::login(server.portal, &how);
     c.ready(0);
     assert!(c.exp_stat_sn > 0xffff_ff00, "{:#x}", c.exp_stat_sn);
     for i in 0..40u32 {

@@ -6,7 +6,7 @@ use wire::iscsi::{LoginRequest, NopOut, Pdu, RejectReason, Response, Snack, TAG_
 
 use super::House;
 use crate::iscsi::breaking::twisted;
-use crate::iscsi::initiator::{How, rw10};
+use testkit::iscsi::initiator::{How, rw10};
 
 /// Opcodes of an initiator.
 const OPCODES: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 0x10];

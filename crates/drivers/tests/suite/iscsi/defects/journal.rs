@@ -9,7 +9,7 @@ use wire::iscsi::{NopOut, TAG_NONE, TextRequest};
 
 use super::{House, who};
 use crate::iscsi::breaking::twisted;
-use crate::iscsi::initiator::rw10;
+use testkit::iscsi::initiator::rw10;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 

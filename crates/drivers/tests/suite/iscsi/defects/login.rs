@@ -9,8 +9,8 @@ use wire::iscsi::{
 };
 
 use super::{House, Raw, who};
-use crate::iscsi::initiator::{Client, How};
 use crate::iscsi::server::IQN;
+use testkit::iscsi::initiator::{Client, How};
 
 fn account(user: &str, secret: &str) -> Option<Account> {
     Some(Account { user: user.into(), secret: secret.into() })

@@ -20,8 +20,8 @@ use drivers::TargetSpec;
 use wire::iscsi::{LoginRequest, LoginResponse, PRE_LOGIN, Pdu};
 
 use crate::iscsi::breaking::Witness;
-use crate::iscsi::initiator::{Client, How, connect, read_pdu};
 use crate::iscsi::server::{IQN, Server, Shape};
+use testkit::iscsi::initiator::{Client, How, connect, read_pdu};
 
 /// Bytes of the pool of a server under attack: few, so that one buffer lost at each attack would
 /// soon leave none for the witness.

@@ -6,7 +6,7 @@ use wire::iscsi::{
 };
 
 use super::House;
-use crate::iscsi::initiator::{Client, How, rw10};
+use testkit::iscsi::initiator::{Client, How, rw10};
 
 fn function_at(c: &mut Client, function: u8, lun: [u8; 8], of: u32) -> TaskAnswer {
     let pdu = TaskRequest {

@@ -1,6 +1,6 @@
-//! An initiator that does what a test says, right or wrong, PDU by PDU.
+//! An initiator over a socket that does what a test says, right or wrong, PDU by PDU.
 
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -11,7 +11,10 @@ use wire::iscsi::{
     TextRequest, crc32c,
 };
 
-use super::server::IQN;
+/// The target that [`How::default`] names.
+pub const IQN: &str = "iqn.2026-11.test.ashlar:disk";
+/// Longest wait for a PDU.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How to log in.
 #[derive(Clone)]
@@ -52,6 +55,36 @@ impl Default for How {
 }
 
 impl How {
+    /// A normal session, whose tasks end with its connection.
+    pub fn named(initiator: &str, target: &str) -> How {
+        let mut how =
+            How { initiator: initiator.into(), target: Some(target.into()), ..How::default() };
+        how.offer.params =
+            Params { recv_data_len_max: 262_144, time2retain_s: 0, ..Params::default() };
+        how
+    }
+
+    /// The first request of a login, as bytes.
+    ///
+    /// # Errors
+    ///
+    /// A name that no text can have.
+    pub fn request(&self) -> Result<Vec<u8>, ClientError> {
+        Ok(ClientLogin::start(self.config())?.1.to_bytes())
+    }
+
+    fn config(&self) -> ClientConfig {
+        ClientConfig {
+            initiator: self.initiator.clone(),
+            target: self.target.clone(),
+            isid: [0x80, 0, 0, 0, 0, self.isid],
+            cid: 1,
+            cmd_sn: self.cmd_sn,
+            offer: self.offer,
+            chap: self.chap.clone(),
+        }
+    }
+
     pub fn digests(mut self, header: bool, data: bool) -> How {
         let of = |on| if on { DigestPolicy::Require } else { DigestPolicy::Off };
         (self.offer.header_digest, self.offer.data_digest) = (of(header), of(data));
@@ -74,36 +107,59 @@ pub struct Client {
     pub max_cmd_sn: u32,
     pub exp_stat_sn: u32,
     pub tag: u32,
+    /// The unit of [`Client::scsi`] and [`Client::must`]; 0 at first.
+    pub lun: u8,
     pub segment: usize,
 }
 
-pub fn connect(at: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(at).unwrap();
-    stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// SCSI status.
+    pub status: u8,
+    /// Data for the initiator.
+    pub data: Vec<u8>,
+    /// Sense data; empty without.
+    pub sense: Vec<u8>,
 }
 
-/// Reads one PDU; `None` at the end of the stream (or after a reset).
-pub fn read_pdu(stream: &mut TcpStream, framer: &Framer) -> Option<(Bhs, Vec<u8>)> {
+fn dial(at: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+pub fn connect(at: SocketAddr) -> TcpStream {
+    dial(at).unwrap()
+}
+
+fn pdu(stream: &mut TcpStream, framer: &Framer) -> io::Result<(Bhs, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut need = 48;
     let frame = loop {
         let mut more = vec![0; need - bytes.len()];
-        match stream.read_exact(&mut more) {
-            Ok(()) => bytes.extend(more),
-            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => panic!("nothing comes: {e}"),
-            Err(_) => return None,
-        }
+        stream.read_exact(&mut more)?;
+        bytes.extend(more);
         match framer.header(&bytes).unwrap() {
             Need::Bytes(n) => need = n,
             Need::Header(frame) => break frame,
         }
     };
     let mut tail = vec![0; frame.tail_len()];
-    stream.read_exact(&mut tail).ok()?;
+    stream.read_exact(&mut tail)?;
     let data = framer.data(&frame, &tail).unwrap().to_vec();
-    Some((*bytes.first_chunk().unwrap(), data))
+    Ok((*bytes.first_chunk().unwrap(), data))
+}
+
+/// Reads one PDU; `None` at the end of the stream (or after a reset).
+pub fn read_pdu(stream: &mut TcpStream, framer: &Framer) -> Option<(Bhs, Vec<u8>)> {
+    match pdu(stream, framer) {
+        Ok(pdu) => Some(pdu),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => panic!("nothing comes: {e}"),
+        Err(_) => None,
+    }
 }
 
 impl Client {
@@ -112,17 +168,20 @@ impl Client {
     }
 
     pub fn try_login(at: SocketAddr, how: &How) -> Result<Client, ClientError> {
-        let mut stream = connect(at);
-        let config = ClientConfig {
-            initiator: how.initiator.clone(),
-            target: how.target.clone(),
-            isid: [0x80, 0, 0, 0, 0, how.isid],
-            cid: 1,
-            cmd_sn: how.cmd_sn,
-            offer: how.offer,
-            chap: how.chap.clone(),
-        };
-        let (mut login, mut request) = ClientLogin::start(config)?;
+        Client::log_in(connect(at), how)
+    }
+
+    /// A normal session for [`Client::scsi`] with a target that may be gone.
+    ///
+    /// # Errors
+    ///
+    /// There is no connection, or the target refused.
+    pub fn session(at: SocketAddr, initiator: &str, target: &str) -> io::Result<Client> {
+        Client::log_in(dial(at)?, &How::named(initiator, target)).map_err(io::Error::other)
+    }
+
+    fn log_in(mut stream: TcpStream, how: &How) -> Result<Client, ClientError> {
+        let (mut login, mut request) = ClientLogin::start(how.config())?;
         loop {
             put(&mut stream, &request.to_bytes(), how.segment).unwrap();
             let closed = ClientError::Protocol("closed during login");
@@ -137,6 +196,7 @@ impl Client {
                         max_cmd_sn: done.max_cmd_sn,
                         exp_stat_sn: done.exp_stat_sn,
                         tag: 0x100,
+                        lun: 0,
                         segment: how.segment,
                     });
                 }
@@ -194,6 +254,15 @@ impl Client {
         let response = Response::decode(&bhs).unwrap();
         self.note(&response);
         Some((response, data))
+    }
+
+    /// As `hear`, with a target that may be gone.
+    fn try_hear(&mut self) -> io::Result<Heard> {
+        let framer = self.framer();
+        let (bhs, data) = pdu(&mut self.stream, &framer)?;
+        let response = Response::decode(&bhs).unwrap();
+        self.note(&response);
+        Ok((response, data))
     }
 
     /// As `hear`, when the session may be replaced at any time.
@@ -297,6 +366,61 @@ impl Client {
                 other => panic!("{other:?} while waiting for {tag:#x}"),
             }
         }
+    }
+
+    /// Asks for blocks of the unit and does not wait for them.
+    ///
+    /// # Errors
+    ///
+    /// The connection is gone.
+    pub fn ask(&mut self, lba: u32, blocks: u16) -> io::Result<()> {
+        let header = self.command(self.lun, &rw10(0x28, lba, blocks), u32::from(blocks) * 512, 0);
+        let bytes = self.bytes(&header, &[], &[]);
+        put(&mut self.stream, &bytes, self.segment)
+    }
+
+    /// A command to the unit, with at most the first burst of data out, sent with it; waits for its
+    /// end.
+    ///
+    /// # Errors
+    ///
+    /// The connection is gone, or something else comes than the answer.
+    pub fn scsi(&mut self, cdb: &[u8], read: u32, data: &[u8]) -> io::Result<Ended> {
+        let mut header = self.command(self.lun, cdb, read, data.len() as u32);
+        header.data_len = data.len() as u32;
+        let bytes = self.bytes(&header, &[], data);
+        put(&mut self.stream, &bytes, self.segment)?;
+        let mut got = Vec::new();
+        loop {
+            match self.try_hear()? {
+                (Response::DataIn(p), piece) => {
+                    got.extend(piece);
+                    if let Some((status, _)) = p.status {
+                        return Ok(Ended { status, data: got, sense: Vec::new() });
+                    }
+                }
+                (Response::Scsi(p), mut segment) => {
+                    let sense = segment.split_off(segment.len().min(2));
+                    return Ok(Ended { status: p.status, data: got, sense });
+                }
+                (Response::NopIn(_), _) => {}
+                (other, _) => return Err(io::Error::other(format!("{other:?}"))),
+            }
+        }
+    }
+
+    /// A command to the unit that must succeed, after the unit attentions before it. Its data.
+    #[track_caller]
+    pub fn must(&mut self, cdb: &[u8], read: u32) -> Vec<u8> {
+        for _ in 0..16 {
+            let ended = self.scsi(cdb, read, &[]).unwrap();
+            match ended.status {
+                0 => return ended.data,
+                2 if ended.sense.get(2).is_some_and(|key| key & 0xf == 6) => {}
+                other => panic!("status {other:02x}, sense {:02x?}", ended.sense),
+            }
+        }
+        panic!("unit attentions without end");
     }
 
     /// Clears the unit attention of a new session.

@@ -1,11 +1,14 @@
-//! A client of our own, made of the wire's codecs: it says what no other client says.
+//! An NBD client over a socket, made of the wire's codecs: it says what no other client says.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use wire::nbd::codes::{chunk_kind, command_flag, info, option, rep};
 use wire::nbd::{Error, Form, HEAD_MAX, Head, OptionReply, Request, chunk, dial};
+
+/// Longest wait for bytes.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a request brought.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -41,14 +44,31 @@ pub struct Client {
 impl Client {
     /// Connected, and past the greeting.
     pub fn dial(at: SocketAddr) -> Client {
-        let mut stream = TcpStream::connect(at).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client::try_dial(at).unwrap()
+    }
+
+    fn try_dial(at: SocketAddr) -> io::Result<Client> {
+        let mut stream = TcpStream::connect(at)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let mut greeting = [0; dial::GREETING_LEN];
-        stream.read_exact(&mut greeting).unwrap();
+        stream.read_exact(&mut greeting)?;
         assert_eq!(dial::greeting(&greeting), Ok(3));
-        stream.write_all(&dial::flags()).unwrap();
-        Client { stream, form: Form::Simple, cookie: 0 }
+        stream.write_all(&dial::flags())?;
+        Ok(Client { stream, form: Form::Simple, cookie: 0 })
+    }
+
+    /// In transmission at an export of a server that may be gone, or the reply type with which it
+    /// refused.
+    ///
+    /// # Errors
+    ///
+    /// The connection is gone.
+    pub fn try_enter(at: SocketAddr, export: &str) -> io::Result<Result<Client, u32>> {
+        let mut client = Client::try_dial(at)?;
+        let kinds = client.try_option(option::GO, &dial::info(export, &[]))?;
+        let last = kinds.last().copied().unwrap_or_default();
+        Ok(if last == rep::ACK { Ok(client) } else { Err(last) })
     }
 
     /// In transmission at an export, after asking for its block sizes.
@@ -77,18 +97,22 @@ impl Client {
 
     /// Types of the replies to an option, up to the last.
     pub fn option(&mut self, option: u32, payload: &[u8]) -> Vec<u32> {
-        self.stream.write_all(&dial::option(option, payload)).unwrap();
+        self.try_option(option, payload).unwrap()
+    }
+
+    fn try_option(&mut self, option: u32, payload: &[u8]) -> io::Result<Vec<u32>> {
+        self.stream.write_all(&dial::option(option, payload))?;
         let mut kinds = Vec::new();
         loop {
             let mut bytes = vec![0; OptionReply::HEADER_LEN];
-            self.stream.read_exact(&mut bytes).unwrap();
+            self.stream.read_exact(&mut bytes)?;
             let len = u32::from_be_bytes(*bytes.last_chunk().unwrap()) as usize;
             bytes.resize(bytes.len() + len, 0);
-            self.stream.read_exact(&mut bytes[OptionReply::HEADER_LEN..]).unwrap();
+            self.stream.read_exact(&mut bytes[OptionReply::HEADER_LEN..])?;
             let (reply, _) = OptionReply::decode(&bytes).unwrap();
             kinds.push(reply.kind);
             if reply.kind == rep::ACK || reply.is_error() {
-                return kinds;
+                return Ok(kinds);
             }
         }
     }

@@ -1,4 +1,7 @@
-//! One connection of an iSCSI initiator in a simulated world: login, PDUs in and out.
+//! One connection of an iSCSI initiator in a simulated world: login, PDUs in and out. Over a
+//! socket: [`initiator`].
+
+pub mod initiator;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

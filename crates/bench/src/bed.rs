@@ -1,6 +1,5 @@
 //! One core and the graph, on the thread that measures: what is submitted runs at once.
 
-use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -36,10 +35,6 @@ impl Geom for Plain {
         delta: Access,
     ) -> Result<(), Errno> {
         t.access_all_below(me, delta)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

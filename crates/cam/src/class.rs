@@ -1,6 +1,5 @@
 //! The class `cam`: a disk of a bus as a geom with one provider, `da0` or `ada0`.
 
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -433,9 +432,5 @@ impl Geom for DiskGeom {
             lines.push(("state", "gone".into()));
         }
         lines
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

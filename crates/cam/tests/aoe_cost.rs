@@ -6,7 +6,6 @@
 #[path = "suite/aoe/shelf.rs"]
 mod shelf;
 
-use std::any::Any;
 use std::cell::Cell;
 use std::process::Command;
 use std::rc::Rc;
@@ -136,10 +135,6 @@ impl Geom for User {
         delta: Access,
     ) -> Result<(), Errno> {
         t.access_all_below(me, delta)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

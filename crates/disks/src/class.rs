@@ -1,6 +1,5 @@
 //! The class `disk`: an opened disk as a geom with one provider.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -195,10 +194,6 @@ impl Geom for DiskGeom {
             true => Vec::new(), // the loss is shown, and says more
             false => self.unit.troubles(),
         }
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

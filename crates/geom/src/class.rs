@@ -439,7 +439,4 @@ pub trait Geom: Send + Any {
         let _ = (topology, me, consumer);
         Vec::new()
     }
-
-    /// The geom's own type, for its class's verbs.
-    fn as_any(&mut self) -> &mut dyn Any;
 }

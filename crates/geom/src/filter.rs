@@ -15,7 +15,6 @@
 //!  F2  A request comes back with the offset that it came with.
 //!  F3  A change of settings is taken over as a whole or not at all.
 
-use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -215,10 +214,6 @@ impl<F: Filter> Geom for FilterGeom<F> {
 
     fn settings(&self, _: &Topology, _: GeomId) -> Settings {
         self.params.settings()
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

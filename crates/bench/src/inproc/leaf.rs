@@ -1,6 +1,5 @@
 //! Disks that keep nothing and differ in the way to their answer.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -88,10 +87,6 @@ impl Geom for Plain {
         _: Access,
     ) -> Result<(), Errno> {
         Ok(())
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

@@ -25,10 +25,6 @@ impl Geom for User {
     ) -> Result<(), Errno> {
         t.access_all_below(me, delta)
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 struct Users;

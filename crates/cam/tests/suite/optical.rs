@@ -1,7 +1,5 @@
 //! cd: discs, which are only read; they come and go.
 
-use std::any::Any;
-
 use bio::{Attr, Errno};
 use cam::sims::hba::{DiskSpec, Role, Transport, VirtualHba};
 use geom::{Access, Class, Geom, GeomId, ProviderId, Topology};
@@ -33,10 +31,6 @@ impl Geom for Guest {
 
     fn spoils(&self) -> bool {
         true
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

@@ -5,7 +5,6 @@
 //!      nobody writes what stands under an open name.
 //!  L2  A geom that nobody is attached to goes when its media was written, and is found anew.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
@@ -135,9 +134,5 @@ impl Geom for LabelGeom {
             return Self::abandon(topology, me);
         }
         topology.hand_on_attr(me, name);
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

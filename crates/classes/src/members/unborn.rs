@@ -1,7 +1,5 @@
 //! A geom that offers nothing: one that has its number and nothing else yet, or the hand of a verb.
 
-use std::any::Any;
-
 use bio::Errno;
 use geom::{Access, Geom, GeomId, ProviderId, Topology};
 
@@ -17,9 +15,5 @@ impl Geom for Unborn {
         _: Access,
     ) -> Result<(), Errno> {
         Err(Errno::NxIo)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

@@ -7,7 +7,6 @@
 //!  M3  All paths lead to a disk of the same size and sector size. It has another size when all
 //!      of them say so: while they differ, one that says another is gone by last.
 
-use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -544,9 +543,5 @@ impl Geom for MultipathGeom {
             lines.push(("PhysicalPath", place));
         }
         lines
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

@@ -17,7 +17,6 @@
 //! ```
 
 use crate::write_plan::WritePlan;
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -459,9 +458,5 @@ impl Geom for PartGeom {
             Trouble::degraded(format!("its table is damaged: {}", damages(table)), action)
         };
         damaged.map(trouble).into_iter().collect()
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

@@ -1,6 +1,5 @@
 //! The geom as the graph sees it: counts, orphans, lists.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -290,9 +289,5 @@ impl Geom for RaidGeom {
             ("Subdisks", if places.is_empty() { "-".into() } else { places.join(", ") }),
             ("Disk", disk.key.clone()),
         ]
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

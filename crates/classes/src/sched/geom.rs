@@ -1,6 +1,5 @@
 //! What stands above and below a scheduler, and what lists show of it.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use bio::Errno;
@@ -158,9 +157,5 @@ impl Geom for SchedGeom {
 
     fn settings(&self, _: &Topology, _: GeomId) -> Settings {
         self.shared.look(|hub| class::settings(hub))
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

@@ -1,6 +1,5 @@
 //! The geom of one stripe or concat.
 
-use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -622,9 +621,5 @@ impl<S: Span> Geom for SpanGeom<S> {
         let at = |s: &Option<Member>| s.as_ref().is_some_and(|m| m.consumer == consumer);
         let number = self.slots.iter().position(at);
         number.map(|n| vec![("Number", n.to_string())]).unwrap_or_default()
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

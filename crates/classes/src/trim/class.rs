@@ -32,10 +32,6 @@ impl Geom for Unmade {
     ) -> Result<(), Errno> {
         Err(Errno::NxIo)
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 fn params_of(value: &Value) -> Result<TrimParams, Error> {

@@ -6,7 +6,6 @@
 //!  J2  When nobody above may write any more, the queue is emptied before that ends. The provider
 //!      below stays open for writing, alone, until the command in flight has ended.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use bio::Errno;
@@ -145,10 +144,6 @@ impl Geom for TrimGeom {
             return vec![Trouble::degraded(why, "wait a minute; then see to the device")];
         }
         Vec::new()
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

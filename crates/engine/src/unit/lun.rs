@@ -6,7 +6,6 @@
 //! ```
 //! It opens as a device node does (geom.md 1.2): r1w1, or r1 when read-only; never exclusively.
 
-use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,10 +116,6 @@ impl Geom for LunGeom {
             }
             None => Vec::new(),
         }
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

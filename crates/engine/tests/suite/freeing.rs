@@ -53,10 +53,6 @@ impl Geom for VeilGeom {
     ) -> Result<(), Errno> {
         t.access_all_below(me, delta)
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 #[derive(Default)]

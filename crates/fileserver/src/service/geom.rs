@@ -1,6 +1,5 @@
 //! The geom: what a file server has open, and who is told what.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
@@ -65,10 +64,6 @@ impl Geom for Unmade {
         _: Access,
     ) -> Result<(), Errno> {
         Err(Errno::NxIo)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 
@@ -470,10 +465,6 @@ impl Geom for FsGeom {
             _ => "ACTIVE".to_owned(),
         };
         vec![("state", state)]
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

@@ -1,6 +1,5 @@
 //! A file server on a core and files of this machine, in a thread of its own.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,10 +34,6 @@ impl Geom for User {
         delta: Access,
     ) -> Result<(), Errno> {
         t.access_all_below(me, delta)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

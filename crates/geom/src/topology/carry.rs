@@ -17,7 +17,6 @@
 //!  C3  Nothing else is found on it before it is at its end, though it may never be brought there;
 //!      unless something else is there, and somebody has to say which of them it is.
 
-use std::any::Any;
 use std::rc::Rc;
 
 use bio::Errno;
@@ -101,10 +100,6 @@ impl Geom for Carrier {
             }
             (Err(_), _) => t.has_carried(self, me, Err("the core has stopped".into())),
         }
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

@@ -522,6 +522,8 @@ impl Topology {
         geom: GeomId,
         f: impl FnOnce(&mut G, &mut Topology) -> R,
     ) -> Option<R> {
-        self.with_geom(geom, |ops, t| ops.as_any().downcast_mut::<G>().map(|g| f(g, t)))?
+        self.with_geom(geom, |ops, t| {
+            (ops as &mut dyn std::any::Any).downcast_mut::<G>().map(|g| f(g, t))
+        })?
     }
 }

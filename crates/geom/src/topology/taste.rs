@@ -1,7 +1,6 @@
 //! Tasting: reading happens on a core, with a deadline; results are committed here, in order
 //! (geom.md 1.4). A disk that hangs delays its own tasting and nobody else's.
 
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -103,10 +102,6 @@ impl Geom for TasteGeom {
 
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, _: Errno) {
         // The tasting ends by itself, with the error or at its deadline, and leaves then.
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

@@ -1,6 +1,5 @@
 //! What layers answer and what becomes of it: waiting, forking, memory, stale ids, receivers.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -60,10 +59,6 @@ impl Geom for Plain {
         delta: Access,
     ) -> Result<(), Errno> {
         t.access_all_below(me, delta)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

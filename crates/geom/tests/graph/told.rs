@@ -1,6 +1,5 @@
 //! What layers and tasks say to their geom, and what a geom has the cores do.
 
-use std::any::Any;
 use std::sync::{Arc, Mutex};
 
 use bio::Errno;
@@ -31,10 +30,6 @@ impl Geom for Ear {
             Err(_) => "something else".into(),
         };
         self.0.lock().expect("heard").push(text);
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

@@ -7,7 +7,6 @@
 mod media;
 mod scripted;
 
-use std::any::Any;
 use std::sync::Arc;
 
 use bio::{Attr, Errno};
@@ -62,10 +61,6 @@ impl Geom for Open {
         _: Access,
     ) -> Result<(), Errno> {
         Ok(())
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

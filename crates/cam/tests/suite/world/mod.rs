@@ -1,7 +1,6 @@
 //! A core, a control thread's state and virtual HBAs, driven by one test thread in simulated time.
 #![allow(dead_code)] // each test binary uses its part
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,10 +39,6 @@ impl Geom for User {
 
     fn attr_changed(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, name: &str) {
         self.0.lock().unwrap().push(name.to_owned());
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

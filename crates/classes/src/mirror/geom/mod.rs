@@ -29,7 +29,6 @@ mod show;
 mod troubles;
 mod words;
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -387,9 +386,5 @@ impl Geom for MirrorGeom {
         consumer: ConsumerId,
     ) -> Vec<(&'static str, String)> {
         self.member_lines(consumer)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

@@ -1,6 +1,5 @@
 //! A simulated world with cores, a control thread, one disk and somebody who has it open.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -55,10 +54,6 @@ impl Geom for User {
     }
 
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, _: Errno) {}
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
 }
 
 pub struct Lab {

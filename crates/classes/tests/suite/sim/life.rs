@@ -1,6 +1,5 @@
 //! One world between two power cuts: cores, the control thread, the classes, the disks plugged in.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,10 +36,6 @@ impl Geom for User {
         _: Access,
     ) -> Result<(), Errno> {
         Err(Errno::NotSup)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

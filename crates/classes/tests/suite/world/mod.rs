@@ -8,7 +8,6 @@ use geom::{
 };
 use reactor::{Config, Patience, PortChoice, Reactor};
 use serde_json::Value;
-use std::any::Any;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -151,10 +150,6 @@ impl Geom for User {
 
     fn resizes(&self) -> bool {
         true
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

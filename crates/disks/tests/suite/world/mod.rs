@@ -1,6 +1,5 @@
 //! A core, a control thread's state and a folder of its own, driven by one test thread.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -44,10 +43,6 @@ impl Geom for User {
 
     fn resizes(&self) -> bool {
         true
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

@@ -4,7 +4,6 @@
 
 mod late;
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,10 +48,6 @@ impl Geom for User {
         delta: Access,
     ) -> Result<(), Errno> {
         t.access_all_below(me, delta)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

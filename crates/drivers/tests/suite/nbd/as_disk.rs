@@ -26,10 +26,6 @@ impl Geom for User {
     ) -> Result<(), bio::Errno> {
         t.access_all_below(me, delta)
     }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
 }
 
 struct Users;

@@ -1,6 +1,5 @@
 //! A disk in memory that answers as it is told, with a geom that counts who has it open.
 
-use std::any::Any;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
@@ -63,9 +62,5 @@ impl Geom for LeafGeom {
         let whole = opens.r >= 0 && opens.w >= 0 && opens.e >= 0;
         assert!(whole, "the geom was told of more closes than opens: {opens}");
         Ok(())
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }

@@ -1,6 +1,5 @@
 //! A layer that passes everything on.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use bio::{Bio, Errno};
@@ -82,10 +81,6 @@ impl Geom for Shim {
         for p in t.providers_of(me).to_vec() {
             t.post(geom::Event::Resize(p, limits.media_bytes));
         }
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

@@ -1,6 +1,5 @@
 //! Somebody on top: a geom without providers that writes down what it is told.
 
-use std::any::Any;
 use std::sync::{Arc, Mutex};
 
 use bio::Errno;
@@ -91,10 +90,6 @@ impl Geom for User {
 
     fn attr_changed(&mut self, _: &mut Topology, _: GeomId, _: ConsumerId, name: &str) {
         self.note(&format!("attr {name}"));
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

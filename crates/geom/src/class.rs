@@ -20,16 +20,28 @@ use crate::verb::VerbSpec;
 pub type Claim = Box<dyn Any + Send>;
 
 /// The outcome of one class tasting one provider.
-pub enum Verdict {
+pub enum Verdict<C = Claim> {
     /// Not ours; why, in plain words.
     No(String),
     /// Ours; why, and what was found.
-    Yes(String, Claim),
+    Yes(String, C),
     /// Ours, by what is where the provider ended when it was smaller ([`Taster::ended`]); why, and
     /// how it is brought to the end.
     Left(String, Left),
     /// Ours, by what is there and has to stay there; why, and what was found.
-    Stays(String, Claim),
+    Stays(String, C),
+}
+
+impl<C: Send + 'static> Verdict<C> {
+    /// The same, with the claim as one of any class.
+    pub(crate) fn erased(self) -> Verdict {
+        match self {
+            Verdict::No(why) => Verdict::No(why),
+            Verdict::Yes(why, claim) => Verdict::Yes(why, Box::new(claim)),
+            Verdict::Left(why, left) => Verdict::Left(why, left),
+            Verdict::Stays(why, claim) => Verdict::Stays(why, Box::new(claim)),
+        }
+    }
 }
 
 /// A future of the core's executor.
@@ -77,18 +89,19 @@ impl Taster {
 }
 
 /// A request to make a geom by hand.
-pub struct Create<'a> {
+#[derive(Clone, Copy)]
+pub struct Create<'a, P = serde_json::Value> {
     /// Name of the geom and, for most classes, of its provider.
     pub name: &'a str,
     /// Providers below, in order.
     pub members: &'a [ProviderId],
     /// The class's own parameters, already checked against its schema.
-    pub params: &'a serde_json::Value,
+    pub params: &'a P,
 }
 
 /// A geom that a configuration declared and now declares otherwise.
 #[derive(Clone, Copy, Debug)]
-pub struct Redeclare<'a> {
+pub struct Redeclare<'a, P = serde_json::Value> {
     /// Name of the geom.
     pub name: &'a str,
     /// Names of the members that were declared; none: the geom was not declared, but found.
@@ -96,7 +109,7 @@ pub struct Redeclare<'a> {
     /// Names of the members that are declared now.
     pub to: &'a [String],
     /// The class's own parameters, as they are declared now.
-    pub params: &'a serde_json::Value,
+    pub params: &'a P,
 }
 
 /// Settings by the keys of a section of the configuration. Null: the section has no such key.

@@ -32,7 +32,8 @@ use crate::snapshot::Limits;
 use crate::topology::{
     Access, ConsumerId, Deletes, Event, GeomId, NewProvider, ProviderId, Topology,
 };
-use crate::verb::{Change, ClassVerb, Params, Said, Verb, VerbSpec, call, read, specs};
+use crate::typed::{NoClaim, Typed, with};
+use crate::verb::{Change, ClassVerb, Params, Said, Verb, specs};
 
 /// The fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -261,26 +262,21 @@ impl Window {
 
 struct FilterClass<F>(PhantomData<fn() -> F>);
 
-impl<F: Filter> FilterClass<F> {
+impl<F: Filter> Typed for FilterClass<F> {
+    const NAME: &'static str = F::NAME;
+    const DOC: &'static str = F::DOC;
     const VERBS: &'static [ClassVerb<FilterClass<F>>] =
         &[ClassVerb::of::<Configure<F>>(), ClassVerb::of::<Reset>()];
-}
+    type Params = F::Params;
+    type Claim = NoClaim;
+    type Geom = FilterGeom<F>;
 
-impl<F: Filter> Class for FilterClass<F> {
-    fn name(&self) -> &'static str {
-        F::NAME
-    }
-
-    fn doc(&self) -> &'static str {
-        F::DOC
-    }
-
-    fn params(&self) -> Option<Value> {
-        Some(schemars::schema_for!(F::Params).to_value())
-    }
-
-    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let params = read::<F::Params>(F::NAME, request.params)?;
+    fn create(
+        &self,
+        topology: &mut Topology,
+        request: &Create<'_, F::Params>,
+    ) -> Result<GeomId, Error> {
+        let params = request.params.clone();
         let filter = Arc::new(F::new(&params)?);
         let window = F::window(&params);
         let &[below] = request.members else {
@@ -306,48 +302,19 @@ impl<F: Filter> Class for FilterClass<F> {
         made.inspect_err(|_| topology.wither_geom(id, Errno::NxIo)).map(|_| id)
     }
 
-    fn layout(&self, params: &Value, _: &[u64]) -> Option<String> {
-        let offset = F::window(&read::<F::Params>(F::NAME, params).ok()?).offset;
+    fn layout(&self, params: &F::Params, _: &[u64]) -> Option<String> {
+        let offset = F::window(params).offset;
         Some(format!("what is {offset} bytes behind the start of its member"))
     }
 
-    fn settings(&self, params: &Value) -> Result<Settings, Error> {
-        let params = read::<F::Params>(F::NAME, params)?;
-        F::new(&params)?;
+    fn settings(&self, params: &F::Params) -> Result<Settings, Error> {
+        F::new(params)?;
         Ok(params.settings())
     }
 
-    fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
-        let params = read::<F::Params>(F::NAME, params)?;
-        with::<F, _>(control, name, |geom| geom.take_over(params))
+    fn work_as(&self, control: &mut Control, name: &str, params: &F::Params) -> Result<(), Error> {
+        with::<Self, _>(control, name, |geom, _, _| geom.take_over(params.clone()))
     }
-
-    fn verbs(&self) -> &'static [VerbSpec] {
-        specs(Self::VERBS)
-    }
-
-    fn verb(
-        &self,
-        control: &mut Control,
-        verb: &str,
-        on: &str,
-        params: &Value,
-    ) -> Result<Value, Error> {
-        call(Self::VERBS, self, control, (verb, on), params)
-    }
-}
-
-/// Runs `f` on a geom of the class.
-fn with<F: Filter, R>(
-    control: &mut Control,
-    on: &str,
-    f: impl FnOnce(&mut FilterGeom<F>) -> Result<R, Error>,
-) -> Result<R, Error> {
-    let Some(id) = control.topology.find_geom(F::NAME, on) else {
-        return Err(Error::new(Errno::NoEnt, format!("no {} {on}", F::NAME)));
-    };
-    let done = control.topology.with(id, |geom: &mut FilterGeom<F>, _| f(geom));
-    done.unwrap_or_else(|| Err(Error::new(Errno::NxIo, format!("{} {on} is going", F::NAME))))
 }
 
 /// What `configure` takes.
@@ -371,7 +338,7 @@ impl<F: Filter> Verb<FilterClass<F>> for Configure<F> {
 
     fn run(self, _: &FilterClass<F>, control: &mut Control) -> Result<Said, Error> {
         let Configure { name, change } = self;
-        with::<F, _>(control, &name, |geom| {
+        with::<FilterClass<F>, _>(control, &name, |geom, _, _| {
             geom.take_over(change.over(&format!("{} {name}", F::NAME), &geom.params)?)?;
             Ok(Said::new(format!("{name} configured")))
         })
@@ -393,7 +360,7 @@ impl<F: Filter> Verb<FilterClass<F>> for Reset {
     type Answer = Said;
 
     fn run(self, _: &FilterClass<F>, control: &mut Control) -> Result<Said, Error> {
-        with::<F, _>(control, &self.name, |geom| {
+        with::<FilterClass<F>, _>(control, &self.name, |geom, _, _| {
             geom.filter.reset();
             Ok(Said::new(format!("{}: counters reset", self.name)))
         })

@@ -21,6 +21,7 @@ mod stats;
 mod switchboard;
 mod topology;
 mod trouble;
+mod typed;
 mod verb;
 
 pub use class::{
@@ -47,6 +48,7 @@ pub use topology::{
     TasteJob, Tasted, Topology,
 };
 pub use trouble::{Grade, Listener, Remark, Trouble};
+pub use typed::{NoClaim, NoParams, Typed, with};
 pub use verb::{
     ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, call, read,
     specs,

@@ -1,11 +1,9 @@
 //! The class: tasting, claiming, naming by hand.
 
-use std::any::Any;
-
 use bio::Errno;
 use geom::{
-    Claim, Class, Control, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Taster,
-    Topology, VerbSpec, Verdict,
+    ClassVerb, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Taster, Topology, Typed,
+    Verdict,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -27,7 +25,7 @@ pub struct LabelClass;
 /// Name a provider without writing anything; the name is gone when the daemon ends.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Params {}
+pub struct LabelParams {}
 
 /// Everything that names a provider, with the verdict's words for the rest.
 fn names_of(disk: &Taster, all: Vec<(&super::Kind, Result<Found, crate::probe::Why>)>) -> Names {
@@ -55,7 +53,7 @@ struct Names {
 }
 
 impl Names {
-    fn verdict(self) -> Verdict {
+    fn verdict(self) -> Verdict<Vec<Found>> {
         if self.found.is_empty() {
             return Verdict::No(self.not.join("; "));
         }
@@ -67,32 +65,22 @@ impl Names {
                 format!("{}: {}", found.what, names.join(", "))
             })
             .collect();
-        Verdict::Yes(words.join("; "), Box::new(self.found))
+        Verdict::Yes(words.join("; "), self.found)
     }
 }
 
-impl Class for LabelClass {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Typed for LabelClass {
+    const NAME: &'static str = NAME;
+    const DOC: &'static str =
+        "Names providers by the label or id of what is on them: file systems, GPT entries.";
+    const VERBS: &'static [ClassVerb<LabelClass>] = verbs::VERBS;
+    const TASTES: bool = true;
+    const ONLY_SHOWS: bool = true;
+    type Params = LabelParams;
+    type Claim = Vec<Found>;
+    type Geom = LabelGeom;
 
-    fn doc(&self) -> &'static str {
-        "Names providers by the label or id of what is on them: file systems, GPT entries."
-    }
-
-    fn params(&self) -> Option<serde_json::Value> {
-        serde_json::to_value(schemars::schema_for!(Params)).ok()
-    }
-
-    fn tastes(&self) -> bool {
-        true
-    }
-
-    fn only_shows(&self) -> bool {
-        true
-    }
-
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Vec<Found>>> {
         Box::pin(async move {
             if disk.text(KIND_ATTR).is_some() {
                 return Verdict::No("it is itself a name for another provider".into());
@@ -111,14 +99,10 @@ impl Class for LabelClass {
         topology: &mut Topology,
         on: ProviderId,
         _: &str,
-        claim: Claim,
+        all: Vec<Found>,
     ) -> Result<(), Error> {
-        let claim: Box<dyn Any> = claim;
-        let Ok(all) = claim.downcast::<Vec<Found>>() else {
-            return Err(Error::inval("the claim is not a list of names"));
-        };
         let mut refused = Vec::new();
-        for found in all.iter() {
+        for found in &all {
             for name in found.providers() {
                 let nests = name.starts_with(OWN_PREFIX) && name.get(5..6) == Some("/");
                 let label = Label { name, what: found.what, len: found.len, nests };
@@ -134,7 +118,11 @@ impl Class for LabelClass {
         }
     }
 
-    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+    fn create(
+        &self,
+        topology: &mut Topology,
+        request: &Create<'_, LabelParams>,
+    ) -> Result<GeomId, Error> {
         let [on] = request.members else {
             return Err(Error::inval("a name is given to one provider"));
         };
@@ -147,27 +135,7 @@ impl Class for LabelClass {
         LabelGeom::place(topology, *on, MADE_BY_HAND, &label)
     }
 
-    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
-        if !force && topology.geom_is_open(geom) {
-            let name = topology.geom_name(geom);
-            let what = format!("{name} is open; close what uses it, or use force");
-            return Err(Error::new(Errno::Busy, what));
-        }
+    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
         LabelGeom::abandon(topology, geom);
-        Ok(())
-    }
-
-    fn verbs(&self) -> &'static [VerbSpec] {
-        geom::specs(verbs::VERBS)
-    }
-
-    fn verb(
-        &self,
-        control: &mut Control,
-        verb: &str,
-        on: &str,
-        params: &serde_json::Value,
-    ) -> Result<serde_json::Value, Error> {
-        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Label<'a> {
 }
 
 /// The geom.
-pub(super) struct LabelGeom;
+pub struct LabelGeom;
 
 impl LabelGeom {
     /// A name for a provider.

@@ -284,7 +284,7 @@ pub(crate) async fn behind(disk: &Taster, read: Read) -> Option<Behind> {
 
 /// What a class says of a provider at whose end there is nothing of its own, and why not; unless it
 /// has left something where that one ended, which comes to the end.
-pub(crate) async fn left(disk: &Taster, class: &str, read: Read, why: String) -> Verdict {
+pub(crate) async fn left<C>(disk: &Taster, class: &str, read: Read, why: String) -> Verdict<C> {
     match behind(disk, read).await {
         Some(behind) => behind.bring(disk, class).await,
         None => Verdict::No(why),
@@ -303,7 +303,7 @@ impl Behind {
     }
 
     /// It comes to the end, unless something is there that may not be lost.
-    pub(crate) async fn bring(self, disk: &Taster, class: &str) -> Verdict {
+    pub(crate) async fn bring<C>(self, disk: &Taster, class: &str) -> Verdict<C> {
         let (words, was) = (self.words(), self.was);
         let Behind { from, label, placed, last, to, .. } = self;
         let (key, by_hand) = (label.clone(), by_hand(class, &disk.name, was));

@@ -1,6 +1,5 @@
 //! The class: tasting, claiming, making by hand.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use super::geom::MirrorGeom;
@@ -11,8 +10,8 @@ use super::{NAME, verbs};
 use crate::members::{Stopped, Waiting, follow, frame, known};
 use bio::Errno;
 use geom::{
-    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Redeclare, Settings, Taster,
-    Topology, VerbSpec, Verdict,
+    ClassVerb, Control, Create, Error, GeomId, Local, ProviderId, Redeclare, Settings, Taster,
+    Topology, Typed, Verdict,
 };
 
 /// The class.
@@ -51,7 +50,7 @@ impl Default for Tunables {
 }
 
 /// What was found on a member.
-pub(super) struct Seen {
+pub struct Seen {
     pub(super) record: Metadata,
     pub(super) bits: Vec<u8>,
 }
@@ -95,36 +94,19 @@ impl MirrorClass {
     }
 }
 
-impl Class for MirrorClass {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Typed for MirrorClass {
+    const NAME: &'static str = NAME;
+    const DOC: &'static str = "RAID1: every member holds all of it.";
+    const VERBS: &'static [ClassVerb<MirrorClass>] = verbs::VERBS;
+    const TASTES: bool = true;
+    const HIDES_WHAT_IT_REFUSES: bool = true;
+    const KNOWS_ENDS: bool = true;
+    const KEEPS_RECORDS: bool = true;
+    type Params = MirrorParams;
+    type Claim = Seen;
+    type Geom = MirrorGeom;
 
-    fn doc(&self) -> &'static str {
-        "RAID1: every member holds all of it."
-    }
-
-    fn params(&self) -> Option<serde_json::Value> {
-        Some(schemars::schema_for!(MirrorParams).to_value())
-    }
-
-    fn verbs(&self) -> &'static [VerbSpec] {
-        geom::specs(verbs::VERBS)
-    }
-
-    fn tastes(&self) -> bool {
-        true
-    }
-
-    fn hides_what_it_refuses(&self) -> bool {
-        true
-    }
-
-    fn knows_ends(&self) -> bool {
-        true
-    }
-
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Seen>> {
         Box::pin(async move {
             let record = match known::tasted(disk, "record", Metadata::decode).await {
                 Ok(record) => record,
@@ -145,7 +127,7 @@ impl Class for MirrorClass {
                 "one of {all} members of mirror/{name} (id {id}, genid {genid}, syncid {syncid})"
             );
             let bits = bits(disk, &record).await;
-            Verdict::Yes(words, Box::new(Seen { record, bits }))
+            Verdict::Yes(words, Seen { record, bits })
         })
     }
 
@@ -154,56 +136,52 @@ impl Class for MirrorClass {
         topology: &mut Topology,
         on: ProviderId,
         why: &str,
-        claim: Claim,
+        seen: Seen,
     ) -> Result<(), Error> {
-        let claim: Box<dyn Any> = claim;
-        let Ok(seen) = claim.downcast::<Seen>() else {
-            return Err(Error::inval("the claim is not a record"));
-        };
-        self.admit(topology, on, why, *seen)
+        self.admit(topology, on, why, seen)
     }
 
-    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let settings = geom::read::<MirrorParams>(NAME, request.params)?.settings()?;
+    fn create(
+        &self,
+        topology: &mut Topology,
+        request: &Create<'_, MirrorParams>,
+    ) -> Result<GeomId, Error> {
+        let settings = request.params.settings()?;
         verbs::by_hand(self, topology, request, settings)
-    }
-
-    fn keeps_records(&self) -> bool {
-        true
     }
 
     fn declare(
         &self,
         control: &mut Control,
-        request: &Create<'_>,
+        request: &Create<'_, MirrorParams>,
         consent: &[String],
     ) -> Result<(), Error> {
         verbs::declare(self, control, request, consent)
     }
 
-    fn settings(&self, params: &serde_json::Value) -> Result<Settings, Error> {
-        Ok(geom::read::<MirrorParams>(NAME, params)?.settings()?.keys())
+    fn settings(&self, params: &MirrorParams) -> Result<Settings, Error> {
+        Ok(params.settings()?.keys())
     }
 
-    fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {
+    fn foresee(
+        &self,
+        control: &mut Control,
+        request: &Redeclare<'_, MirrorParams>,
+    ) -> Result<(), Error> {
         verbs::foresee(control, request)
     }
 
     fn redeclare(
         &self,
         control: &mut Control,
-        request: &Redeclare<'_>,
+        request: &Redeclare<'_, MirrorParams>,
         consent: &[String],
     ) -> Result<(), Error> {
         verbs::redeclare(control, request, consent)
     }
 
-    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
         let name = topology.geom_name(geom).to_owned();
-        if !force && topology.geom_is_open(geom) {
-            let what = format!("{name} is open; close what uses it, or use force");
-            return Err(Error::new(Errno::Busy, what));
-        }
         let manual = topology.with(geom, |g: &mut MirrorGeom, t| {
             let manual = g.mirror.manual;
             MirrorGeom::take_apart(t, geom, g);
@@ -212,17 +190,6 @@ impl Class for MirrorClass {
         if manual == Some(false) {
             self.stopped.stop(&name);
         }
-        Ok(())
-    }
-
-    fn verb(
-        &self,
-        control: &mut Control,
-        verb: &str,
-        on: &str,
-        params: &serde_json::Value,
-    ) -> Result<serde_json::Value, Error> {
-        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }
 

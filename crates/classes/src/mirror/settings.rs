@@ -17,7 +17,7 @@ use super::state::Mirror;
 /// What a section says, and a verb that makes a mirror.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct MirrorParams {
+pub struct MirrorParams {
     /// Which member serves a read
     #[schemars(extend("x-short" = "b"))]
     balance: Balance,

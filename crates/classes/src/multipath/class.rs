@@ -1,13 +1,12 @@
 //! The class: tasting, claiming, making by hand.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 
 use bio::Errno;
 use bio::sync::Mutex;
 use geom::{
-    Claim, Class, Control, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Settings,
-    Taster, Topology, VerbSpec, Verdict,
+    ClassVerb, Control, Create, Error, GeomId, Local, MADE_BY_HAND, ProviderId, Settings, Taster,
+    Topology, Typed, Verdict,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -34,7 +33,7 @@ pub struct MultipathClass {
 /// What `create` takes besides name and members.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-struct Params {
+pub struct MultipathParams {
     /// passive, active or read; absent: passive.
     mode: Option<String>,
     /// Seconds between looks at failed paths; absent or 0: they are not looked at.
@@ -50,11 +49,7 @@ fn wrong(e: impl std::fmt::Display) -> Error {
 }
 
 /// What a section says.
-fn declared(params: &serde_json::Value) -> Result<(Mode, Options), Error> {
-    let params: Params = match params {
-        serde_json::Value::Null => Params::default(),
-        given => serde_json::from_value(given.clone()).map_err(wrong)?,
-    };
+fn declared(params: &MultipathParams) -> Result<(Mode, Options), Error> {
     let word = params.mode.as_deref().unwrap_or(Mode::default().key());
     let none = || wrong(format!("no mode {word}; passive, active, read"));
     let mode = Mode::of_key(word).ok_or_else(none)?;
@@ -95,20 +90,17 @@ impl MultipathClass {
     }
 }
 
-impl Class for MultipathClass {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Typed for MultipathClass {
+    const NAME: &'static str = NAME;
+    const DOC: &'static str = "One disk reached by several ways.";
+    const VERBS: &'static [ClassVerb<MultipathClass>] = verbs::VERBS;
+    const TASTES: bool = true;
+    const KNOWS_ENDS: bool = true;
+    type Params = MultipathParams;
+    type Claim = Metadata;
+    type Geom = MultipathGeom;
 
-    fn doc(&self) -> &'static str {
-        "One disk reached by several ways."
-    }
-
-    fn params(&self) -> Option<serde_json::Value> {
-        serde_json::to_value(schemars::schema_for!(Params)).ok()
-    }
-
-    fn settings(&self, params: &serde_json::Value) -> Result<Settings, Error> {
+    fn settings(&self, params: &MultipathParams) -> Result<Settings, Error> {
         declared(params).map(|(mode, options)| options.settings(mode))
     }
 
@@ -116,25 +108,13 @@ impl Class for MultipathClass {
         &self,
         control: &mut Control,
         name: &str,
-        params: &serde_json::Value,
+        params: &MultipathParams,
     ) -> Result<(), Error> {
         let (mode, options) = declared(params)?;
         verbs::work_as(control, name, false, |_| (mode, options))
     }
 
-    fn verbs(&self) -> &'static [VerbSpec] {
-        geom::specs(verbs::VERBS)
-    }
-
-    fn tastes(&self) -> bool {
-        true
-    }
-
-    fn knows_ends(&self) -> bool {
-        true
-    }
-
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Metadata>> {
         Box::pin(async move {
             let record = match known::tasted(disk, "record", Metadata::decode).await {
                 Ok(record) => record,
@@ -156,7 +136,7 @@ impl Class for MultipathClass {
                 return follow::left(disk, NAME, Metadata::placed, why).await;
             }
             let words = format!("a path to multipath/{name} ({uuid})");
-            Verdict::Yes(words, Box::new(record))
+            Verdict::Yes(words, record)
         })
     }
 
@@ -165,12 +145,8 @@ impl Class for MultipathClass {
         topology: &mut Topology,
         on: ProviderId,
         why: &str,
-        claim: Claim,
+        record: Metadata,
     ) -> Result<(), Error> {
-        let claim: Box<dyn Any> = claim;
-        let Ok(record) = claim.downcast::<Metadata>() else {
-            return Err(Error::inval("the claim is not a record"));
-        };
         let known = self.geom_of(topology, &record.uuid);
         known::check_circle(topology, on, known)?;
         let geom = match known {
@@ -187,7 +163,11 @@ impl Class for MultipathClass {
         taken
     }
 
-    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+    fn create(
+        &self,
+        topology: &mut Topology,
+        request: &Create<'_, MultipathParams>,
+    ) -> Result<GeomId, Error> {
         let (mode, options) = declared(request.params)?;
         let limits = request.members.first().and_then(|p| topology.limits(*p));
         let Some(limits) = limits else { return Err(wrong("it takes at least one path")) };
@@ -209,12 +189,8 @@ impl Class for MultipathClass {
         made.unwrap_or_else(|| Err(wrong("it is going"))).map(|()| geom)
     }
 
-    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
         let name = topology.geom_name(geom).to_owned();
-        if !force && topology.geom_is_open(geom) {
-            let what = format!("{name} is open; close what uses it, or use force");
-            return Err(Error::new(Errno::Busy, what));
-        }
         let uuid = topology.with(geom, |g: &mut MultipathGeom, t| {
             MultipathGeom::take_apart(t, geom, g);
             g.nature.uuid.clone()
@@ -223,16 +199,5 @@ impl Class for MultipathClass {
             self.stopped.stop(&name);
             self.resting.lock().insert(uuid, name);
         }
-        Ok(())
-    }
-
-    fn verb(
-        &self,
-        control: &mut Control,
-        verb: &str,
-        on: &str,
-        params: &serde_json::Value,
-    ) -> Result<serde_json::Value, Error> {
-        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }

@@ -35,7 +35,7 @@ const ACCESS: &str = "CAM::access";
 const REMOVED_MAX: usize = 64;
 
 /// The geom.
-pub(super) struct MultipathGeom {
+pub struct MultipathGeom {
     pub(super) nature: Nature,
     pub(super) options: Options,
     pub(super) paths: Paths,

@@ -50,7 +50,7 @@ impl Mode {
 
 /// The record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Metadata {
+pub struct Metadata {
     /// What the disk is known by.
     pub(super) uuid: String,
     pub(super) name: String,

@@ -115,7 +115,8 @@ impl Class for PartClass {
             match drive(&mut sectors, read, |s| step(s, &place)).await {
                 Ok(table) => {
                     let why = describe(&table, &disk.name);
-                    Verdict::Yes(why, Box::new(Found { table, depth: place.depth }))
+                    let found: Claim = Box::new(Found { table, depth: place.depth });
+                    Verdict::Yes(why, found)
                 }
                 Err(why) => Verdict::No(why.to_string()),
             }

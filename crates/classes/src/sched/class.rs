@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bio::Errno;
 use geom::{
-    Class, Control, Create, Error, GeomId, Limits, MADE_BY_HAND, NewProvider, Settings, Topology,
-    VerbSpec,
+    ClassVerb, Control, Create, Error, GeomId, Limits, MADE_BY_HAND, NewProvider, NoClaim,
+    Settings, Topology, Typed,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,12 +47,7 @@ struct Declared {
     shares: Vec<ShareOption>,
 }
 
-fn declared(params: &Value) -> Result<Declared, Error> {
-    let params: SchedParams = match params {
-        Value::Null => SchedParams::default(),
-        given => serde_json::from_value(given.clone())
-            .map_err(|e| Error::inval(format!("{NAME}: {e}")))?,
-    };
+fn declared(params: &SchedParams) -> Result<Declared, Error> {
     let Options { knobs, shares } = options::read(params.options.as_deref())?;
     let name = params.algorithm.as_deref().unwrap_or(algorithms::DEFAULT);
     let made = hub::algorithm(name, &knobs)?;
@@ -71,27 +66,28 @@ pub(super) fn settings(hub: &Hub) -> Settings {
     all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-impl Class for SchedClass {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Typed for SchedClass {
+    const NAME: &'static str = NAME;
+    const DOC: &'static str =
+        "Decides whose request a disk gets next; slipped in and taken out under load.";
+    const VERBS: &'static [ClassVerb<SchedClass>] = verbs::VERBS;
+    type Params = SchedParams;
+    type Claim = NoClaim;
+    type Geom = SchedGeom;
 
-    fn doc(&self) -> &'static str {
-        "Decides whose request a disk gets next; slipped in and taken out under load."
-    }
-
-    fn params(&self) -> Option<Value> {
-        serde_json::to_value(schemars::schema_for!(SchedParams)).ok()
-    }
-
-    fn settings(&self, params: &Value) -> Result<Settings, Error> {
+    fn settings(&self, params: &SchedParams) -> Result<Settings, Error> {
         let Declared { made, classify, shares } = declared(params)?;
         let mut hub = Hub::new(made, classify, (1, Arc::default()));
         options::set_shares(&mut hub, &shares)?;
         Ok(settings(&hub))
     }
 
-    fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
+    fn work_as(
+        &self,
+        control: &mut Control,
+        name: &str,
+        params: &SchedParams,
+    ) -> Result<(), Error> {
         let Declared { made, classify, shares } = declared(params)?;
         let worked = verbs::work_as(control, name, |hub, now| {
             if hub.algorithm_name == made.0 {
@@ -110,11 +106,11 @@ impl Class for SchedClass {
         worked.map(drop)
     }
 
-    fn verbs(&self) -> &'static [VerbSpec] {
-        geom::specs(verbs::VERBS)
-    }
-
-    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+    fn create(
+        &self,
+        topology: &mut Topology,
+        request: &Create<'_, SchedParams>,
+    ) -> Result<GeomId, Error> {
         let Declared { made, classify, shares } = declared(request.params)?;
         let &[below] = request.members else {
             return Err(Error::inval("sched is made on exactly one provider"));
@@ -150,15 +146,5 @@ impl Class for SchedClass {
             Err(e) => Err(Error::of(e, "attach sched")),
         };
         placed.inspect_err(|_| topology.wither_geom(id, Errno::NxIo)).map(|_| id)
-    }
-
-    fn verb(
-        &self,
-        control: &mut Control,
-        verb: &str,
-        on: &str,
-        params: &Value,
-    ) -> Result<Value, Error> {
-        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }

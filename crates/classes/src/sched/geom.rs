@@ -12,7 +12,7 @@ use super::clients::Client;
 use super::layer::Shared;
 
 /// One scheduler.
-pub(super) struct SchedGeom {
+pub struct SchedGeom {
     pub(super) shared: Arc<Shared>,
     /// It was slipped in; taking it out is the way it goes.
     pub(super) inserted: bool,

@@ -1,13 +1,8 @@
 //! The class: tasting, claiming, naming by hand.
 
-use std::any::Any;
 use std::marker::PhantomData;
 
-use bio::Errno;
-use geom::{
-    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec,
-    Verdict,
-};
+use geom::{ClassVerb, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Typed, Verdict};
 
 use super::geom::SpanGeom;
 use super::{Span, SpanLabel, verbs};
@@ -27,7 +22,7 @@ impl<S> Default for SpanClass<S> {
 
 impl<S: Span> SpanClass<S> {
     /// What is said of a provider without a label at its end.
-    async fn behind(&self, disk: &Taster, why: String) -> Verdict {
+    async fn behind(&self, disk: &Taster, why: String) -> Verdict<SpanLabel> {
         let Some(behind) = follow::behind(disk, verbs::placed::<S>).await else {
             return Verdict::No(why);
         };
@@ -38,7 +33,7 @@ impl<S: Span> SpanClass<S> {
             return Verdict::No(why);
         }
         let words = format!("{}; {}: {stays}", words(S::NAME, &label), behind.words());
-        Verdict::Stays(words, Box::new(label))
+        Verdict::Stays(words, label)
     }
 
     /// Why a label that was found on a provider of so many bytes is not believed.
@@ -48,32 +43,17 @@ impl<S: Span> SpanClass<S> {
     }
 }
 
-impl<S: Span> Class for SpanClass<S> {
-    fn name(&self) -> &'static str {
-        S::NAME
-    }
+impl<S: Span> Typed for SpanClass<S> {
+    const NAME: &'static str = S::NAME;
+    const DOC: &'static str = S::DOC;
+    const VERBS: &'static [ClassVerb<SpanClass<S>>] = S::VERBS;
+    const TASTES: bool = true;
+    const KNOWS_ENDS: bool = true;
+    type Params = S::Params;
+    type Claim = SpanLabel;
+    type Geom = SpanGeom<S>;
 
-    fn doc(&self) -> &'static str {
-        S::DOC
-    }
-
-    fn params(&self) -> Option<serde_json::Value> {
-        Some(schemars::schema_for!(S::Params).to_value())
-    }
-
-    fn verbs(&self) -> &'static [VerbSpec] {
-        geom::specs(S::VERBS)
-    }
-
-    fn tastes(&self) -> bool {
-        true
-    }
-
-    fn knows_ends(&self) -> bool {
-        true
-    }
-
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<SpanLabel>> {
         Box::pin(async move {
             let label = match known::tasted(disk, "label", S::decode).await {
                 Ok(label) => label,
@@ -84,7 +64,7 @@ impl<S: Span> Class for SpanClass<S> {
                     self.behind(disk, why).await
                 }
                 Some(why) => Verdict::No(why),
-                None => Verdict::Yes(words(S::NAME, &label), Box::new(label)),
+                None => Verdict::Yes(words(S::NAME, &label), label),
             }
         })
     }
@@ -94,47 +74,31 @@ impl<S: Span> Class for SpanClass<S> {
         topology: &mut Topology,
         on: ProviderId,
         why: &str,
-        claim: Claim,
+        label: SpanLabel,
     ) -> Result<(), Error> {
-        let claim: Box<dyn Any> = claim;
-        let Ok(label) = claim.downcast::<SpanLabel>() else {
-            return Err(Error::inval("the claim is not a label"));
-        };
-        SpanGeom::<S>::claim(topology, on, why, *label)
+        SpanGeom::<S>::claim(topology, on, why, label)
     }
 
-    fn layout(&self, params: &serde_json::Value, bytes: &[u64]) -> Option<String> {
-        let params = geom::read(S::NAME, params).ok()?;
-        Some(S::layout(S::strip(&params), bytes))
+    fn layout(&self, params: &S::Params, bytes: &[u64]) -> Option<String> {
+        Some(S::layout(S::strip(params), bytes))
     }
 
-    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let strip = S::strip(&geom::read(S::NAME, request.params)?);
+    fn create(
+        &self,
+        topology: &mut Topology,
+        request: &Create<'_, S::Params>,
+    ) -> Result<GeomId, Error> {
+        let strip = S::strip(request.params);
         SpanGeom::<S>::by_hand(topology, request.name, request.members, strip)
     }
 
-    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
         let name = topology.geom_name(geom).to_owned();
-        if !force && topology.geom_is_open(geom) {
-            let what = format!("{name} is open; close what uses it, or use force");
-            return Err(Error::new(Errno::Busy, what));
-        }
         let manual = topology.with(geom, |g: &mut SpanGeom<S>, _| g.is_manual());
         if manual == Some(false) {
             self.stopped.stop(&name);
         }
         SpanGeom::<S>::take_apart(topology, geom);
-        Ok(())
-    }
-
-    fn verb(
-        &self,
-        control: &mut Control,
-        verb: &str,
-        on: &str,
-        params: &serde_json::Value,
-    ) -> Result<serde_json::Value, Error> {
-        geom::call(S::VERBS, self, control, (verb, on), params)
     }
 }
 

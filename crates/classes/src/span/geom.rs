@@ -41,7 +41,7 @@ pub(super) struct Way {
 }
 
 /// The geom.
-pub(super) struct SpanGeom<S> {
+pub struct SpanGeom<S> {
     /// Number of the whole; zero for one made by hand.
     id: u32,
     manual: bool,

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use bio::{Attr, Errno};
 use geom::{
-    Access, Class, Control, Create, Error, Geom, GeomId, Limits, MADE_BY_HAND, NewProvider, Params,
-    ProviderId, Settings, Topology, VerbSpec,
+    Access, ClassVerb, Control, Create, Error, Geom, GeomId, Limits, MADE_BY_HAND, NewProvider,
+    NoClaim, Params, ProviderId, Settings, Topology, Typed,
 };
-use serde_json::Value;
 use space::trim::Queue;
 
 use super::geom::TrimGeom;
@@ -32,12 +31,6 @@ impl Geom for Unmade {
     ) -> Result<(), Errno> {
         Err(Errno::NxIo)
     }
-}
-
-fn params_of(value: &Value) -> Result<TrimParams, Error> {
-    let params: TrimParams = geom::read(NAME, value)?;
-    params.check()?;
-    Ok(params)
 }
 
 pub(super) fn says(t: &Topology, provider: ProviderId, name: &str) -> bool {
@@ -83,26 +76,22 @@ fn build(
     Ok(())
 }
 
-impl Class for TrimClass {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Typed for TrimClass {
+    const NAME: &'static str = NAME;
+    const DOC: &'static str =
+        "Acknowledges deletes at once, merges them and sends them when they cost nobody anything.";
+    const VERBS: &'static [ClassVerb<TrimClass>] = verbs::VERBS;
+    type Params = TrimParams;
+    type Claim = NoClaim;
+    type Geom = TrimGeom;
 
-    fn doc(&self) -> &'static str {
-        "Acknowledges deletes at once, merges them and sends them when they cost nobody anything."
-    }
-
-    fn params(&self) -> Option<Value> {
-        Some(schemars::schema_for!(TrimParams).to_value())
-    }
-
-    fn create(&self, t: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let params = params_of(request.params)?;
+    fn create(&self, t: &mut Topology, request: &Create<'_, TrimParams>) -> Result<GeomId, Error> {
+        request.params.check()?;
         let &[below] = request.members else {
             return Err(Error::inval("trim is made on exactly one provider"));
         };
         let me = t.new_geom(NAME, request.name, MADE_BY_HAND, Box::new(Unmade))?;
-        match build(t, me, request.name, below, params) {
+        match build(t, me, request.name, below, request.params.clone()) {
             Ok(()) => Ok(me),
             Err(e) => {
                 t.wither_geom(me, Errno::NxIo);
@@ -111,30 +100,17 @@ impl Class for TrimClass {
         }
     }
 
-    fn settings(&self, params: &Value) -> Result<Settings, Error> {
-        params_of(params).map(|params| params.settings())
+    fn settings(&self, params: &TrimParams) -> Result<Settings, Error> {
+        params.check()?;
+        Ok(params.settings())
     }
 
-    fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
-        let params = params_of(params)?;
+    fn work_as(&self, control: &mut Control, name: &str, params: &TrimParams) -> Result<(), Error> {
+        params.check()?;
         verbs::work_as(control, name, |now| {
             // What a queue is made with stays.
             let TrimParams { granule, zeroes, .. } = *now;
-            Ok(TrimParams { granule, zeroes, ..params })
+            Ok(TrimParams { granule, zeroes, ..params.clone() })
         })
-    }
-
-    fn verbs(&self) -> &'static [VerbSpec] {
-        geom::specs(verbs::VERBS)
-    }
-
-    fn verb(
-        &self,
-        control: &mut Control,
-        verb: &str,
-        on: &str,
-        params: &Value,
-    ) -> Result<Value, Error> {
-        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }

@@ -18,7 +18,7 @@ use super::params::TrimParams;
 use super::shared::{Shared, Told};
 
 /// See the module.
-pub(super) struct TrimGeom {
+pub struct TrimGeom {
     pub(super) shared: Arc<Shared>,
     pub(super) consumer: ConsumerId,
     pub(super) params: TrimParams,

@@ -115,7 +115,8 @@ impl Class for FsClass {
             match Label::decode(&head) {
                 Ok(label) => {
                     let why = format!("a device of the WORM {:016x}", label.volume);
-                    Verdict::Yes(why, Box::new(label.volume))
+                    let found: Claim = Box::new(label.volume);
+                    Verdict::Yes(why, found)
                 }
                 Err(why) => Verdict::No(format!("no device of a WORM: {why}")),
             }

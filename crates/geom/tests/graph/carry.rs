@@ -50,7 +50,7 @@ impl Class for Tail {
                 return Verdict::No("cannot be read".into());
             };
             if found[0] == MARK {
-                return Verdict::Yes("its end says so".into(), Box::new(()));
+                return Verdict::Yes("its end says so".into(), Box::new(()) as geom::Claim);
             }
             for was in disk.ended.iter().copied() {
                 let mark = disk.read(last(was), 512).await.expect("readable");

@@ -95,7 +95,7 @@ enum Doing {
 }
 
 /// The geom.
-pub(super) struct MirrorGeom {
+pub struct MirrorGeom {
     pub(super) mirror: Mirror,
     pub(super) shared: Arc<Shared>,
     /// By slot.

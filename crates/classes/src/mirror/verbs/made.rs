@@ -21,11 +21,11 @@ use crate::mirror::state::{MEMBERS_MAX, Mirror};
 pub(in crate::mirror) fn declare(
     class: &MirrorClass,
     control: &mut Control,
-    declared: &Create<'_>,
+    declared: &Create<'_, MirrorParams>,
     consent: &[String],
 ) -> Result<(), Error> {
     let name = declared.name;
-    let settings = geom::read::<MirrorParams>(NAME, declared.params)?.settings()?;
+    let settings = declared.params.settings()?;
     control.settle()?;
     // One that was stopped cannot be foreseen: it is taken as its records say.
     let was_there = control.topology.find_geom(NAME, name).is_some();
@@ -59,7 +59,7 @@ pub(in crate::mirror) fn declare(
 pub(in crate::mirror) fn by_hand(
     class: &MirrorClass,
     t: &mut Topology,
-    request: &Create<'_>,
+    request: &Create<'_, MirrorParams>,
     Settings { balance, slice, flags }: Settings,
 ) -> Result<GeomId, Error> {
     let limits: Vec<_> = request.members.iter().filter_map(|p| t.limits(*p)).collect();

@@ -13,11 +13,6 @@ use crate::mirror::geom::MirrorGeom;
 use crate::mirror::settings::{MirrorParams, Settings};
 use crate::mirror::state::{MEMBERS_MAX, Role};
 
-/// What the section says now.
-fn settings(request: &Redeclare<'_>) -> Result<Settings, Error> {
-    geom::read::<MirrorParams>(NAME, request.params)?.settings()
-}
-
 /// How the members change.
 #[derive(Debug, Default)]
 struct Difference {
@@ -32,9 +27,9 @@ struct Difference {
 /// Why the change would be refused.
 pub(in crate::mirror) fn foresee(
     control: &mut Control,
-    request: &Redeclare<'_>,
+    request: &Redeclare<'_, MirrorParams>,
 ) -> Result<(), Error> {
-    settings(request)?;
+    request.params.settings()?;
     let geom = known::geom(control, NAME, request.name)?;
     if request.from.is_empty() {
         return names_one(control, request.name, request.to);
@@ -46,10 +41,10 @@ pub(in crate::mirror) fn foresee(
 /// nothing.
 pub(in crate::mirror) fn redeclare(
     control: &mut Control,
-    request: &Redeclare<'_>,
+    request: &Redeclare<'_, MirrorParams>,
     consent: &[String],
 ) -> Result<(), Error> {
-    let (on, settings) = (request.name, settings(request)?);
+    let (on, settings) = (request.name, request.params.settings()?);
     control.settle()?;
     let geom = known::geom(control, NAME, on)?;
     let difference = difference(&mut control.topology, geom, request)?;
@@ -114,13 +109,17 @@ fn nothing_left(on: &str, members: &[String]) -> Error {
 fn difference(
     topology: &mut Topology,
     geom: GeomId,
-    request: &Redeclare<'_>,
+    request: &Redeclare<'_, MirrorParams>,
 ) -> Result<Difference, Error> {
     let judged = topology.with(geom, |g: &mut MirrorGeom, t| judge(g, t, request));
     judged.unwrap_or_else(|| Err(Error::inval(format!("{} is going", request.name))))
 }
 
-fn judge(g: &MirrorGeom, t: &Topology, request: &Redeclare<'_>) -> Result<Difference, Error> {
+fn judge(
+    g: &MirrorGeom,
+    t: &Topology,
+    request: &Redeclare<'_, MirrorParams>,
+) -> Result<Difference, Error> {
     let (mirror, on) = (&g.mirror, request.name);
     runs(mirror)?;
     let is_here = |name: &&String| g.slot_called(t, name).is_some();

@@ -121,9 +121,7 @@ fn with<R>(
     on: &str,
     f: impl FnOnce(&mut MultipathGeom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let geom = known::geom(control, NAME, on)?;
-    let going = || Err(Error::new(Errno::NxIo, format!("{on} is going")));
-    control.call(|t| t.with(geom, |g: &mut MultipathGeom, t| f(g, t, geom)).unwrap_or_else(going))
+    geom::with::<MultipathClass, R>(control, on, f)
 }
 
 /// It works so from now on, and its record says so if it has one. `rewrite`: also one that says so

@@ -82,7 +82,7 @@ impl Class for Taste {
             match disk.read(0, disk.sector_bytes as usize).await {
                 Err(e) => Verdict::No(format!("cannot be read: {}", e.name())),
                 Ok(b) if b.first() == Some(&(MAGIC + self.number)) => {
-                    Verdict::Yes("the first byte says so".into(), Box::new(b[0]))
+                    Verdict::Yes("the first byte says so".into(), Box::new(b[0]) as geom::Claim)
                 }
                 Ok(b) => Verdict::No(format!("first byte is {:#x}", b.first().unwrap_or(&0))),
             }

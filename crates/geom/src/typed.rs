@@ -1,0 +1,326 @@
+//! Classes with the types of what they take, find and make; the graph sees them as [`Class`].
+//!
+//! ```text
+//!   parameters, JSON ---> Params --.
+//!   claim, Box<dyn Any> -> Claim ---> impl Typed  ==>  impl Class, once, here
+//!   verbs, a list -------> Verb  --'
+//! ```
+
+use bio::Errno;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::class::{Claim, Class, Create, Local, Settings, Taster, Verdict};
+use crate::control::Control;
+use crate::error::Error;
+use crate::topology::{GeomId, ProviderId, Topology};
+use crate::verb::{ClassVerb, VerbSpec, call, read, specs};
+use crate::{Geom, Redeclare};
+
+/// The parameters of a class that has none.
+#[derive(
+    Clone, Default, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize, JsonSchema,
+)]
+#[serde(deny_unknown_fields)]
+pub struct NoParams {}
+
+/// The claim of a class that does not taste.
+pub type NoClaim = std::convert::Infallible;
+
+/// A class with its types. Every method that is not written is as that of [`Class`].
+pub trait Typed: Send + Sync + Sized + 'static {
+    /// Name in lists, configuration and commands: lower case.
+    const NAME: &'static str;
+    /// One sentence.
+    const DOC: &'static str;
+    /// Its verbs.
+    const VERBS: &'static [ClassVerb<Self>] = &[];
+    /// See [`Class::tastes`].
+    const TASTES: bool = false;
+    /// See [`Class::only_shows`].
+    const ONLY_SHOWS: bool = false;
+    /// See [`Class::hides_what_it_refuses`].
+    const HIDES_WHAT_IT_REFUSES: bool = false;
+    /// See [`Class::knows_ends`].
+    const KNOWS_ENDS: bool = false;
+    /// See [`Class::keeps_records`].
+    const KEEPS_RECORDS: bool = false;
+
+    /// What a section of the configuration and `create` say, besides name and members.
+    type Params: DeserializeOwned + JsonSchema;
+    /// What tasting finds; [`NoClaim`] for a class that does not taste.
+    type Claim: Send + 'static;
+    /// Its geoms.
+    type Geom: Geom;
+
+    /// See [`Class::taste`].
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Self::Claim>> {
+        let _ = disk;
+        Box::pin(async { Verdict::No("the class does not taste".into()) })
+    }
+
+    /// See [`Class::claim`].
+    ///
+    /// # Errors
+    ///
+    /// Its own: why no geom can be made of it, or it cannot be taken in.
+    fn claim(
+        &self,
+        topology: &mut Topology,
+        on: ProviderId,
+        why: &str,
+        claim: Self::Claim,
+    ) -> Result<(), Error> {
+        let _ = (topology, on, why, claim);
+        let what = format!("class {} makes nothing by tasting", Self::NAME);
+        Err(Error::new(Errno::NotSup, what))
+    }
+
+    /// See [`Class::create`].
+    ///
+    /// # Errors
+    ///
+    /// Its own: which parameter or member is refused, and why.
+    fn create(
+        &self,
+        topology: &mut Topology,
+        request: &Create<'_, Self::Params>,
+    ) -> Result<GeomId, Error>;
+
+    /// See [`Class::declare`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Typed::create`].
+    fn declare(
+        &self,
+        control: &mut Control,
+        request: &Create<'_, Self::Params>,
+        consent: &[String],
+    ) -> Result<(), Error> {
+        let _ = consent;
+        control.call(|t| self.create(t, request)).map(drop)
+    }
+
+    /// See [`Class::settings`].
+    ///
+    /// # Errors
+    ///
+    /// Parameters that cannot be together, or that are beyond their limits.
+    fn settings(&self, params: &Self::Params) -> Result<Settings, Error> {
+        let _ = params;
+        Ok(Settings::new())
+    }
+
+    /// See [`Class::work_as`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Typed::settings`], or there is no such geom.
+    fn work_as(
+        &self,
+        control: &mut Control,
+        name: &str,
+        params: &Self::Params,
+    ) -> Result<(), Error> {
+        let _ = (control, params);
+        let what = format!("{name}: its class has no settings to change");
+        Err(Error::new(Errno::NotSup, what))
+    }
+
+    /// See [`Class::foresee`].
+    ///
+    /// # Errors
+    ///
+    /// Why [`Typed::redeclare`] would refuse.
+    fn foresee(
+        &self,
+        control: &mut Control,
+        request: &Redeclare<'_, Self::Params>,
+    ) -> Result<(), Error> {
+        let _ = control;
+        if request.from == request.to && !self.settings(request.params)?.is_empty() {
+            return Ok(());
+        }
+        let what = format!("a geom of class {} does not change while it is used", Self::NAME);
+        Err(Error::new(Errno::NotSup, what))
+    }
+
+    /// See [`Class::redeclare`].
+    ///
+    /// # Errors
+    ///
+    /// What [`Typed::foresee`] and [`Typed::work_as`] refuse.
+    fn redeclare(
+        &self,
+        control: &mut Control,
+        request: &Redeclare<'_, Self::Params>,
+        consent: &[String],
+    ) -> Result<(), Error> {
+        let _ = consent;
+        self.foresee(control, request)?;
+        self.work_as(control, request.name, request.params)
+    }
+
+    /// See [`Class::layout`].
+    fn layout(&self, params: &Self::Params, bytes: &[u64]) -> Option<String> {
+        let _ = (params, bytes);
+        None
+    }
+
+    /// Takes a geom apart that may be: it is not open, or force was given.
+    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
+        topology.wither_geom(geom, Errno::NxIo);
+    }
+
+    /// Parameters from a section or a verb.
+    ///
+    /// # Errors
+    ///
+    /// `Inval`: which key, and what is wrong with it.
+    fn read(params: &Value) -> Result<Self::Params, Error> {
+        read(Self::NAME, params)
+    }
+}
+
+impl<C: Typed> Class for C {
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn doc(&self) -> &'static str {
+        C::DOC
+    }
+
+    fn params(&self) -> Option<Value> {
+        Some(schemars::schema_for!(C::Params).to_value())
+    }
+
+    fn tastes(&self) -> bool {
+        C::TASTES
+    }
+
+    fn only_shows(&self) -> bool {
+        C::ONLY_SHOWS
+    }
+
+    fn hides_what_it_refuses(&self) -> bool {
+        C::HIDES_WHAT_IT_REFUSES
+    }
+
+    fn knows_ends(&self) -> bool {
+        C::KNOWS_ENDS
+    }
+
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+        Box::pin(async move { Typed::taste(self, disk).await.erased() })
+    }
+
+    fn claim(
+        &self,
+        topology: &mut Topology,
+        on: ProviderId,
+        why: &str,
+        claim: Claim,
+    ) -> Result<(), Error> {
+        let Ok(claim) = claim.downcast::<C::Claim>() else {
+            return Err(Error::inval(format!("the claim is not one of class {}", C::NAME)));
+        };
+        Typed::claim(self, topology, on, why, *claim)
+    }
+
+    fn create(&self, topology: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+        let Create { name, members, params } = *request;
+        Typed::create(self, topology, &Create { name, members, params: &C::read(params)? })
+    }
+
+    fn keeps_records(&self) -> bool {
+        C::KEEPS_RECORDS
+    }
+
+    fn declare(
+        &self,
+        control: &mut Control,
+        request: &Create<'_>,
+        consent: &[String],
+    ) -> Result<(), Error> {
+        let Create { name, members, params } = *request;
+        let request = Create { name, members, params: &C::read(params)? };
+        Typed::declare(self, control, &request, consent)
+    }
+
+    fn settings(&self, params: &Value) -> Result<Settings, Error> {
+        Typed::settings(self, &C::read(params)?)
+    }
+
+    fn work_as(&self, control: &mut Control, name: &str, params: &Value) -> Result<(), Error> {
+        Typed::work_as(self, control, name, &C::read(params)?)
+    }
+
+    fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {
+        let Redeclare { name, from, to, params } = *request;
+        let request = Redeclare { name, from, to, params: &C::read(params)? };
+        Typed::foresee(self, control, &request)
+    }
+
+    fn redeclare(
+        &self,
+        control: &mut Control,
+        request: &Redeclare<'_>,
+        consent: &[String],
+    ) -> Result<(), Error> {
+        let Redeclare { name, from, to, params } = *request;
+        let request = Redeclare { name, from, to, params: &C::read(params)? };
+        Typed::redeclare(self, control, &request, consent)
+    }
+
+    fn layout(&self, params: &Value, bytes: &[u64]) -> Option<String> {
+        Typed::layout(self, &C::read(params).ok()?, bytes)
+    }
+
+    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
+        if !force && topology.geom_is_open(geom) {
+            let name = topology.geom_name(geom);
+            let what = format!("{name} is open; close what uses it, or use force");
+            return Err(Error::new(Errno::Busy, what));
+        }
+        self.take_apart(topology, geom);
+        Ok(())
+    }
+
+    fn verbs(&self) -> &'static [VerbSpec] {
+        specs(C::VERBS)
+    }
+
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value, Error> {
+        call(C::VERBS, self, control, (verb, on), params)
+    }
+}
+
+/// Runs `f` on a geom of the class by its name, with or without the class before it, and waits until
+/// the graph is at rest.
+///
+/// # Errors
+///
+/// `NoEnt`: there is none. `NxIo`: it is going. What `f` says.
+pub fn with<C: Typed, R>(
+    control: &mut Control,
+    on: &str,
+    f: impl FnOnce(&mut C::Geom, &mut Topology, GeomId) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let class = C::NAME;
+    let name = on.strip_prefix(class).and_then(|rest| rest.strip_prefix('/')).unwrap_or(on);
+    let Some(id) = control.topology.find_geom(class, name) else {
+        let what = format!("there is no {class} {name}; `ashlar {class} status` names them");
+        return Err(Error::new(Errno::NoEnt, what));
+    };
+    let going = || Err(Error::new(Errno::NxIo, format!("{class} {name} is going")));
+    control.call(|t| t.with(id, |geom: &mut C::Geom, t| f(geom, t, id)).unwrap_or_else(going))
+}

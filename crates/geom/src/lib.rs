@@ -48,6 +48,6 @@ pub use topology::{
 };
 pub use trouble::{Grade, Listener, Remark, Trouble};
 pub use verb::{
-    ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, call, read,
-    specs,
+    ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, arguments,
+    call, given, read, specs,
 };

@@ -34,8 +34,8 @@ pub struct Consent(pub Vec<String>);
 #[schemars(inline, description = "", extend("x-bytes" = true))]
 pub struct Bytes(pub u64);
 
-/// The arguments of a struct of parameters: those by position first.
-pub(crate) fn arguments(schema: &Value, positional: &[&str]) -> Vec<ArgSpec> {
+/// The arguments of a struct of parameters, from its schema: those by position first.
+pub fn arguments(schema: &Value, positional: &[&str]) -> Vec<ArgSpec> {
     let fields = || schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     let needed = |key: &str| {
         let required = schema.get("required").and_then(Value::as_array);

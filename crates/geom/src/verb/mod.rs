@@ -9,10 +9,9 @@ mod typed;
 
 use serde_json::Value;
 
-pub(crate) use args::arguments;
-pub use args::{Bytes, Consent};
+pub use args::{Bytes, Consent, arguments};
 pub use params::{Change, Params, read};
-pub use typed::{ClassVerb, Said, Verb, call, specs};
+pub use typed::{ClassVerb, Said, Verb, call, given, specs};
 
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.
 #[derive(Clone, Copy, Debug)]

@@ -21,6 +21,7 @@ mod stats;
 mod switchboard;
 mod topology;
 mod trouble;
+pub mod units;
 mod verb;
 
 pub use class::{

@@ -82,13 +82,7 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
             }
             (Some(a), _) => {
                 let text = words.next().ok_or(format!("{word} wants a value: {}", a.doc))?;
-                let value = match a.kind {
-                    ArgKind::Number | ArgKind::Bytes => {
-                        let n = text.parse::<u64>();
-                        Value::from(n.map_err(|_| format!("{word}: `{text}` is no number"))?)
-                    }
-                    _ => Value::from(text.as_str()),
-                };
+                let value = a.value(text).map_err(|why| format!("{word}: {why}"))?;
                 match a.kind {
                     ArgKind::Consent => add(&mut out, a.name, value),
                     _ => drop(out.insert(a.name.into(), value)),
@@ -309,7 +303,7 @@ mod tests {
             of("newuser", "sys -- -rob").as_deref(),
             Ok(r#"{"user":"sys","what":["-rob"]}"#)
         );
-        assert!(of("yesterday", "x --ago y").is_err_and(|e| e.contains("no number")));
+        assert!(of("yesterday", "x --ago y").is_err_and(|e| e.contains("not a number")));
         assert!(of("yesterday", "x --ago").is_err_and(|e| e.contains("wants a value")));
         assert!(of("dump", "x").is_err_and(|e| e.contains("too much")));
     }

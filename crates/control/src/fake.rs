@@ -5,6 +5,7 @@ use crate::api::*;
 use crate::config::{Catalog, Config, Entry, GeomConfig, LunMode, UnitConfig, check};
 use crate::plan::{Action, FilesOf, Step, rests_on};
 use crate::plant::{Outcome, Plant, Progress, Stale};
+use classes::part::request::{Delete, Show};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -176,6 +177,31 @@ fn user(config: &Config, owner: &str) -> Option<String> {
 }
 
 impl Inner {
+    /// Partition tables: those that a test has said.
+    fn part(&mut self, verb: &str, params: &Value) -> Result<Value> {
+        let op = format!("part {verb}");
+        let none = |geom: &str| Error::new(Kind::NotFound, &op, "no table").at(geom.to_owned());
+        let answer = if verb == "show" {
+            let Show { geoms } = serde_json::from_value(params.clone()).expect("well-formed");
+            let wanted = |t: &&PartTable| geoms.is_empty() || geoms.contains(&t.geom);
+            let tables: Vec<_> = self.tables.iter().filter(wanted).cloned().collect();
+            if let Some(lost) = geoms.iter().find(|g| !tables.iter().any(|t| t.geom == **g)) {
+                return Err(none(lost));
+            }
+            PartAnswer { tables, ..PartAnswer::default() }
+        } else {
+            let mut params = params.clone();
+            params.as_object_mut().expect("an object").remove("commit");
+            let Delete { geom, index } = serde_json::from_value(params).expect("well-formed");
+            let table = self.tables.iter_mut().find(|t| t.geom == geom);
+            let table = table.ok_or_else(|| none(&geom))?;
+            table.entries.retain(|e| e.index != index);
+            let message = format!("{geom}p{index} deleted");
+            PartAnswer { message, tables: vec![table.clone()], warnings: vec![] }
+        };
+        Ok(serde_json::to_value(answer).expect("it is plain"))
+    }
+
     fn carry_out(&mut self, action: &Action) -> Result<Outcome> {
         let config = &self.config;
         match action {
@@ -405,35 +431,6 @@ impl Plant for FakePlant {
         })
     }
 
-    fn part(&self, order: &PartOrder) -> Result<PartAnswer> {
-        self.with(|i| match &order.request {
-            PartRequest::Show { geoms } => {
-                let wanted = |t: &&PartTable| geoms.is_empty() || geoms.contains(&t.geom);
-                let tables: Vec<_> = i.tables.iter().filter(wanted).cloned().collect();
-                match geoms.iter().find(|g| !tables.iter().any(|t| t.geom == **g)) {
-                    Some(lost) => {
-                        Err(Error::new(Kind::NotFound, "part show", "no table").at(lost.clone()))
-                    }
-                    None => Ok(PartAnswer { tables, ..PartAnswer::default() }),
-                }
-            }
-            PartRequest::Delete { geom, index } => {
-                let table = i.tables.iter_mut().find(|t| t.geom == *geom);
-                let Some(table) = table else {
-                    let e = Error::new(Kind::NotFound, "part delete", "no table");
-                    return Err(e.at(geom.clone()));
-                };
-                table.entries.retain(|e| e.index != *index);
-                let message = format!("{geom}p{index} deleted");
-                Ok(PartAnswer { message, tables: vec![table.clone()], warnings: vec![] })
-            }
-            _ => {
-                let message = serde_json::to_string(order).unwrap_or_default();
-                Ok(PartAnswer { message, ..PartAnswer::default() })
-            }
-        })
-    }
-
     fn verb(
         &self,
         class: &str,
@@ -445,7 +442,8 @@ impl Plant for FakePlant {
         match (class, verb) {
             ("part", "backup") => Ok(json!({ "text": "GPT 128\n", "scheme": "GPT" })),
             ("part", "status" | "list") => Ok(json!({ "text": format!("{verb} {params}\n") })),
-            ("part", "restore" | "bootcode") => Ok(json!({ "message": params.to_string() })),
+            ("part", "show" | "delete") => self.with(|i| i.part(verb, params)),
+            ("part", _) => Ok(json!({ "message": params.to_string() })),
             _ => Ok(json!({ "class": class, "verb": verb, "params": params })),
         }
     }
@@ -486,10 +484,6 @@ impl Plant for std::sync::Arc<FakePlant> {
 
     fn carry_out(&self, action: &Action, progress: &mut Progress<'_>) -> Result<Outcome> {
         self.as_ref().carry_out(action, progress)
-    }
-
-    fn part(&self, order: &PartOrder) -> Result<PartAnswer> {
-        self.as_ref().part(order)
     }
 
     fn verb(

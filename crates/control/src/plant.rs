@@ -1,14 +1,14 @@
 //! What the daemon offers to the control path. The control path knows nothing else of it.
 //!
 //! Invariants
-//!  P1  Calls that change something (`carry_out`, `want`, `part`, `verb`) come one at a time.
+//!  P1  Calls that change something (`carry_out`, `want`, `verb`) come one at a time.
 //!  P2  `state`, `stale`, `foreseen`, `journal`, `check` and `clash` may come at any time, from any
 //!      thread, also during P1.
 //!  P3  When a changing call returns, the topology is idle again: what tasting finds because of
 //!      it is there, or its deadline has passed.
 //!  P4  A changing call that returns an error has changed nothing.
 
-use crate::api::{Error, Event, PartAnswer, PartOrder, ProgressLine, Result, State};
+use crate::api::{Error, Event, ProgressLine, Result, State};
 use crate::config::{Config, DiskConfig};
 use crate::plan::{Action, FilesOf, Foreseen, LeftOut, Step};
 use serde_json::Value;
@@ -83,9 +83,6 @@ pub trait Plant: Send + Sync {
     fn want(&self, action: &Action) {
         let _ = action;
     }
-
-    /// Partition tables.
-    fn part(&self, order: &PartOrder) -> Result<PartAnswer>;
 
     /// A verb of a class (`nop` `configure`): `params` as that class's schema has them.
     fn verb(

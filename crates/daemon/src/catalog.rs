@@ -19,7 +19,7 @@ pub fn class_verbs() -> Vec<ClassVerbs> {
     let all = classes::all().into_iter().filter(|c| !c.verbs().is_empty());
     let cam = ClassVerbs { name: cam::CAM_CLASS, doc: cam::CAM_DOC, verbs: CamClass::VERBS };
     let classes = all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() });
-    let fs = ClassVerbs { name: FS_CLASS, doc: FsClass::DOC, verbs: FsClass::VERBS };
+    let fs = ClassVerbs { name: FS_CLASS, doc: FsClass::DOC, verbs: FsClass::specs() };
     classes.chain([cam, fs]).collect()
 }
 

@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use bio::sync::Mutex;
 use control::Outcome;
-use control::api::{Error, Kind, PartAnswer, PartOrder, Result, State};
+use control::api::{Error, Kind, Result, State};
 use control::config::{BusConfig, Config, GeomConfig};
 use control::plan::{Action, Foreseen, Step, rests_on};
 use geom::Inbox;
@@ -130,8 +130,6 @@ pub enum Change {
     Want(Box<Action>, SyncSender<()>),
     /// One step of a plan.
     Carry(Box<Action>, SyncSender<Result<Outcome>>),
-    /// A partition table.
-    Part(Box<PartOrder>, SyncSender<Result<PartAnswer>>),
     /// A verb of a class: class, verb, parameters.
     Verb(String, String, Value, SyncSender<Result<Value>>),
     /// Stop serving.

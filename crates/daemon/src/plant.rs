@@ -9,9 +9,7 @@ use std::thread::JoinHandle;
 
 use bio::sync::Mutex;
 use cam::{CamClass, SimKind};
-use control::api::{
-    AttachedState, CoreState, Error, Event, Kind, Level, PartAnswer, PartOrder, Result, State,
-};
+use control::api::{AttachedState, CoreState, Error, Event, Kind, Level, Result, State};
 use control::config::{BusConfig, Config, DaemonConfig, DiskConfig, GeomConfig, Port};
 use control::plan::{Action, Foreseen, Step};
 use control::{Outcome, Plant, Progress, Stale};
@@ -447,11 +445,6 @@ impl Plant for Daemon {
     fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {
         let action = Box::new(action.clone());
         self.desk.order(|to| Change::Carry(action, to))?
-    }
-
-    fn part(&self, order: &PartOrder) -> Result<PartAnswer> {
-        let order = Box::new(order.clone());
-        self.desk.order(|to| Change::Part(order, to))?
     }
 
     fn verb(&self, class: &str, verb: &str, params: &Value, _: &mut Progress<'_>) -> Result<Value> {

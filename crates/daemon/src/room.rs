@@ -14,14 +14,15 @@ use std::time::Duration;
 use bio::Errno;
 use bio::sync::Mutex;
 use cam::CamClass;
+use classes::part::request::Show;
 use control::Outcome;
-use control::api::{Error, Kind, Level, PartAnswer, PartOrder, PartRequest, Result};
+use control::api::{Error, Kind, Level, Result};
 use control::config::{
     AccessConfig, AluaState, Config, DaemonConfig, DiskConfig, GeomConfig, LunConfig,
 };
 use control::plan::{Action, LeftOut};
 use geom::{Class, Control, Create, GeomId, ProviderId, REST_DEADLINE, Topology};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::arrival;
 use crate::buses;
@@ -165,7 +166,6 @@ impl Room {
                 let _ = to.send(());
             }
             Change::Carry(action, to) => drop(to.send(self.carry_out(&action))),
-            Change::Part(order, to) => drop(to.send(self.part(&order))),
             Change::Verb(class, verb, params, to) => {
                 drop(to.send(self.verb(&class, &verb, &params)));
             }
@@ -473,17 +473,12 @@ impl Room {
         Ok(left)
     }
 
-    fn part(&mut self, order: &PartOrder) -> Result<PartAnswer> {
-        match &order.request {
-            PartRequest::Show { geoms } if !geoms.is_empty() => self.part_show(geoms),
-            _ => self.part_verb(order),
-        }
-    }
-
     /// Tables by name. A provider that carries none is said, and is no error.
-    fn part_show(&mut self, names: &[String]) -> Result<PartAnswer> {
+    fn part_show(&mut self, params: &Value) -> Result<Value> {
+        let asked: Show = serde_json::from_value(params.clone())
+            .map_err(|e| Error::new(Kind::Usage, "part show", e))?;
         let (mut geoms, mut warnings) = (Vec::new(), Vec::new());
-        for name in names {
+        for name in &asked.geoms {
             if self.control.topology.find_geom("part", name).is_some() {
                 geoms.push(name.clone());
             } else {
@@ -494,11 +489,12 @@ impl Room {
                 });
             }
         }
-        let mut answer = match geoms.is_empty() {
-            true => PartAnswer::default(),
-            false => self.part_verb(&PartRequest::Show { geoms }.into())?,
-        };
-        answer.warnings.extend(warnings);
+        if geoms.is_empty() && !warnings.is_empty() {
+            return Ok(json!({ "warnings": warnings }));
+        }
+        let on = geoms.first().cloned().unwrap_or_default();
+        let mut answer = self.verb_on("part", "show", &on, &json!({ "geoms": geoms }))?;
+        answer["warnings"] = warnings.into();
         Ok(answer)
     }
 
@@ -510,21 +506,6 @@ impl Room {
         Some(why.1)
     }
 
-    fn part_verb(&mut self, order: &PartOrder) -> Result<PartAnswer> {
-        let params = serde_json::to_value(order)
-            .map_err(|e| Error::new(Kind::Internal, "part", e.to_string()))?;
-        let on = part_place(&order.request);
-        let answer = self.verb_on("part", part_verb(&params), &on, &params)?;
-        let answer: PartAnswer = serde_json::from_value(answer)
-            .map_err(|e| Error::new(Kind::Internal, "part", e.to_string()))?;
-        if !matches!(order.request, PartRequest::Show { .. }) {
-            let waits = if order.commit { "" } else { " (not written yet)" };
-            let text = format!("part {}: {}{waits}", part_verb(&params), answer.message);
-            self.note(Level::Info, &on, text);
-        }
-        Ok(answer)
-    }
-
     /// A verb of a class. The word that says on what (`on=`, `geom=` ...) is taken out of the
     /// parameters; `insert` and `remove` are the graph's own, for any class that is one layer.
     fn verb(&mut self, class: &str, verb: &str, params: &Value) -> Result<Value> {
@@ -533,6 +514,9 @@ impl Room {
         }
         if class == "local" {
             return self.local(verb, params);
+        }
+        if (class, verb) == ("part", "show") {
+            return self.part_show(params);
         }
         if (class, verb) == ("lun", "clear-reservations") {
             let name = params.get("name").and_then(Value::as_str).unwrap_or("");
@@ -561,6 +545,10 @@ impl Room {
         let on = keys.find_map(|k| params.get(k)?.is_string().then(|| params.remove(k))?);
         let on = on.as_ref().and_then(Value::as_str).unwrap_or("").to_owned();
         let names = params.get("names").and_then(Value::as_array).cloned().unwrap_or_default();
+        let waits = match params.get("commit") {
+            Some(Value::Bool(false)) => " (not written yet)",
+            _ => "",
+        };
         let done = match verb {
             "remove" if !own("remove") => shim::remove(&mut self.control, class, &on)?,
             "status" | "list" if !own(verb) => {
@@ -579,7 +567,7 @@ impl Room {
             _ if done.get("text").is_some() || done.get("unfinished").is_some() => {}
             ("part" | "fs", _, Some(told)) => {
                 let told = told.lines().collect::<Vec<_>>().join(", ");
-                self.note(Level::Info, &on, format!("{class} {verb}: {told}"));
+                self.note(Level::Info, &on, format!("{class} {verb}: {told}{waits}"));
             }
             _ => self.note(Level::Info, &on, format!("{class} {verb}")),
         }
@@ -670,25 +658,4 @@ fn daemon_notes(from: &DaemonConfig, to: &DaemonConfig) -> Vec<String> {
         return Vec::new();
     }
     vec!["settings of [daemon] take effect at the next start".to_owned()]
-}
-
-fn part_place(request: &PartRequest) -> String {
-    match request {
-        PartRequest::Show { geoms } => geoms.first().cloned().unwrap_or_default(),
-        PartRequest::Create { provider, .. } => provider.clone(),
-        PartRequest::Add { geom, .. }
-        | PartRequest::Delete { geom, .. }
-        | PartRequest::Destroy { geom, .. }
-        | PartRequest::Modify { geom, .. }
-        | PartRequest::Resize { geom, .. }
-        | PartRequest::Recover { geom }
-        | PartRequest::Set { geom, .. }
-        | PartRequest::Unset { geom, .. }
-        | PartRequest::Commit { geom }
-        | PartRequest::Undo { geom } => geom.clone(),
-    }
-}
-
-fn part_verb(params: &Value) -> &str {
-    params.get("op").and_then(Value::as_str).unwrap_or("")
 }

@@ -18,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use reactor::Reactor;
+use serde::Serialize;
 
 use crate::fault::{Addr, Fault};
 
@@ -28,7 +29,7 @@ const QUEUE: usize = 1000;
 const AHEAD_SHARE: usize = 8;
 
 /// How much is read ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ReadAhead {
     /// Blocks loaded at a time; 0: nothing is read ahead.
     pub workers: u32,

@@ -22,6 +22,7 @@ mod switchboard;
 mod topology;
 mod trouble;
 mod typed;
+pub mod units;
 mod verb;
 
 pub use class::{
@@ -50,6 +51,6 @@ pub use topology::{
 pub use trouble::{Grade, Listener, Remark, Trouble};
 pub use typed::{NoClaim, NoParams, Typed, with};
 pub use verb::{
-    ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, call, read,
-    specs,
+    ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, arguments,
+    call, given, read, specs,
 };

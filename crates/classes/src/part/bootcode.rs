@@ -20,7 +20,7 @@ use geom::{Control, Error};
 
 use super::error::{PartError, PartErrorKind as K};
 use super::geom::PartGeom;
-use super::request::Request;
+use super::request::Bootcode;
 use super::table::{Body, Scheme, Table};
 use super::{bsd, gpt, mbr, verbs};
 use crate::probe::array;
@@ -51,10 +51,8 @@ pub(crate) fn signed(code: &[u8]) -> Result<(), PartError> {
 
 /// Code for a partition goes over nothing that is known, unless its provider is named: the type
 /// says what a partition is for, not what is in it.
-pub(super) fn may_write(control: &mut Control, request: &Request) -> Result<(), Error> {
-    let Request::Bootcode { geom, partcode: Some(_), index: Some(index), yes_destroy, .. } =
-        request
-    else {
+pub(super) fn may_write(control: &mut Control, asked: &Bootcode) -> Result<(), Error> {
+    let Bootcode { geom, partcode: Some(_), index: Some(index), yes_destroy, .. } = asked else {
         return Ok(());
     };
     let id = verbs::find(control, geom)?;

@@ -8,7 +8,7 @@ use geom::{Access, Control, Error, GeomId, ProviderId};
 use super::class::{NAME, describe, place, refusal};
 use super::commit::commit;
 use super::geom::PartGeom;
-use super::request::Answer;
+use super::request::{self, Answer};
 use super::verbs::{Change, answer, apply, with};
 use super::{Entry, Media, PartError, Place, Scheme, Table, params, step};
 use crate::conversation::drive;
@@ -45,12 +45,11 @@ type Tables<'a> = &'a dyn Fn(Media, &[[u8; 16]]) -> Result<Vec<Table>, PartError
 /// Makes an empty table.
 pub(super) fn create(
     control: &mut Control,
-    name: &str,
-    scheme: &str,
-    entries: Option<u32>,
-    overwrite: bool,
+    asked: &request::Create,
     now: bool,
 ) -> Result<Answer, Error> {
+    let request::Create { provider: name, scheme, entries, overwrite } = asked;
+    let (entries, overwrite) = (*entries, *overwrite);
     let scheme = Scheme::by_name(scheme).ok_or_else(|| {
         let what = format!("no partition scheme is called {scheme:?}; use gpt, mbr, ebr or bsd");
         Error::inval(what)

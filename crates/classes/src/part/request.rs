@@ -1,20 +1,59 @@
 //! What the verbs take and answer, as JSON: one request with the verb in `op`, one answer.
 
-use geom::Error;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use geom::{Error, units};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::params;
 
-/// An offset or a length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// An offset or a length: a number of sectors, or text, which may have a unit and is bytes then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
     /// Sectors of the provider.
     Sectors(u64),
     /// Bytes; must come out as a whole number of sectors.
     Bytes(u64),
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Amount, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Given {
+            Number(u64),
+            Text(String),
+            Sectors { sectors: u64 },
+            Bytes { bytes: u64 },
+        }
+        Ok(match Given::deserialize(from)? {
+            Given::Number(sectors) | Given::Sectors { sectors } => Amount::Sectors(sectors),
+            Given::Bytes { bytes } => Amount::Bytes(bytes),
+            Given::Text(text) => match text.trim().parse() {
+                Ok(sectors) => Amount::Sectors(sectors),
+                Err(_) => Amount::Bytes(units::size(&text).map_err(|e| {
+                    let why = "is neither a number of sectors nor a size";
+                    D::Error::custom(format!("`{text}` {why}: {e}"))
+                })?),
+            },
+        })
+    }
+}
+
+impl JsonSchema for Amount {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Amount".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
 }
 
 impl Amount {
@@ -38,172 +77,237 @@ impl Amount {
     }
 }
 
-/// One change or question. `geom` is the name of the provider that carries the table.
+/// Tables to be shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Show {
+    /// Names of providers with tables; all when none is given.
+    #[serde(default)]
+    pub geoms: Vec<String>,
+}
+
+/// A new, empty table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Create {
+    /// The provider.
+    pub provider: String,
+    /// gpt, mbr, bsd (on an MBR partition of type freebsd), or ebr (on one of type ebr).
+    #[schemars(extend("x-short" = "s"))]
+    pub scheme: String,
+    /// Slots of the table; without it as many as the scheme has.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "n"))]
+    pub entries: Option<u32>,
+    /// Whether a table, label or file system that is there may be lost.
+    #[serde(default)]
+    #[schemars(extend("x-hidden" = true))]
+    pub overwrite: bool,
+}
+
+/// A new partition. What is absent is filled in: first gap, whole gap, first free index.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Add {
+    /// The provider with the table.
+    pub geom: String,
+    /// Type: an alias (`linux-data`), !UUID or !NUMBER.
+    #[serde(rename = "type", alias = "kind")]
+    #[schemars(extend("x-short" = "t"))]
+    pub kind: String,
+    /// Start and size are multiples of it.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "a"))]
+    pub align: Option<Amount>,
+    /// Where it starts.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "b"))]
+    pub start: Option<Amount>,
+    /// How long it is.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "s"))]
+    pub size: Option<Amount>,
+    /// Its slot, from 1.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "i"))]
+    pub index: Option<u32>,
+    /// Its label, where the scheme has labels.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "l"))]
+    pub label: Option<String>,
+}
+
+/// A partition to be removed from the table. Its data stays on the disk, unreachable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Delete {
+    /// The provider with the table.
+    pub geom: String,
+    /// Its slot, from 1.
+    #[schemars(extend("x-short" = "i"))]
+    pub index: u32,
+}
+
+/// A table to be removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Destroy {
+    /// The provider with the table.
+    pub geom: String,
+    /// Also when it still has partitions.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "F"))]
+    pub force: bool,
+}
+
+/// Another label or type of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Modify {
+    /// The provider with the table.
+    pub geom: String,
+    /// Its slot, from 1.
+    #[schemars(extend("x-short" = "i"))]
+    pub index: u32,
+    /// New label.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "l"))]
+    pub label: Option<String>,
+    /// New type.
+    #[serde(default, rename = "type", alias = "kind")]
+    #[schemars(extend("x-short" = "t"))]
+    pub kind: Option<String>,
+}
+
+/// Another size of a partition; to the end of its gap when no size is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resize {
+    /// The provider with the table.
+    pub geom: String,
+    /// Its slot, from 1.
+    #[schemars(extend("x-short" = "i"))]
+    pub index: u32,
+    /// The new size is a multiple of it.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "a"))]
+    pub align: Option<Amount>,
+    /// New size: sectors, with a unit bytes.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "s"))]
+    pub size: Option<Amount>,
+}
+
+/// An attribute of a partition, or of the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Attribute {
+    /// The provider with the table.
+    pub geom: String,
+    /// `bootme`, `active`, ...
+    pub attribute: String,
+    /// Its slot; the table itself when absent.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "i"))]
+    pub index: Option<u32>,
+}
+
+/// Boot code: the scheme's, a partition's, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bootcode {
+    /// The provider with the table.
+    pub geom: String,
+    /// File with the boot code of the scheme. Over the API: `0b` and its bytes in base64.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "b"))]
+    pub bootcode: Option<String>,
+    /// File for the begin of a partition. Over the API: `0b` and its bytes in base64.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "p"))]
+    pub partcode: Option<String>,
+    /// The slot of that partition.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "i"))]
+    pub index: Option<u32>,
+    /// Do not keep the disk's serial number, which stands amidst the code: take the file's.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "N"))]
+    pub skip_serial: bool,
+    /// Name of the partition's provider, when it is not one for boot code.
+    #[serde(default)]
+    pub yes_destroy: Vec<String>,
+}
+
+/// The table of a backup, on all of the providers or on none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Restore {
+    /// The providers that are to have the table.
+    #[serde(default)]
+    pub geoms: Vec<String>,
+    /// Restore labels, too.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "l"))]
+    pub labels: bool,
+    /// Give up the partition table that is there.
+    #[serde(default)]
+    #[schemars(extend("x-short" = "F"))]
+    pub force: bool,
+    /// Name of a provider whose label, file system or other contents may be lost.
+    #[serde(default)]
+    pub yes_destroy: Vec<String>,
+    /// Restore unique ids, too: on the disk that the backup was made of. Only JSON has them.
+    #[serde(default)]
+    pub ids: bool,
+    /// The backup, as text or JSON (the command reads its standard input).
+    #[serde(default)]
+    #[schemars(extend("x-hidden" = true))]
+    pub backup: Option<String>,
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct One {
+    /// The provider with the table.
+    pub geom: String,
+}
+
+/// One change or question: the verb in `op`, beside it what the verb takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "op", rename_all = "snake_case")]
 pub enum Request {
     /// The tables of these geoms; of all when the list is empty.
-    Show {
-        /// Names; empty means all.
-        #[serde(default)]
-        geoms: Vec<String>,
-    },
+    Show(Show),
     /// A new, empty table.
-    Create {
-        /// Where.
-        provider: String,
-        /// `gpt`, `mbr`, `bsd`, or `ebr` on an MBR partition of that type.
-        scheme: String,
-        /// Slots of the table; the scheme's own default when absent.
-        #[serde(default)]
-        entries: Option<u32>,
-        /// Whether a table, label or file system that is there may be lost.
-        #[serde(default)]
-        overwrite: bool,
-    },
-    /// A new partition. What is absent is filled in: first gap, whole gap, first free index.
-    Add {
-        /// Which table.
-        geom: String,
-        /// Alias (`linux-data`), `!<uuid>` or `!<number>`.
-        kind: String,
-        /// Start and size are multiples of it.
-        #[serde(default)]
-        align: Option<Amount>,
-        /// Where it starts.
-        #[serde(default)]
-        start: Option<Amount>,
-        /// How long it is.
-        #[serde(default)]
-        size: Option<Amount>,
-        /// Which slot, from 1.
-        #[serde(default)]
-        index: Option<u32>,
-        /// Its label, where the scheme has labels.
-        #[serde(default)]
-        label: Option<String>,
-    },
-    /// Remove a partition from the table. Its data stays on the disk, unreachable.
-    Delete {
-        /// Which table.
-        geom: String,
-        /// Which slot.
-        index: u32,
-    },
+    Create(Create),
+    /// A new partition.
+    Add(Add),
+    /// Remove a partition.
+    Delete(Delete),
     /// Remove the whole table.
-    Destroy {
-        /// Which table.
-        geom: String,
-        /// Also when it still has partitions.
-        #[serde(default)]
-        force: bool,
-    },
+    Destroy(Destroy),
     /// Change label or type.
-    Modify {
-        /// Which table.
-        geom: String,
-        /// Which slot.
-        index: u32,
-        /// New label; unchanged when absent.
-        #[serde(default)]
-        label: Option<String>,
-        /// New type; unchanged when absent.
-        #[serde(default)]
-        kind: Option<String>,
-    },
-    /// Change the size of a partition; to the end of its gap when no size is given.
-    Resize {
-        /// Which table.
-        geom: String,
-        /// Which slot.
-        index: u32,
-        /// The new size is a multiple of it.
-        #[serde(default)]
-        align: Option<Amount>,
-        /// New size.
-        #[serde(default)]
-        size: Option<Amount>,
-    },
+    Modify(Modify),
+    /// Change the size.
+    Resize(Resize),
     /// Write every copy of a damaged table anew from the good one.
-    Recover {
-        /// Which table.
-        geom: String,
-    },
-    /// Set an attribute of a partition, or of the table.
-    Set {
-        /// Which table.
-        geom: String,
-        /// `bootme`, `active`, ...
-        attribute: String,
-        /// Which slot; absent for the table itself.
-        #[serde(default)]
-        index: Option<u32>,
-    },
+    Recover(One),
+    /// Set an attribute.
+    Set(Attribute),
     /// Unset an attribute.
-    Unset {
-        /// Which table.
-        geom: String,
-        /// `bootme`, `active`, ...
-        attribute: String,
-        /// Which slot; absent for the table itself.
-        #[serde(default)]
-        index: Option<u32>,
-    },
-    /// Boot code: the scheme's, a partition's, or both. Each is `0b` and base64, or `0x` and
-    /// hexadecimal digits.
-    Bootcode {
-        /// Which table.
-        geom: String,
-        /// The scheme's.
-        #[serde(default)]
-        bootcode: Option<String>,
-        /// Take the disk's serial number from it, too.
-        #[serde(default)]
-        skip_serial: bool,
-        /// The partition's.
-        #[serde(default)]
-        partcode: Option<String>,
-        /// Which slot `partcode` is for.
-        #[serde(default)]
-        index: Option<u32>,
-        /// Providers of partitions whose contents may be lost.
-        #[serde(default)]
-        yes_destroy: Vec<String>,
-    },
+    Unset(Attribute),
+    /// Write boot code.
+    Bootcode(Bootcode),
     /// What makes the table again; the answer is a [`super::Backup`].
-    Backup {
-        /// Which table.
-        geom: String,
-    },
-    /// The table of a backup, on all of these or on none.
-    Restore {
-        /// Names of providers.
-        geoms: Vec<String>,
-        /// The backup, as text or JSON.
-        backup: String,
-        /// Labels, too.
-        #[serde(default)]
-        labels: bool,
-        /// Unique ids, too: for the disk that it was made of.
-        #[serde(default)]
-        ids: bool,
-        /// Whether a partition table that is there may be lost.
-        #[serde(default)]
-        force: bool,
-        /// Providers whose other contents may be lost, too.
-        #[serde(default)]
-        yes_destroy: Vec<String>,
-    },
+    Backup(One),
+    /// The table of a backup.
+    Restore(Restore),
     /// Write the changes made with `commit: false`.
-    Commit {
-        /// Which table.
-        geom: String,
-    },
+    Commit(One),
     /// Forget the changes made with `commit: false`.
-    Undo {
-        /// Which table.
-        geom: String,
-    },
+    Undo(One),
 }
 
 impl Request {
@@ -271,13 +375,11 @@ pub struct TableView {
     pub first: u64,
     /// Last sector that partitions may use, inclusive.
     pub last: u64,
-    /// Sorted by `start`.
+    /// Sorted by `start`; as they will be once what waits is committed.
     pub entries: Vec<EntryView>,
-    /// There are changes that `commit` writes and `undo` forgets.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    /// There are changes that `part commit` writes and `part undo` forgets.
     pub modified: bool,
     /// Those changes in words, oldest first: "ada0p3 added".
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<String>,
 }
 

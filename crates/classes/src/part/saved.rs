@@ -8,7 +8,7 @@ use super::class::refusal;
 use super::commit::{commit, undo};
 use super::create::{Making, begin};
 use super::geom::PartGeom;
-use super::request::Answer;
+use super::request::{Answer, Restore};
 use super::restore::{Take, steps};
 use super::verbs::{answer, find, with};
 use super::{Media, class::NAME};
@@ -28,18 +28,14 @@ pub(super) fn backup(control: &mut Control, name: &str) -> Result<Backup, Error>
     })?
 }
 
-/// Makes the table of a backup on every one of `names`: in memory on all of them first, so that
-/// a refusal leaves all as they were. A partition table gives way with `replace`, other contents
-/// only on the providers that `consent` names.
-pub(super) fn restore(
-    control: &mut Control,
-    names: &[String],
-    text: &str,
-    take: Take,
-    (replace, consent): (bool, &[String]),
-    now: bool,
-) -> Result<Answer, Error> {
-    let source = Backup::read(text).map_err(refusal)?;
+/// Makes the table of a backup on every provider: in memory on all of them first, so that a
+/// refusal leaves all as they were. A partition table gives way by force, other contents only on
+/// the providers that are named for it.
+pub(super) fn restore(control: &mut Control, asked: &Restore, now: bool) -> Result<Answer, Error> {
+    let Restore { geoms: names, labels, force: replace, yes_destroy: consent, ids, backup } = asked;
+    let take = Take { labels: *labels, ids: *ids };
+    let lacks = || Error::inval("part restore: `backup` is missing");
+    let source = Backup::read(backup.as_ref().ok_or_else(lacks)?).map_err(refusal)?;
     let scheme = source.scheme().map_err(refusal)?;
     if names.is_empty() {
         return Err(Error::inval("part restore: on which provider?"));
@@ -55,7 +51,7 @@ pub(super) fn restore(
         let overwrite = consent.contains(name);
         let making = Making {
             scheme,
-            replace: replace || overwrite,
+            replace: *replace || overwrite,
             overwrite,
             consent: ["restore with --force", "name it with --yes-destroy"],
             done: "restored",

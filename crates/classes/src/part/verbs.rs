@@ -14,8 +14,11 @@ use serde_json::Value;
 use super::class::{NAME, damages, refusal};
 use super::commit::{commit, undo};
 use super::geom::{PartGeom, Stands};
-use super::request::{Answer, EntryView, Request, TableView};
-use super::{Table, Take, bootcode, create, params, saved};
+use super::request::{
+    Add, Answer, Attribute, Bootcode, Delete, Destroy, EntryView, Modify, One, Request, Resize,
+    TableView,
+};
+use super::{Table, bootcode, create, params, saved};
 use crate::slice;
 
 /// Carries out a verb. See [`Request`] for the parameters and [`Answer`] for the answer.
@@ -27,30 +30,27 @@ pub(super) fn run(
 ) -> Result<Value, Error> {
     let (request, now) = Request::parse(verb, on, given)?;
     let answer = match request {
-        Request::Show { geoms } => show(control, &geoms)?,
-        Request::Create { provider, scheme, entries, overwrite } => {
-            create::create(control, &provider, &scheme, entries, overwrite, now)?
-        }
-        Request::Backup { geom } => {
-            let backup = saved::backup(control, &geom)?;
+        Request::Show(of) => show(control, &of.geoms)?,
+        Request::Create(of) => create::create(control, &of, now)?,
+        Request::Backup(of) => {
+            let backup = saved::backup(control, &of.geom)?;
             return serde_json::to_value(backup).map_err(|e| Error::inval(e.to_string()));
         }
-        Request::Restore { geoms, backup, labels, ids, force, yes_destroy } => {
-            let (take, may) = (Take { labels, ids }, (force, yes_destroy.as_slice()));
-            saved::restore(control, &geoms, &backup, take, may, now)?
-        }
-        Request::Commit { geom } => {
+        Request::Restore(of) => saved::restore(control, &of, now)?,
+        Request::Commit(One { geom }) => {
             let id = find(control, &geom)?;
             commit(control, id)?;
             answer(control, &geom, format!("{geom} committed"), Vec::new())
         }
-        Request::Undo { geom } => {
+        Request::Undo(One { geom }) => {
             let id = find(control, &geom)?;
             undo(control, id)?;
             answer(control, &geom, format!("{geom} undone"), Vec::new())
         }
         other => {
-            bootcode::may_write(control, &other)?;
+            if let Request::Bootcode(of) = &other {
+                bootcode::may_write(control, of)?;
+            }
             edit(control, other, now)?
         }
     };
@@ -119,17 +119,17 @@ impl Change {
 
 fn edit(control: &mut Control, request: Request, now: bool) -> Result<Answer, Error> {
     let name = match &request {
-        Request::Add { geom, .. }
-        | Request::Delete { geom, .. }
-        | Request::Destroy { geom, .. }
-        | Request::Modify { geom, .. }
-        | Request::Resize { geom, .. }
-        | Request::Recover { geom }
-        | Request::Set { geom, .. }
-        | Request::Unset { geom, .. }
-        | Request::Bootcode { geom, .. } => geom.clone(),
+        Request::Add(of) => &of.geom,
+        Request::Delete(of) => &of.geom,
+        Request::Destroy(of) => &of.geom,
+        Request::Modify(of) => &of.geom,
+        Request::Resize(of) => &of.geom,
+        Request::Recover(of) => &of.geom,
+        Request::Set(of) | Request::Unset(of) => &of.geom,
+        Request::Bootcode(of) => &of.geom,
         _ => return Err(Error::of(Errno::Inval, "part")),
     };
+    let name = name.clone();
     let geom = find(control, &name)?;
     let (table, uses) = with(&mut control.topology, geom, |p, t| {
         (p.table.clone(), Uses { open: p.open(t), written: p.written(t) })
@@ -138,12 +138,12 @@ fn edit(control: &mut Control, request: Request, now: bool) -> Result<Answer, Er
         let what = format!("the table of {name} is to be destroyed; commit or undo that first");
         return Err(Error::new(Errno::Perm, what));
     };
-    if matches!(request, Request::Recover { .. }) && !table.is_corrupt() {
+    if matches!(request, Request::Recover(_)) && !table.is_corrupt() {
         let message = format!("{name} is whole: recovering is not needed");
         return Ok(answer(control, &name, message, Vec::new()));
     }
     let random = match request {
-        Request::Add { .. } => random(control)?,
+        Request::Add(_) => random(control)?,
         _ => [0; 16],
     };
     let change = changed(&name, &table, &uses, request, random)?;
@@ -170,7 +170,7 @@ fn changed(
         Some(entry) => format!("{name}{}", table.suffix(entry)),
         None => name.to_owned(),
     };
-    let attribute = |attrib: String, index: Option<u32>, on: bool| {
+    let attribute = |Attribute { attribute: attrib, index, .. }: Attribute, on: bool| {
         let word = if on { "set on" } else { "unset on" };
         let at = index.map_or(name.to_owned(), |index| whole(table, index));
         let spec = params::Attribute { attrib, index };
@@ -178,7 +178,7 @@ fn changed(
         Ok(Change::of(next, index, format!("{} {word} {at}", spec.attrib)))
     };
     match request {
-        Request::Add { kind, align, start, size, index, label, .. } => {
+        Request::Add(Add { kind, align, start, size, index, label, .. }) => {
             let (align, start) = (amount(align, "align")?, amount(start, "start")?);
             let spec =
                 params::Add { kind, align, start, size: amount(size, "size")?, index, label };
@@ -186,33 +186,33 @@ fn changed(
             let done = format!("{} added", whole(&next, index));
             Ok(Change::of(next, Some(index), done))
         }
-        Request::Delete { index, .. } => {
+        Request::Delete(Delete { index, .. }) => {
             let next = table.delete(index, open).map_err(refusal)?;
             Ok(Change::of(next, None, format!("{} deleted", whole(table, index))))
         }
-        Request::Modify { index, label, kind, .. } => {
+        Request::Modify(Modify { index, label, kind, .. }) => {
             let next = table.modify(&params::Modify { index, kind, label }).map_err(refusal)?;
             let done = format!("{} modified", whole(&next, index));
             Ok(Change::of(next, Some(index), done))
         }
-        Request::Resize { index, align, size, .. } => {
+        Request::Resize(Resize { index, align, size, .. }) => {
             let (align, size) = (amount(align, "align")?, amount(size, "size")?);
             let spec = params::Resize { index, align, size };
             let next = table.resize(&spec, open).map_err(refusal)?;
             Ok(Change::of(next, Some(index), format!("{} resized", whole(table, index))))
         }
-        Request::Recover { .. } => {
+        Request::Recover(_) => {
             let next = table.recover().map_err(refusal)?;
             Ok(Change::of(next, None, format!("{name} recovered")))
         }
-        Request::Destroy { force, .. } => {
+        Request::Destroy(Destroy { force, .. }) => {
             table.may_destroy(force, open).map_err(refusal)?;
             let said = format!("{name} destroyed");
             Ok(Change { table: None, touched: None, fresh: None, code: None, said })
         }
-        Request::Set { attribute: attrib, index, .. } => attribute(attrib, index, true),
-        Request::Unset { attribute: attrib, index, .. } => attribute(attrib, index, false),
-        Request::Bootcode { bootcode, skip_serial, partcode, index, .. } => {
+        Request::Set(of) => attribute(of, true),
+        Request::Unset(of) => attribute(of, false),
+        Request::Bootcode(Bootcode { bootcode, skip_serial, partcode, index, .. }) => {
             let code = partition_code(table, uses, partcode, index)?;
             let partition = code.as_ref().map(|code| whole(table, code.index()));
             let boot = bootcode.map(|text| binary("bootcode", &text)).transpose()?;

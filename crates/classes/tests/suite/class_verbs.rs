@@ -430,7 +430,7 @@ fn the_whole_contract_as_the_control_path_sends_it() {
         "overwrite": false });
     assert_eq!(send(create).expect("create")["message"], "ada0 created");
     let add = json!({ "op": "add", "geom": "ada0", "kind": "linux-data", "align": null,
-        "start": null, "size": { "sectors": 2048 }, "index": null, "label": null });
+        "start": null, "size": "1MiB", "index": null, "label": null });
     let answer = send(add).expect("add");
     assert_eq!(answer["tables"][0]["entries"][0]["name"], "ada0p1");
     assert_eq!(answer["tables"][0]["entries"][0]["count"], 2048);
@@ -439,8 +439,8 @@ fn the_whole_contract_as_the_control_path_sends_it() {
     assert_eq!(answer["tables"][0]["sector_bytes"], 512);
     let destroy = json!({ "op": "destroy", "geom": "ada0", "force": true });
     assert_eq!(send(destroy).expect("destroy")["tables"], json!([]));
-    let error = send(json!({ "op": "add", "geom": "ada0" })).expect_err("kind is missing");
-    assert!(error.what.contains("kind"), "{error}");
+    let error = send(json!({ "op": "add", "geom": "ada0" })).expect_err("its type is missing");
+    assert!(error.what.contains("`type`"), "{error}");
 }
 
 #[test]

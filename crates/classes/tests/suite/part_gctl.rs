@@ -109,7 +109,7 @@ fn gctl_030_to_054_add_and_remove() {
         vec![
             (30, "add", "", json!({ "kind": ONE }), Refused(Errno::Inval, "geom")),
             (31, "add", "bogus", json!({ "kind": ONE }), Refused(Errno::NoEnt, "bogus")),
-            (32, "add", "md0", json!({}), Refused(Errno::Inval, "kind")),
+            (32, "add", "md0", json!({}), Refused(Errno::Inval, "`type`")),
             (33, "add", "md0", json!({ "kind": "bogus" }), Refused(Errno::Inval, "bogus")),
             // Upstream demands a start: here it is the first gap's, and the size all of the gap.
             (34, "add", "md0", json!({ "kind": ONE }), Says("md0p1 added")),

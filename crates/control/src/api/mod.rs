@@ -6,15 +6,16 @@
 mod error;
 mod event;
 mod files;
-mod part;
 mod state;
 mod stats;
 mod target;
 
+pub use classes::part::request::{
+    Answer as PartAnswer, EntryView as PartEntry, TableView as PartTable,
+};
 pub use error::{Error, Exit, Kind, Result};
 pub use event::{Event, Level, ProgressLine, ProgressUnit};
 pub use files::{CertificateState, ChangedFilesState};
-pub use part::{Amount, PartAnswer, PartEntry, PartOrder, PartRequest, PartTable};
 pub use state::{
     BusState, ConsumerState, CoreState, Daemon, DeviceErrorState, DeviceState, DiskMode, DiskState,
     FormerNameState, GeomState, Health, Memory, ProviderState, SCHEMA_VERSION, State,

@@ -6,7 +6,6 @@
 use super::build::{common, common_beside, exit_codes};
 use super::words::with_words;
 use crate::api::{Error, Kind, Result};
-use crate::config::units;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use geom::{ArgKind, ArgSpec, VerbSpec};
@@ -210,29 +209,19 @@ fn params(class: &str, verb: &VerbSpec, matches: &ArgMatches) -> Result<Map<Stri
                 let all: Vec<Value> = all.map(|v| Value::from(v.as_str())).collect();
                 (!all.is_empty()).then_some(Value::Array(all))
             }
-            ArgKind::Number | ArgKind::Bytes => match text() {
-                Some(text) => Some(number(class, verb, arg, text)?),
+            _ => match text() {
+                Some(text) => Some(arg.value(text).map_err(|why| wrong(class, verb, arg, why))?),
                 None => None,
             },
-            ArgKind::Name | ArgKind::Maybe | ArgKind::Text | ArgKind::Choice(_) => {
-                text().map(|t| Value::from(t.as_str()))
-            }
         };
         out.extend(value.map(|v| (arg.name.to_owned(), v)));
     }
     Ok(out)
 }
 
-fn number(class: &str, verb: &VerbSpec, arg: &ArgSpec, text: &str) -> Result<Value> {
-    let wrong = |e: String| {
-        let why = format!("`{text}` is not a number: {e}");
-        let at = format!("--{}", arg.name.replace('_', "-"));
-        Error::new(Kind::Usage, format!("{class} {}", verb.name), why).at(at)
-    };
-    match arg.kind {
-        ArgKind::Bytes => units::size(text).map(Value::from).map_err(|e| wrong(e.to_string())),
-        _ => text.parse::<u64>().map(Value::from).map_err(|e| wrong(e.to_string())),
-    }
+fn wrong(class: &str, verb: &VerbSpec, arg: &ArgSpec, why: String) -> Error {
+    let at = format!("--{}", arg.name.replace('_', "-"));
+    Error::new(Kind::Usage, format!("{class} {}", verb.name), why).at(at)
 }
 
 /// The manual pages: name, command, example.

@@ -16,8 +16,9 @@ pub mod secret;
 mod suggest;
 mod tree;
 mod types;
-pub mod units;
 mod write;
+
+pub use geom::units;
 
 pub use catalog::{Catalog, Entry, Judge, SettingsOf};
 pub(crate) use check::interface;

@@ -21,7 +21,6 @@ mod part;
 mod part_backup;
 mod part_bootcode;
 mod part_listed;
-mod part_pending;
 mod part_show;
 pub(crate) mod plan;
 mod reservations;
@@ -67,8 +66,8 @@ pub const VERBS: &[Entry] = &[
     Entry::daemon::<part_bootcode::Bootcode>(),
     Entry::daemon::<part_backup::Backup>(),
     Entry::daemon::<part_backup::Restore>(),
-    Entry::daemon::<part_pending::Commit>(),
-    Entry::daemon::<part_pending::Undo>(),
+    Entry::daemon::<part::Commit>(),
+    Entry::daemon::<part::Undo>(),
     Entry::daemon::<inspect::Inspect>(),
     Entry::daemon::<inspect::Wipe>(),
     Entry::daemon::<access::Check>(),

@@ -1,36 +1,105 @@
-//! part: changes of partition tables, each written at once unless `--no-commit` is given.
+//! part: verbs of partition tables, whose parameters are those of the class. A change is written at
+//! once unless `--no-commit` is given.
 
 use super::entry::{DaemonVerb, Verb};
 use super::part_show;
-use crate::api::{Amount, Error, Kind, PartAnswer, PartEntry, PartOrder, PartRequest, Result};
-use crate::config::units;
+use crate::api::{Error, Kind, PartAnswer, PartEntry, Result};
 use crate::plant::Progress;
 use crate::service::Control;
+use classes::part::request::{self, Attribute, One};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-/// A number of sectors, or with a unit of bytes.
-fn amount(text: &str, op: &str) -> Result<Amount> {
-    if let Ok(sectors) = text.trim().parse::<u64>() {
-        return Ok(Amount::Sectors(sectors));
+/// A change, and when it is written.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct Edit<P> {
+    /// What the class is asked for.
+    #[serde(flatten)]
+    pub of: P,
+    /// Keep the change in memory: `part commit` writes it, `part undo` forgets it.
+    #[serde(default)]
+    pub no_commit: bool,
+    /// gpart's flags: without a C among them it is as with --no-commit.
+    #[schemars(extend("x-short" = "f"))]
+    #[serde(default)]
+    pub flags: Option<String>,
+}
+
+impl<P> Edit<P> {
+    /// The change, and whether it is written at once: unless it is to wait, or gpart's flags have
+    /// no C.
+    pub fn parts(self) -> (P, bool) {
+        let at_once = self.flags.is_none_or(|flags| flags.contains('C'));
+        (self.of, at_once && !self.no_commit)
     }
-    units::size(text).map(Amount::Bytes).map_err(|e| {
-        let why = format!("`{text}` is neither a number of sectors nor a size: {e}");
-        Error::new(Kind::Usage, op, why)
-    })
 }
 
-fn amounts(text: &Option<String>, op: &str) -> Result<Option<Amount>> {
-    text.as_deref().map(|t| amount(t, op)).transpose()
+/// A change that loses data.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct Losing<P> {
+    /// What the class is asked for.
+    #[serde(flatten)]
+    pub of: P,
+    /// Name of the provider whose contents may be lost.
+    #[serde(default)]
+    pub yes_destroy: Vec<String>,
 }
 
-fn ask(control: &Control, order: &PartOrder) -> Result<PartAnswer> {
-    control.change(|plant| plant.part(order))
+/// What `part set` and `part unset` take.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct Named {
+    /// The provider with the table.
+    pub geom: String,
+    /// The attribute: bootme, active, ...
+    #[serde(default)]
+    pub attribute: Option<String>,
+    /// The same, as an option.
+    #[schemars(extend("x-short" = "a"))]
+    #[serde(default)]
+    pub attrib: Option<String>,
+    /// Its slot; the table itself when absent.
+    #[schemars(extend("x-short" = "i"))]
+    #[serde(default)]
+    pub index: Option<u32>,
+}
+
+impl Named {
+    /// The attribute, given in one of two ways.
+    fn attribute(self, op: &str) -> Result<Attribute> {
+        let attribute = match (self.attribute, self.attrib) {
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => {
+                return Err(Error::new(Kind::Usage, op, "which attribute?")
+                    .next("Name one: -a bootme. `ashlar part set --help` has them all."));
+            }
+            (Some(_), Some(_)) => {
+                return Err(Error::new(Kind::Usage, op, "the attribute is given twice"));
+            }
+        };
+        Ok(Attribute { geom: self.geom, attribute, index: self.index })
+    }
+}
+
+/// Has the class carry out a verb, whose name here is `part.VERB`.
+pub(super) fn ask(
+    control: &Control,
+    name: &str,
+    (params, commit): (impl Serialize, bool),
+    progress: &mut Progress<'_>,
+) -> Result<PartAnswer> {
+    let mut value =
+        serde_json::to_value(params).map_err(|e| Error::new(Kind::Internal, name, e))?;
+    if let Value::Object(all) = &mut value {
+        all.insert("commit".to_owned(), commit.into());
+    }
+    control.verb(("part", name.trim_start_matches("part.")), &value, progress)
 }
 
 /// The partition of that index.
 pub(super) fn entry(control: &Control, op: &str, geom: &str, index: u32) -> Result<PartEntry> {
-    let shown = ask(control, &PartRequest::Show { geoms: vec![geom.to_owned()] }.into())?;
+    let shown: PartAnswer =
+        control.verb(("part", "show"), &json!({ "geoms": [geom] }), &mut |_| {})?;
     let mut entries = shown.tables.into_iter().flat_map(|t| t.entries);
     entries.find(|e| e.index == index).ok_or_else(|| {
         Error::new(Kind::NotFound, op, format!("no partition with index {index}"))
@@ -48,42 +117,12 @@ pub(super) fn agreed(op: &str, name: &str, typed: &[String], what: &str) -> Resu
     Err(Error::new(Kind::WouldDestroy, op, what).at(name).next(next))
 }
 
-/// The attribute, given in one of two ways.
-fn one_of(op: &str, place: Option<String>, option: Option<String>) -> Result<String> {
-    match (place, option) {
-        (Some(one), None) | (None, Some(one)) => Ok(one),
-        (None, None) => Err(Error::new(Kind::Usage, op, "which attribute?")
-            .next("Name one: -a bootme. `ashlar part set --help` has them all.")),
-        (Some(_), Some(_)) => Err(Error::new(Kind::Usage, op, "the attribute is given twice")),
-    }
-}
-
-/// Whether a change is written at once: unless it is to wait, or gpart's flags have no C.
-pub(super) fn at_once(no_commit: bool, flags: Option<&str>) -> bool {
-    !no_commit && flags.is_none_or(|flags| flags.contains('C'))
-}
-
-/// One verb of the group: its struct, its words, and how its parameters become a request.
+/// One verb of the group: its words, and what the class is asked for.
 macro_rules! part_verbs {
-    ($($(#[$doc:meta])* $verb:ident, $params:ident, $name:literal, $line:literal, $detail:literal,
+    ($($verb:ident($params:ty), $name:literal, $line:literal, $detail:literal,
         [$($example:literal),+], [$($place:literal),*],
-        { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* },
-        |$control:ident, $p:ident| $request:block;)*) => {$(
-        $(#[$doc])*
+        |$control:ident, $p:ident| $change:block;)*) => {$(
         pub struct $verb;
-
-        $(#[$doc])*
-        #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-        pub struct $params {
-            $($(#[$field_doc])* pub $field: $type,)*
-            /// Keep the change in memory: `part commit` writes it, `part undo` forgets it.
-            #[serde(default)]
-            pub no_commit: bool,
-            /// gpart's flags: without a C among them it is as with --no-commit.
-            #[schemars(extend("x-short" = "f"))]
-            #[serde(default)]
-            pub flags: Option<String>,
-        }
 
         impl Verb for $verb {
             type Params = $params;
@@ -100,233 +139,125 @@ macro_rules! part_verbs {
         }
 
         impl DaemonVerb for $verb {
-            fn run(control: &Control, params: $params, _: &mut Progress<'_>) -> Result<PartAnswer> {
-                fn request($control: &Control, $p: $params) -> Result<PartRequest> {
-                    $request
+            fn run(
+                control: &Control,
+                params: $params,
+                progress: &mut Progress<'_>,
+            ) -> Result<PartAnswer> {
+                fn change($control: &Control, $p: $params) -> Result<(impl Serialize, bool)> {
+                    $change
                 }
-                let commit = at_once(params.no_commit, params.flags.as_deref());
-                ask(control, &PartOrder { request: request(control, params)?, commit })
+                ask(control, $name, change(control, params)?, progress)
             }
         }
     )*};
 }
 
 part_verbs! {
-    /// A new, empty table.
-    Create, CreateParams, "part.create", "Create an empty partition table",
+    Create(Edit<Losing<request::Create>>), "part.create", "Create an empty partition table",
     "What is on the provider becomes unreachable; when a table, label or file system was found \
      there, --yes-destroy NAME is asked for.",
     ["ashlar part create ada0 --scheme gpt"], ["provider"],
-    {
-        /// The provider.
-        provider: String,
-        /// gpt, mbr, bsd (on an MBR partition of type freebsd), or ebr (on one of type ebr).
-        #[schemars(extend("x-short" = "s"))]
-        scheme: String,
-        /// Slots of the table.
-        #[schemars(extend("x-short" = "n"))]
-        #[serde(default)] entries: Option<u32>,
-        /// Name of the provider, when what is on it may be lost.
-        #[serde(default)] yes_destroy: Vec<String>,
-    },
     |control, p| {
-        let overwrite = p.yes_destroy.contains(&p.provider);
+        let (Losing { of: mut create, yes_destroy }, now) = p.parts();
+        create.overwrite = yes_destroy.contains(&create.provider);
         let state = control.state();
         // An export is not data: whether it may be changed below is the daemon's to say. A label is
         // a name for what the daemon finds there, and says.
         let on_it = state.geoms.iter().find(|g| {
             !["lun", "label"].contains(&g.class.as_str())
-                && g.consumers.iter().any(|c| c.provider.as_ref() == Some(&p.provider))
+                && g.consumers.iter().any(|c| c.provider.as_ref() == Some(&create.provider))
         });
         if let Some(geom) = on_it {
             let what = format!("{} {} is on it", geom.class, geom.name);
-            agreed("part create", &p.provider, &p.yes_destroy, &what)?;
+            agreed("part create", &create.provider, &yes_destroy, &what)?;
         }
-        let CreateParams { provider, scheme, entries, .. } = p;
-        Ok(PartRequest::Create { provider, scheme, entries, overwrite })
+        Ok((create, now))
     };
 
-    /// A new partition.
-    Add, AddParams, "part.add", "Add a partition",
+    Add(Edit<request::Add>), "part.add", "Add a partition",
     "What is not given is filled in: the first gap, the whole gap, the first free index. Numbers \
      are sectors, with a unit bytes.",
     ["ashlar part add ada0 --type linux-data --size 10G --align 1M --label root"], ["geom"],
-    {
-        /// The provider with the table.
-        geom: String,
-        /// Type: an alias, !UUID or !NUMBER.
-        #[schemars(extend("x-short" = "t"))]
-        #[serde(rename = "type")] kind: String,
-        /// Start and size are multiples of it.
-        #[schemars(extend("x-short" = "a"))]
-        #[serde(default)] align: Option<String>,
-        /// Where it starts.
-        #[schemars(extend("x-short" = "b"))]
-        #[serde(default)] start: Option<String>,
-        /// How long it is.
-        #[schemars(extend("x-short" = "s"))]
-        #[serde(default)] size: Option<String>,
-        /// Its slot, from 1.
-        #[schemars(extend("x-short" = "i"))]
-        #[serde(default)] index: Option<u32>,
-        /// Its label.
-        #[schemars(extend("x-short" = "l"))]
-        #[serde(default)] label: Option<String>,
-    },
-    |_control, p| {
-        let op = "part add";
-        Ok(PartRequest::Add {
-            align: amounts(&p.align, op)?,
-            start: amounts(&p.start, op)?,
-            size: amounts(&p.size, op)?,
-            geom: p.geom,
-            kind: p.kind,
-            index: p.index,
-            label: p.label,
-        })
-    };
+    |_control, p| { Ok(p.parts()) };
 
-    /// Remove a partition.
-    Delete, DeleteParams, "part.delete", "Delete a partition; its data becomes unreachable",
+    Delete(Edit<Losing<request::Delete>>), "part.delete",
+    "Delete a partition; its data becomes unreachable",
     "The name of the partition's provider must be typed: --yes-destroy ada0p1.",
     ["ashlar part delete ada0 --index 1 --yes-destroy ada0p1"], ["geom"],
-    {
-        /// The provider with the table.
-        geom: String,
-        /// Its slot.
-        #[schemars(extend("x-short" = "i"))]
-        index: u32,
-        /// Name of the partition's provider.
-        #[serde(default)] yes_destroy: Vec<String>,
-    },
     |control, p| {
-        let entry = entry(control, "part delete", &p.geom, p.index)?;
+        let (Losing { of: delete, yes_destroy }, now) = p.parts();
+        let entry = entry(control, "part delete", &delete.geom, delete.index)?;
         let what = format!("a partition of type {} is there", entry.kind);
-        agreed("part delete", &entry.name, &p.yes_destroy, &what)?;
-        Ok(PartRequest::Delete { geom: p.geom, index: p.index })
+        agreed("part delete", &entry.name, &yes_destroy, &what)?;
+        Ok((delete, now))
     };
 
-    /// Change label or type.
-    Modify, ModifyParams, "part.modify", "Change the label or type of a partition", "",
+    Modify(Edit<request::Modify>), "part.modify", "Change the label or type of a partition",
+    "",
     ["ashlar part modify ada0 --index 2 --label home"], ["geom"],
-    {
-        /// The provider with the table.
-        geom: String,
-        /// Its slot.
-        #[schemars(extend("x-short" = "i"))]
-        index: u32,
-        /// New label.
-        #[schemars(extend("x-short" = "l"))]
-        #[serde(default)] label: Option<String>,
-        /// New type.
-        #[schemars(extend("x-short" = "t"))]
-        #[serde(default, rename = "type")] kind: Option<String>,
-    },
     |_control, p| {
-        let ModifyParams { geom, index, label, kind, .. } = p;
-        if label.is_none() && kind.is_none() {
+        if p.of.label.is_none() && p.of.kind.is_none() {
             return Err(Error::new(Kind::Usage, "part modify", "give --label or --type"));
         }
-        Ok(PartRequest::Modify { geom, index, label, kind })
+        Ok(p.parts())
     };
 
-    /// Change the size.
-    Resize, ResizeParams, "part.resize", "Change the size of a partition",
+    Resize(Edit<request::Resize>), "part.resize", "Change the size of a partition",
     "Without --size it grows to the end of the gap behind it. What a shorter partition cuts off \
      is lost to it: shrink the file system first.",
     ["ashlar part resize ada0 --index 2 --size 20G"], ["geom"],
-    {
-        /// The provider with the table.
-        geom: String,
-        /// Its slot.
-        #[schemars(extend("x-short" = "i"))]
-        index: u32,
-        /// The new size is a multiple of it.
-        #[schemars(extend("x-short" = "a"))]
-        #[serde(default)] align: Option<String>,
-        /// New size: sectors, with a unit bytes.
-        #[schemars(extend("x-short" = "s"))]
-        #[serde(default)] size: Option<String>,
-    },
-    |_control, p| {
-        let (align, size) = (amounts(&p.align, "part resize")?, amounts(&p.size, "part resize")?);
-        Ok(PartRequest::Resize { geom: p.geom, index: p.index, align, size })
-    };
+    |_control, p| { Ok(p.parts()) };
 
-    /// Repair the copies.
-    Recover, RecoverParams, "part.recover", "Write a damaged table anew from its good copy", "",
+    Recover(Edit<One>), "part.recover", "Write a damaged table anew from its good copy",
+    "",
     ["ashlar part recover ada0"], ["geom"],
-    {
-        /// The provider with the table.
-        geom: String,
-    },
-    |_control, p| { Ok(PartRequest::Recover { geom: p.geom }) };
+    |_control, p| { Ok(p.parts()) };
 
-    /// Remove the whole table.
-    Destroy, DestroyParams, "part.destroy", "Destroy a partition table",
+    Destroy(Edit<Losing<request::Destroy>>), "part.destroy", "Destroy a partition table",
     "A table that still has partitions is destroyed only with --force, which is agreement enough; \
      without it the name of the provider must be typed. One with a partition in use is never \
      destroyed.",
     ["ashlar part destroy ada0 --yes-destroy ada0", "ashlar part destroy -F ada0"], ["geom"],
-    {
-        /// The provider with the table.
-        geom: String,
-        /// Also when it still has partitions.
-        #[schemars(extend("x-short" = "F"))]
-        #[serde(default)] force: bool,
-        /// Name of the provider.
-        #[serde(default)] yes_destroy: Vec<String>,
-    },
     |_control, p| {
-        if !p.force {
-            agreed("part destroy", &p.geom, &p.yes_destroy, "its partitions would be gone")?;
+        let (Losing { of: destroy, yes_destroy }, now) = p.parts();
+        if !destroy.force {
+            agreed("part destroy", &destroy.geom, &yes_destroy, "its partitions would be gone")?;
         }
-        Ok(PartRequest::Destroy { geom: p.geom, force: p.force })
+        Ok((destroy, now))
     };
 
-    /// Set an attribute.
-    Set, SetParams, "part.set", "Set an attribute of a partition or table",
+    Set(Edit<Named>), "part.set", "Set an attribute of a partition or table",
     "GPT: bootme, bootonce (which sets bootme too), bootfailed, legacy-boot, required, \
      no-block-io, read-only, hidden, no-automount of a partition, active and lenovofix of the \
      table. MBR, EBR: active of a partition.",
     ["ashlar part set ada0 bootme --index 2", "ashlar part set -a bootonce -i 2 ada0"],
     ["geom", "attribute"],
-    {
-        /// The provider with the table.
-        geom: String,
-        /// The attribute: bootme, active, ...
-        #[serde(default)] attribute: Option<String>,
-        /// The same, as an option.
-        #[schemars(extend("x-short" = "a"))]
-        #[serde(default)] attrib: Option<String>,
-        /// Its slot; the table itself when absent.
-        #[schemars(extend("x-short" = "i"))]
-        #[serde(default)] index: Option<u32>,
-    },
     |_control, p| {
-        let attribute = one_of("part set", p.attribute, p.attrib)?;
-        Ok(PartRequest::Set { geom: p.geom, attribute, index: p.index })
+        let (named, now) = p.parts();
+        Ok((named.attribute("part set")?, now))
     };
 
-    /// Unset an attribute.
-    Unset, UnsetParams, "part.unset", "Unset an attribute of a partition or table",
+    Unset(Edit<Named>), "part.unset", "Unset an attribute of a partition or table",
     "The same attributes as `part set` has; unsetting bootonce leaves bootme as it is.",
     ["ashlar part unset ada0 bootme --index 2", "ashlar part unset -a bootonce -i 2 ada0"],
     ["geom", "attribute"],
-    {
-        /// The provider with the table.
-        geom: String,
-        /// The attribute: bootme, active, ...
-        #[serde(default)] attribute: Option<String>,
-        /// The same, as an option.
-        #[schemars(extend("x-short" = "a"))]
-        #[serde(default)] attrib: Option<String>,
-        /// Its slot; the table itself when absent.
-        #[schemars(extend("x-short" = "i"))]
-        #[serde(default)] index: Option<u32>,
-    },
     |_control, p| {
-        let attribute = one_of("part unset", p.attribute, p.attrib)?;
-        Ok(PartRequest::Unset { geom: p.geom, attribute, index: p.index })
+        let (named, now) = p.parts();
+        Ok((named.attribute("part unset")?, now))
     };
+
+    Commit(One), "part.commit", "Write the changes of a partition table that wait",
+    "Verbs with --no-commit leave their change waiting: its partitions are there, the disk is as \
+     it was, and nobody else may write the table. `part show` lists what waits. A verb without \
+     --no-commit writes what waits with its own change. What waits when the daemon stops is \
+     forgotten.",
+    ["ashlar part commit ada0"], ["geom"],
+    |_control, p| { Ok((p, true)) };
+
+    Undo(One), "part.undo", "Forget the changes of a partition table that wait",
+    "The table is again as the disk has it. Refused while a partition is open that would go, move \
+     or shrink. See `ashlar part commit`.",
+    ["ashlar part undo ada0"], ["geom"],
+    |_control, p| { Ok((p, true)) };
 }

@@ -1,10 +1,12 @@
 //! part backup, part restore: a partition table as text, and back.
 
 use super::entry::{DaemonVerb, Verb};
-use super::{part, part_show};
+use super::part::{self, Edit};
+use super::part_show;
 use crate::api::{Error, Kind, PartAnswer, Result};
 use crate::plant::Progress;
 use crate::service::Control;
+use classes::part::request::{self, One};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -20,13 +22,6 @@ pub struct Backup;
 /// Reads it.
 pub struct Restore;
 
-/// What `part backup` takes.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct BackupParams {
-    /// The provider with the table.
-    pub geom: String,
-}
-
 /// What `part backup` answers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BackupAnswer {
@@ -37,41 +32,8 @@ pub struct BackupAnswer {
     pub table: Map<String, Value>,
 }
 
-/// What `part restore` takes.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct RestoreParams {
-    /// The providers that are to have the table.
-    #[serde(default)]
-    pub geoms: Vec<String>,
-    /// Restore labels, too.
-    #[schemars(extend("x-short" = "l"))]
-    #[serde(default)]
-    pub labels: bool,
-    /// Give up the partition table that is there.
-    #[schemars(extend("x-short" = "F"))]
-    #[serde(default)]
-    pub force: bool,
-    /// Name of a provider whose label, file system or other contents may be lost.
-    #[serde(default)]
-    pub yes_destroy: Vec<String>,
-    /// Restore unique ids, too: on the disk that the backup was made of. Only JSON has them.
-    #[serde(default)]
-    pub ids: bool,
-    /// Keep the change in memory: `part commit` writes it, `part undo` forgets it.
-    #[serde(default)]
-    pub no_commit: bool,
-    /// gpart's flags: without a C among them it is as with --no-commit.
-    #[schemars(extend("x-short" = "f"))]
-    #[serde(default)]
-    pub flags: Option<String>,
-    /// The backup (the command reads its standard input).
-    #[schemars(extend("x-hidden" = true))]
-    #[serde(default)]
-    pub backup: Option<String>,
-}
-
 impl Verb for Backup {
-    type Params = BackupParams;
+    type Params = One;
     type Answer = BackupAnswer;
     const NAME: &'static str = "part.backup";
     const DOC: &'static str = "Print a partition table as text that `part restore` reads";
@@ -90,18 +52,14 @@ impl Verb for Backup {
 }
 
 impl DaemonVerb for Backup {
-    fn run(
-        control: &Control,
-        params: BackupParams,
-        progress: &mut Progress<'_>,
-    ) -> Result<BackupAnswer> {
+    fn run(control: &Control, params: One, progress: &mut Progress<'_>) -> Result<BackupAnswer> {
         let params = json!({ "geom": params.geom });
         control.verb(("part", "backup"), &params, progress)
     }
 }
 
 impl Verb for Restore {
-    type Params = RestoreParams;
+    type Params = Edit<request::Restore>;
     type Answer = PartAnswer;
     const NAME: &'static str = "part.restore";
     const DOC: &'static str = "Make the partition table of a backup on standard input";
@@ -118,7 +76,8 @@ impl Verb for Restore {
     ];
     const POSITIONAL: &'static [&'static str] = &["geoms"];
 
-    fn prepare(params: &mut RestoreParams, _app: &crate::App) -> Result<()> {
+    fn prepare(params: &mut Self::Params, _app: &crate::App) -> Result<()> {
+        let params = &mut params.of;
         if params.backup.is_some() {
             return Ok(());
         }
@@ -145,23 +104,12 @@ impl Verb for Restore {
 impl DaemonVerb for Restore {
     fn run(
         control: &Control,
-        params: RestoreParams,
+        params: Self::Params,
         progress: &mut Progress<'_>,
     ) -> Result<PartAnswer> {
-        let RestoreParams { geoms, labels, force, ids, no_commit, flags, backup, yes_destroy } =
-            params;
-        let Some(backup) = backup else {
+        if params.of.backup.is_none() {
             return Err(Error::new(Kind::Usage, "part restore", "`backup` is missing"));
-        };
-        let params = json!({
-            "geoms": geoms,
-            "backup": backup,
-            "labels": labels,
-            "ids": ids,
-            "force": force,
-            "yes_destroy": yes_destroy,
-            "commit": part::at_once(no_commit, flags.as_deref()),
-        });
-        control.verb(("part", "restore"), &params, progress)
+        }
+        part::ask(control, Self::NAME, params.parts(), progress)
     }
 }

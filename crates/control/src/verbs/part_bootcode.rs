@@ -1,13 +1,12 @@
 //! part bootcode: boot code into the table's sector and into a partition.
 
 use super::entry::{DaemonVerb, Verb};
-use super::{part, part_show};
+use super::part::{self, Edit};
+use super::part_show;
 use crate::api::{Error, Kind, PartAnswer, Result};
 use crate::plant::Progress;
 use crate::service::Control;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use classes::part::request;
 use std::io::Read;
 use std::path::Path;
 use wire::iscsi::encode_base64;
@@ -21,39 +20,6 @@ const BOOT_TYPES: [&str; 3] = ["freebsd-boot", "bios-boot", "prep-boot"];
 
 /// Writes it.
 pub struct Bootcode;
-
-/// What `part bootcode` takes.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct BootcodeParams {
-    /// The provider with the table.
-    pub geom: String,
-    /// File with the boot code of the scheme. Over the API: `0b` and its bytes in base64.
-    #[schemars(extend("x-short" = "b"))]
-    #[serde(default)]
-    pub bootcode: Option<String>,
-    /// File for the begin of a partition. Over the API: `0b` and its bytes in base64.
-    #[schemars(extend("x-short" = "p"))]
-    #[serde(default)]
-    pub partcode: Option<String>,
-    /// The slot of that partition.
-    #[schemars(extend("x-short" = "i"))]
-    #[serde(default)]
-    pub index: Option<u32>,
-    /// Do not keep the disk's serial number, which stands amidst the code: take the file's.
-    #[schemars(extend("x-short" = "N"))]
-    #[serde(default)]
-    pub skip_serial: bool,
-    /// Name of the partition's provider, when it is not one for boot code.
-    #[serde(default)]
-    pub yes_destroy: Vec<String>,
-    /// Keep the change in memory: `part commit` writes it, `part undo` forgets it.
-    #[serde(default)]
-    pub no_commit: bool,
-    /// gpart's flags: without a C among them it is as with --no-commit.
-    #[schemars(extend("x-short" = "f"))]
-    #[serde(default)]
-    pub flags: Option<String>,
-}
 
 /// A file as the API takes it.
 fn file(option: &str, path: &str) -> Result<String> {
@@ -78,7 +44,7 @@ fn file(option: &str, path: &str) -> Result<String> {
 }
 
 impl Verb for Bootcode {
-    type Params = BootcodeParams;
+    type Params = Edit<request::Bootcode>;
     type Answer = PartAnswer;
     const NAME: &'static str = "part.bootcode";
     const DOC: &'static str = "Write boot code to a partition table or into a partition";
@@ -100,8 +66,8 @@ impl Verb for Bootcode {
     ];
     const POSITIONAL: &'static [&'static str] = &["geom"];
 
-    fn prepare(params: &mut BootcodeParams, _app: &crate::App) -> Result<()> {
-        for (option, given) in [("-b", &mut params.bootcode), ("-p", &mut params.partcode)] {
+    fn prepare(params: &mut Self::Params, _app: &crate::App) -> Result<()> {
+        for (option, given) in [("-b", &mut params.of.bootcode), ("-p", &mut params.of.partcode)] {
             if let Some(path) = given {
                 *path = file(option, path)?;
             }
@@ -115,7 +81,7 @@ impl Verb for Bootcode {
 }
 
 /// What begins a partition that is not for boot code is lost only when its name was typed.
-fn consent(control: &Control, params: &BootcodeParams) -> Result<()> {
+fn consent(control: &Control, params: &request::Bootcode) -> Result<()> {
     let (Some(index), true) = (params.index, params.partcode.is_some()) else { return Ok(()) };
     let entry = part::entry(control, "part bootcode", &params.geom, index)?;
     if BOOT_TYPES.contains(&entry.kind.as_str()) {
@@ -128,21 +94,10 @@ fn consent(control: &Control, params: &BootcodeParams) -> Result<()> {
 impl DaemonVerb for Bootcode {
     fn run(
         control: &Control,
-        params: BootcodeParams,
+        params: Self::Params,
         progress: &mut Progress<'_>,
     ) -> Result<PartAnswer> {
-        consent(control, &params)?;
-        let BootcodeParams { geom, bootcode, partcode, index, skip_serial, yes_destroy, .. } =
-            params;
-        let params = json!({
-            "geom": geom,
-            "bootcode": bootcode,
-            "partcode": partcode,
-            "index": index,
-            "skip_serial": skip_serial,
-            "yes_destroy": yes_destroy,
-            "commit": part::at_once(params.no_commit, params.flags.as_deref()),
-        });
-        control.verb(("part", "bootcode"), &params, progress)
+        consent(control, &params.of)?;
+        part::ask(control, Self::NAME, params.parts(), progress)
     }
 }

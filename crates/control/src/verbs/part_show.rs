@@ -1,12 +1,13 @@
 //! part show: partition tables with their gaps, as gpart prints them.
 
 use super::entry::{DaemonVerb, Verb};
-use crate::api::{PartAnswer, PartEntry, PartRequest, PartTable, Result};
+use crate::api::{PartAnswer, PartEntry, PartTable, Result};
 use crate::config::units::short;
 use crate::plant::Progress;
 use crate::service::Control;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// See the module.
 pub struct Show;
@@ -151,9 +152,10 @@ impl Verb for Show {
 }
 
 impl DaemonVerb for Show {
-    fn run(control: &Control, params: Params, _progress: &mut Progress<'_>) -> Result<Answer> {
+    fn run(control: &Control, params: Params, progress: &mut Progress<'_>) -> Result<Answer> {
         let Params { geoms, labels, raw, providers } = params;
-        let answer = control.change(|plant| plant.part(&PartRequest::Show { geoms }.into()))?;
+        let asked = json!({ "geoms": geoms });
+        let answer: PartAnswer = control.verb(("part", "show"), &asked, progress)?;
         let style = Style { labels, raw, providers };
         Ok(Answer { tables: answer.tables, without: answer.warnings, style })
     }

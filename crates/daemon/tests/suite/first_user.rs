@@ -1,6 +1,6 @@
 //! What somebody meets who has never seen this before, on a daemon in this process.
 
-use control::api::{Kind, PartRequest};
+use control::api::{Error, Kind, PartAnswer};
 use control::config::{DaemonConfig, DiskConfig, GeomConfig, Port};
 use control::plan::{Action, Risk, Step};
 use control::{Outcome, Plant};
@@ -32,19 +32,14 @@ fn a_disk_without_a_table_is_shown_as_such() {
         carry(&daemon, &disk(name, "memory", json!({ "size": 16 << 20 }))).expect("a disk");
     }
     let show = |geoms: &[&str]| {
-        let geoms = geoms.iter().map(|g| (*g).to_owned()).collect();
-        daemon.part(&PartRequest::Show { geoms }.into())
+        let said = daemon.verb("part", "show", &json!({ "geoms": geoms }), &mut |_| {})?;
+        Ok::<PartAnswer, Error>(serde_json::from_value(said).expect("an answer"))
     };
     let none = show(&["m0"]).expect("no table is no error");
     assert!(none.tables.is_empty());
     assert!(none.warnings[0].starts_with("m0: no partition table: "), "{:?}", none.warnings);
-    let create = PartRequest::Create {
-        provider: "m1".into(),
-        scheme: "gpt".into(),
-        entries: None,
-        overwrite: false,
-    };
-    daemon.part(&create.into()).expect("a table");
+    let create = json!({ "provider": "m1", "scheme": "gpt" });
+    daemon.verb("part", "create", &create, &mut |_| {}).expect("a table");
     let both = show(&["m0", "m1"]).expect("one has a table");
     assert_eq!((both.tables.len(), both.warnings.len()), (1, 1));
     assert_eq!(show(&[]).expect("all").tables.len(), 1);

@@ -3,61 +3,54 @@
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Error, VerbSpec};
-use serde_json::{Value, json};
+use geom::{Bytes, Error, Said};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::args::Args;
-use super::{Command, NAME, about, paths};
+use super::{FsVerb, about, answers, paths};
 use crate::files::{Change, Kind, New};
 use crate::service::Host;
 use crate::users::ADM;
 use crate::volume::View;
 
-pub(super) const DISK: Command = Command {
-    spec: VerbSpec {
-        name: "disk",
-        doc: "Make a file a disk, which LUNs and layers can stand on",
-        detail: "The file of a dump is a disk that can be read only: yesterday's state of a LUN is \
-                 a LUN beside it (a [[unit]] section says `read_only = true` of it). A dump taken \
-                 while it is written holds what a loss of power at that moment would have left. \
-                 Until the file server is opened again; `disks` of the configuration says it for \
-                 good.",
-        args: &[
-            NAME,
-            ArgSpec {
-                name: "path",
-                short: None,
-                kind: ArgKind::Name,
-                doc: "The file, from the root; /dump/2026/1121/... for that of a dump",
-            },
-            ArgSpec {
-                name: "as",
-                short: None,
-                kind: ArgKind::Text,
-                doc: "Name of the provider [default: the last part of the path]",
-            },
-            ArgSpec {
-                name: "size",
-                short: Some('s'),
-                kind: ArgKind::Bytes,
-                doc: "Make the file if it is not there, of so many bytes, without taking room",
-            },
-        ],
-        example: "fs disk main /images/vm0 --size 10GiB",
-        writes: true,
-    },
-    run: |host, args| Box::pin(disk(host, args)),
-};
+answers! {
+    Made { message: String, provider: String }
+}
 
-async fn disk(host: Rc<Host>, args: Args) -> Result<Value, Error> {
-    let path = args.need("path");
-    let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
-    let name = args.text("as").unwrap_or(last).to_owned();
-    if let Some(size) = args.number("size") {
-        make(&host, path, size).await?;
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Disk {
+    /// The file, from the root; /dump/2026/1121/... for that of a dump
+    path: String,
+    /// Name of the provider [default: the last part of the path]
+    #[serde(rename = "as")]
+    provider: Option<String>,
+    /// Make the file if it is not there, of so many bytes, without taking room
+    #[schemars(extend("x-short" = "s"))]
+    size: Option<Bytes>,
+}
+
+impl FsVerb for Disk {
+    const NAME: &'static str = "disk";
+    const DOC: &'static str = "Make a file a disk, which LUNs and layers can stand on";
+    const DETAIL: &'static str = "The file of a dump is a disk that can be read only: yesterday's \
+         state of a LUN is a LUN beside it (a [[unit]] section says `read_only = true` of it). A \
+         dump taken while it is written holds what a loss of power at that moment would have left. \
+         Until the file server is opened again; `disks` of the configuration says it for good.";
+    const POSITIONAL: &'static [&'static str] = &["path"];
+    const EXAMPLE: &'static str = "fs disk main /images/vm0 --size 10GiB";
+    const WRITES: bool = true;
+    type Answer = Made;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Made, Error> {
+        let path = self.path.as_str();
+        let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+        let provider = self.provider.as_deref().unwrap_or(last).to_owned();
+        if let Some(Bytes(size)) = self.size {
+            make(host, path, size).await?;
+        }
+        host.add_disk(&provider, path).await?;
+        Ok(Made { message: format!("{path} is the disk {provider}"), provider })
     }
-    host.add_disk(&name, path).await?;
-    Ok(json!({ "message": format!("{path} is the disk {name}"), "provider": name }))
 }
 
 /// An empty file of that size, if there is none.
@@ -84,29 +77,23 @@ async fn make(host: &Host, path: &str, size: u64) -> Result<(), Error> {
     made.await.map_err(about(path))
 }
 
-pub(super) const UNDISK: Command = Command {
-    spec: VerbSpec {
-        name: "undisk",
-        doc: "Make a file a disk no longer; the file stays",
-        detail: "Those who use the disk lose it: take it away from them first.",
-        args: &[
-            NAME,
-            ArgSpec {
-                name: "disk",
-                short: None,
-                kind: ArgKind::Name,
-                doc: "The provider, as `fs list` shows it",
-            },
-        ],
-        example: "fs undisk main vm0",
-        writes: false,
-    },
-    run: |host, args| {
-        Box::pin(async move {
-            host.files()?;
-            let name = args.need("disk");
-            host.remove_disk(name)?;
-            Ok(json!({ "message": format!("{name} is no disk any more") }))
-        })
-    },
-};
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Undisk {
+    /// The provider, as `fs list` shows it
+    disk: String,
+}
+
+impl FsVerb for Undisk {
+    const NAME: &'static str = "undisk";
+    const DOC: &'static str = "Make a file a disk no longer; the file stays";
+    const DETAIL: &'static str = "Those who use the disk lose it: take it away from them first.";
+    const POSITIONAL: &'static [&'static str] = &["disk"];
+    const EXAMPLE: &'static str = "fs undisk main vm0";
+    type Answer = Said;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+        host.files()?;
+        host.remove_disk(&self.disk)?;
+        Ok(Said::new(format!("{} is no disk any more", self.disk)))
+    }
+}

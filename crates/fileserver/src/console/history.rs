@@ -4,26 +4,19 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Error, VerbSpec};
-use serde_json::{Value, json};
+use geom::Error;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
-use super::args::Args;
 use super::paths::{self, Contents, Found};
-use super::{Command, NAME, about};
+use super::{FsVerb, about, answers};
 use crate::files::{Inode, Kind, New, Served};
 use crate::service::{Host, today, when};
 use crate::volume::{Dump, View};
 
 /// Files up to so many bytes are compared line by line.
 const DIFF_MAX: u64 = 8 << 20;
-
-const PATH: ArgSpec = ArgSpec {
-    name: "path",
-    short: None,
-    kind: ArgKind::Name,
-    doc: "The file, from the root: /usr/rob/lib/profile",
-};
 
 /// What a file was like at one time.
 struct Version {
@@ -67,89 +60,94 @@ fn named(dump: Option<&Dump>, path: &str) -> String {
     }
 }
 
-pub(super) const HISTORY: Command = Command {
-    spec: VerbSpec {
-        name: "history",
-        doc: "Show every version of a file that is there or in a dump",
-        detail: "One line a version, the newest first: when it was changed, where it can be read, \
-                 how large it was, who changed it. With --diff, what changed from one to the next.",
-        args: &[
-            NAME,
-            PATH,
-            ArgSpec {
-                name: "diff",
-                short: Some('D'),
-                kind: ArgKind::Flag,
-                doc: "Show what changed between neighbours",
-            },
-            ArgSpec {
-                name: "since",
-                short: Some('s'),
-                kind: ArgKind::Number,
-                doc: "Only dumps of this day and later: 20261121",
-            },
-        ],
-        example: "fs history main /lib/ndb/local",
-        writes: false,
-    },
-    run: |host, args| Box::pin(history(host, args)),
-};
-
-async fn history(host: Rc<Host>, args: Args) -> Result<Value, Error> {
-    let fs = host.files()?;
-    let path = args.need("path");
-    let since = args.number("since").unwrap_or(0);
-    let since = u32::try_from(since).map_err(|_| args.wrong("since is a day: 20261121"))?;
-    let all = versions(&fs, path, since).await?;
-    let users = host.server.users();
-    let (mut text, mut list) = (String::new(), Vec::new());
-    let mut newer: Option<Found> = None;
-    for v in &all {
-        let view = v.dump.map_or(View::Live, |d| View::Dump(d.number));
-        let at = named(v.dump.as_ref(), path);
-        if args.flag("diff") {
-            let found = paths::find(&fs, view, path).await.map_err(about(path))?;
-            let above = std::mem::replace(&mut newer, found.clone());
-            if let (Some(new), Some(old)) = (above, found) {
-                text += &compare(&fs, (&old, &at), (&new, "the one above")).await?;
-            }
-        }
-        let (time, who) = (when(&host, v.inode.mtime_ns), users.name(v.inode.muid));
-        let _ = writeln!(text, "{time} {at} {} [{who}]", v.inode.size);
-        list.push(json!({
-            "path": at, "mtime_ns": v.inode.mtime_ns, "bytes": v.inode.size, "by": who,
-        }));
-    }
-    Ok(json!({ "text": text, "versions": list }))
+answers! {
+    OneVersion { path: String, mtime_ns: u64, bytes: u64, by: String }
+    Versions { text: String, versions: Vec<OneVersion> }
+    Difference { text: String, differs: bool }
+    Then { #[serde(flatten)] words: Words, path: String, copied: bool }
 }
 
-pub(super) const DIFF: Command = Command {
-    spec: VerbSpec {
-        name: "diff",
-        doc: "Show what changed in a file since a dump",
-        detail: "Lines that went are marked -, lines that came +. Files of other things than text, \
-                 and those of more than 8 MiB, are only said to differ.",
-        args: &[
-            NAME,
-            PATH,
-            ArgSpec {
-                name: "from",
-                short: None,
-                kind: ArgKind::Text,
-                doc: "The older one: a dump as 2026/1121, `yesterday` or `last` [default: last]",
-            },
-            ArgSpec {
-                name: "to",
-                short: None,
-                kind: ArgKind::Text,
-                doc: "The newer one: a dump [default: what is there now]",
-            },
-        ],
-        example: "fs diff main /lib/ndb/local --from yesterday",
-        writes: false,
-    },
-    run: |host, args| Box::pin(diff(host, args)),
-};
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct History {
+    /// The file, from the root: /usr/rob/lib/profile
+    path: String,
+    /// Show what changed between neighbours
+    #[serde(default)]
+    #[schemars(extend("x-short" = "D"))]
+    diff: bool,
+    /// Only dumps of this day and later: 20261121
+    #[schemars(extend("x-short" = "s"))]
+    since: Option<u64>,
+}
+
+impl FsVerb for History {
+    const NAME: &'static str = "history";
+    const DOC: &'static str = "Show every version of a file that is there or in a dump";
+    const DETAIL: &'static str = "One line a version, the newest first: when it was changed, where \
+         it can be read, how large it was, who changed it. With --diff, what changed from one to \
+         the next.";
+    const POSITIONAL: &'static [&'static str] = &["path"];
+    const EXAMPLE: &'static str = "fs history main /lib/ndb/local";
+    type Answer = Versions;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Versions, Error> {
+        let fs = host.files()?;
+        let path = self.path.as_str();
+        let since = self.since.unwrap_or(0);
+        let since = u32::try_from(since).map_err(|_| Self::wrong("since is a day: 20261121"))?;
+        let all = versions(&fs, path, since).await?;
+        let users = host.server.users();
+        let (mut text, mut versions) = (String::new(), Vec::new());
+        let mut newer: Option<Found> = None;
+        for v in &all {
+            let view = v.dump.map_or(View::Live, |d| View::Dump(d.number));
+            let at = named(v.dump.as_ref(), path);
+            if self.diff {
+                let found = paths::find(&fs, view, path).await.map_err(about(path))?;
+                let above = std::mem::replace(&mut newer, found.clone());
+                if let (Some(new), Some(old)) = (above, found) {
+                    text += &compare(&fs, (&old, &at), (&new, "the one above")).await?;
+                }
+            }
+            let (time, who) = (when(host, v.inode.mtime_ns), users.name(v.inode.muid));
+            let _ = writeln!(text, "{time} {at} {} [{who}]", v.inode.size);
+            let (mtime_ns, bytes) = (v.inode.mtime_ns, v.inode.size);
+            versions.push(OneVersion { path: at, mtime_ns, bytes, by: who });
+        }
+        Ok(Versions { text, versions })
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Diff {
+    /// The file, from the root: /usr/rob/lib/profile
+    path: String,
+    /// The older one: a dump as 2026/1121, `yesterday` or `last` [default: last]
+    from: Option<String>,
+    /// The newer one: a dump [default: what is there now]
+    to: Option<String>,
+}
+
+impl FsVerb for Diff {
+    const NAME: &'static str = "diff";
+    const DOC: &'static str = "Show what changed in a file since a dump";
+    const DETAIL: &'static str = "Lines that went are marked -, lines that came +. Files of other \
+         things than text, and those of more than 8 MiB, are only said to differ.";
+    const POSITIONAL: &'static [&'static str] = &["path"];
+    const EXAMPLE: &'static str = "fs diff main /lib/ndb/local --from yesterday";
+    type Answer = Difference;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Difference, Error> {
+        let fs = host.files()?;
+        let path = self.path.as_str();
+        let old = one(host, &fs, path, Some(self.from.as_deref().unwrap_or("last"))).await?;
+        let new = one(host, &fs, path, self.to.as_deref()).await?;
+        let text = compare(&fs, (&old.0, &old.1), (&new.0, &new.1)).await?;
+        let differs = !text.is_empty();
+        let text = if differs { text } else { "no difference\n".to_owned() };
+        Ok(Difference { text, differs })
+    }
+}
 
 async fn one(
     host: &Host,
@@ -163,17 +161,6 @@ async fn one(
     let found = paths::find(fs, view, path).await.map_err(about(path))?;
     let found = found.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: file not found")))?;
     Ok((found, at))
-}
-
-async fn diff(host: Rc<Host>, args: Args) -> Result<Value, Error> {
-    let fs = host.files()?;
-    let path = args.need("path");
-    let old = one(&host, &fs, path, Some(args.text("from").unwrap_or("last"))).await?;
-    let new = one(&host, &fs, path, args.text("to")).await?;
-    let text = compare(&fs, (&old.0, &old.1), (&new.0, &new.1)).await?;
-    let differs = !text.is_empty();
-    let text = if differs { text } else { "no difference\n".to_owned() };
-    Ok(json!({ "text": text, "differs": differs }))
 }
 
 /// What changed, as `diff -u` has it; nothing: they are the same.
@@ -203,42 +190,97 @@ async fn compare(
     Ok(diff.unified_diff().context_radius(3).header(old_at, new_at).to_string())
 }
 
-pub(super) const YESTERDAY: Command = Command {
-    spec: VerbSpec {
-        name: "yesterday",
-        doc: "Find a file as it was, and bring it back",
-        detail: "Without --date and --ago: as it is in the newest dump of a day before today. \
-                 With --copy it is put back under its name, at once; what is there now stays in \
-                 the dumps that have it, and is gone if none has.",
-        args: &[
-            NAME,
-            PATH,
-            ArgSpec {
-                name: "date",
-                short: None,
-                kind: ArgKind::Text,
-                doc: "The dump: 2026/1121, 1121 of the newest year that has it, 21 of this \
-                      month, 261121, or last",
-            },
-            ArgSpec {
-                name: "ago",
-                short: Some('n'),
-                kind: ArgKind::Number,
-                doc: "The newest dump that was taken so many days ago or before",
-            },
-            ArgSpec { name: "copy", short: Some('c'), kind: ArgKind::Flag, doc: "Put it back" },
-            ArgSpec {
-                name: "diff",
-                short: Some('d'),
-                kind: ArgKind::Flag,
-                doc: "Show what changed since",
-            },
-        ],
-        example: "fs yesterday main /usr/rob/thesis.ms --copy",
-        writes: true,
-    },
-    run: |host, args| Box::pin(yesterday(host, args)),
-};
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Yesterday {
+    /// The file, from the root: /usr/rob/lib/profile
+    path: String,
+    /// The dump: 2026/1121, 1121 of the newest year that has it, 21 of this month, 261121, or last
+    date: Option<String>,
+    /// The newest dump that was taken so many days ago or before
+    #[schemars(extend("x-short" = "n"))]
+    ago: Option<u64>,
+    /// Put it back
+    #[serde(default)]
+    #[schemars(extend("x-short" = "c"))]
+    copy: bool,
+    /// Show what changed since
+    #[serde(default)]
+    #[schemars(extend("x-short" = "d"))]
+    diff: bool,
+}
+
+/// Its text as a question, its message as a change.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Words {
+    Text(String),
+    Message(String),
+}
+
+impl FsVerb for Yesterday {
+    const NAME: &'static str = "yesterday";
+    const DOC: &'static str = "Find a file as it was, and bring it back";
+    const DETAIL: &'static str = "Without --date and --ago: as it is in the newest dump of a day \
+         before today. With --copy it is put back under its name, at once; what is there now stays \
+         in the dumps that have it, and is gone if none has.";
+    const POSITIONAL: &'static [&'static str] = &["path"];
+    const EXAMPLE: &'static str = "fs yesterday main /usr/rob/thesis.ms --copy";
+    const WRITES: bool = true;
+    type Answer = Then;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Then, Error> {
+        let fs = host.files()?;
+        let path = self.path.as_str();
+        let dump = match (self.date.as_deref(), self.ago) {
+            (Some(_), Some(_)) => return Err(Self::wrong("either --date or --ago")),
+            (Some(word), None) => paths::dump(host, &fs, word)?,
+            (None, ago) => {
+                let most =
+                    days(today(host)) - i64::try_from(ago.unwrap_or(1)).unwrap_or(i64::MAX / 2);
+                let all = fs.dumps();
+                let found = all.into_iter().rev().find(|d| days(d.date) <= most);
+                found.ok_or_else(|| {
+                    let what =
+                        "no dump is that old; `ashlar fs dumps` lists them, --date names one";
+                    Error::new(Errno::NoEnt, what)
+                })?
+            }
+        };
+        let view = View::Dump(dump.number);
+        let at = named(Some(&dump), path);
+        let old = paths::find(&fs, view, path).await.map_err(about(path))?;
+        let old = old.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: it is not there")))?;
+        let mut text = format!("{at}\n");
+        let now = paths::find(&fs, View::Live, path).await.map_err(about(path))?;
+        if self.diff
+            && let Some(now) = &now
+        {
+            text += &compare(&fs, (&old, &at), (now, &named(None, path))).await?;
+        }
+        let mut copied = false;
+        if self.copy {
+            if old.inode.kind == Kind::Dir {
+                let what = format!("{at}: a directory; its files are brought back one by one");
+                return Err(Error::inval(what));
+            }
+            let same = now.as_ref().is_some_and(|n| n.inode.version == old.inode.version);
+            if same {
+                text += "it is the same now\n";
+            } else {
+                let (dir, name) = paths::place(&fs, path).await?;
+                let i = &old.inode;
+                let new =
+                    New { kind: Kind::File, flags: i.flags, mode: i.mode, uid: i.uid, gid: i.gid };
+                let from = Contents::Of(&old);
+                paths::replace(host, &fs, (dir, name), new, from).await.map_err(about(path))?;
+                text += &format!("{} is as it was then\n", named(None, path));
+                copied = true;
+            }
+        }
+        let words = if copied { Words::Message(text) } else { Words::Text(text) };
+        Ok(Then { words, path: at, copied })
+    }
+}
 
 /// Days of a date, counted so that a difference is a number of days.
 fn days(date: u32) -> i64 {
@@ -250,57 +292,6 @@ fn days(date: u32) -> i64 {
         (Ok(date), Ok(epoch)) => date.since(epoch).map_or(0, |s| i64::from(s.get_days())),
         _ => 0,
     }
-}
-
-async fn yesterday(host: Rc<Host>, args: Args) -> Result<Value, Error> {
-    let fs = host.files()?;
-    let path = args.need("path");
-    let dump = match (args.text("date"), args.number("ago")) {
-        (Some(_), Some(_)) => return Err(args.wrong("either --date or --ago")),
-        (Some(word), None) => paths::dump(&host, &fs, word)?,
-        (None, ago) => {
-            let most = days(today(&host)) - i64::try_from(ago.unwrap_or(1)).unwrap_or(i64::MAX / 2);
-            let all = fs.dumps();
-            let found = all.into_iter().rev().find(|d| days(d.date) <= most);
-            found.ok_or_else(|| {
-                let what = "no dump is that old; `ashlar fs dumps` lists them, --date names one";
-                Error::new(Errno::NoEnt, what)
-            })?
-        }
-    };
-    let view = View::Dump(dump.number);
-    let at = named(Some(&dump), path);
-    let old = paths::find(&fs, view, path).await.map_err(about(path))?;
-    let old = old.ok_or_else(|| Error::new(Errno::NoEnt, format!("{at}: it is not there")))?;
-    let mut text = format!("{at}\n");
-    let now = paths::find(&fs, View::Live, path).await.map_err(about(path))?;
-    if args.flag("diff")
-        && let Some(now) = &now
-    {
-        text += &compare(&fs, (&old, &at), (now, &named(None, path))).await?;
-    }
-    let mut copied = false;
-    if args.flag("copy") {
-        if old.inode.kind == Kind::Dir {
-            let what = format!("{at}: a directory; its files are brought back one by one");
-            return Err(Error::inval(what));
-        }
-        let same = now.as_ref().is_some_and(|n| n.inode.version == old.inode.version);
-        if same {
-            text += "it is the same now\n";
-        } else {
-            let (dir, name) = paths::place(&fs, path).await?;
-            let i = &old.inode;
-            let new =
-                New { kind: Kind::File, flags: i.flags, mode: i.mode, uid: i.uid, gid: i.gid };
-            let from = Contents::Of(&old);
-            paths::replace(&host, &fs, (dir, name), new, from).await.map_err(about(path))?;
-            text += &format!("{} is as it was then\n", named(None, path));
-            copied = true;
-        }
-    }
-    let key = if copied { "message" } else { "text" };
-    Ok(json!({ key: text, "path": at, "copied": copied }))
 }
 
 #[cfg(test)]

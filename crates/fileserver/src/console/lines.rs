@@ -7,11 +7,12 @@ use std::rc::Rc;
 use bio::Seg;
 use geom::{ArgKind, ArgSpec, Error, VerbSpec};
 use reactor::Stream;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::args::Args;
 use super::former::{self, Today};
-use super::{Command, NAME, VERBS, run};
+use super::{FsVerb, Text, find, run, specs};
 use crate::service::Host;
 
 /// Longest line, bytes.
@@ -49,13 +50,16 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
     Ok(out)
 }
 
+/// What a verb takes on a console, which has one file server.
+fn own(spec: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
+    spec.args.iter().skip(1)
+}
+
 /// What was typed as a verb's parameters.
 fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
     let mut out = Map::new();
-    let own: Vec<&ArgSpec> = spec.args.iter().filter(|a| a.name != NAME.name).collect();
-    let places =
-        own.iter().filter(|a| matches!(a.kind, ArgKind::Name | ArgKind::Maybe | ArgKind::Names(_)));
-    let mut places = places.copied().peekable();
+    let is_place = |kind| matches!(kind, ArgKind::Name | ArgKind::Maybe | ArgKind::Names(_));
+    let mut places = own(spec).filter(|a| is_place(a.kind)).peekable();
     let mut words = words.iter();
     let mut options = true;
     while let Some(word) = words.next() {
@@ -66,11 +70,11 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
         let option = if !options {
             None
         } else if let Some(long) = word.strip_prefix("--") {
-            own.iter().find(|a| a.name.replace('_', "-") == long)
+            own(spec).find(|a| a.name.replace('_', "-") == long)
         } else {
             let mut letters = word.strip_prefix('-').unwrap_or("").chars();
             let one = letters.next().filter(|_| letters.next().is_none());
-            one.and_then(|c| own.iter().find(|a| a.short == Some(c)))
+            one.and_then(|c| own(spec).find(|a| a.short == Some(c)))
         };
         match (option, places.peek().copied()) {
             (Some(a), _) if a.kind == ArgKind::Flag => {
@@ -78,25 +82,17 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
             }
             (Some(a), _) => {
                 let text = words.next().ok_or(format!("{word} wants a value: {}", a.doc))?;
-                let value = match a.kind {
-                    ArgKind::Number | ArgKind::Bytes => {
-                        let n = text.parse::<u64>();
-                        Value::from(n.map_err(|_| format!("{word}: `{text}` is no number"))?)
-                    }
-                    _ => Value::from(text.as_str()),
-                };
-                out.insert(a.name.into(), value);
+                let value = a.value(text).map_err(|why| format!("{word}: {why}"))?;
+                match a.kind {
+                    ArgKind::Consent => add(&mut out, a.name, value),
+                    _ => drop(out.insert(a.name.into(), value)),
+                }
             }
             (None, Some(a)) if matches!(a.kind, ArgKind::Name | ArgKind::Maybe) => {
                 out.insert(a.name.into(), Value::from(word.as_str()));
                 places.next();
             }
-            (None, Some(a)) => {
-                let all = out.entry(a.name).or_insert_with(|| json!([]));
-                if let Some(all) = all.as_array_mut() {
-                    all.push(Value::from(word.as_str()));
-                }
-            }
+            (None, Some(a)) => add(&mut out, a.name, Value::from(word.as_str())),
             (None, None) => {
                 let help = format!("`help {}` says what it takes", spec.name);
                 return Err(format!("`{word}` is too much; {help}"));
@@ -104,6 +100,13 @@ fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
         }
     }
     Ok(Value::Object(out))
+}
+
+/// One more of a list.
+fn add(out: &mut Map<String, Value>, key: &str, value: Value) {
+    if let Some(all) = out.entry(key).or_insert_with(|| json!([])).as_array_mut() {
+        all.push(value);
+    }
 }
 
 /// A line as a verb and its parameters; none for an empty one.
@@ -115,11 +118,18 @@ pub(crate) fn understand(text: &str) -> Result<Option<(&'static str, Value)>, St
         None => {}
     }
     let Some((verb, rest)) = words.split_first() else { return Ok(None) };
-    let Some(spec) = VERBS.iter().find(|v| v.name == verb && v.name != CONS.spec.name) else {
+    let Some((command, spec)) = find(verb).filter(|(_, spec)| spec.name != Cons::NAME) else {
         return Err(format!("no command `{verb}`: `help` names them"));
     };
     let params = parse(spec, rest)?;
-    Args::new(0, &params, spec).map_err(|e| e.what)?;
+    let is_missing = |a: &&ArgSpec| {
+        let needed = matches!(a.kind, ArgKind::Name | ArgKind::Names(1..));
+        needed && params.get(a.name).is_none()
+    };
+    if let Some(a) = own(spec).find(is_missing) {
+        return Err(format!("{verb}: {} is missing: {}", a.name, a.doc));
+    }
+    (command.check)(&params).map_err(|e| e.what)?;
     Ok(Some((spec.name, params)))
 }
 
@@ -192,49 +202,67 @@ async fn say(host: &Host, stream: &Stream, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) const CONS: Command = Command {
-    spec: VerbSpec {
-        name: "cons",
-        doc: "Type a line on its console",
-        detail: "What its console sockets take: a verb without the name of the file server.",
-        args: &[
-            NAME,
-            ArgSpec {
-                name: "line",
-                short: None,
-                kind: ArgKind::Names(1),
-                doc: "The words of the line",
-            },
-        ],
-        example: "fs cons main who",
-        writes: false,
-    },
-    run: |host, args| Box::pin(cons(host, args)),
-};
-
-async fn cons(host: Rc<Host>, args: Args) -> Result<Value, Error> {
-    let text = line(&host, &args.words("line").join(" ")).await?;
-    Ok(json!({ "text": text }))
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Cons {
+    /// The words of the line
+    #[schemars(length(min = 1))]
+    line: Vec<String>,
 }
 
-pub(super) const HELP: Command = Command {
-    spec: VerbSpec {
-        name: "help",
-        doc: "List the commands of the console, or say more of one",
-        detail: "",
-        args: &[
-            NAME,
-            ArgSpec { name: "verb", short: None, kind: ArgKind::Names(0), doc: "The command" },
-        ],
-        example: "fs help main",
-        writes: false,
-    },
-    run: |_, args| Box::pin(async move { help(&args) }),
-};
+impl FsVerb for Cons {
+    const NAME: &'static str = "cons";
+    const DOC: &'static str = "Type a line on its console";
+    const DETAIL: &'static str = "What its console sockets take: a verb without the name of the \
+         file server.";
+    const POSITIONAL: &'static [&'static str] = &["line"];
+    const EXAMPLE: &'static str = "fs cons main who";
+    type Answer = Text;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Text, Error> {
+        Ok(Text { text: line(host, &self.line.join(" ")).await? })
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct Help {
+    /// The command
+    verb: Vec<String>,
+}
+
+impl FsVerb for Help {
+    const NAME: &'static str = "help";
+    const DOC: &'static str = "List the commands of the console, or say more of one";
+    const POSITIONAL: &'static [&'static str] = &["verb"];
+    const EXAMPLE: &'static str = "fs help main";
+    type Answer = Text;
+
+    async fn run(self, _: &Rc<Host>, _: u64) -> Result<Text, Error> {
+        let mut text = String::new();
+        let wanted = self.verb;
+        for spec in
+            specs().iter().filter(|s| wanted.is_empty() || wanted.iter().any(|w| w == s.name))
+        {
+            let _ = writeln!(text, "{:<44} {}", usage(spec), spec.doc);
+            if !wanted.is_empty() {
+                for a in own(spec) {
+                    let _ = writeln!(text, "  {:<12} {}", a.name, a.doc);
+                }
+                if !spec.detail.is_empty() {
+                    let _ = writeln!(text, "  {}", spec.detail);
+                }
+            }
+        }
+        match text.is_empty() {
+            true => Err(Self::wrong("no such command")),
+            false => Ok(Text { text }),
+        }
+    }
+}
 
 fn usage(spec: &VerbSpec) -> String {
     let mut out = spec.name.to_owned();
-    for a in spec.args.iter().filter(|a| a.name != NAME.name) {
+    for a in own(spec) {
         let long = a.name.replace('_', "-");
         let _ = match a.kind {
             ArgKind::Name => write!(out, " {}", a.name.to_uppercase()),
@@ -246,26 +274,6 @@ fn usage(spec: &VerbSpec) -> String {
         };
     }
     out
-}
-
-fn help(args: &Args) -> Result<Value, Error> {
-    let mut text = String::new();
-    let wanted = args.words("verb");
-    for spec in VERBS.iter().filter(|s| wanted.is_empty() || wanted.contains(&s.name)) {
-        let _ = writeln!(text, "{:<44} {}", usage(spec), spec.doc);
-        if !wanted.is_empty() {
-            for a in spec.args.iter().filter(|a| a.name != NAME.name) {
-                let _ = writeln!(text, "  {:<12} {}", a.name, a.doc);
-            }
-            if !spec.detail.is_empty() {
-                let _ = writeln!(text, "  {}", spec.detail);
-            }
-        }
-    }
-    match text.is_empty() {
-        true => Err(args.wrong("no such command")),
-        false => Ok(json!({ "text": text })),
-    }
 }
 
 #[cfg(test)]
@@ -284,7 +292,7 @@ mod tests {
     #[test]
     fn what_is_typed_becomes_parameters() {
         let of = |verb: &str, text: &str| {
-            let spec = VERBS.iter().find(|v| v.name == verb).unwrap();
+            let spec = specs().iter().find(|v| v.name == verb).unwrap();
             parse(spec, &words(text).unwrap()).map(|v| v.to_string())
         };
         assert_eq!(
@@ -295,15 +303,15 @@ mod tests {
             of("newuser", "sys -- -rob").as_deref(),
             Ok(r#"{"user":"sys","what":["-rob"]}"#)
         );
-        assert!(of("yesterday", "x --ago y").is_err_and(|e| e.contains("no number")));
+        assert!(of("yesterday", "x --ago y").is_err_and(|e| e.contains("not a number")));
         assert!(of("yesterday", "x --ago").is_err_and(|e| e.contains("wants a value")));
         assert!(of("dump", "x").is_err_and(|e| e.contains("too much")));
     }
 
     #[test]
     fn every_verb_is_named_once_and_begins_with_the_file_server() {
-        for (i, v) in VERBS.iter().enumerate() {
-            assert!(VERBS.iter().skip(i + 1).all(|o| o.name != v.name), "{} twice", v.name);
+        for (i, v) in specs().iter().enumerate() {
+            assert!(specs().iter().skip(i + 1).all(|o| o.name != v.name), "{} twice", v.name);
             assert_eq!(v.args.first().map(|a| a.name), Some("name"), "{}", v.name);
             // These words say on what a verb is carried out; the control path takes them away.
             let taken = ["on", "geom", "provider"];

@@ -1,15 +1,15 @@
 //! console: what an operator can ask of a file server, typed as `ashlar fs VERB` or on its console.
 //!
-//! A verb is one entry of [`COMMANDS`]; its words are the same on both. An answer is a value with
-//! the text that a person reads in `text` or `message`.
+//! A verb is a struct of its parameters, an [`FsVerb`], and one entry of [`COMMANDS`]; its words
+//! are the same on both. An answer has the text that a person reads in `text` or `message`.
 //!
 //! What an operator of the first file servers types is understood, or answered with what takes its
 //! place: `former`.
 
 mod account;
 mod ahead;
-mod args;
 mod care;
+mod check;
 mod disks;
 mod dumps;
 mod former;
@@ -24,104 +24,84 @@ mod surgery;
 mod tests;
 mod trace;
 mod tree;
+mod verb;
 
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Error, Local, VerbSpec};
+use geom::{Error, VerbSpec};
 use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::service::Host;
-use args::Args;
+use verb::{Command, FsVerb, Switch, Switched, Text, answers};
 
 /// The verb before which a disk in the place of one that is gone is opened.
-pub(crate) const REPLACE: &str = replace::REPLACE.spec.name;
+pub(crate) const REPLACE: &str = replace::Replace::NAME;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use lines::understand;
 pub(crate) use lines::{serve, typed};
 pub(crate) use paths::file;
 
-type Done = Local<'static, Result<Value, Error>>;
-
-/// A verb.
-struct Command {
-    spec: VerbSpec,
-    run: fn(Rc<Host>, Args) -> Done,
-}
-
-/// Which file server.
-const NAME: ArgSpec =
-    ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "The file server" };
-
-/// What devices hold is looked at before the verb is called, and by its caller.
-const YES_DESTROY: ArgSpec = ArgSpec {
-    name: "yes_destroy",
-    short: None,
-    kind: ArgKind::Consent,
-    doc: "Name of a device whose contents may be lost",
-};
-
 /// Every verb: one a line.
 const COMMANDS: &[Command] = &[
-    dumps::DUMP,
-    dumps::DUMPS,
-    dumps::DUMPCTL,
-    dumps::COPYING,
-    history::HISTORY,
-    history::YESTERDAY,
-    history::DIFF,
-    care::CHECK,
-    care::SYNC,
-    care::GROW,
-    care::HALT,
-    care::START,
-    care::REAM,
-    care::RECOVER,
-    replace::REPLACE,
-    ahead::AHEAD,
-    reports::STATS,
-    reports::STATW,
-    account::ACCT,
-    reports::FSTAT,
-    reports::PRINTCONF,
-    reports::VERSION,
-    people::WHO,
-    people::FILES,
-    people::HANGUP,
-    trace::TRACE,
-    people::USERS,
-    people::NEWUSER,
-    people::ALLOW,
-    people::DISALLOW,
-    people::DUALLOW,
-    people::ATTACHES,
-    tree::LS,
-    tree::CAT,
-    tree::CREATE,
-    tree::REMOVE,
-    surgery::CLRI,
-    surgery::CLEAN,
-    account::BLOCKCMP,
-    disks::DISK,
-    disks::UNDISK,
-    lines::CONS,
-    lines::HELP,
+    Command::of::<dumps::Dump>(),
+    Command::of::<dumps::Dumps>(),
+    Command::of::<dumps::Dumpctl>(),
+    Command::of::<dumps::Copying>(),
+    Command::of::<history::History>(),
+    Command::of::<history::Yesterday>(),
+    Command::of::<history::Diff>(),
+    Command::of::<check::Check>(),
+    Command::of::<care::Sync>(),
+    Command::of::<care::Grow>(),
+    Command::of::<care::Halt>(),
+    Command::of::<care::Start>(),
+    Command::of::<care::Ream>(),
+    Command::of::<care::Recover>(),
+    Command::of::<replace::Replace>(),
+    Command::of::<ahead::Ahead>(),
+    Command::of::<reports::Stats>(),
+    Command::of::<reports::Statw>(),
+    Command::of::<account::Acct>(),
+    Command::of::<reports::Fstat>(),
+    Command::of::<reports::Printconf>(),
+    Command::of::<reports::Version>(),
+    Command::of::<people::Who>(),
+    Command::of::<people::Files>(),
+    Command::of::<people::Hangup>(),
+    Command::of::<trace::Trace>(),
+    Command::of::<people::ListUsers>(),
+    Command::of::<people::Newuser>(),
+    Command::of::<people::Allow>(),
+    Command::of::<people::Disallow>(),
+    Command::of::<people::Duallow>(),
+    Command::of::<people::Attaches>(),
+    Command::of::<tree::Ls>(),
+    Command::of::<tree::Cat>(),
+    Command::of::<tree::Create>(),
+    Command::of::<tree::Remove>(),
+    Command::of::<surgery::Clri>(),
+    Command::of::<surgery::Clean>(),
+    Command::of::<account::Blockcmp>(),
+    Command::of::<disks::Disk>(),
+    Command::of::<disks::Undisk>(),
+    Command::of::<lines::Cons>(),
+    Command::of::<lines::Help>(),
 ];
 
-const fn specs() -> [VerbSpec; COMMANDS.len()] {
-    let mut out = [COMMANDS[0].spec; COMMANDS.len()];
-    let mut i = 0;
-    while i < out.len() {
-        out[i] = COMMANDS[i].spec;
-        i += 1;
-    }
-    out
+/// What the class can be asked; made once.
+pub(crate) fn specs() -> &'static [VerbSpec] {
+    static MADE: OnceLock<Vec<VerbSpec>> = OnceLock::new();
+    MADE.get_or_init(|| COMMANDS.iter().map(|command| (command.spec)()).collect())
 }
 
-/// What the class can be asked.
-pub(crate) const VERBS: &[VerbSpec] = &specs();
+/// A verb and what a command line has to know of it.
+fn find(verb: &str) -> Option<(&'static Command, &'static VerbSpec)> {
+    COMMANDS.iter().zip(specs()).find(|(_, spec)| spec.name == verb)
+}
 
 /// A verb, as the control thread hands it on; `number` is that of its answer.
 pub(crate) async fn run(
@@ -130,11 +110,10 @@ pub(crate) async fn run(
     verb: &str,
     params: &Value,
 ) -> Result<Value, Error> {
-    let Some(command) = COMMANDS.iter().find(|c| c.spec.name == verb) else {
+    let Some((command, _)) = find(verb) else {
         return Err(Error::new(Errno::NotSup, format!("no verb {verb}: `help` names them")));
     };
-    let args = Args::new(number, params, &command.spec)?;
-    let done = (command.run)(host.clone(), args).await;
+    let done = (command.run)(host.clone(), number, params).await;
     // Why it failed may be news: a server that was fenced hears of it so.
     done.inspect_err(|_| host.look()).map_err(|e| fenced(host, e))
 }

@@ -4,16 +4,16 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Error, VerbSpec};
-use serde_json::{Value, json};
+use geom::{Error, Said};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::args::Args;
 use super::paths::{self, Contents};
-use super::{Command, NAME, about, dumps};
+use super::{FsVerb, Switch, about, answers};
 use crate::files::{Change, Flags, Kind, New, ROOT, Served};
 use crate::ninep::Presence;
 use crate::service::Host;
-use crate::users::{ADM, Id, NONE, Users};
+use crate::users::{ADM, Id, NONE, User, Users};
 use crate::volume::View;
 
 /// The users file: directory and name.
@@ -68,106 +68,101 @@ async fn write(host: &Rc<Host>, fs: &Served, users: &Users) -> Result<(), Error>
     paths::replace(host, fs, (dir, FILE.1), new, from).await.map_err(about(PATH))
 }
 
-pub(super) const USERS: Command = Command {
-    spec: VerbSpec {
-        name: "users",
-        doc: "Read /adm/users again, and list who there is",
-        detail: "One line each: number, name, leader, members. Another file is read in its place, \
-                 and `default` stands for the users that a new file server has, both until the \
-                 next start or `users`: when /adm/users is spoilt.",
-        args: &[
-            NAME,
-            ArgSpec {
-                name: "from",
-                short: None,
-                kind: ArgKind::Maybe,
-                doc: "Another file, from the root, or `default` [default: /adm/users]",
-            },
-        ],
-        example: "fs users main",
-        writes: false,
-    },
-    run: |host, args| {
-        Box::pin(async move {
-            let fs = host.files()?;
-            let users = match args.text("from") {
-                None => read(&fs, PATH).await?.unwrap_or_default(),
-                Some("default") => Users::default(),
-                Some(path) => {
-                    let found = read(&fs, path).await?;
-                    let none = || Error::new(Errno::NoEnt, format!("{path}: file not found"));
-                    found.ok_or_else(none)?
-                }
-            };
-            host.set_users(users.clone());
-            let list: Vec<Value> = users
-                .iter()
-                .map(|u| {
-                    let members: Vec<String> = u.members.iter().map(|m| users.name(*m)).collect();
-                    json!({
-                        "id": u.id as i32, "name": u.name, "members": members,
-                        "leader": u.leader.map(|l| users.name(l)),
-                    })
-                })
-                .collect();
-            Ok(json!({ "text": users.text(), "users": list }))
-        })
-    },
-};
+answers! {
+    OneUser { id: i32, name: String, members: Vec<String>, leader: Option<String> }
+    Known { text: String, users: Vec<OneUser> }
+    Line { message: String, #[serde(skip_serializing_if = "Option::is_none")] home: Option<String> }
+    Connected { text: String, who: Vec<Presence> }
+    Opened { message: String, open: usize, fids: usize, clients: Vec<Presence> }
+    Allowed { message: String, allow: bool }
+    Attachable { message: &'static str, attaches: bool }
+}
 
-pub(super) const NEWUSER: Command = Command {
-    spec: VerbSpec {
-        name: "newuser",
-        doc: "Make a user or a group, or change or show one",
-        detail: "Without WHAT a user with directories of its own: /usr/NAME, and bin, bin/rc, lib \
-                 and tmp in it. `:` makes a group; `?` shows its line of /adm/users; `+NAME` and \
-                 `-NAME` take members in and out, `=NAME` says who leads it, `=` that all members \
-                 do, another name renames it.",
-        args: &[
-            NAME,
-            ArgSpec {
-                name: "user",
-                short: None,
-                kind: ArgKind::Name,
-                doc: "The user's or group's name",
-            },
-            ArgSpec {
-                name: "what",
-                short: None,
-                kind: ArgKind::Names(0),
-                doc: "What to do: `:`, `?`, `+NAME`, `-NAME`, `=NAME`, `=`, or its new name",
-            },
-        ],
-        example: "fs newuser main rob",
-        writes: true,
-    },
-    run: |host, args| Box::pin(newuser(host, args)),
-};
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct ListUsers {
+    /// Another file, from the root, or `default` [default: /adm/users]
+    from: Option<String>,
+}
 
-async fn newuser(host: Rc<Host>, args: Args) -> Result<Value, Error> {
-    let fs = host.files()?;
-    let before = read(&fs, PATH).await?.unwrap_or_default();
-    let mut users = before.clone();
-    let name = args.need("user");
-    let changes = args.words("what");
-    let wrong = |why: String| args.wrong(&why);
-    let mut line = String::new();
-    if changes.is_empty() {
-        line = users.edit(name, None).map_err(wrong)?;
+impl FsVerb for ListUsers {
+    const NAME: &'static str = "users";
+    const DOC: &'static str = "Read /adm/users again, and list who there is";
+    const DETAIL: &'static str = "One line each: number, name, leader, members. Another file is \
+         read in its place, and `default` stands for the users that a new file server has, both \
+         until the next start or `users`: when /adm/users is spoilt.";
+    const POSITIONAL: &'static [&'static str] = &["from"];
+    const EXAMPLE: &'static str = "fs users main";
+    type Answer = Known;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Known, Error> {
+        let fs = host.files()?;
+        let users = match self.from.as_deref() {
+            None => read(&fs, PATH).await?.unwrap_or_default(),
+            Some("default") => Users::default(),
+            Some(path) => {
+                let found = read(&fs, path).await?;
+                let none = || Error::new(Errno::NoEnt, format!("{path}: file not found"));
+                found.ok_or_else(none)?
+            }
+        };
+        host.set_users(users.clone());
+        let one = |u: &User| OneUser {
+            id: u.id as i32,
+            name: u.name.clone(),
+            members: u.members.iter().map(|m| users.name(*m)).collect(),
+            leader: u.leader.map(|l| users.name(l)),
+        };
+        Ok(Known { text: users.text(), users: users.iter().map(one).collect() })
     }
-    for what in &changes {
-        line = users.edit(name, Some(what)).map_err(wrong)?;
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Newuser {
+    /// The user's or group's name
+    user: String,
+    /// What to do: `:`, `?`, `+NAME`, `-NAME`, `=NAME`, `=`, or its new name
+    #[serde(default)]
+    what: Vec<String>,
+}
+
+impl FsVerb for Newuser {
+    const NAME: &'static str = "newuser";
+    const DOC: &'static str = "Make a user or a group, or change or show one";
+    const DETAIL: &'static str = "Without WHAT a user with directories of its own: /usr/NAME, and \
+         bin, bin/rc, lib and tmp in it. `:` makes a group; `?` shows its line of /adm/users; \
+         `+NAME` and `-NAME` take members in and out, `=NAME` says who leads it, `=` that all \
+         members do, another name renames it.";
+    const POSITIONAL: &'static [&'static str] = &["user", "what"];
+    const EXAMPLE: &'static str = "fs newuser main rob";
+    const WRITES: bool = true;
+    type Answer = Line;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Line, Error> {
+        let fs = host.files()?;
+        let before = read(&fs, PATH).await?.unwrap_or_default();
+        let mut users = before.clone();
+        let name = self.user.as_str();
+        let changes = self.what;
+        let mut message = String::new();
+        if changes.is_empty() {
+            message = users.edit(name, None).map_err(Self::wrong)?;
+        }
+        for what in &changes {
+            message = users.edit(name, Some(what)).map_err(Self::wrong)?;
+        }
+        if users != before {
+            write(host, &fs, &users).await?;
+        }
+        host.set_users(users.clone());
+        let mut home = None;
+        if let (true, Some(id)) = (changes.is_empty(), users.id(name)) {
+            let made = settle_in(&fs, name, id).await?;
+            message += &format!("\n{made} is there");
+            home = Some(made);
+        }
+        Ok(Line { message, home })
     }
-    if users != before {
-        write(&host, &fs, &users).await?;
-    }
-    host.set_users(users.clone());
-    let mut out = json!({ "message": line });
-    if let (true, Some(id)) = (changes.is_empty(), users.id(name)) {
-        let home = settle_in(&fs, name, id).await?;
-        out = json!({ "message": format!("{line}\n{home} is there"), "home": home });
-    }
-    Ok(out)
 }
 
 /// A new user's directories; the path of the first. One that is there already stays as it is.
@@ -193,225 +188,202 @@ async fn settle_in(fs: &Served, name: &str, id: Id) -> Result<String, Error> {
     Ok(home)
 }
 
-pub(super) const WHO: Command = Command {
-    spec: VerbSpec {
-        name: "who",
-        doc: "List who is connected",
-        detail: "",
-        args: &[
-            NAME,
-            ArgSpec { name: "user", short: None, kind: ArgKind::Names(0), doc: "Only these users" },
-        ],
-        example: "fs who main",
-        writes: false,
-    },
-    run: |host, args| Box::pin(async move { who(&host, &args) }),
-};
-
-fn shown(host: &Host, args: &Args) -> Result<Vec<Presence>, Error> {
-    host.files()?;
-    let only = args.words("user");
-    let mut all = host.server.who();
-    all.retain(|p| only.is_empty() || p.users.iter().any(|u| only.contains(&u.as_str())));
-    Ok(all)
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct Who {
+    /// Only these users
+    user: Vec<String>,
 }
 
-fn listed(all: &[Presence]) -> Vec<Value> {
-    all.iter()
-        .map(|p| {
-            json!({
-                "connection": p.number, "peer": p.peer, "users": p.users, "fids": p.fids,
-                "open": p.open, "requests": p.requests, "read": p.read, "written": p.written,
-            })
-        })
-        .collect()
-}
+impl FsVerb for Who {
+    const NAME: &'static str = "who";
+    const DOC: &'static str = "List who is connected";
+    const POSITIONAL: &'static [&'static str] = &["user"];
+    const EXAMPLE: &'static str = "fs who main";
+    type Answer = Connected;
 
-fn who(host: &Host, args: &Args) -> Result<Value, Error> {
-    let all = shown(host, args)?;
-    let mut t = format!(
-        "{:>4} {:<24} {:<16} {:>6} {:>6} {:>10}\n",
-        "conn", "from", "users", "fids", "open", "requests"
-    );
-    for p in &all {
-        let users = if p.users.is_empty() { "-".to_owned() } else { p.users.join(",") };
-        let _ = writeln!(
-            t,
-            "{:>4} {:<24} {users:<16} {:>6} {:>6} {:>10}",
-            p.number, p.peer, p.fids, p.open, p.requests
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Connected, Error> {
+        host.files()?;
+        let mut all = host.server.who();
+        all.retain(|p| self.user.is_empty() || p.users.iter().any(|u| self.user.contains(u)));
+        let mut t = format!(
+            "{:>4} {:<24} {:<16} {:>6} {:>6} {:>10}\n",
+            "conn", "from", "users", "fids", "open", "requests"
         );
+        for p in &all {
+            let users = if p.users.is_empty() { "-".to_owned() } else { p.users.join(",") };
+            let _ = writeln!(
+                t,
+                "{:>4} {:<24} {users:<16} {:>6} {:>6} {:>10}",
+                p.number, p.peer, p.fids, p.open, p.requests
+            );
+        }
+        if all.is_empty() {
+            t = "nobody\n".to_owned();
+        }
+        Ok(Connected { text: t, who: all })
     }
-    if all.is_empty() {
-        t = "nobody\n".to_owned();
-    }
-    Ok(json!({ "text": t, "who": listed(&all) }))
 }
 
-pub(super) const FILES: Command = Command {
-    spec: VerbSpec {
-        name: "files",
-        doc: "Count the files that clients have open",
-        detail: "",
-        args: &[NAME],
-        example: "fs files main",
-        writes: false,
-    },
-    run: |host, _| {
-        Box::pin(async move {
-            host.files()?;
-            let all = host.server.who();
-            let (fids, open) = all.iter().fold((0, 0), |(f, o), p| (f + p.fids, o + p.open));
-            let text = format!("{open} open files, {fids} fids of {} clients", all.len());
-            Ok(json!({ "message": text, "open": open, "fids": fids, "clients": listed(&all) }))
-        })
-    },
-};
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Files {}
 
-pub(super) const HANGUP: Command = Command {
-    spec: VerbSpec {
-        name: "hangup",
-        doc: "Cut off a client",
-        detail: "Its files are closed; what it wrote stays. It may come again: `fs attaches NAME \
-                 off` keeps everybody out.",
-        args: &[
-            NAME,
-            ArgSpec {
-                name: "connection",
-                short: None,
-                kind: ArgKind::Name,
-                doc: "Its number, as `fs who` shows it",
-            },
-        ],
-        example: "fs hangup main 3",
-        writes: false,
-    },
-    run: |host, args| {
-        Box::pin(async move {
-            host.files()?;
-            let number = args.need("connection").parse();
-            let number: u64 = number.map_err(|_| args.wrong("a connection is a number"))?;
-            match host.server.hang_up(Some(number)) {
-                0 => {
-                    let name = &host.shared.name;
-                    let what = format!("no connection {number}; `ashlar fs who {name}` lists them");
-                    Err(Error::new(Errno::NoEnt, what))
-                }
-                _ => Ok(json!({ "message": format!("connection {number} is cut off") })),
-            }
-        })
-    },
-};
+impl FsVerb for Files {
+    const NAME: &'static str = "files";
+    const DOC: &'static str = "Count the files that clients have open";
+    const EXAMPLE: &'static str = "fs files main";
+    type Answer = Opened;
 
-pub(super) const ALLOW: Command = Command {
-    spec: VerbSpec {
-        name: "allow",
-        doc: "Let everybody, or one user, do everything, until `fs disallow`",
-        detail: "Permissions are not looked at: for setting up, and for mending what nobody owns.",
-        args: &[
-            NAME,
-            ArgSpec {
-                name: "user",
-                short: None,
-                kind: ArgKind::Names(0),
-                doc: "Only this one [default: everybody]",
-            },
-        ],
-        example: "fs allow main",
-        writes: false,
-    },
-    run: |host, args| Box::pin(async move { allow(&host, &args) }),
-};
-
-pub(super) const DISALLOW: Command = Command {
-    spec: VerbSpec {
-        name: "disallow",
-        doc: "Look at everybody's permissions again",
-        detail: "",
-        args: &[NAME],
-        example: "fs disallow main",
-        writes: false,
-    },
-    run: |host, _| {
-        Box::pin(async move {
-            host.files()?;
-            host.server.allow.set(false);
-            host.server.allow_one.set(None);
-            host.look();
-            Ok(json!({ "message": "permissions are looked at", "allow": false }))
-        })
-    },
-};
-
-pub(super) const DUALLOW: Command = Command {
-    spec: VerbSpec {
-        name: "duallow",
-        doc: "Let one user read and search every directory, until `fs duallow NAME none`",
-        detail: "For whoever counts what there is (du): contents of files stay as they are.",
-        args: &[
-            NAME,
-            ArgSpec { name: "user", short: None, kind: ArgKind::Name, doc: "The user, or none" },
-        ],
-        example: "fs duallow main sys",
-        writes: false,
-    },
-    run: |host, args| {
-        Box::pin(async move {
-            host.files()?;
-            let name = args.need("user");
-            let id = host.server.users().id(name);
-            let id = id.ok_or_else(|| args.wrong(&format!("there is no user {name}")))?;
-            host.server.duallow.set((id != NONE).then_some(id));
-            host.look();
-            let text = match id {
-                NONE => "nobody reads directories without permission".to_owned(),
-                _ => format!("{name} may read and search every directory"),
-            };
-            Ok(json!({ "message": text }))
-        })
-    },
-};
-
-fn allow(host: &Host, args: &Args) -> Result<Value, Error> {
-    host.files()?;
-    let text = match args.words("user").as_slice() {
-        [] => {
-            host.server.allow.set(true);
-            "everybody may do everything".to_owned()
-        }
-        [name] => {
-            let id = host.server.users().id(name).filter(|id| *id != NONE);
-            let id = id.ok_or_else(|| args.wrong(&format!("there is no user {name}")))?;
-            host.server.allow_one.set(Some(id));
-            format!("{name} may do everything")
-        }
-        _ => return Err(args.wrong("one user, or none of them named for everybody")),
-    };
-    host.look();
-    Ok(json!({ "message": text, "allow": true }))
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Opened, Error> {
+        host.files()?;
+        let clients = host.server.who();
+        let (fids, open) = clients.iter().fold((0, 0), |(f, o), p| (f + p.fids, o + p.open));
+        let message = format!("{open} open files, {fids} fids of {} clients", clients.len());
+        Ok(Opened { message, open, fids, clients })
+    }
 }
 
-pub(super) const ATTACHES: Command = Command {
-    spec: VerbSpec {
-        name: "attaches",
-        doc: "Say whether clients can attach",
-        detail: "Until the next start; `noattach` of the configuration says it for good. Those \
-                 that are there stay, and the user none can come still (`nonone` keeps it out). A \
-                 standby takes no clients before its main server has gone: \
-                 `recover`, `dumpctl on`, then this.",
-        args: &[NAME, dumps::SWITCH],
-        example: "fs attaches standby off",
-        writes: false,
-    },
-    run: |host, args| {
-        Box::pin(async move {
-            host.files()?;
-            if let Some(on) = dumps::on_off(&args)? {
-                host.server.noattach.set(!on);
-                host.look();
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Hangup {
+    /// Its number, as `fs who` shows it
+    connection: String,
+}
+
+impl FsVerb for Hangup {
+    const NAME: &'static str = "hangup";
+    const DOC: &'static str = "Cut off a client";
+    const DETAIL: &'static str = "Its files are closed; what it wrote stays. It may come again: \
+         `fs attaches NAME off` keeps everybody out.";
+    const POSITIONAL: &'static [&'static str] = &["connection"];
+    const EXAMPLE: &'static str = "fs hangup main 3";
+    type Answer = Said;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+        host.files()?;
+        let number = self.connection.parse();
+        let number: u64 = number.map_err(|_| Self::wrong("a connection is a number"))?;
+        match host.server.hang_up(Some(number)) {
+            0 => {
+                let name = &host.shared.name;
+                let what = format!("no connection {number}; `ashlar fs who {name}` lists them");
+                Err(Error::new(Errno::NoEnt, what))
             }
-            let on = !host.server.noattach.get();
-            let text = if on { "clients can attach" } else { "nobody but none can attach" };
-            Ok(json!({ "message": text, "attaches": on }))
-        })
-    },
-};
+            _ => Ok(Said::new(format!("connection {number} is cut off"))),
+        }
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct Allow {
+    /// Only this one [default: everybody]
+    user: Vec<String>,
+}
+
+impl FsVerb for Allow {
+    const NAME: &'static str = "allow";
+    const DOC: &'static str = "Let everybody, or one user, do everything, until `fs disallow`";
+    const DETAIL: &'static str = "Permissions are not looked at: for setting up, and for mending \
+         what nobody owns.";
+    const POSITIONAL: &'static [&'static str] = &["user"];
+    const EXAMPLE: &'static str = "fs allow main";
+    type Answer = Allowed;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Allowed, Error> {
+        host.files()?;
+        let message = match self.user.as_slice() {
+            [] => {
+                host.server.allow.set(true);
+                "everybody may do everything".to_owned()
+            }
+            [name] => {
+                let id = host.server.users().id(name).filter(|id| *id != NONE);
+                let id = id.ok_or_else(|| Self::wrong(format!("there is no user {name}")))?;
+                host.server.allow_one.set(Some(id));
+                format!("{name} may do everything")
+            }
+            _ => return Err(Self::wrong("one user, or none of them named for everybody")),
+        };
+        host.look();
+        Ok(Allowed { message, allow: true })
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Disallow {}
+
+impl FsVerb for Disallow {
+    const NAME: &'static str = "disallow";
+    const DOC: &'static str = "Look at everybody's permissions again";
+    const EXAMPLE: &'static str = "fs disallow main";
+    type Answer = Allowed;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Allowed, Error> {
+        host.files()?;
+        host.server.allow.set(false);
+        host.server.allow_one.set(None);
+        host.look();
+        Ok(Allowed { message: "permissions are looked at".to_owned(), allow: false })
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Duallow {
+    /// The user, or none
+    user: String,
+}
+
+impl FsVerb for Duallow {
+    const NAME: &'static str = "duallow";
+    const DOC: &'static str = "Let one user read and search every directory, until `fs duallow \
+         NAME none`";
+    const DETAIL: &'static str = "For whoever counts what there is (du): contents of files stay as \
+         they are.";
+    const POSITIONAL: &'static [&'static str] = &["user"];
+    const EXAMPLE: &'static str = "fs duallow main sys";
+    type Answer = Said;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+        host.files()?;
+        let name = self.user.as_str();
+        let id = host.server.users().id(name);
+        let id = id.ok_or_else(|| Self::wrong(format!("there is no user {name}")))?;
+        host.server.duallow.set((id != NONE).then_some(id));
+        host.look();
+        let text = match id {
+            NONE => "nobody reads directories without permission".to_owned(),
+            _ => format!("{name} may read and search every directory"),
+        };
+        Ok(Said::new(text))
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct Attaches {
+    /// on or off [default: say how it is]
+    what: Option<Switch>,
+}
+
+impl FsVerb for Attaches {
+    const NAME: &'static str = "attaches";
+    const DOC: &'static str = "Say whether clients can attach";
+    const DETAIL: &'static str = "Until the next start; `noattach` of the configuration says it \
+         for good. Those that are there stay, and the user none can come still (`nonone` keeps it \
+         out). A standby takes no clients before its main server has gone: `recover`, `dumpctl \
+         on`, then this.";
+    const POSITIONAL: &'static [&'static str] = &["what"];
+    const EXAMPLE: &'static str = "fs attaches standby off";
+    type Answer = Attachable;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Attachable, Error> {
+        host.files()?;
+        if let Some(on) = self.what.map(Switch::is_on) {
+            host.server.noattach.set(!on);
+            host.look();
+        }
+        let attaches = !host.server.noattach.get();
+        let message = if attaches { "clients can attach" } else { "nobody but none can attach" };
+        Ok(Attachable { message, attaches })
+    }
+}

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Error, VerbSpec};
-use serde_json::{Value, json};
+use geom::{Consent, Error};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::args::Args;
-use super::{Command, NAME, YES_DESTROY, about, error};
+use super::{FsVerb, about, answers, error};
 use crate::files::Served;
 use crate::service::Host;
 
@@ -16,34 +16,90 @@ const LOOK_NS: u64 = 100_000_000;
 /// How long the new device may take to answer: its way is made while the verb begins, ns.
 const ANSWER_NS: u64 = 5_000_000_000;
 
-pub(super) const REPLACE: Command = Command {
-    spec: VerbSpec {
-        name: "replace",
-        doc: "Copy the WORM to a new device in a lost one's place",
-        detail: "The new disk has the name of the lost one and is blank; clients are served \
-                 meanwhile. It shows how far the copy is; when it is broken off the copy goes on, \
-                 and `fs statw` shows the same.",
-        args: &[
-            NAME,
-            ArgSpec {
-                name: "device",
-                short: None,
-                kind: ArgKind::Name,
-                doc: "The device of the WORM, as `fs statw` names it",
-            },
-            YES_DESTROY,
-            ArgSpec {
-                name: "force",
-                short: Some('f'),
-                kind: ArgKind::Flag,
-                doc: "Destroy what the new disk holds",
-            },
-        ],
-        example: "fs replace main far",
-        writes: true,
-    },
-    run: |host, args| Box::pin(replace(host, args)),
-};
+answers! {
+    Replaced {
+        message: String, #[serde(skip_serializing_if = "Option::is_none")] dumps: Option<usize>,
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Replace {
+    /// The device of the WORM, as `fs statw` names it
+    device: String,
+    /// Name of a device whose contents may be lost
+    #[serde(default, rename = "yes_destroy")]
+    _consent: Consent,
+    /// Destroy what the new disk holds
+    #[serde(default)]
+    #[schemars(extend("x-short" = "f"))]
+    force: bool,
+}
+
+impl FsVerb for Replace {
+    const NAME: &'static str = "replace";
+    const DOC: &'static str = "Copy the WORM to a new device in a lost one's place";
+    const DETAIL: &'static str = "The new disk has the name of the lost one and is blank; clients \
+         are served meanwhile. It shows how far the copy is; when it is broken off the copy goes \
+         on, and `fs statw` shows the same.";
+    const POSITIONAL: &'static [&'static str] = &["device"];
+    const EXAMPLE: &'static str = "fs replace main far";
+    const WRITES: bool = true;
+    type Answer = Replaced;
+
+    async fn run(self, host: &Rc<Host>, number: u64) -> Result<Replaced, Error> {
+        let device = self.device.as_str();
+        let fs = host.files()?;
+        let Served::Volume(files) = &fs else {
+            let what = "an image has one WORM device; copy it with other tools while it is halted";
+            return Err(Error::inval(what));
+        };
+        let volume = files.volume();
+        let all: Vec<String> = fs.legs().into_iter().map(|l| l.name).collect();
+        let Some(leg) = all.iter().position(|name| name == device) else {
+            let what = format!("{device} is no device of the WORM; they are {}", all.join(", "));
+            return Err(Error::new(Errno::NoEnt, what));
+        };
+        if !answers(host, leg).await {
+            let what = format!("{device} does not answer; give a blank disk that name, then again");
+            return Err(Error::new(Errno::NxIo, what));
+        }
+        let made = volume.replace(host.options(), leg, self.force).await;
+        made.map_err(about("replace"))?;
+        host.look();
+        let first = fs.legs().get(leg).map_or(0, |l| l.done);
+        loop {
+            host.files()?;
+            let Some(l) = fs.legs().into_iter().nth(leg) else { break };
+            if let Some(why) = l.fault {
+                let what = format!(
+                    "{device} is a device of the WORM now, but {why}; copying goes on by itself \
+                     when it answers, and `ashlar fs statw {}` shows how far",
+                    host.shared.name
+                );
+                return Err(Error::new(Errno::Io, what));
+            }
+            if volume.is_joined(leg) && l.behind == 0 {
+                break;
+            }
+            if volume.is_joined(leg) && !fs.is_copying() {
+                let what = format!("copying is off: `ashlar fs copying {} on`", host.shared.name);
+                let message = format!("{device} is a device of the WORM; {what}");
+                return Ok(Replaced { message, dumps: None });
+            }
+            if let Some(why) = fs.facts().refused {
+                return Err(Error::new(Errno::Busy, why));
+            }
+            let done = l.done - first.min(l.done);
+            host.said(number, format!("copy dumps to {device}"), done, done + l.behind);
+            host.server.reactor.sleep(LOOK_NS).await;
+        }
+        fs.sync().await.map_err(|f| error(&f))?;
+        host.look();
+        let dumps = fs.dumps().len();
+        let message = format!("{device} is a device of the WORM and has every dump ({dumps})");
+        Ok(Replaced { message, dumps: Some(dumps) })
+    }
+}
 
 /// It answers reads.
 async fn answers(host: &Host, leg: usize) -> bool {
@@ -55,59 +111,4 @@ async fn answers(host: &Host, leg: usize) -> bool {
         }
     };
     host.within(ANSWER_NS, reads).await.is_some()
-}
-
-async fn replace(host: Rc<Host>, args: Args) -> Result<Value, Error> {
-    let device = args.need("device");
-    let fs = host.files()?;
-    let Served::Volume(files) = &fs else {
-        let what = "an image has one WORM device; copy it with other tools while it is halted";
-        return Err(Error::inval(what));
-    };
-    let volume = files.volume();
-    let all: Vec<String> = fs.legs().into_iter().map(|l| l.name).collect();
-    let Some(leg) = all.iter().position(|name| name == device) else {
-        let what = format!("{device} is no device of the WORM; they are {}", all.join(", "));
-        return Err(Error::new(Errno::NoEnt, what));
-    };
-    if !answers(&host, leg).await {
-        let what = format!("{device} does not answer; give a blank disk that name, then again");
-        return Err(Error::new(Errno::NxIo, what));
-    }
-    let made = volume.replace(host.options(), leg, args.flag("force")).await;
-    made.map_err(about("replace"))?;
-    host.look();
-    let first = fs.legs().get(leg).map_or(0, |l| l.done);
-    loop {
-        host.files()?;
-        let Some(l) = fs.legs().into_iter().nth(leg) else { break };
-        if let Some(why) = l.fault {
-            let what = format!(
-                "{device} is a device of the WORM now, but {why}; copying goes on by itself when \
-                 it answers, and `ashlar fs statw {}` shows how far",
-                host.shared.name
-            );
-            return Err(Error::new(Errno::Io, what));
-        }
-        if volume.is_joined(leg) && l.behind == 0 {
-            break;
-        }
-        if volume.is_joined(leg) && !fs.is_copying() {
-            let what = format!("copying is off: `ashlar fs copying {} on`", host.shared.name);
-            return Ok(json!({ "message": format!("{device} is a device of the WORM; {what}") }));
-        }
-        if let Some(why) = fs.facts().refused {
-            return Err(Error::new(Errno::Busy, why));
-        }
-        let done = l.done - first.min(l.done);
-        host.said(args.number, format!("copy dumps to {device}"), done, done + l.behind);
-        host.server.reactor.sleep(LOOK_NS).await;
-    }
-    fs.sync().await.map_err(|f| error(&f))?;
-    host.look();
-    let dumps = fs.dumps().len();
-    Ok(json!({
-        "message": format!("{device} is a device of the WORM and has every dump ({dumps})"),
-        "dumps": dumps,
-    }))
 }

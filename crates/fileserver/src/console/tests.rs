@@ -1,7 +1,7 @@
 //! Every command of the first file servers, and what becomes of it when it is typed here.
 
 use super::former::{Today, today};
-use super::{VERBS, lines};
+use super::{lines, specs};
 
 /// What is typed, and: "=" the same command, another line, or a word of what is said instead.
 const TYPED: &[(&str, &str)] = &[
@@ -122,8 +122,20 @@ fn every_command_of_the_first_file_servers_is_understood_or_answered() {
 
 #[test]
 fn a_command_that_there_is_hides_behind_no_former_one() {
-    for verb in VERBS {
+    for verb in specs() {
         assert_eq!(today(&[verb.name.to_owned()]), None, "{}", verb.name);
     }
     assert!(lines::understand("frobnicate").is_err_and(|e| e.contains("`help` names them")));
+}
+
+#[test]
+fn every_example_is_understood_as_it_is_typed() {
+    for verb in specs().iter().filter(|verb| verb.name != "cons") {
+        let typed = verb.example.strip_prefix("fs ").unwrap_or(verb.example);
+        let mut words: Vec<&str> = typed.split(' ').collect();
+        // A console is of one file server.
+        words.remove(1);
+        let understood = lines::understand(&words.join(" "));
+        assert!(matches!(understood, Ok(Some((name, _))) if name == verb.name), "{understood:?}");
+    }
 }

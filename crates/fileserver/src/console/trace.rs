@@ -5,65 +5,77 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Error, VerbSpec};
-use serde_json::{Value, json};
+use geom::Error;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::args::Args;
-use super::{Command, NAME, dumps};
+use super::{FsVerb, Switch, answers};
 use crate::ninep::trace::{Of, Traced};
 use crate::service::Host;
 
-pub(super) const TRACE: Command = Command {
-    spec: VerbSpec {
-        name: "trace",
-        doc: "Keep the messages of clients, or show those that were kept",
-        detail: "`on` begins anew and keeps the last 2000, of every connection or of one; `off` \
-                 keeps no more. Without a word what was kept is shown: when, the connection, the \
-                 tag, the message, and with a reply how long it took. Data are counted, never \
-                 kept.",
-        args: &[
-            NAME,
-            ArgSpec { name: "what", short: None, kind: ArgKind::Maybe, doc: "on or off" },
-            ArgSpec {
-                name: "connection",
-                short: Some('c'),
-                kind: ArgKind::Number,
-                doc: "Only this one, as `fs who` shows it [default: all]",
-            },
-        ],
-        example: "fs trace main on --connection 3",
-        writes: false,
-    },
-    run: |host, args| Box::pin(async move { trace(&host, &args) }),
-};
-
-fn trace(host: &Rc<Host>, args: &Args) -> Result<Value, Error> {
-    host.files()?;
-    let only = args.number("connection");
-    let Some(on) = dumps::on_off(args)? else { return Ok(shown(host, only)) };
-    if !on {
-        host.server.follow(Of::Nobody);
-        host.look();
-        let kept = host.server.trace.kept().0.len();
-        let text = format!("no messages are kept any more; {kept} were");
-        return Ok(json!({ "message": text, "on": false, "kept": kept }));
+answers! {
+    OneMessage {
+        since_ns: u64, connection: u64, tag: u16, request: bool, text: String,
+        took_ns: Option<u64>,
     }
-    let is_there = |n| host.server.who().iter().any(|p| p.number == n);
-    if let Some(number) = only.filter(|n| !is_there(*n)) {
-        return Err(Error::new(Errno::NoEnt, format!("no connection {number}: `fs who`")));
-    }
-    host.server.follow(only.map_or(Of::All, Of::One));
-    host.look();
-    let whose = only.map_or("every connection".to_owned(), |n| format!("connection {n}"));
-    let name = &host.shared.name;
-    let text = format!("messages of {whose} are kept: `fs trace {name}` shows them");
-    Ok(json!({ "message": text, "on": true, "connection": only }))
 }
 
-fn shown(host: &Host, only: Option<u64>) -> Value {
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct Trace {
+    /// on or off
+    what: Option<Switch>,
+    /// Only this one, as `fs who` shows it [default: all]
+    #[schemars(extend("x-short" = "c"))]
+    connection: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Messages {
+    Off { message: String, on: bool, kept: usize },
+    On { message: String, on: bool, connection: Option<u64> },
+    Kept { text: String, on: bool, messages: Vec<OneMessage>, lost: u64 },
+}
+
+impl FsVerb for Trace {
+    const NAME: &'static str = "trace";
+    const DOC: &'static str = "Keep the messages of clients, or show those that were kept";
+    const DETAIL: &'static str = "`on` begins anew and keeps the last 2000, of every connection or \
+         of one; `off` keeps no more. Without a word what was kept is shown: when, the connection, \
+         the tag, the message, and with a reply how long it took. Data are counted, never kept.";
+    const POSITIONAL: &'static [&'static str] = &["what"];
+    const EXAMPLE: &'static str = "fs trace main on --connection 3";
+    type Answer = Messages;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Messages, Error> {
+        host.files()?;
+        let only = self.connection;
+        let Some(on) = self.what.map(Switch::is_on) else { return Ok(shown(host, only)) };
+        if !on {
+            host.server.follow(Of::Nobody);
+            host.look();
+            let kept = host.server.trace.kept().0.len();
+            let message = format!("no messages are kept any more; {kept} were");
+            return Ok(Messages::Off { message, on, kept });
+        }
+        let is_there = |n| host.server.who().iter().any(|p| p.number == n);
+        if let Some(number) = only.filter(|n| !is_there(*n)) {
+            return Err(Error::new(Errno::NoEnt, format!("no connection {number}: `fs who`")));
+        }
+        host.server.follow(only.map_or(Of::All, Of::One));
+        host.look();
+        let whose = only.map_or("every connection".to_owned(), |n| format!("connection {n}"));
+        let name = &host.shared.name;
+        let message = format!("messages of {whose} are kept: `fs trace {name}` shows them");
+        Ok(Messages::On { message, on, connection: only })
+    }
+}
+
+fn shown(host: &Host, only: Option<u64>) -> Messages {
     let (all, lost) = host.server.trace.kept();
     let first = all.first().map_or(0, |m| m.at_ns);
-    let (mut text, mut list) = (String::new(), Vec::new());
+    let (mut text, mut messages) = (String::new(), Vec::new());
     if lost > 0 {
         let _ = writeln!(text, "{lost} messages before these are not kept any more");
     }
@@ -85,15 +97,19 @@ fn shown(host: &Host, only: Option<u64>) -> Value {
         let took_text = took.map_or(String::new(), |ns| format!(" in {} us", ns / 1000));
         let _ =
             writeln!(text, "{s:>5}.{us:06} {connection:>4} {arrow} {tag:>5} {}{took_text}", m.text);
-        list.push(json!({
-            "since_ns": since, "connection": connection, "tag": tag, "request": is_request,
-            "text": m.text, "took_ns": took,
-        }));
+        messages.push(OneMessage {
+            since_ns: since,
+            connection,
+            tag,
+            request: is_request,
+            text: m.text.clone(),
+            took_ns: took,
+        });
     }
     let on = host.server.trace.of() != Of::Nobody;
     if all.is_empty() {
         let hint = if on { "no message yet" } else { "nothing is kept: `trace on` begins" };
         let _ = writeln!(text, "{hint}");
     }
-    json!({ "text": text, "on": on, "messages": list, "lost": lost })
+    Messages::Kept { text, on, messages, lost }
 }

@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Error, VerbSpec};
-use serde_json::{Value, json};
+use geom::{Error, Said};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::args::Args;
-use super::{Command, NAME, about, paths, reports};
+use super::{FsVerb, Text, about, answers, paths, reports};
 use crate::files::{Flags, Kind, New};
 use crate::service::{Host, when};
 use crate::users::ADM;
@@ -19,64 +19,66 @@ const ENTRIES_MAX: usize = 10_000;
 /// Bytes that `cat` prints at most.
 const CAT_MAX: u64 = 1 << 20;
 
-const PATH: ArgSpec = ArgSpec {
-    name: "path",
-    short: None,
-    kind: ArgKind::Name,
-    doc: "From the root; /dump/2026/1121/... for that of a dump",
-};
+answers! {
+    Entry { name: String, directory: bool, #[serde(flatten)] facts: Option<Facts> }
+    /// What a dump and a year have none of.
+    Facts { mode: u32, uid: String, gid: String, bytes: u64, mtime_ns: u64 }
+    Listing { text: String, entries: Vec<Entry> }
+}
 
-pub(super) const LS: Command = Command {
-    spec: VerbSpec {
-        name: "ls",
-        doc: "List a directory",
-        detail: "",
-        args: &[NAME, PATH],
-        example: "fs ls main /adm",
-        writes: false,
-    },
-    run: |host, args| Box::pin(ls(host, args)),
-};
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Ls {
+    /// From the root; /dump/2026/1121/... for that of a dump
+    path: String,
+}
 
-async fn ls(host: Rc<Host>, args: Args) -> Result<Value, Error> {
-    let fs = host.files()?;
-    let path = args.need("path");
-    if let Some(listed) = dumps_below(&fs.dumps(), path) {
-        return Ok(listed);
-    }
-    let dir = paths::must(&host, &fs, path).await?;
-    let users = host.server.users();
-    let (mut text, mut list, mut after) = (String::new(), Vec::new(), 0);
-    while list.len() < ENTRIES_MAX {
-        let some = fs
-            .run(|f| {
-                let entries = f.entries(dir.view, dir.ino, after, 64)?;
-                let with = entries.into_iter().map(|e| Ok((f.inode(dir.view, e.ino)?, e)));
-                with.collect::<Result<Vec<_>, _>>()
-            })
-            .await
-            .map_err(about(path))?;
-        let Some((_, last)) = some.last() else { break };
-        after = last.cookie;
-        for (i, e) in some {
-            let name = String::from_utf8_lossy(&e.name).into_owned();
-            let mode = reports::mode(i.kind, i.flags, i.mode);
-            let (uid, gid, time) = (users.name(i.uid), users.name(i.gid), when(&host, i.mtime_ns));
-            let _ = writeln!(text, "{mode} {uid:<8} {gid:<8} {:>12} {time} {name}", i.size);
-            list.push(json!({
-                "name": name, "directory": i.kind == Kind::Dir, "mode": i.mode, "uid": uid,
-                "gid": gid, "bytes": i.size, "mtime_ns": i.mtime_ns,
-            }));
+impl FsVerb for Ls {
+    const NAME: &'static str = "ls";
+    const DOC: &'static str = "List a directory";
+    const POSITIONAL: &'static [&'static str] = &["path"];
+    const EXAMPLE: &'static str = "fs ls main /adm";
+    type Answer = Listing;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Listing, Error> {
+        let fs = host.files()?;
+        let path = self.path.as_str();
+        if let Some(listed) = dumps_below(&fs.dumps(), path) {
+            return Ok(listed);
         }
+        let dir = paths::must(host, &fs, path).await?;
+        let users = host.server.users();
+        let (mut text, mut entries, mut after) = (String::new(), Vec::new(), 0);
+        while entries.len() < ENTRIES_MAX {
+            let some = fs
+                .run(|f| {
+                    let entries = f.entries(dir.view, dir.ino, after, 64)?;
+                    let with = entries.into_iter().map(|e| Ok((f.inode(dir.view, e.ino)?, e)));
+                    with.collect::<Result<Vec<_>, _>>()
+                })
+                .await
+                .map_err(about(path))?;
+            let Some((_, last)) = some.last() else { break };
+            after = last.cookie;
+            for (i, e) in some {
+                let name = String::from_utf8_lossy(&e.name).into_owned();
+                let mode = reports::mode(i.kind, i.flags, i.mode);
+                let (uid, gid, time) =
+                    (users.name(i.uid), users.name(i.gid), when(host, i.mtime_ns));
+                let _ = writeln!(text, "{mode} {uid:<8} {gid:<8} {:>12} {time} {name}", i.size);
+                let (mode, bytes, mtime_ns) = (i.mode, i.size, i.mtime_ns);
+                let facts = Some(Facts { mode, uid, gid, bytes, mtime_ns });
+                entries.push(Entry { name, directory: i.kind == Kind::Dir, facts });
+            }
+        }
+        if entries.len() >= ENTRIES_MAX {
+            let _ = writeln!(text, "... and more: mount it to see all");
+        }
+        Ok(Listing { text, entries })
     }
-    if list.len() >= ENTRIES_MAX {
-        let _ = writeln!(text, "... and more: mount it to see all");
-    }
-    Ok(json!({ "text": text, "entries": list }))
 }
 
 /// Years that have dumps, and the dumps of a year: directories that whoever attaches `dump` finds.
-fn dumps_below(all: &[Dump], path: &str) -> Option<Value> {
+fn dumps_below(all: &[Dump], path: &str) -> Option<Listing> {
     let parts: Vec<&str> = paths::parts(path).collect();
     let year = match parts.as_slice() {
         ["dump"] if path.starts_with('/') => None,
@@ -93,125 +95,117 @@ fn dumps_below(all: &[Dump], path: &str) -> Option<Value> {
         return None;
     }
     let text: String = names.iter().map(|name| format!("{name}\n")).collect();
-    let list: Vec<Value> =
-        names.iter().map(|name| json!({ "name": name, "directory": true })).collect();
-    Some(json!({ "text": text, "entries": list }))
+    let entry = |name| Entry { name, directory: true, facts: None };
+    Some(Listing { text, entries: names.into_iter().map(entry).collect() })
 }
 
-pub(super) const CAT: Command = Command {
-    spec: VerbSpec {
-        name: "cat",
-        doc: "Print a text file of at most 1 MiB",
-        detail: "",
-        args: &[NAME, PATH],
-        example: "fs cat main /dump/2026/1121/adm/users",
-        writes: false,
-    },
-    run: |host, args| {
-        Box::pin(async move {
-            let fs = host.files()?;
-            let path = args.need("path");
-            let found = paths::must(&host, &fs, path).await?;
-            let bytes = paths::bytes(&fs, &found, CAT_MAX).await.map_err(about(path))?;
-            let text = bytes.and_then(|b| String::from_utf8(b).ok());
-            let why = format!("{path}: no text of at most 1 MiB; mount it to read it");
-            let text = text.ok_or_else(|| Error::inval(why))?;
-            Ok(json!({ "text": text }))
-        })
-    },
-};
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Cat {
+    /// From the root; /dump/2026/1121/... for that of a dump
+    path: String,
+}
 
-pub(super) const CREATE: Command = Command {
-    spec: VerbSpec {
-        name: "create",
-        doc: "Make a file or a directory",
-        detail: "",
-        args: &[
-            NAME,
-            PATH,
-            ArgSpec { name: "user", short: None, kind: ArgKind::Name, doc: "Its owner" },
-            ArgSpec { name: "group", short: None, kind: ArgKind::Name, doc: "Its group" },
-            ArgSpec {
-                name: "perm",
-                short: None,
-                kind: ArgKind::Name,
-                doc: "Permission bits, octal: 775",
-            },
-            ArgSpec {
-                name: "letters",
-                short: None,
-                kind: ArgKind::Names(0),
-                doc: "d a directory, a append-only, l one opener at a time, t not in dumps",
-            },
-        ],
-        example: "fs create main /lib sys sys 775 d",
-        writes: true,
-    },
-    run: |host, args| Box::pin(create(host, args)),
-};
+impl FsVerb for Cat {
+    const NAME: &'static str = "cat";
+    const DOC: &'static str = "Print a text file of at most 1 MiB";
+    const POSITIONAL: &'static [&'static str] = &["path"];
+    const EXAMPLE: &'static str = "fs cat main /dump/2026/1121/adm/users";
+    type Answer = Text;
 
-async fn create(host: Rc<Host>, args: Args) -> Result<Value, Error> {
-    let fs = host.files()?;
-    let path = args.need("path");
-    let users = host.server.users();
-    let who = |key: &str| {
-        let name = args.need(key);
-        users.id(name).ok_or_else(|| args.wrong(&format!("{key}: there is no user {name}")))
-    };
-    let (uid, gid) = (who("user")?, who("group")?);
-    let mode = u32::from_str_radix(args.need("perm"), 8).ok().filter(|m| *m <= 0o777);
-    let mode = mode.ok_or_else(|| args.wrong("perm is octal, 0 to 777"))?;
-    let mut new = New { kind: Kind::File, flags: Flags(0), mode, uid, gid };
-    for letter in args.words("letters").iter().flat_map(|w| w.chars()) {
-        match letter {
-            'd' => new.kind = Kind::Dir,
-            'a' => new.flags = new.flags.with(Flags::APPEND),
-            'l' => new.flags = new.flags.with(Flags::EXCL),
-            't' => new.flags = new.flags.with(Flags::TMP),
-            other => return Err(args.wrong(&format!("letter {other}: it is one of d a l t"))),
-        }
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Text, Error> {
+        let fs = host.files()?;
+        let path = self.path.as_str();
+        let found = paths::must(host, &fs, path).await?;
+        let bytes = paths::bytes(&fs, &found, CAT_MAX).await.map_err(about(path))?;
+        let text = bytes.and_then(|b| String::from_utf8(b).ok());
+        let why = format!("{path}: no text of at most 1 MiB; mount it to read it");
+        let text = text.ok_or_else(|| Error::inval(why))?;
+        Ok(Text { text })
     }
-    let (dir, name) = paths::place(&fs, path).await?;
-    fs.run(|f| f.create(dir, name.as_bytes(), &new)).await.map_err(about(path))?;
-    Ok(json!({ "message": format!("{path} is there") }))
 }
 
-pub(super) const REMOVE: Command = Command {
-    spec: VerbSpec {
-        name: "remove",
-        doc: "Remove files and empty directories, whoever owns them",
-        detail: "Dumps that have them keep them.",
-        args: &[
-            NAME,
-            ArgSpec {
-                name: "paths",
-                short: None,
-                kind: ArgKind::Names(1),
-                doc: "From the root: /tmp/x",
-            },
-        ],
-        example: "fs remove main /tmp/x",
-        writes: true,
-    },
-    run: |host, args| {
-        Box::pin(async move {
-            let fs = host.files()?;
-            let all = args.words("paths");
-            for path in &all {
-                if path.starts_with("/dump/") {
-                    let what = format!("{path}: dumps are kept for ever");
-                    return Err(Error::new(Errno::RoFs, what));
-                }
-                let (dir, name) = paths::place(&fs, path).await?;
-                let gone = fs.run(|f| match f.lookup(View::Live, dir, name.as_bytes())? {
-                    Some(_) => f.remove(dir, name.as_bytes(), ADM).map(Some),
-                    None => Ok(None),
-                });
-                if gone.await.map_err(about(path))?.is_none() {
-                    return Err(Error::new(Errno::NoEnt, format!("{path}: file not found")));
-                }
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Create {
+    /// From the root; /dump/2026/1121/... for that of a dump
+    path: String,
+    /// Its owner
+    user: String,
+    /// Its group
+    group: String,
+    /// Permission bits, octal: 775
+    perm: String,
+    /// d a directory, a append-only, l one opener at a time, t not in dumps
+    #[serde(default)]
+    letters: Vec<String>,
+}
+
+impl FsVerb for Create {
+    const NAME: &'static str = "create";
+    const DOC: &'static str = "Make a file or a directory";
+    const POSITIONAL: &'static [&'static str] = &["path", "user", "group", "perm", "letters"];
+    const EXAMPLE: &'static str = "fs create main /lib sys sys 775 d";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+        let fs = host.files()?;
+        let path = self.path.as_str();
+        let users = host.server.users();
+        let who = |key: &str, name: &str| {
+            users.id(name).ok_or_else(|| Self::wrong(format!("{key}: there is no user {name}")))
+        };
+        let (uid, gid) = (who("user", &self.user)?, who("group", &self.group)?);
+        let mode = u32::from_str_radix(&self.perm, 8).ok().filter(|m| *m <= 0o777);
+        let mode = mode.ok_or_else(|| Self::wrong("perm is octal, 0 to 777"))?;
+        let mut new = New { kind: Kind::File, flags: Flags(0), mode, uid, gid };
+        for letter in self.letters.iter().flat_map(|w| w.chars()) {
+            match letter {
+                'd' => new.kind = Kind::Dir,
+                'a' => new.flags = new.flags.with(Flags::APPEND),
+                'l' => new.flags = new.flags.with(Flags::EXCL),
+                't' => new.flags = new.flags.with(Flags::TMP),
+                other => return Err(Self::wrong(format!("letter {other}: it is one of d a l t"))),
             }
-            Ok(json!({ "message": format!("{} removed", all.len()) }))
-        })
-    },
-};
+        }
+        let (dir, name) = paths::place(&fs, path).await?;
+        fs.run(|f| f.create(dir, name.as_bytes(), &new)).await.map_err(about(path))?;
+        Ok(Said::new(format!("{path} is there")))
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Remove {
+    /// From the root: /tmp/x
+    #[schemars(length(min = 1))]
+    paths: Vec<String>,
+}
+
+impl FsVerb for Remove {
+    const NAME: &'static str = "remove";
+    const DOC: &'static str = "Remove files and empty directories, whoever owns them";
+    const DETAIL: &'static str = "Dumps that have them keep them.";
+    const POSITIONAL: &'static [&'static str] = &["paths"];
+    const EXAMPLE: &'static str = "fs remove main /tmp/x";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    async fn run(self, host: &Rc<Host>, _: u64) -> Result<Said, Error> {
+        let fs = host.files()?;
+        let all = self.paths;
+        for path in &all {
+            if path.starts_with("/dump/") {
+                let what = format!("{path}: dumps are kept for ever");
+                return Err(Error::new(Errno::RoFs, what));
+            }
+            let (dir, name) = paths::place(&fs, path).await?;
+            let gone = fs.run(|f| match f.lookup(View::Live, dir, name.as_bytes())? {
+                Some(_) => f.remove(dir, name.as_bytes(), ADM).map(Some),
+                None => Ok(None),
+            });
+            if gone.await.map_err(about(path))?.is_none() {
+                return Err(Error::new(Errno::NoEnt, format!("{path}: file not found")));
+            }
+        }
+        Ok(Said::new(format!("{} removed", all.len())))
+    }
+}

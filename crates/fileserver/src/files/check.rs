@@ -5,6 +5,8 @@
 //! what changes meanwhile may show as a fault that is none, so such a check is repeated before
 //! anybody is alarmed.
 
+use serde::Serialize;
+
 use super::contents::RUN;
 use super::inode::{decode_entry, decode_names};
 use super::{FileSystem, Flags, Ino, Inode, Kind, Native, ROOT};
@@ -18,7 +20,7 @@ pub(super) const ITEMS: usize = 256;
 const FAULTS_MAX: usize = 1000;
 
 /// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Checked {
     /// Files.
     pub files: u64,

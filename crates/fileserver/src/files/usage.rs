@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::check::{ITEMS, addresses};
 use super::{FileSystem, Inode, Kind};
 use crate::fault::Fault;
@@ -9,7 +11,7 @@ use crate::tree::{Key, Kind as Item};
 use crate::volume::{View, is_scratch};
 
 /// What a user owns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Files.
     pub files: u64,

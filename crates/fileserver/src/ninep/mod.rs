@@ -28,6 +28,7 @@ use std::rc::Rc;
 
 use bio::Pool;
 use reactor::{Reactor, Stream};
+use serde::Serialize;
 
 use crate::fault::Fault;
 use crate::files::Served;
@@ -111,9 +112,10 @@ pub struct Server {
 }
 
 /// Who is there, for `who`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Presence {
     /// Number of the connection.
+    #[serde(rename = "connection")]
     pub number: u64,
     /// The other end.
     pub peer: String,

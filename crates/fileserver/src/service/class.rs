@@ -49,7 +49,10 @@ impl FsClass {
     }
 
     /// Its verbs.
-    pub const VERBS: &'static [VerbSpec] = console::VERBS;
+    pub fn specs() -> &'static [VerbSpec] {
+        console::specs()
+    }
+
     /// One sentence.
     pub const DOC: &'static str =
         "Serves files by 9P from a cached WORM, and keeps every day's dump for ever.";
@@ -163,7 +166,7 @@ impl Class for FsClass {
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        FsClass::VERBS
+        console::specs()
     }
 
     fn verb(
@@ -182,8 +185,8 @@ impl Class for FsClass {
         let shared = shared.ok_or_else(|| Error::new(Errno::NxIo, format!("{name} is going")))?;
         let number = match params.get("ticket").and_then(Value::as_u64) {
             Some(number) => number,
-            None if !console::VERBS.iter().any(|v| v.name == verb) => {
-                let names: Vec<&str> = console::VERBS.iter().map(|v| v.name).collect();
+            None if !console::specs().iter().any(|v| v.name == verb) => {
+                let names: Vec<&str> = console::specs().iter().map(|v| v.name).collect();
                 let what = format!("fs has no verb {verb}; {}", names.join(", "));
                 return Err(Error::new(Errno::NotSup, what));
             }

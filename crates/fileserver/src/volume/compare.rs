@@ -1,16 +1,18 @@
 //! A block as each device has it, beside what it should be.
 
+use serde::Serialize;
 use wire::iscsi::crc32c;
 
 use super::Volume;
 use crate::fault::{Addr, Fault};
 
 /// What a device has of a block.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Copy {
     /// Its name.
     pub device: String,
     /// Where it is there, in blocks; none: it is not there, which is no fault.
+    #[serde(rename = "block")]
     pub at: Option<u64>,
     /// What is wrong with it.
     pub fault: Option<String>,

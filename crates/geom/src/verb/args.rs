@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ArgKind, ArgSpec};
+use crate::units;
 
 /// Name of a provider whose contents may be lost
 ///
@@ -34,8 +35,8 @@ pub struct Consent(pub Vec<String>);
 #[schemars(inline, description = "", extend("x-bytes" = true))]
 pub struct Bytes(pub u64);
 
-/// The arguments of a struct of parameters: those by position first.
-pub(crate) fn arguments(schema: &Value, positional: &[&str]) -> Vec<ArgSpec> {
+/// The arguments of a struct of parameters, from its schema: those by position first.
+pub fn arguments(schema: &Value, positional: &[&str]) -> Vec<ArgSpec> {
     let fields = || schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     let needed = |key: &str| {
         let required = schema.get("required").and_then(Value::as_array);
@@ -98,21 +99,13 @@ fn argument(key: &str, about: &Value, kind: ArgKind) -> ArgSpec {
         Value::Null | Value::Bool(false) | Value::Array(_) => None,
         Value::String(value) => Some(format!(" [{word} {value}]")),
         Value::Number(n) if about.get("x-bytes").is_some() => {
-            Some(format!(" [{word} {}]", bytes(n.as_u64().unwrap_or_default())))
+            Some(format!(" [{word} {}]", units::exact(n.as_u64().unwrap_or_default())))
         }
         other => Some(format!(" [{word} {other}]")),
     });
     let doc = text + &shown.collect::<String>();
     let short = about.get("x-short").and_then(Value::as_str).and_then(|word| word.chars().next());
     ArgSpec { name: forever(key), short, kind, doc: forever(&doc) }
-}
-
-/// Bytes in the largest unit that leaves no rest.
-fn bytes(n: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")].into_iter();
-    let mut units = units.map(|(bits, unit)| (1u64 << bits, unit));
-    let fits = units.find(|(one, _)| n > 0 && n.is_multiple_of(*one));
-    fits.map_or(n.to_string(), |(one, unit)| format!("{}{unit}", n / one))
 }
 
 /// Made once for each verb of a class.

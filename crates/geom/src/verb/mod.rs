@@ -9,10 +9,11 @@ mod typed;
 
 use serde_json::Value;
 
-pub(crate) use args::arguments;
-pub use args::{Bytes, Consent};
+use crate::units;
+
+pub use args::{Bytes, Consent, arguments};
 pub use params::{Change, Params, read};
-pub use typed::{ClassVerb, Said, Verb, call, specs};
+pub use typed::{ClassVerb, Said, Verb, call, given, specs};
 
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +78,24 @@ pub struct ArgSpec {
     pub kind: ArgKind,
     /// One sentence with unit and default.
     pub doc: &'static str,
+}
+
+impl ArgSpec {
+    /// A word that was typed for it, as the class takes it.
+    ///
+    /// # Errors
+    ///
+    /// The word, and why it is no number.
+    pub fn value(&self, text: &str) -> Result<Value, String> {
+        let wrong = |why: String| format!("`{text}` is not a number: {why}");
+        match self.kind {
+            ArgKind::Number => {
+                text.parse::<u64>().map(Value::from).map_err(|e| wrong(e.to_string()))
+            }
+            ArgKind::Bytes => units::size(text).map(Value::from).map_err(|e| wrong(e.to_string())),
+            _ => Ok(Value::from(text)),
+        }
+    }
 }
 
 /// What an argument is.

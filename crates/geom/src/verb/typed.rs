@@ -97,7 +97,17 @@ fn run<C: Class, V: Verb<C>>(
     params: &Value,
 ) -> Result<Value, Error> {
     let of = format!("{} {}", class.name(), V::NAME);
-    let schema = schemars::schema_for!(V).to_value();
+    let answer = given::<V>(&of, params)?.run(class, control)?;
+    serde_json::to_value(answer).map_err(|e| Error::inval(format!("{of}: {e}")))
+}
+
+/// Parameters of a verb, named by `of`: as [`read`], and other keys than its fields are refused.
+///
+/// # Errors
+///
+/// `Inval`: which key, and what is wrong with it.
+pub fn given<P: DeserializeOwned + JsonSchema>(of: &str, params: &Value) -> Result<P, Error> {
+    let schema = schemars::schema_for!(P).to_value();
     let known = schema.get("properties").and_then(Value::as_object);
     let is_known = |key: &str| known.is_some_and(|known| known.contains_key(key));
     let mut given = params.as_object().into_iter().flatten();
@@ -105,8 +115,7 @@ fn run<C: Class, V: Verb<C>>(
         let all: Vec<&str> = known.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
         return Err(Error::inval(format!("{of} has no `{other}`; it takes {}", all.join(", "))));
     }
-    let answer = read::<V>(&of, params)?.run(class, control)?;
-    serde_json::to_value(answer).map_err(|e| Error::inval(format!("{of}: {e}")))
+    read(of, params)
 }
 
 /// What a command line has to know of a class's verbs; made once.

@@ -1,0 +1,215 @@
+//! `check`: consistency of the live tree and of dumps, and repairs.
+
+use std::fmt::Write;
+use std::rc::Rc;
+
+use bio::Errno;
+use geom::Error;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{FsVerb, about, answers, paths};
+use crate::files::{Checked, Inode, Kind, Served};
+use crate::ninep::Server;
+use crate::service::Host;
+use crate::users::ADM;
+use crate::volume::{Dump, View};
+
+/// Names that `check` prints at most.
+const NAMED_MAX: usize = 100_000;
+
+answers! {
+    /// What it found.
+    Found { text: String, checked: Vec<OneView>, faults: u64, mended: Vec<String> }
+    /// The live tree, or a dump.
+    OneView { view: String, names: Vec<String>, #[serde(flatten)] found: Checked }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct Check {
+    /// Check a dump: 2026/1121, yesterday, last, or all [default: the live tree]
+    dump: Option<String>,
+    /// Read every block of every file
+    #[schemars(extend("x-short" = "r"))]
+    rdall: bool,
+    /// Mend the live tree first; nobody may be connected
+    fix: bool,
+    /// With --fix, of an image: say what would be mended, and mend nothing
+    dry: bool,
+    /// Remove files with the letter t, which no dump has; in an image, all that stands in a
+    /// directory with it
+    rtmp: bool,
+    /// Print the names of files
+    pfile: bool,
+    /// Print the names of directories
+    pdir: bool,
+}
+
+impl FsVerb for Check {
+    const NAME: &'static str = "check";
+    const DOC: &'static str = "Look at everything that the tree names";
+    const DETAIL: &'static str = "Each item of the tree, and what it says of others; with --rdall \
+         every block of every file too, its checksum verified. A damaged block is named with its \
+         file. Clients go on meanwhile: what they change may show as a fault that is none, so a \
+         check of the live tree that finds something is done once more before it is said; of an \
+         image it is a check of one moment, and the next dump waits for it. --fix mends what \
+         contradicts itself: names of files that are not there go, files that are nowhere are put \
+         into /lost+found, counts are counted, blocks of nobody are free; contents are never \
+         thrown away, dumps never changed. A block of which no device has what it should hold \
+         stays, is told with its file, and `clean` makes a hole of it. In an image a block that \
+         says it is another file's becomes a hole, found with --rdall, and what it holds a file of \
+         /lost+found; where a directory cannot be read nothing is freed, for it may be what that \
+         leads to: `clri` it first. --dry says what --fix would do to an image.";
+    const EXAMPLE: &'static str = "fs check main --rdall";
+    const WRITES: bool = true;
+    type Answer = Found;
+
+    async fn run(self, host: &Rc<Host>, number: u64) -> Result<Found, Error> {
+        let fs = host.files()?;
+        self.refuse()?;
+        let mended = self.mend(host, &fs).await?;
+        let views = self.views(host, &fs)?;
+        let word = if self.dry { "would be mended" } else { "mended" };
+        let mut text: String = mended.iter().map(|line| format!("{word}: {line}\n")).collect();
+        let (mut checked, mut faults, total) = (Vec::new(), 0, views.len() as u64);
+        for (done, (view, what)) in (0..).zip(views) {
+            host.said(number, format!("check of {what}"), done, total);
+            let found = check_one(&fs, view, self.rdall).await?;
+            let names = match self.pfile || self.pdir {
+                true => self.names(&fs, view).await?,
+                false => Vec::new(),
+            };
+            let one = OneView { view: what, names, found };
+            faults += one.faults();
+            text += &one.text();
+            checked.push(one);
+        }
+        Ok(Found { text, checked, faults, mended })
+    }
+}
+
+impl Check {
+    /// Options that do not go together.
+    fn refuse(&self) -> Result<(), Error> {
+        if self.dry && self.rtmp {
+            return Err(Self::wrong("--rtmp removes, and --dry changes nothing: one of them"));
+        }
+        if self.dry && !self.fix {
+            return Err(Self::wrong("--dry says what --fix would do: both"));
+        }
+        if self.dump.is_some() && (self.rtmp || self.fix) {
+            let flag = if self.rtmp { "--rtmp" } else { "--fix" };
+            let what = format!("check {flag}: a dump is never changed; leave --dump out");
+            return Err(Error::new(Errno::RoFs, what));
+        }
+        Ok(())
+    }
+
+    /// What is mended before anything is looked at; a line for each repair.
+    async fn mend(&self, host: &Host, fs: &Served) -> Result<Vec<String>, Error> {
+        let mut mended = Vec::new();
+        // Before anything is removed: all of it is done, or nothing.
+        let _alone = (self.fix && !self.dry).then(|| Alone::new(host)).transpose()?;
+        if self.rtmp {
+            let gone = fs.remove_temporary(ADM).await.map_err(about("check --rtmp"))?;
+            mended.extend(gone.into_iter().map(|path| format!("{path} is removed")));
+        }
+        if self.fix {
+            let done = fs.mend(self.rdall, self.dry).await;
+            mended.extend(done.map_err(about("check --fix"))?);
+        }
+        Ok(mended)
+    }
+
+    /// What is looked at, with its name.
+    fn views(&self, host: &Host, fs: &Served) -> Result<Vec<(View, String)>, Error> {
+        let all = match self.dump.as_deref() {
+            None => return Ok(vec![(View::Live, "the live tree".to_owned())]),
+            Some("all") => fs.dumps(),
+            Some(word) => vec![paths::dump(host, fs, word)?],
+        };
+        let named = |dump: Dump| {
+            let (year, day) = dump.path();
+            (View::Dump(dump.number), format!("/dump/{year}/{day}"))
+        };
+        Ok(all.into_iter().map(named).collect())
+    }
+
+    /// Names of files, of directories, or of both; of many the first.
+    async fn names(&self, fs: &Served, view: View) -> Result<Vec<String>, Error> {
+        let wanted = |i: &Inode| if i.kind == Kind::Dir { self.pdir } else { self.pfile };
+        let mut out = fs.paths_of(view, wanted, NAMED_MAX).await.map_err(about("check"))?;
+        out.sort_unstable();
+        Ok(out)
+    }
+}
+
+impl OneView {
+    fn faults(&self) -> u64 {
+        self.found.faults.len() as u64 + self.found.more
+    }
+
+    fn text(&self) -> String {
+        let (what, c) = (&self.view, &self.found);
+        let mut text: String = self.names.iter().map(|path| format!("{path}\n")).collect();
+        let _ = writeln!(
+            text,
+            "{what}: {} files, {} directories, {} blocks of files, {} of the tree, the highest {}; \
+             {}",
+            c.files,
+            c.dirs,
+            c.blocks,
+            c.nodes,
+            c.highest,
+            match (self.faults(), c.leaked) {
+                (0, 0) => "all is well".to_owned(),
+                (0, leaked) => format!("{leaked} blocks belong to nobody"),
+                (n, _) => format!("{n} faults"),
+            }
+        );
+        c.faults.iter().for_each(|f| {
+            let _ = writeln!(text, "  {f}");
+        });
+        if c.more > 0 {
+            let _ = writeln!(text, "  and {} more", c.more);
+        }
+        text
+    }
+}
+
+async fn check_one(fs: &Served, view: View, rdall: bool) -> Result<Checked, Error> {
+    let mut found = fs.check(view, rdall).await.map_err(about("check"))?;
+    let again = matches!(fs, Served::Volume(_)) && view == View::Live;
+    if again && (!found.faults.is_empty() || found.leaked > 0) {
+        found = fs.check(view, rdall).await.map_err(about("check"))?;
+    }
+    Ok(found)
+}
+
+/// Nobody is connected, and nobody can come while it lives.
+struct Alone<'a>(&'a Server);
+
+impl<'a> Alone<'a> {
+    fn new(host: &'a Host) -> Result<Alone<'a>, Error> {
+        let there = host.server.who().iter().filter(|p| p.fids > 0).count();
+        if there > 0 {
+            let name = &host.shared.name;
+            let what = format!(
+                "check --fix: {there} clients are connected (`ashlar fs who {name}`): `ashlar fs \
+                 attaches {name} off` and `ashlar fs hangup {name} NUMBER` first"
+            );
+            return Err(Error::new(Errno::Busy, what));
+        }
+        if host.server.mending.replace(true) {
+            return Err(Error::new(Errno::Busy, "check --fix: another one is at work"));
+        }
+        Ok(Alone(&host.server))
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.mending.set(false);
+    }
+}

@@ -1,0 +1,127 @@
+//! Verbs of a file server as types: a struct of parameters, an answer and an asynchronous function.
+//!
+//! The console and the command line have the same verbs; a [`Command`] is one without its types.
+
+use std::fmt::Display;
+use std::rc::Rc;
+
+use geom::{ArgKind, ArgSpec, Error, Local, VerbSpec, arguments, given};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::service::Host;
+
+/// The first argument of every verb on the command line; a console has one file server.
+const NAME: ArgSpec =
+    ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "The file server" };
+
+/// A verb of a file server: the value is what was given with it.
+///
+/// As [`geom::Verb`], but asynchronous, on the core of the file server.
+pub(super) trait FsVerb: DeserializeOwned + JsonSchema + 'static {
+    /// The word typed.
+    const NAME: &'static str;
+    /// One sentence, without the point at its end.
+    const DOC: &'static str;
+    /// More for the manual page; may be empty.
+    const DETAIL: &'static str = "";
+    /// Fields that are given by position.
+    const POSITIONAL: &'static [&'static str] = &[];
+    /// A command line that works, without the program's name.
+    const EXAMPLE: &'static str;
+    /// It writes on disks.
+    const WRITES: bool = false;
+
+    /// What it answers. A `message` or a `text` is what people see of it.
+    type Answer: Serialize;
+
+    /// Does it; `number` is that of its answer, by which progress is reported.
+    async fn run(self, host: &Rc<Host>, number: u64) -> Result<Self::Answer, Error>;
+
+    /// A refusal of what was given.
+    fn wrong(why: impl Display) -> Error {
+        Error::inval(format!("{}: {why}", Self::NAME))
+    }
+}
+
+/// Structs of what verbs answer, a line each.
+macro_rules! answers {
+    ($($(#[$about:meta])* $name:ident { $($(#[$how:meta])* $field:ident: $type:ty),+ $(,)? })+) => {
+        $(
+            $(#[$about])*
+            #[derive(serde::Serialize)]
+            pub(super) struct $name { $($(#[$how])* pub(super) $field: $type),+ }
+        )+
+    };
+}
+pub(super) use answers;
+
+answers! {
+    /// An answer to read.
+    Text { text: String }
+    /// An answer about what is switched on or off.
+    Switched { message: &'static str, on: bool }
+}
+
+/// `on` or `off`, as people write it.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(super) enum Switch {
+    #[serde(alias = "yes", alias = "1")]
+    On,
+    #[serde(alias = "no", alias = "0")]
+    Off,
+}
+
+impl Switch {
+    pub fn is_on(self) -> bool {
+        matches!(self, Switch::On)
+    }
+}
+
+/// A verb without its types, as the list has it.
+pub(super) struct Command {
+    pub spec: fn() -> VerbSpec,
+    /// Whether the parameters can be read.
+    pub check: fn(&Value) -> Result<(), Error>,
+    pub run: fn(Rc<Host>, u64, &Value) -> Local<'static, Result<Value, Error>>,
+}
+
+impl Command {
+    /// The verb `V`.
+    pub const fn of<V: FsVerb>() -> Command {
+        Command { spec: spec::<V>, check: |params| taken::<V>(params).map(drop), run: run::<V> }
+    }
+}
+
+fn spec<V: FsVerb>() -> VerbSpec {
+    let schema = schemars::schema_for!(V).to_value();
+    let args: Vec<ArgSpec> = [NAME].into_iter().chain(arguments(&schema, V::POSITIONAL)).collect();
+    VerbSpec {
+        name: V::NAME,
+        doc: V::DOC,
+        detail: V::DETAIL,
+        args: Vec::leak(args),
+        example: V::EXAMPLE,
+        writes: V::WRITES,
+    }
+}
+
+fn taken<V: FsVerb>(params: &Value) -> Result<V, Error> {
+    given(&format!("fs {}", V::NAME), params)
+}
+
+fn run<V: FsVerb>(
+    host: Rc<Host>,
+    number: u64,
+    params: &Value,
+) -> Local<'static, Result<Value, Error>> {
+    let taken = taken::<V>(params);
+    Box::pin(async move {
+        let answer = taken?.run(&host, number).await?;
+        serde_json::to_value(answer).map_err(V::wrong)
+    })
+}

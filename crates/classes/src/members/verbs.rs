@@ -1,5 +1,5 @@
-//! Verbs that are the same in every class whose members carry labels: `stop`, `destroy`, `start`,
-//! `clear`, `follow`.
+//! Verbs that are the same in every class whose members carry labels: `stop`, `destroy`, `clear`,
+//! `dump`; and `start`, `follow` where the labels are in last sectors.
 
 use geom::{Bytes, Class, Control, Error, Verb};
 use schemars::JsonSchema;
@@ -11,28 +11,12 @@ use super::frame::FrameError;
 use super::{Stopped, known};
 use crate::words::{Force, Members, each};
 
-/// A class whose members carry labels in their last sectors.
+/// A class whose members carry labels.
 pub(crate) trait Labelled: Class + Sized + 'static {
-    /// Its name.
-    const CLASS: &'static str;
     /// What `stop` does besides, for the manual.
     const STOPPED: &'static str = "";
     /// One sentence of `destroy`, and whether it writes.
     const DESTROY: (&'static str, bool) = ("The same as stop", false);
-
-    /// Those that were stopped by hand.
-    fn stopped(&self) -> &Stopped;
-
-    /// One that was stopped is to be found again.
-    fn starts(&self, _name: &str) {}
-
-    /// What its label is called.
-    fn noun() -> String {
-        format!("label of {}", Self::CLASS)
-    }
-
-    /// A member's label, from its last sector.
-    fn placed(sector: &[u8]) -> Result<Placed, FrameError>;
 
     /// Takes one apart; labels stay.
     fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error>;
@@ -41,6 +25,27 @@ pub(crate) trait Labelled: Class + Sized + 'static {
     fn take_away(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
         self.take_apart(control, on, force)
     }
+
+    /// Removes the labels of members; a provider without one is refused.
+    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error>;
+
+    /// Shows what the labels of providers say.
+    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error>;
+}
+
+/// A class whose labels are in last sectors.
+pub(crate) trait LastSector: Labelled {
+    /// Its name.
+    const CLASS: &'static str;
+
+    /// Those that were stopped by hand.
+    fn stopped(&self) -> &Stopped;
+
+    /// One that was stopped is to be found again.
+    fn starts(&self, _name: &str) {}
+
+    /// A member's label, from its last sector.
+    fn placed(sector: &[u8]) -> Result<Placed, FrameError>;
 }
 
 /// What `stop` takes.
@@ -92,7 +97,7 @@ pub(crate) struct Start {
     name: String,
 }
 
-impl<C: Labelled> Verb<C> for Start {
+impl<C: LastSector> Verb<C> for Start {
     const NAME: &'static str = "start";
     const DOC: &'static str = "Look for the members of one that was stopped";
     const POSITIONAL: &'static [&'static str] = &["name"];
@@ -114,15 +119,33 @@ pub(crate) struct Clear {
 impl<C: Labelled> Verb<C> for Clear {
     const NAME: &'static str = "clear";
     const DOC: &'static str = "Remove the class's labels from providers";
-    const DETAIL: &'static str = "Only labels of this class are removed; a provider without one is \
-         refused.";
+    const DETAIL: &'static str = "Only labels of this class are removed; a provider without one \
+         is refused.";
     const POSITIONAL: &'static [&'static str] = &["members"];
     const EXAMPLE: &'static str = "clear d0 d1";
     const WRITES: bool = true;
     type Answer = Value;
 
     fn run(self, _: &C, control: &mut Control) -> Result<Value, Error> {
-        known::clear(control, C::CLASS, &self.members.0, &C::noun(), C::placed)
+        C::clear(control, &self.members.0)
+    }
+}
+
+/// What `dump` takes.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Dump {
+    members: Members,
+}
+
+impl<C: Labelled> Verb<C> for Dump {
+    const NAME: &'static str = "dump";
+    const DOC: &'static str = "Show what the labels on providers say";
+    const POSITIONAL: &'static [&'static str] = &["members"];
+    const EXAMPLE: &'static str = "dump d0";
+    type Answer = Value;
+
+    fn run(self, _: &C, control: &mut Control) -> Result<Value, Error> {
+        C::dump(control, &self.members.0)
     }
 }
 
@@ -138,12 +161,19 @@ pub(crate) struct Follow {
     force: Force,
 }
 
-impl<C: Labelled> Verb<C> for Follow {
+impl<C: LastSector> Verb<C> for Follow {
     const NAME: &'static str = "follow";
-    const DOC: &'static str = follow::FOLLOW.doc;
-    const DETAIL: &'static str = follow::FOLLOW.detail;
+    const DOC: &'static str = "Bring the label of a provider that has grown to its new end";
+    const DETAIL: &'static str = "Labels stand in the last sector and are looked for nowhere \
+         else. While they are in use they follow a provider that grows. One that was left behind, \
+         by a power cut or by a provider that grew while the daemon was off, is found where this \
+         daemon has seen the provider end, and comes along by itself. Of a provider that has \
+         grown elsewhere, or at whose end there is something else now, the label stays behind, \
+         and is not seen: this brings it along. It must say itself that it was written for a \
+         provider as large as --was. Something else in the last sector is overwritten only with \
+         --force.";
     const POSITIONAL: &'static [&'static str] = &["member"];
-    const EXAMPLE: &'static str = follow::FOLLOW.example;
+    const EXAMPLE: &'static str = "follow d0 --was 10GiB";
     const WRITES: bool = true;
     type Answer = Value;
 

@@ -1,0 +1,38 @@
+//! `configure`: how an array works.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use geom::{Control, Error, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{ArrayName, with};
+use crate::raid::class::RaidClass;
+use crate::words::SyncRate;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Configure {
+    name: ArrayName,
+    #[serde(default)]
+    sync_rate: Option<SyncRate>,
+}
+
+impl Verb<RaidClass> for Configure {
+    const NAME: &'static str = "configure";
+    const DOC: &'static str = "Change how an array works";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "raid configure --sync-rate 50MiB Intel-1234abcd";
+    type Answer = Said;
+
+    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.0.as_str();
+        with(control, on, |g, _, _| {
+            if let Some(SyncRate(rate)) = self.sync_rate {
+                g.rate.store(rate, Relaxed);
+            }
+            Ok(())
+        })?;
+        Ok(Said::new(format!("{on} configured")))
+    }
+}

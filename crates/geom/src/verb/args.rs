@@ -11,7 +11,8 @@
 //! | any other | an option with a text |
 //!
 //! `x-short` is the letter of an option, `x-hidden` keeps a field from the command line; `default`,
-//! or `x-first` of a [`super::Change`], is shown behind the description.
+//! or `x-first` of a [`super::Change`], is shown behind the description, and so are the limits of a
+//! number that has both.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -102,7 +103,14 @@ fn argument(key: &str, about: &Value, kind: ArgKind) -> ArgSpec {
         }
         other => Some(format!(" [{word} {other}]")),
     });
-    let doc = text + &shown.collect::<String>();
+    let limits = about.get("minimum").zip(about.get("maximum"));
+    let limits = limits.map(|(least, most)| match (least.as_u64(), most.as_u64()) {
+        (Some(least), Some(most)) if about.get("x-bytes").is_some() => {
+            format!(" [{} to {}]", bytes(least), bytes(most))
+        }
+        _ => format!(" [{least} to {most}]"),
+    });
+    let doc = text + &shown.chain(limits).collect::<String>();
     let short = about.get("x-short").and_then(Value::as_str).and_then(|word| word.chars().next());
     ArgSpec { name: forever(key), short, kind, doc: forever(&doc) }
 }
@@ -143,6 +151,7 @@ mod tests {
         size: Option<Bytes>,
         /// How often
         #[serde(default = "thrice")]
+        #[schemars(range(min = 1, max = 9))]
         times: u32,
         /// Anyway
         #[serde(default)]
@@ -185,7 +194,7 @@ mod tests {
             ("force", Some('f'), ArgKind::Flag, "Anyway"),
             ("how", None, ArgKind::Choice(&["fast", "slow"]), "How"),
             ("size", None, ArgKind::Bytes, "How much [default: 4KiB]"),
-            ("times", None, ArgKind::Number, "How often [default: 3]"),
+            ("times", None, ArgKind::Number, "How often [default: 3] [1 to 9]"),
             (
                 "yes_destroy",
                 None,

@@ -25,7 +25,7 @@ use crate::error::Error;
 /// A verb of the class `C`: the value is what was given with it.
 ///
 /// Fields have `#[serde(default)]` where they may be left out, and a sentence each for help. Other
-/// fields than these are refused.
+/// fields than these are refused, and numbers beyond their `#[schemars(range(min, max))]`.
 pub trait Verb<C>: DeserializeOwned + JsonSchema + 'static {
     /// The word typed.
     const NAME: &'static str;
@@ -105,8 +105,24 @@ fn run<C: Class, V: Verb<C>>(
         let all: Vec<&str> = known.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
         return Err(Error::inval(format!("{of} has no `{other}`; it takes {}", all.join(", "))));
     }
+    within(&of, known, params)?;
     let answer = read::<V>(&of, params)?.run(class, control)?;
     serde_json::to_value(answer).map_err(|e| Error::inval(format!("{of}: {e}")))
+}
+
+/// Refuses numbers beyond the limits of the schema.
+fn within(of: &str, fields: Option<&Map<String, Value>>, params: &Value) -> Result<(), Error> {
+    let number = |value: &Value| value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+    for (key, value) in params.as_object().into_iter().flatten() {
+        let about = fields.and_then(|fields| fields.get(key));
+        let limit = |name| about.and_then(|about| number(about.get(name)?));
+        let Some((least, most)) = limit("minimum").zip(limit("maximum")) else { continue };
+        if number(value).is_some_and(|n| !(least..=most).contains(&n)) {
+            let what = format!("{of}: `{key}` is {value}: use {least} to {most}");
+            return Err(Error::inval(what));
+        }
+    }
+    Ok(())
 }
 
 /// What a command line has to know of a class's verbs; made once.

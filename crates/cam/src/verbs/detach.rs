@@ -1,0 +1,34 @@
+//! `detach`: a bus that goes, with its disks.
+
+use bio::Errno;
+use geom::{Control, Error, Said, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::class::CamClass;
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Detach {
+    /// A bus: mps0
+    name: String,
+}
+
+impl Verb<CamClass> for Detach {
+    const NAME: &'static str = "detach";
+    const DOC: &'static str = "Detach a bus with its disks";
+    const DETAIL: &'static str = "Refused while one of its disks is open.";
+    const POSITIONAL: &'static [&'static str] = &["name"];
+    const EXAMPLE: &'static str = "detach mps0";
+    type Answer = Said;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Said, Error> {
+        let name = self.name;
+        let bus = class.bus(&name).ok_or_else(|| {
+            let what = format!("no bus {name}; `ashlar cam devlist -v` lists them");
+            Error::new(Errno::NoEnt, what)
+        })?;
+        control.call(|t| class.take_out(t, &bus))?;
+        Ok(Said::new(format!("{name} is gone")))
+    }
+}

@@ -48,6 +48,10 @@ pub use topology::{
 };
 pub use trouble::{Grade, Listener, Remark, Trouble};
 pub use verb::{
-    ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, call, read,
-    specs,
+    ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, call, given,
+    read, specs,
 };
+
+// What the parameters of a verb derive.
+pub use schemars::JsonSchema;
+pub use serde::Deserialize;

@@ -1,9 +1,7 @@
 //! `aoeconfig`: the text that an AoE target keeps.
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::aoe::{STRING_MAX, directive};
 
@@ -12,28 +10,24 @@ use super::aoe::refuse;
 use super::orders::Talk;
 use crate::class::CamClass;
 
-/// What it takes.
+/// Show or set an AoE target's config string
+///
+/// A target keeps one text for whoever wants it, 1024 bytes at most. It is set where there is none;
+/// of several machines that set it at once one succeeds, so it can say whose a disk is. --force
+/// replaces it, --clear empties it.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct AoeConfig {
     name: DiskName,
     /// The new string
-    #[serde(default)]
     set: Option<String>,
     /// No string any more
-    #[serde(default)]
     clear: bool,
     /// In place of the one that is there
-    #[serde(default)]
     force: bool,
 }
 
 impl Verb<CamClass> for AoeConfig {
     const NAME: &'static str = "aoeconfig";
-    const DOC: &'static str = "Show or set an AoE target's config string";
-    const DETAIL: &'static str = "A target keeps one text for whoever wants it, 1024 bytes at \
-         most. It is set where there is none; of several machines that set it at once one \
-         succeeds, so it can say whose a disk is. --force replaces it, --clear empties it.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "aoeconfig ada0 --set host7";
     type Answer = Value;
 

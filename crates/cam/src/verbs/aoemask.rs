@@ -1,8 +1,6 @@
 //! `aoemask`: those that may reach an AoE target.
 
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 use wire::aoe::{Mac, mask};
 
@@ -11,30 +9,25 @@ use super::aoe::{Addresses, names, refuse, shown};
 use super::orders::Talk;
 use crate::class::CamClass;
 
-/// What it takes.
+/// Show or edit the list of those that may reach an AoE target
+///
+/// A target with an empty list answers everybody, one with addresses in it nobody else: to others
+/// it is not there. A list that would shut this machine out is refused without --force. On a target
+/// of ours it stands beside the access groups, and lasts.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct AoeMask {
     name: DiskName,
-    #[serde(default)]
     addresses: Addresses,
     /// Add these addresses
-    #[serde(default)]
     add: bool,
     /// Take these addresses out
-    #[serde(default)]
     delete: bool,
     /// In spite of others, or of what it does to this machine
-    #[serde(default)]
     force: bool,
 }
 
 impl Verb<CamClass> for AoeMask {
     const NAME: &'static str = "aoemask";
-    const DOC: &'static str = "Show or edit the list of those that may reach an AoE target";
-    const DETAIL: &'static str = "A target with an empty list answers everybody, one with \
-         addresses in it nobody else: to others it is not there. A list that would shut this \
-         machine out is refused without --force. On a target of ours it stands beside the access \
-         groups, and lasts.";
     const POSITIONAL: &'static [&'static str] = &["name", "addresses"];
     const EXAMPLE: &'static str = "aoemask ada0 02:00:00:00:00:01 02:00:00:00:00:02 --add";
     type Answer = Value;

@@ -1,9 +1,7 @@
 //! `aoereserve`: the reservation of an AoE target.
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 use wire::aoe::{error, reserve};
 
@@ -12,31 +10,26 @@ use super::aoe::{Addresses, names, refuse, shown};
 use super::orders::Talk;
 use crate::class::CamClass;
 
-/// What it takes.
+/// Show, take or give back the reservation of an AoE target
+///
+/// A target that is reserved refuses reads and writes of all who are not in its list; they may ask
+/// who it is and who has it. --set takes it for the addresses given, or for this machine's own at
+/// the interfaces of the bus; whoever is in the list may change it, or --release it. --force does
+/// either whoever has it: what the others had under way may still be written just before.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct AoeReserve {
     name: DiskName,
-    #[serde(default)]
     addresses: Addresses,
     /// Reserve it
-    #[serde(default)]
     set: bool,
     /// Give the reservation back
-    #[serde(default)]
     release: bool,
     /// Though others have it
-    #[serde(default)]
     force: bool,
 }
 
 impl Verb<CamClass> for AoeReserve {
     const NAME: &'static str = "aoereserve";
-    const DOC: &'static str = "Show, take or give back the reservation of an AoE target";
-    const DETAIL: &'static str = "A target that is reserved refuses reads and writes of all who \
-         are not in its list; they may ask who it is and who has it. --set takes it for the \
-         addresses given, or for this machine's own at the interfaces of the bus; whoever is in \
-         the list may change it, or --release it. --force does either whoever has it: what the \
-         others had under way may still be written just before.";
     const POSITIONAL: &'static [&'static str] = &["name", "addresses"];
     const EXAMPLE: &'static str = "aoereserve ada0 --set";
     type Answer = Value;

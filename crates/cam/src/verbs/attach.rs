@@ -5,9 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::scan::{Look, whole};
@@ -15,8 +13,11 @@ use super::whys;
 use crate::bus::{Bounds, Bus, Names};
 use crate::class::CamClass;
 
-/// What it takes. What is typed is read as a section of the configuration is, by the control path:
-/// the class gets the kind of bus and its parameters, checked against the schema of the kind.
+/// Attach a bus with its disks
+///
+/// The parameters are those of [[bus]] in ashlar.toml, where a bus has to stand to be there at the
+/// next start: one that is attached by hand goes with the daemon. What is on the disks of a virtual
+/// one goes with it.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Attach {
     /// Its name: mps0, or what it leads to
@@ -38,10 +39,6 @@ pub(super) struct Attach {
 
 impl Verb<CamClass> for Attach {
     const NAME: &'static str = "attach";
-    const DOC: &'static str = "Attach a bus with its disks";
-    const DETAIL: &'static str = "The parameters are those of [[bus]] in ashlar.toml, where a bus \
-         has to stand to be there at the next start: one that is attached by hand goes with the \
-         daemon. What is on the disks of a virtual one goes with it.";
     const POSITIONAL: &'static [&'static str] = &["name", "params"];
     const EXAMPLE: &'static str = "attach mps0 transport=sas disks=4 size=1GiB";
     type Answer = Value;

@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Bytes, Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Bytes, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::scsi::{Key, Sense};
 
@@ -19,39 +17,50 @@ use crate::periph::pass::{self, Answer, Data, PASS_TIMEOUT_MAX_MS, PASS_TIMEOUT_
 /// Longest answer that a format is tried on.
 const RECEIVED_MAX: usize = 16 << 20;
 
-/// What it takes.
+/// Send a raw command to a device
+///
+/// The command goes to the device as it is, through the queue of its disk, and is neither retried
+/// nor checked: one that writes, writes under whoever has the disk open. For ATA it is, as with
+/// camcontrol: command, features, LBA low, mid and high, device, the same four of 48 bits (LBA low,
+/// mid, high, features), count, count of 48 bits; NCQ commands are refused. The text ends with the
+/// device's own error where it refuses. The daemon serves others while it is under way; `ashlar cam
+/// reset` ends it before its time.
+///
+/// What goes to the device is written as fields: a byte in hexadecimal, or a number and its width,
+/// in bits (`3:b5`, the highest bit first) or in bytes (`1f00:i2`, the highest byte first). `v`
+/// stands for the next of ARGS, decimal or with 0x. Names in {} and comments in /* */ are passed
+/// over.
+///
+/// What comes from the device is shown as a dump of bytes, or by the last of ARGS as fields: i1 to
+/// i4 are integers, b1 to b32 (or t) bits, cN so many characters, zN the same without blanks at the
+/// end; a * in front leaves one out, sN goes to byte N, s+N and s-N go on and back. The values
+/// stand in a line; with -v each is in a line of its own, behind its name in {}. The bytes
+/// themselves are `data` of --json.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Cmd {
     name: Device,
     /// What v stands for, in order; then, with -i, how to show what comes
-    #[serde(default)]
     args: Vec<String>,
     /// A SCSI command: "12 0 0 0 24 0"
-    #[serde(default)]
     #[schemars(extend("x-short" = "c"))]
     cdb: Option<String>,
     /// An ATA command: "ec 0 0 0 0 0 0 0 0 0 1 0"
-    #[serde(default)]
     #[schemars(extend("x-short" = "a"))]
     ata: Option<String>,
     /// So many bytes come from the device
-    #[serde(default)]
     #[schemars(extend("x-short" = "i"))]
     receive: Option<Bytes>,
     // camcontrol's -o says here how answers are shown.
     /// These bytes go to the device
-    #[serde(default)]
     send: Option<String>,
     /// Milliseconds that it may take
     #[serde(default = "timeout")]
     #[schemars(extend("x-short" = "t"), range(min = 1, max = PASS_TIMEOUT_MAX_MS))]
     timeout: u32,
     /// Retry and cure as for a disk's commands
-    #[serde(default)]
     #[schemars(extend("x-short" = "E"))]
     recover: bool,
     /// Show the names of fields
-    #[serde(default)]
     #[schemars(extend("x-short" = "v"))]
     verbose: bool,
 }
@@ -62,23 +71,6 @@ fn timeout() -> u32 {
 
 impl Verb<CamClass> for Cmd {
     const NAME: &'static str = "cmd";
-    const DOC: &'static str = "Send a raw command to a device";
-    const DETAIL: &'static str = "The command goes to the device as it is, through the queue of \
-         its disk, and is neither retried nor checked: one that writes, writes under whoever has \
-         the disk open. For ATA it is, as with camcontrol: command, features, LBA low, mid and \
-         high, device, the same four of 48 bits (LBA low, mid, high, features), count, count of \
-         48 bits; NCQ commands are refused. The text ends with the device's own error where it \
-         refuses. The daemon serves others while it is under way; `ashlar cam reset` ends it \
-         before its time.\n\n\
-         What goes to the device is written as fields: a byte in hexadecimal, or a number and its \
-         width, in bits (`3:b5`, the highest bit first) or in bytes (`1f00:i2`, the highest byte \
-         first). `v` stands for the next of ARGS, decimal or with 0x. Names in {} and comments in \
-         /* */ are passed over.\n\n\
-         What comes from the device is shown as a dump of bytes, or by the last of ARGS as \
-         fields: i1 to i4 are integers, b1 to b32 (or t) bits, cN so many characters, zN the same \
-         without blanks at the end; a * in front leaves one out, sN goes to byte N, s+N and s-N \
-         go on and back. The values stand in a line; with -v each is in a line of its own, behind \
-         its name in {}. The bytes themselves are `data` of --json.";
     const POSITIONAL: &'static [&'static str] = &["name", "args"];
     const EXAMPLE: &'static str = "cmd da0 -c \"12 0 0 0 v:i1 0\" 36 -i 36 \"s8 z8 z16 z4\"";
     type Answer = Value;
@@ -213,7 +205,7 @@ mod tests {
     fn request(params: &Value) -> Result<(Request, Option<String>), Error> {
         let mut params = params.clone();
         params["name"] = "da0".into();
-        geom::read::<Cmd>("cam cmd", &params)?.request()
+        geom::given::<Cmd>("cam cmd", &params)?.request()
     }
 
     #[test]

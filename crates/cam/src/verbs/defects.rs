@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
+use geom::{Control, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wire::scsi::{Defect, DefectFormat, Defects};
@@ -18,7 +17,10 @@ use crate::periph::pass::{Data, Request};
 /// Most bytes of a defect list that are asked for; what is longer is counted.
 const DEFECT_LEN: u32 = 65_536;
 
-/// What it takes.
+/// List the defects of a SCSI disk's medium
+///
+/// Blocks, or cylinder:head:sector or bytes from index, in the format that the disk answers in. A
+/// grown list that grows is a disk to be replaced.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct DefectList {
     name: Device,
@@ -27,19 +29,15 @@ pub(super) struct DefectList {
     #[schemars(extend("x-short" = "f"))]
     format: Format,
     /// Those of the factory
-    #[serde(default)]
     #[schemars(extend("x-short" = "P"))]
     primary: bool,
     /// Those that came later; both without -P and -G
-    #[serde(default)]
     #[schemars(extend("x-short" = "G"))]
     grown: bool,
     /// How many, and not which
-    #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
     summary: bool,
     /// With -s: the number alone
-    #[serde(default)]
     #[schemars(extend("x-short" = "q"))]
     quiet: bool,
     /// From this one of the list on
@@ -47,7 +45,6 @@ pub(super) struct DefectList {
     #[schemars(extend("x-short" = "S"), range(max = u32::MAX))]
     offset: u32,
     /// In hexadecimal
-    #[serde(default)]
     #[schemars(extend("x-short" = "X"))]
     hex: bool,
 }
@@ -65,10 +62,6 @@ enum Format {
 
 impl Verb<CamClass> for DefectList {
     const NAME: &'static str = "defects";
-    const DOC: &'static str = "List the defects of a SCSI disk's medium";
-    const DETAIL: &'static str = "Blocks, or cylinder:head:sector or bytes from index, in the \
-         format that the disk answers in. A grown list that grows is a disk to be replaced.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "defects da0 -G";
     type Answer = Value;
 

@@ -1,13 +1,13 @@
 //! `detach`: a bus that goes, with its disks.
 
 use bio::Errno;
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use crate::class::CamClass;
 
-/// What it takes.
+/// Detach a bus with its disks
+///
+/// Refused while one of its disks is open.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Detach {
     /// A bus: mps0
@@ -16,9 +16,6 @@ pub(super) struct Detach {
 
 impl Verb<CamClass> for Detach {
     const NAME: &'static str = "detach";
-    const DOC: &'static str = "Detach a bus with its disks";
-    const DETAIL: &'static str = "Refused while one of its disks is open.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "detach mps0";
     type Answer = Said;
 

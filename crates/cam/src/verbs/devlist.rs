@@ -1,30 +1,25 @@
 //! `devlist`: the devices of all buses.
 
-use geom::{Control, Error, Trouble, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Trouble, Verb};
 use serde_json::{Value, json};
 
 use super::whys;
 use crate::bus::LastError;
 use crate::class::CamClass;
 
-/// What it takes.
+/// List the devices of all buses
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Devlist {
     /// The buses and last errors too
-    #[serde(default)]
     #[schemars(extend("x-short" = "v"))]
     verbose: bool,
     /// The buses alone
-    #[serde(default)]
     #[schemars(extend("x-short" = "b"))]
     buses: bool,
 }
 
 impl Verb<CamClass> for Devlist {
     const NAME: &'static str = "devlist";
-    const DOC: &'static str = "List the devices of all buses";
     const EXAMPLE: &'static str = "devlist -v";
     type Answer = Value;
 

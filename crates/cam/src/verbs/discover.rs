@@ -4,9 +4,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use crate::class::CamClass;
@@ -17,7 +15,12 @@ const PORT: u16 = 3260;
 /// Who asks when nobody says.
 const INITIATOR: &str = "iqn.2026-01.org.example:initiator";
 
-/// What it takes.
+/// Ask an iSCSI portal for its targets
+///
+/// Asks with SendTargets, in a session of its own, and attaches nothing: under each target stand
+/// the lines of ashlar.toml that make a bus of it. Targets may show an initiator only what it may
+/// have, so ask by the name that the bus will have. Reached are addresses, not names of hosts. The
+/// secret's file is read by the daemon.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Discover {
     /// A portal's address, with or without port: 10.0.0.1
@@ -26,10 +29,8 @@ pub(super) struct Discover {
     #[serde(default = "initiator")]
     initiator: String,
     /// CHAP: our user
-    #[serde(default)]
     user: Option<String>,
     /// CHAP: the file with our secret
-    #[serde(default)]
     secret_file: Option<String>,
 }
 
@@ -39,12 +40,6 @@ fn initiator() -> String {
 
 impl Verb<CamClass> for Discover {
     const NAME: &'static str = "discover";
-    const DOC: &'static str = "Ask an iSCSI portal for its targets";
-    const DETAIL: &'static str = "Asks with SendTargets, in a session of its own, and attaches \
-         nothing: under each target stand the lines of ashlar.toml that make a bus of it. Targets \
-         may show an initiator only what it may have, so ask by the name that the bus will have. \
-         Reached are addresses, not names of hosts. The secret's file is read by the daemon.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str =
         "discover 10.0.0.1:3260 --initiator iqn.2026-01.org.example:host7";
     type Answer = Value;
@@ -145,7 +140,7 @@ mod tests {
         for wrong in [json!({ "user": "me" }), json!({ "initiator": "me" })] {
             let mut params = wrong;
             params["name"] = "10.0.0.1".into();
-            let asked: Discover = geom::read("cam discover", &params).expect("well-formed");
+            let asked: Discover = geom::given("cam discover", &params).expect("well-formed");
             assert!(asked.asker().is_err(), "{params}");
         }
     }

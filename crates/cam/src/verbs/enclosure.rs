@@ -5,9 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::scsi::ses_kind;
 
@@ -18,7 +16,10 @@ use crate::periph::Facts;
 use crate::periph::ses::{self, Enclosure};
 use crate::unit::Unit;
 
-/// What it takes.
+/// List an enclosure's elements, and the disks in its slots
+///
+/// As sesutil map: each element with its status, its name, and the disk in it where the enclosure
+/// tells whose SAS address that is.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Elements {
     /// An enclosure: ses0
@@ -27,10 +28,6 @@ pub(super) struct Elements {
 
 impl Verb<CamClass> for Elements {
     const NAME: &'static str = "enclosure";
-    const DOC: &'static str = "List an enclosure's elements, and the disks in its slots";
-    const DETAIL: &'static str = "As sesutil map: each element with its status, its name, and the \
-         disk in it where the enclosure tells whose SAS address that is.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "enclosure ses0";
     type Answer = Value;
 

@@ -4,10 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::{Errno, Extent};
-use geom::{Change, Control, Error, Params, Verb};
+use geom::{Change, Control, Deserialize, Error, JsonSchema, Params, Verb};
 use reactor::model::{self, DiskOp};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::class::CamClass;
@@ -15,7 +13,17 @@ use crate::sim::Sim;
 use crate::sims::hba::{Faults, VirtualHba};
 use crate::unit::Unit;
 
-/// What it takes.
+/// Show or set what goes wrong with a disk of a virtual bus
+///
+/// For trying out what stands on a disk; disks of other buses have no such thing. Each rate is a
+/// number of commands of a hundred and stays until it is set again; without options they are shown.
+/// --clear sets all to 0, and starts and plugs nothing in. A disk that was pulled has no name any
+/// more: its place does, by the bus and the target, as in mps0:3.
+///
+/// --bad gives the medium bad blocks: they cannot be read until they are written, as on real disks.
+/// --forge has the device answer a command, by its first byte, with bytes of one's own, whatever
+/// they are: 12=00,00,06 for INQUIRY, 12/83= for its page 83h alone, with no bytes at all (ATA:
+/// FEATURES, as in b0/d0). Both stay until --clear.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Fault {
     /// A disk, or its place: da0, mps0:3
@@ -23,41 +31,23 @@ pub(super) struct Fault {
     #[serde(flatten)]
     rates: Change<Faults>,
     /// Blocks that cannot be read: the first, or first and number, as in 100+8
-    #[serde(default)]
     bad: Option<String>,
     /// A command, and what it is answered with: COMMAND[/PAGE]=BYTE,BYTE..., in hexadecimal
-    #[serde(default)]
     forge: Option<String>,
     /// All rates are 0, no block is bad, and no answer forged
-    #[serde(default)]
     clear: bool,
     /// The motor stops: it must be started
-    #[serde(default)]
     stop: bool,
     /// Power goes and comes: what was not flushed may be lost
-    #[serde(default)]
     cut_power: bool,
     /// The disk is pulled out
-    #[serde(default)]
     pull: bool,
     /// It is pushed in again
-    #[serde(default)]
     push: bool,
 }
 
 impl Verb<CamClass> for Fault {
     const NAME: &'static str = "fault";
-    const DOC: &'static str = "Show or set what goes wrong with a disk of a virtual bus";
-    const DETAIL: &'static str = "For trying out what stands on a disk; disks of other buses have \
-         no such thing. Each rate is a number of commands of a hundred and stays until it is set \
-         again; without options they are shown. --clear sets all to 0, and starts and plugs \
-         nothing in. A disk that was pulled has no name any more: its place does, by the bus and \
-         the target, as in mps0:3.\n\n\
-         --bad gives the medium bad blocks: they cannot be read until they are written, as on \
-         real disks. --forge has the device answer a command, by its first byte, with bytes of \
-         one's own, whatever they are: 12=00,00,06 for INQUIRY, 12/83= for its page 83h alone, \
-         with no bytes at all (ATA: FEATURES, as in b0/d0). Both stay until --clear.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "fault da0 --fails 1 --hangs 1";
     type Answer = Value;
 

@@ -3,16 +3,14 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::DiskName;
 use crate::class::CamClass;
 use crate::periph::Facts;
 
-/// What it takes.
+/// Show what an ATA disk says of itself
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Identify {
     name: DiskName,
@@ -20,8 +18,6 @@ pub(super) struct Identify {
 
 impl Verb<CamClass> for Identify {
     const NAME: &'static str = "identify";
-    const DOC: &'static str = "Show what an ATA disk says of itself";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "identify ada0";
     type Answer = Value;
 

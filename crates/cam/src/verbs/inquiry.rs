@@ -2,37 +2,30 @@
 
 use std::fmt::Write;
 
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{DiskName, version};
 use crate::class::CamClass;
 use crate::periph::Facts;
 
-/// What it takes.
+/// Show what a disk says of itself (INQUIRY)
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Inquiry {
     name: DiskName,
     /// What it is
-    #[serde(default)]
     #[schemars(extend("x-short" = "D"))]
     standard: bool,
     /// Its serial number; alone, without a word
-    #[serde(default)]
     #[schemars(extend("x-short" = "S"))]
     serial: bool,
     /// What its link moves
-    #[serde(default)]
     #[schemars(extend("x-short" = "R"))]
     rate: bool,
 }
 
 impl Verb<CamClass> for Inquiry {
     const NAME: &'static str = "inquiry";
-    const DOC: &'static str = "Show what a disk says of itself (INQUIRY)";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "inquiry da0";
     type Answer = Value;
 

@@ -1,8 +1,7 @@
 //! `locate`: the light that shows where a disk is.
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
+use geom::{Control, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -11,7 +10,11 @@ use super::{Device, Found};
 use crate::class::CamClass;
 use crate::periph::ses;
 
-/// What it takes.
+/// Switch the light that shows where a disk is
+///
+/// Of a disk whose enclosure knows its SAS address, or of a slot of an enclosure by the number that
+/// `ashlar cam enclosure` lists. The light stays until it is switched off. Look at the light before
+/// you pull a disk: nothing else ties the name to the bay.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Locate {
     name: Device,
@@ -20,7 +23,6 @@ pub(super) struct Locate {
     #[schemars(extend("x-short" = "s"))]
     state: State,
     /// A slot of the enclosure that was named
-    #[serde(default)]
     #[schemars(extend("x-short" = "e"))]
     element: Option<usize>,
 }
@@ -36,12 +38,6 @@ enum State {
 
 impl Verb<CamClass> for Locate {
     const NAME: &'static str = "locate";
-    const DOC: &'static str = "Switch the light that shows where a disk is";
-    const DETAIL: &'static str = "Of a disk whose enclosure knows its SAS address, or of a slot \
-         of an enclosure by the number that `ashlar cam enclosure` lists. The light stays until \
-         it is switched off. Look at the light before you pull a disk: nothing else ties the name \
-         to the bay.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "locate da0 -s on";
     type Answer = Value;
 

@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
+use geom::{Control, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wire::scsi::{ModePage, mode_fields, mode_select_list, parse_mode_pages};
@@ -17,19 +16,21 @@ use crate::class::CamClass;
 use crate::periph::Facts;
 use crate::periph::pass::{Data, Request};
 
-/// What it takes.
+/// Show or change a mode page of a SCSI device
+///
+/// With -l the pages that the device has; with -m one page, a field a line, or its bytes where the
+/// layout is not known here. Words behind the name are fields to change: WCE=0. Only what the
+/// device lets be changed is; a value that it keeps back is said. Without -S a change holds until
+/// the device is reset.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Modepage {
     name: Device,
     /// Fields to change: WCE=0
-    #[serde(default)]
     fields: Vec<String>,
     /// PAGE or PAGE,SUBPAGE: 8, 0x1c,2
-    #[serde(default)]
     #[schemars(extend("x-short" = "m"))]
     page: Option<String>,
     /// The pages that there are
-    #[serde(default)]
     #[schemars(extend("x-short" = "l"))]
     list: bool,
     /// Which values, by name or number
@@ -37,11 +38,9 @@ pub(super) struct Modepage {
     #[schemars(extend("x-short" = "P", "enum" = WORDS))]
     values: Values,
     /// Its bytes, not its fields
-    #[serde(default)]
     #[schemars(extend("x-short" = "b"))]
     bytes: bool,
     /// A change holds after a reset too
-    #[serde(default)]
     #[schemars(extend("x-short" = "S"))]
     save: bool,
 }
@@ -67,11 +66,6 @@ enum Values {
 
 impl Verb<CamClass> for Modepage {
     const NAME: &'static str = "modepage";
-    const DOC: &'static str = "Show or change a mode page of a SCSI device";
-    const DETAIL: &'static str = "With -l the pages that the device has; with -m one page, a \
-         field a line, or its bytes where the layout is not known here. Words behind the name are \
-         fields to change: WCE=0. Only what the device lets be changed is; a value that it keeps \
-         back is said. Without -S a change holds until the device is reset.";
     const POSITIONAL: &'static [&'static str] = &["name", "fields"];
     const EXAMPLE: &'static str = "modepage da0 -m 8";
     type Answer = Value;

@@ -1,48 +1,38 @@
 //! `readcap`: how large a disk is.
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{DiskName, one_of};
 use crate::class::CamClass;
 use crate::periph::Facts;
 
-/// What it takes.
+/// Show a disk's last block and the length of a block
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Readcap {
     name: DiskName,
     /// The length of a block alone
-    #[serde(default)]
     #[schemars(extend("x-short" = "b"))]
     block: bool,
     /// The last block or the size alone
-    #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
     size: bool,
     /// The number of blocks, not the last one
-    #[serde(default)]
     #[schemars(extend("x-short" = "N"))]
     blocks: bool,
     /// The size for people, a K of 1024 bytes (camcontrol's -h)
-    #[serde(default)]
     human: bool,
     /// The size for people, a k of 1000 bytes
-    #[serde(default)]
     #[schemars(extend("x-short" = "H"))]
     decimal: bool,
     /// Numbers alone
-    #[serde(default)]
     #[schemars(extend("x-short" = "q"))]
     quiet: bool,
 }
 
 impl Verb<CamClass> for Readcap {
     const NAME: &'static str = "readcap";
-    const DOC: &'static str = "Show a disk's last block and the length of a block";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "readcap da0";
     type Answer = Value;
 
@@ -116,7 +106,7 @@ mod tests {
     fn capacity(blocks: u64, block_len: u32, params: &Value) -> Result<String, Error> {
         let mut params = params.clone();
         params["name"] = "da0".into();
-        geom::read::<Readcap>("cam readcap", &params)?.capacity(blocks, block_len)
+        geom::given::<Readcap>("cam readcap", &params)?.capacity(blocks, block_len)
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
+use geom::{Control, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wire::scsi::{Lun, LunError};
@@ -19,16 +18,14 @@ use crate::periph::pass::{Data, Request};
 /// Most bytes of a list of units: 16,384 of them and the header.
 const LUNS_LEN: u32 = 8 + 16_384 * 8;
 
-/// What it takes.
+/// Show the logical units of a disk's target
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Reportluns {
     name: DiskName,
     /// How many there are, and no more
-    #[serde(default)]
     #[schemars(extend("x-short" = "c"))]
     count: bool,
     /// Which, and not how many
-    #[serde(default)]
     #[schemars(extend("x-short" = "l"))]
     luns: bool,
     /// Which are asked for
@@ -50,8 +47,6 @@ enum Report {
 
 impl Verb<CamClass> for Reportluns {
     const NAME: &'static str = "reportluns";
-    const DOC: &'static str = "Show the logical units of a disk's target";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "reportluns da0";
     type Answer = Value;
 

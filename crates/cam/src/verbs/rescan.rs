@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::scan::{Look, whole};
@@ -13,17 +11,15 @@ use super::whys;
 use crate::address::{ANY, Path};
 use crate::class::CamClass;
 
-/// What it takes.
+/// Look for devices that came or went
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Rescan {
     /// BUS, BUS:TARGET:LUN, or all; absent: all
-    #[serde(default)]
     buses: Vec<String>,
 }
 
 impl Verb<CamClass> for Rescan {
     const NAME: &'static str = "rescan";
-    const DOC: &'static str = "Look for devices that came or went";
     const POSITIONAL: &'static [&'static str] = &["buses"];
     const EXAMPLE: &'static str = "rescan 0";
     type Answer = Value;

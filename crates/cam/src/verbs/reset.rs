@@ -6,9 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Errno, Segs};
-use geom::{Control, Core, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Core, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::ata::{pm_value, pscr};
 
@@ -27,26 +25,24 @@ const RESET_TIMEOUT_MS: u32 = 10_000;
 /// How long the reset of a port may, ns: its link is polled, and the multiplier asked each time.
 const PORT_RESET_NS: u64 = 60_000_000_000;
 
-/// What it takes.
+/// Reset a device, a bus, or a port of a multiplier
+///
+/// What a device has under way is sent again afterwards, first and in order, and loses no retry;
+/// nothing else is sent to it until the reset is over and the device has settled. NAME is a device
+/// (da0), a bus (0: every device on it), one device of a bus by its target and logical unit
+/// (0:3:0), or `all`. With -p the link of a port of a multiplier is made anew, to whatever is
+/// behind it.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Reset {
     /// A device, BUS, BUS:TARGET, BUS:TARGET:LUN, or all
     name: String,
     /// A port of the multiplier pmp0
-    #[serde(default)]
     #[schemars(extend("x-short" = "p"))]
     port: Option<u64>,
 }
 
 impl Verb<CamClass> for Reset {
     const NAME: &'static str = "reset";
-    const DOC: &'static str = "Reset a device, a bus, or a port of a multiplier";
-    const DETAIL: &'static str = "What a device has under way is sent again afterwards, first and \
-         in order, and loses no retry; nothing else is sent to it until the reset is over and the \
-         device has settled. NAME is a device (da0), a bus (0: every device on it), one device of \
-         a bus by its target and logical unit (0:3:0), or `all`. With -p the link of a port of a \
-         multiplier is made anew, to whatever is behind it.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "reset da0";
     type Answer = Value;
 

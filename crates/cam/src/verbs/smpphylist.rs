@@ -3,9 +3,7 @@
 use std::fmt::Write;
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::smp::{Phy, ReportGeneral, SMP_RESPONSE_LEN, function, result};
 
@@ -16,20 +14,17 @@ use crate::ccb::{CamStatus, Command};
 use crate::class::CamClass;
 use crate::periph::pass::{self, Data, Request};
 
-/// What it takes.
+/// List the phys of a SAS expander, and who is attached to them
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Smpphylist {
     name: Device,
     /// Those to whom a known device is attached
-    #[serde(default)]
     #[schemars(extend("x-short" = "q"))]
     quiet: bool,
 }
 
 impl Verb<CamClass> for Smpphylist {
     const NAME: &'static str = "smpphylist";
-    const DOC: &'static str = "List the phys of a SAS expander, and who is attached to them";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "smpphylist ses0";
     type Answer = Value;
 

@@ -2,40 +2,34 @@
 
 use std::fmt::Write;
 
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::DiskName;
 use crate::class::CamClass;
 use crate::device::Shape;
 
-/// What it takes.
+/// Show or set how many commands a disk gets at a time
+///
+/// QUEUE FULL lowers the openings, and 256 commands that end well with all in use raise them by one
+/// again, up to the number set here.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Tags {
     name: DiskName,
     /// From now on at most so many
-    #[serde(default)]
     #[schemars(extend("x-short" = "N"))]
     #[schemars(range(min = 1, max = 255))]
     number: Option<u8>,
     /// The number alone
-    #[serde(default)]
     #[schemars(extend("x-short" = "q"))]
     quiet: bool,
     /// What is in use, queued and held back too
-    #[serde(default)]
     #[schemars(extend("x-short" = "v"))]
     verbose: bool,
 }
 
 impl Verb<CamClass> for Tags {
     const NAME: &'static str = "tags";
-    const DOC: &'static str = "Show or set how many commands a disk gets at a time";
-    const DETAIL: &'static str = "QUEUE FULL lowers the openings, and 256 commands that end well \
-         with all in use raise them by one again, up to the number set here.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "tags da0 -N 32";
     type Answer = Value;
 

@@ -1,9 +1,7 @@
 //! Verbs that are the same in every class whose members carry labels: `stop`, `destroy`, `clear`,
 //! `dump`; and `start`, `follow` where the labels are in last sectors.
 
-use geom::{Bytes, Class, Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Bytes, Class, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::follow::{self, Ask, Placed};
@@ -48,22 +46,19 @@ pub(crate) trait LastSector: Labelled {
     fn placed(sector: &[u8]) -> Result<Placed, FrameError>;
 }
 
-/// What `stop` takes.
+/// Take it apart; labels stay, so `start` brings it back
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub(crate) struct Stop {
     /// Their names, without the class
     #[schemars(length(min = 1))]
     names: Vec<String>,
-    #[serde(default)]
     force: Force,
 }
 
 impl<C: Labelled> Verb<C> for Stop {
     const NAME: &'static str = "stop";
-    const DOC: &'static str = "Take it apart; labels stay, so `start` brings it back";
     const DETAIL: &'static str = C::STOPPED;
-    const POSITIONAL: &'static [&'static str] = &["names"];
     const EXAMPLE: &'static str = "stop data";
     type Answer = Value;
 
@@ -80,7 +75,6 @@ pub(crate) struct Destroy(Stop);
 impl<C: Labelled> Verb<C> for Destroy {
     const NAME: &'static str = "destroy";
     const DOC: &'static str = C::DESTROY.0;
-    const POSITIONAL: &'static [&'static str] = &["names"];
     const EXAMPLE: &'static str = "destroy data";
     const WRITES: bool = C::DESTROY.1;
     type Answer = Value;
@@ -90,7 +84,7 @@ impl<C: Labelled> Verb<C> for Destroy {
     }
 }
 
-/// What `start` takes.
+/// Look for the members of one that was stopped
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Start {
     /// Its name, without the class
@@ -99,8 +93,6 @@ pub(crate) struct Start {
 
 impl<C: LastSector> Verb<C> for Start {
     const NAME: &'static str = "start";
-    const DOC: &'static str = "Look for the members of one that was stopped";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "start data";
     type Answer = Value;
 
@@ -110,7 +102,9 @@ impl<C: LastSector> Verb<C> for Start {
     }
 }
 
-/// What `clear` takes.
+/// Remove the class's labels from providers
+///
+/// Only labels of this class are removed; a provider without one is refused.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Clear {
     members: Members,
@@ -118,10 +112,6 @@ pub(crate) struct Clear {
 
 impl<C: Labelled> Verb<C> for Clear {
     const NAME: &'static str = "clear";
-    const DOC: &'static str = "Remove the class's labels from providers";
-    const DETAIL: &'static str = "Only labels of this class are removed; a provider without one \
-         is refused.";
-    const POSITIONAL: &'static [&'static str] = &["members"];
     const EXAMPLE: &'static str = "clear d0 d1";
     const WRITES: bool = true;
     type Answer = Value;
@@ -131,7 +121,7 @@ impl<C: Labelled> Verb<C> for Clear {
     }
 }
 
-/// What `dump` takes.
+/// Show what the labels on providers say
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Dump {
     members: Members,
@@ -139,8 +129,6 @@ pub(crate) struct Dump {
 
 impl<C: Labelled> Verb<C> for Dump {
     const NAME: &'static str = "dump";
-    const DOC: &'static str = "Show what the labels on providers say";
-    const POSITIONAL: &'static [&'static str] = &["members"];
     const EXAMPLE: &'static str = "dump d0";
     type Answer = Value;
 
@@ -149,29 +137,26 @@ impl<C: Labelled> Verb<C> for Dump {
     }
 }
 
-/// What `follow` takes.
+/// Bring the label of a provider that has grown to its new end
+///
+/// Labels stand in the last sector and are looked for nowhere else. While they are in use they
+/// follow a provider that grows. One that was left behind, by a power cut or by a provider that
+/// grew while the daemon was off, is found where this daemon has seen the provider end, and comes
+/// along by itself. Of a provider that has grown elsewhere, or at whose end there is something else
+/// now, the label stays behind, and is not seen: this brings it along. It must say itself that it
+/// was written for a provider as large as --was. Something else in the last sector is overwritten
+/// only with --force.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Follow {
     /// The provider that grew
     member: String,
     /// The size that it had; absent: the label is looked for in the last MiB
-    #[serde(default)]
     was: Option<Bytes>,
-    #[serde(default)]
     force: Force,
 }
 
 impl<C: LastSector> Verb<C> for Follow {
     const NAME: &'static str = "follow";
-    const DOC: &'static str = "Bring the label of a provider that has grown to its new end";
-    const DETAIL: &'static str = "Labels stand in the last sector and are looked for nowhere \
-         else. While they are in use they follow a provider that grows. One that was left behind, \
-         by a power cut or by a provider that grew while the daemon was off, is found where this \
-         daemon has seen the provider end, and comes along by itself. Of a provider that has \
-         grown elsewhere, or at whose end there is something else now, the label stays behind, \
-         and is not seen: this brings it along. It must say itself that it was written for a \
-         provider as large as --was. Something else in the last sector is overwritten only with \
-         --force.";
     const POSITIONAL: &'static [&'static str] = &["member"];
     const EXAMPLE: &'static str = "follow d0 --was 10GiB";
     const WRITES: bool = true;

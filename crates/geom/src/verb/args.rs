@@ -4,7 +4,7 @@
 //! |---|---|
 //! | named by `POSITIONAL`: a string | by position; may be left out where the field has a default |
 //! | named by `POSITIONAL`: an array | by position, at least `minItems` words |
-//! | a boolean | an option without a value |
+//! | a boolean | an option without a value; not given, it is false |
 //! | `enum` | an option with one of these words |
 //! | an integer | an option with a number; of [`Bytes`], with a unit |
 //! | [`Consent`] | an option that may be given several times |
@@ -154,7 +154,6 @@ mod tests {
         #[schemars(range(min = 1, max = 9))]
         times: u32,
         /// Anyway
-        #[serde(default)]
         #[schemars(extend("x-short" = "f"))]
         force: bool,
         #[serde(default)]

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(crate) use args::arguments;
 pub use args::{Bytes, Consent};
 pub use params::{Change, Params, read};
-pub use typed::{ClassVerb, Said, Verb, call, specs};
+pub use typed::{ClassVerb, Said, Verb, call, given, specs};
 
 /// A verb, as the man page of its class has it: `mirror label [-b balance] NAME PROVIDER...`.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,7 @@
 //! `add`: a further volume on an array's disks, in what the others leave.
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::volume::{How, LevelName, ROUND, Wish, guid, usable};
@@ -14,7 +12,7 @@ use crate::raid::class::RaidClass;
 use crate::raid::found::SetId;
 use crate::raid::geom::Job;
 
-/// What it takes.
+/// Make a further volume on an array's disks, behind the others
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Add {
     name: ArrayName,
@@ -27,7 +25,6 @@ pub(super) struct Add {
 
 impl Verb<RaidClass> for Add {
     const NAME: &'static str = "add";
-    const DOC: &'static str = "Make a further volume on an array's disks, behind the others";
     const POSITIONAL: &'static [&'static str] = &["name", "label", "level"];
     const EXAMPLE: &'static str = "raid add Intel-1234abcd more RAID0";
     const WRITES: bool = true;

@@ -2,26 +2,21 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{ArrayName, with};
 use crate::raid::class::RaidClass;
 use crate::words::SyncRate;
 
-/// What it takes.
+/// Change how an array works
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
     name: ArrayName,
-    #[serde(default)]
     sync_rate: Option<SyncRate>,
 }
 
 impl Verb<RaidClass> for Configure {
     const NAME: &'static str = "configure";
-    const DOC: &'static str = "Change how an array works";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "raid configure --sync-rate 50MiB Intel-1234abcd";
     type Answer = Said;
 

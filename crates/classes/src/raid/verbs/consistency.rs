@@ -1,9 +1,7 @@
 //! `consistency`: what a crash costs volumes, shown or changed.
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{ArrayName, Policy, VolumeName, meant, with};
@@ -11,25 +9,23 @@ use crate::raid::class::RaidClass;
 use crate::raid::geom::Job;
 use crate::raid::policy::word;
 
-/// What it takes.
+/// Show, or change while it is in use, what a crash costs a volume
+///
+/// Without --policy nothing changes. With it writes wait for a moment, until those under way have
+/// ended and the records say so; nothing is resynced. The volume must be OPTIMAL. A log (ppl) needs
+/// 1 MiB behind the volume's data on each disk: what `label` left with --size or --consistency ppl,
+/// or what is free before the next volume or the record at the disk's end.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Consistency {
     name: ArrayName,
     #[serde(default)]
     volume: VolumeName,
     /// From now on, as with --consistency of `label`; absent: show what it is
-    #[serde(default)]
     policy: Option<Policy>,
 }
 
 impl Verb<RaidClass> for Consistency {
     const NAME: &'static str = "consistency";
-    const DOC: &'static str = "Show, or change while it is in use, what a crash costs a volume";
-    const DETAIL: &'static str = "Without --policy nothing changes. With it writes wait for a \
-         moment, until those under way have ended and the records say so; nothing is resynced. \
-         The volume must be OPTIMAL. A log (ppl) needs 1 MiB behind the volume's data on each \
-         disk: what `label` left with --size or --consistency ppl, or what is free before the \
-         next volume or the record at the disk's end.";
     const POSITIONAL: &'static [&'static str] = &["name", "volume"];
     const EXAMPLE: &'static str = "raid consistency Intel-1234abcd --policy ppl";
     const WRITES: bool = true;

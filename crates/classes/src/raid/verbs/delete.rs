@@ -2,9 +2,7 @@
 //! come back as an array of its own.
 
 use bio::Errno;
-use geom::{Class, Control, Error, Said, Topology, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Class, Control, Deserialize, Error, JsonSchema, Said, Topology, Verb};
 
 use super::{ArrayName, VolumeName, erase, find, meant, probe, with};
 use crate::raid::class::RaidClass;
@@ -13,20 +11,17 @@ use crate::raid::geom::{Job, NAME, RaidGeom};
 use crate::raid::show::volumes;
 use crate::words::Force;
 
-/// What it takes.
+/// Delete a volume, or the whole array: the records are cleared with the last volume
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Delete {
     name: ArrayName,
     #[serde(default)]
     volume: VolumeName,
-    #[serde(default)]
     force: Force,
 }
 
 impl Verb<RaidClass> for Delete {
     const NAME: &'static str = "delete";
-    const DOC: &'static str =
-        "Delete a volume, or the whole array: the records are cleared with the last volume";
     const POSITIONAL: &'static [&'static str] = &["name", "volume"];
     const EXAMPLE: &'static str = "raid delete Intel-1234abcd more";
     const WRITES: bool = true;

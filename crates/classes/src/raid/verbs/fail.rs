@@ -1,15 +1,13 @@
 //! `fail`: disks that are not used any more.
 
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{ArrayName, again, disk, spare_of, stays, with};
 use crate::raid::class::RaidClass;
 use crate::raid::geom::{Job, Loss};
 use crate::words::Members;
 
-/// What it takes.
+/// Mark disks as failed: they are not used any more
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Fail {
     name: ArrayName,
@@ -18,8 +16,6 @@ pub(super) struct Fail {
 
 impl Verb<RaidClass> for Fail {
     const NAME: &'static str = "fail";
-    const DOC: &'static str = "Mark disks as failed: they are not used any more";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "raid fail Intel-1234abcd d1";
     const WRITES: bool = true;
     type Answer = Said;

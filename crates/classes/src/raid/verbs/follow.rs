@@ -1,8 +1,6 @@
 //! `follow`: the record of a disk that grew, brought to its new end.
 
-use geom::{Bytes, Control, Edge, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Bytes, Control, Deserialize, Edge, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::serial;
@@ -13,27 +11,24 @@ use crate::raid::follow::Disk;
 use crate::raid::geom::NAME;
 use crate::words::Force;
 
-/// What it takes.
+/// Bring the record of a disk that has grown to its new end
+///
+/// Intel's record stands at the end of a disk, and DDF's anchor does; they are looked for nowhere
+/// else. While an array has a disk open they follow when it grows, and those of one that grew
+/// meanwhile are found where this daemon has seen it end. Of a disk that has grown elsewhere they
+/// stay behind, and it is not seen: this brings them along. Intel's record must say itself that the
+/// disk had as much as --was. Something else at the end is overwritten only with --force.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Follow {
     /// The provider that grew
     member: String,
     /// The size that it had; absent: the label is looked for in the last MiB
-    #[serde(default)]
     was: Option<Bytes>,
-    #[serde(default)]
     force: Force,
 }
 
 impl Verb<RaidClass> for Follow {
     const NAME: &'static str = "follow";
-    const DOC: &'static str = "Bring the record of a disk that has grown to its new end";
-    const DETAIL: &'static str = "Intel's record stands at the end of a disk, and DDF's anchor \
-         does; they are looked for nowhere else. While an array has a disk open they follow when \
-         it grows, and those of one that grew meanwhile are found where this daemon has seen it \
-         end. Of a disk that has grown elsewhere they stay behind, and it is not seen: this \
-         brings them along. Intel's record must say itself that the disk had as much as --was. \
-         Something else at the end is overwritten only with --force.";
     const POSITIONAL: &'static [&'static str] = &["member"];
     const EXAMPLE: &'static str = "raid follow d0 --was 10GiB";
     const WRITES: bool = true;

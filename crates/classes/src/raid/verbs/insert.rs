@@ -1,9 +1,7 @@
 //! `insert`: more disks.
 
 use bio::Errno;
-use geom::{Consent, Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Consent, Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{ArrayName, disk, perform, serial, with};
 use crate::members::{hand, known};
@@ -15,23 +13,19 @@ use crate::raid::model::{Array, DiskState};
 use crate::raid::{Fault, ddf, imsm};
 use crate::words::{Force, Members};
 
-/// What it takes.
+/// Add disks: they take the places of disks that are gone, or wait as spares
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Insert {
     name: ArrayName,
     members: Members,
     // The guard has looked at it before.
-    #[serde(default, rename = "yes_destroy")]
+    #[serde(rename = "yes_destroy")]
     _consent: Consent,
-    #[serde(default)]
     force: Force,
 }
 
 impl Verb<RaidClass> for Insert {
     const NAME: &'static str = "insert";
-    const DOC: &'static str = "Add disks: they take the places of disks that are gone, or wait as \
-         spares";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "raid insert Intel-1234abcd d2";
     const WRITES: bool = true;
     type Answer = Said;

@@ -1,9 +1,7 @@
 //! `label`: a new array with one volume.
 
 use bio::Errno;
-use geom::{Consent, Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::volume::{How, LevelName, Wish, guid, usable};
@@ -21,7 +19,25 @@ use crate::write_plan::WritePlan;
 /// A slot without a disk.
 const NONE: &str = "NONE";
 
-/// What it takes.
+/// Make an array of disks with one volume on it
+///
+/// The end of each disk is written (Intel: two sectors and more, DDF: 32 MiB). NONE in the place of
+/// a provider is a slot without a disk. Volumes with redundancy are synced in the background, from
+/// the first disk where there are copies. With DDF, -o is graid's: "linux" is what mdadm reads,
+/// "big" what the standard says, "little" what some controllers write. The volume's provider is
+/// called after its array and its label, raid/Intel-1234abcd/data, whatever else is there. Odd
+/// bytes of a label are written as %XX; a label that is none, or that two volumes of an array have,
+/// gets the volume's number behind a ~. With --consistency ppl a RAID5 of Intel's keeps the same
+/// log of partial parity as Linux with `mdadm --consistency-policy=ppl`, 1 MiB of each disk. After
+/// a crash it is replayed before the volume is offered: no resync, and a volume that lacks a disk
+/// starts without --force. It costs writes: each row waits until its entry is on stable storage,
+/// and for a flush of all disks before the next entry. So it suits volumes whose resync takes long,
+/// or that must come back without a disk; not those with many small writes. Without it such a
+/// volume has to be forced, and what the missing disk held may be wrong wherever it was being
+/// written. With it that is so only of data that was being written to the missing disk itself in
+/// that moment. It is to be forced all the same when two failed at once: one is missing, and
+/// another that had to stay failed a flush, or what a row needs, and may have lost anything.
+/// `ashlar raid consistency` changes it later.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
     /// Intel, or DDF (also called SNIA)
@@ -34,11 +50,10 @@ pub(super) struct Label {
     how: How,
     /// DDF: byte order and checksum, graid's -o (that letter is taken by every command's --output);
     /// absent: linux
-    #[serde(default)]
     #[schemars(extend("x-short" = "O"))]
     order: Option<ByteOrder>,
     // The guard has looked at it before.
-    #[serde(default, rename = "yes_destroy")]
+    #[serde(rename = "yes_destroy")]
     _consent: Consent,
 }
 
@@ -62,26 +77,6 @@ enum Format {
 
 impl Verb<RaidClass> for Label {
     const NAME: &'static str = "label";
-    const DOC: &'static str = "Make an array of disks with one volume on it";
-    const DETAIL: &'static str = "The end of each disk is written (Intel: two sectors and more, \
-         DDF: 32 MiB). NONE in the place of a provider is a slot without a disk. Volumes with \
-         redundancy are synced in the background, from the first disk where there are copies. \
-         With DDF, -o is graid's: \"linux\" is what mdadm reads, \"big\" what the standard says, \
-         \"little\" what some controllers write. The volume's provider is called after its array \
-         and its label, raid/Intel-1234abcd/data, whatever else is there. Odd bytes of a label \
-         are written as %XX; a label that is none, or that two volumes of an array have, gets the \
-         volume's number behind a ~. With --consistency ppl a RAID5 of Intel's keeps the same log \
-         of partial parity as Linux with `mdadm --consistency-policy=ppl`, 1 MiB of each disk. \
-         After a crash it is replayed before the volume is offered: no resync, and a volume that \
-         lacks a disk starts without --force. It costs writes: each row waits until its entry is \
-         on stable storage, and for a flush of all disks before the next entry. So it suits \
-         volumes whose resync takes long, or that must come back without a disk; not those with \
-         many small writes. Without it such a volume has to be forced, and what the missing disk \
-         held may be wrong wherever it was being written. With it that is so only of data that \
-         was being written to the missing disk itself in that moment. It is to be forced all the \
-         same when two failed at once: one is missing, and another that had to stay failed a \
-         flush, or what a row needs, and may have lost anything. `ashlar raid consistency` \
-         changes it later.";
     const POSITIONAL: &'static [&'static str] = &["format", "name", "level", "members"];
     const EXAMPLE: &'static str = "raid label Intel data RAID1 d0 d1";
     const WRITES: bool = true;

@@ -1,9 +1,7 @@
 //! `remove`: disks that go for good.
 
 use bio::Errno;
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{ArrayName, disk, spare_of, stays, with};
 use crate::conversation::carry_out;
@@ -14,7 +12,7 @@ use crate::raid::geom::{Job, Loss};
 use crate::raid::{ddf, imsm};
 use crate::words::Members;
 
-/// What it takes.
+/// Take disks out for good: their records are cleared
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Remove {
     name: ArrayName,
@@ -23,8 +21,6 @@ pub(super) struct Remove {
 
 impl Verb<RaidClass> for Remove {
     const NAME: &'static str = "remove";
-    const DOC: &'static str = "Take disks out for good: their records are cleared";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "raid remove Intel-1234abcd d1";
     const WRITES: bool = true;
     type Answer = Said;

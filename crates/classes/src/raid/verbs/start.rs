@@ -1,9 +1,7 @@
 //! `start`: an array that was stopped, or that waits for disks.
 
 use bio::Errno;
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::with;
 use crate::members::{hand, known};
@@ -12,28 +10,24 @@ use crate::raid::geom::{NAME, RaidGeom};
 use crate::raid::show::volumes;
 use crate::words::Force;
 
-/// What it takes.
+/// Look for the disks of an array that was stopped, or start one as it is
+///
+/// With --force an array starts with the disks there are: also one whose halves were used without
+/// each other (the newest is believed), and a volume with parity that lacks a disk and was being
+/// written when it was left (what the missing disk held there may be wrong: check it). --keep DISK
+/// does the same, and believes what DISK says; disks of another half stay out until `raid insert`
+/// fills them anew.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Start {
     /// Its name, without the class
     name: String,
     /// After a split brain: a disk of the half that is kept
-    #[serde(default)]
     keep: Option<String>,
-    #[serde(default)]
     force: Force,
 }
 
 impl Verb<RaidClass> for Start {
     const NAME: &'static str = "start";
-    const DOC: &'static str =
-        "Look for the disks of an array that was stopped, or start one as it is";
-    const DETAIL: &'static str = "With --force an array starts with the disks there are: also one \
-         whose halves were used without each other (the newest is believed), and a volume with \
-         parity that lacks a disk and was being written when it was left (what the missing disk \
-         held there may be wrong: check it). --keep DISK does the same, and believes what DISK \
-         says; disks of another half stay out until `raid insert` fills them anew.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "raid start Intel-1234abcd";
     type Answer = Said;
 

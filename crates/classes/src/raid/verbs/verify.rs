@@ -1,9 +1,7 @@
 //! `verify`: copies and parity compared in the background.
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{ArrayName, VolumeName, meant, with};
@@ -14,7 +12,17 @@ use crate::raid::ups::Up;
 use crate::raid::volume::verify::{Wish, begin};
 use crate::words::{EndIt, VerifyRate};
 
-/// What it takes.
+/// Compare copies with each other, or parity with its row, in the background
+///
+/// What Linux calls check, and with --repair, repair: copies are compared with each other, and
+/// parity with what it is made of, row after row, while the volume is in use. `list` shows how far
+/// it is, how many sectors differ, and the first places; --end ends it, and answers the same. Only
+/// a volume that is OPTIMAL is compared. --repair makes parity anew from its row, takes the first
+/// copy for right, and writes anew what could not be read. The two parities of RAID6 tell which
+/// strip of a row is wrong if it is one alone: that disk is named, and --repair writes that strip
+/// anew, be it data or parity. Where they agree on none, more than one is wrong: that is said, and
+/// nothing is written there. `raid fail` and `clear` and `insert` of a disk that is known to be bad
+/// make it anew from the others; with --force parity is made for the data as it is.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Verify {
     name: ArrayName,
@@ -22,32 +30,16 @@ pub(super) struct Verify {
     volume: VolumeName,
     /// Make parity anew, and other copies like the first, where they differ; of RAID6 the one strip
     /// that is wrong
-    #[serde(default)]
     repair: bool,
     /// With --repair: RAID6 makes parity anew for the data as it is also where it cannot be told
     /// which strips are wrong
-    #[serde(default)]
     force: bool,
-    #[serde(default)]
     rate: Option<VerifyRate>,
-    #[serde(default)]
     end: EndIt,
 }
 
 impl Verb<RaidClass> for Verify {
     const NAME: &'static str = "verify";
-    const DOC: &'static str =
-        "Compare copies with each other, or parity with its row, in the background";
-    const DETAIL: &'static str = "What Linux calls check, and with --repair, repair: copies are \
-         compared with each other, and parity with what it is made of, row after row, while the \
-         volume is in use. `list` shows how far it is, how many sectors differ, and the first \
-         places; --end ends it, and answers the same. Only a volume that is OPTIMAL is compared. \
-         --repair makes parity anew from its row, takes the first copy for right, and writes anew \
-         what could not be read. The two parities of RAID6 tell which strip of a row is wrong if \
-         it is one alone: that disk is named, and --repair writes that strip anew, be it data or \
-         parity. Where they agree on none, more than one is wrong: that is said, and nothing is \
-         written there. `raid fail` and `clear` and `insert` of a disk that is known to be bad \
-         make it anew from the others; with --force parity is made for the data as it is.";
     const POSITIONAL: &'static [&'static str] = &["name", "volume"];
     const EXAMPLE: &'static str = "raid verify Intel-1234abcd";
     const WRITES: bool = true;

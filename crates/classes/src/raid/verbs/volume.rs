@@ -19,7 +19,6 @@ pub(super) const ROUND: u64 = 1 << 20;
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct How {
     /// Bytes of each disk to use; absent: all there is
-    #[serde(default)]
     #[schemars(extend("x-short" = "S"))]
     pub(super) size: Option<Bytes>,
     /// Strip: a power of two
@@ -30,9 +29,7 @@ pub(super) struct How {
     /// of partial parity is kept, and nothing is resynced
     #[serde(default)]
     consistency: Policy,
-    #[serde(default)]
     assume_same: Same,
-    #[serde(default)]
     pub(super) force: Force,
 }
 

@@ -19,7 +19,7 @@ use crate::kind::{Open, SimKind, Site};
 use crate::periph::{self, Disk, DiskLayer, Facts};
 use crate::sim::Sim;
 use crate::unit::Unit;
-use crate::verbs::{faults, orders::Orders};
+use crate::verbs::{VERBS, faults, orders::Orders};
 
 /// Name of the class.
 pub const CAM_CLASS: &str = "cam";
@@ -55,7 +55,7 @@ impl Class for CamClass {
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        CamClass::VERBS
+        CamClass::specs()
     }
 
     fn verb(
@@ -65,13 +65,18 @@ impl Class for CamClass {
         on: &str,
         params: &Value,
     ) -> Result<Value, Error> {
-        self.carry_out(control, verb, on, params)
+        match params["ticket"].as_u64() {
+            Some(number) => self.how_far(control, (verb, on), number),
+            None => geom::call(VERBS, self, control, (verb, on), params),
+        }
     }
 }
 
 impl CamClass {
     /// Its verbs, for the command line.
-    pub const VERBS: &'static [VerbSpec] = crate::verbs::VERBS;
+    pub fn specs() -> &'static [VerbSpec] {
+        geom::specs(VERBS)
+    }
 
     /// For buses of these kinds, whose disks' losses are told to `inbox`; so many cores send CCBs.
     pub fn new(inbox: Arc<Inbox>, kinds: Vec<Arc<dyn SimKind>>, cores: usize) -> CamClass {

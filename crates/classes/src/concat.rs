@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::members::Divisor;
 use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
-use crate::members::verbs::{Clear, Destroy, Follow, Start, Stop};
+use crate::members::verbs::{Clear, Destroy, Dump, Follow, Start, Stop};
 use crate::span::{self, Piece, Span, SpanClass, SpanLabel, label::Format, pack, unpack, verbs};
 
 /// The class.
@@ -43,7 +43,7 @@ impl Span for Concat {
         ClassVerb::of::<Destroy>(),
         ClassVerb::of::<Start>(),
         ClassVerb::of::<Clear>(),
-        ClassVerb::of::<verbs::dump::Dump>(),
+        ClassVerb::of::<Dump>(),
         ClassVerb::of::<Follow>(),
     ];
     const LABEL_DOC: &'static str =

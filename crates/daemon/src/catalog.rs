@@ -17,7 +17,7 @@ use crate::plant::bus_kinds;
 /// The classes with verbs that have no commands of their own in the control path.
 pub fn class_verbs() -> Vec<ClassVerbs> {
     let all = classes::all().into_iter().filter(|c| !c.verbs().is_empty());
-    let cam = ClassVerbs { name: cam::CAM_CLASS, doc: cam::CAM_DOC, verbs: CamClass::VERBS };
+    let cam = ClassVerbs { name: cam::CAM_CLASS, doc: cam::CAM_DOC, verbs: CamClass::specs() };
     let classes = all.map(|c| ClassVerbs { name: c.name(), doc: c.doc(), verbs: c.verbs() });
     let fs = ClassVerbs { name: FS_CLASS, doc: FsClass::DOC, verbs: FsClass::specs() };
     classes.chain([cam, fs]).collect()

@@ -317,7 +317,9 @@ impl<F: Filter> Typed for FilterClass<F> {
     }
 }
 
-/// What `configure` takes.
+/// Change settings while requests flow
+///
+/// What is not given stays as it is.
 #[derive(Deserialize, JsonSchema)]
 #[serde(bound = "")]
 #[schemars(bound = "F: Filter")]
@@ -330,9 +332,6 @@ struct Configure<F: Filter> {
 
 impl<F: Filter> Verb<FilterClass<F>> for Configure<F> {
     const NAME: &'static str = "configure";
-    const DOC: &'static str = "Change settings while requests flow";
-    const DETAIL: &'static str = "What is not given stays as it is.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = F::EXAMPLE;
     type Answer = Said;
 
@@ -345,7 +344,7 @@ impl<F: Filter> Verb<FilterClass<F>> for Configure<F> {
     }
 }
 
-/// What `reset` takes.
+/// Set the counters to zero
 #[derive(Deserialize, JsonSchema)]
 struct Reset {
     /// Its name
@@ -354,8 +353,6 @@ struct Reset {
 
 impl<F: Filter> Verb<FilterClass<F>> for Reset {
     const NAME: &'static str = "reset";
-    const DOC: &'static str = "Set the counters to zero";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "reset a";
     type Answer = Said;
 

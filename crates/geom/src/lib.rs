@@ -54,3 +54,7 @@ pub use verb::{
     ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, arguments,
     call, given, read, specs,
 };
+
+// What the parameters of a verb derive.
+pub use schemars::JsonSchema;
+pub use serde::Deserialize;

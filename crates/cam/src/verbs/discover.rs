@@ -4,10 +4,9 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Control, Error, VerbSpec};
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
-use super::verb;
 use crate::class::CamClass;
 use crate::sims::iscsi::discover::{Asker, Found, ask};
 
@@ -16,32 +15,103 @@ const PORT: u16 = 3260;
 /// Who asks when nobody says.
 const INITIATOR: &str = "iqn.2026-01.org.example:initiator";
 
-const fn text(name: &'static str, doc: &'static str) -> ArgSpec {
-    ArgSpec { name, short: None, kind: ArgKind::Text, doc }
+/// Ask an iSCSI portal for its targets
+///
+/// Asks with SendTargets, in a session of its own, and attaches nothing: under each target stand
+/// the lines of ashlar.toml that make a bus of it. Targets may show an initiator only what it may
+/// have, so ask by the name that the bus will have. Reached are addresses, not names of hosts. The
+/// secret's file is read by the daemon.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Discover {
+    /// A portal's address, with or without port: 10.0.0.1
+    name: String,
+    /// Our name
+    #[serde(default = "initiator")]
+    initiator: String,
+    /// CHAP: our user
+    user: Option<String>,
+    /// CHAP: the file with our secret
+    secret_file: Option<String>,
 }
 
-pub(super) const DISCOVER: VerbSpec = VerbSpec {
-    detail: "Asks with SendTargets, in a session of its own, and attaches nothing: under each \
-             target stand the lines of ashlar.toml that make a bus of it. Targets may show an \
-             initiator only what it may have, so ask by the name that the bus will have. Reached \
-             are addresses, not names of hosts. The secret's file is read by the daemon.",
-    ..verb(
-        "discover",
-        "Ask an iSCSI portal for its targets",
-        &[
-            ArgSpec {
-                name: "name",
-                short: None,
-                kind: ArgKind::Name,
-                doc: "A portal's address, with or without port: 10.0.0.1",
-            },
-            text("initiator", "Our name: iqn.2026-01.org.example:host7"),
-            text("user", "CHAP: our user"),
-            text("secret_file", "CHAP: the file with our secret"),
-        ],
-        "discover 10.0.0.1:3260 --initiator iqn.2026-01.org.example:host7",
-    )
-};
+fn initiator() -> String {
+    INITIATOR.to_owned()
+}
+
+impl Verb<CamClass> for Discover {
+    const NAME: &'static str = "discover";
+    const EXAMPLE: &'static str =
+        "discover 10.0.0.1:3260 --initiator iqn.2026-01.org.example:host7";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let (on, at, asker) = (self.name.clone(), portal(&self.name)?, self.asker()?);
+        class.order(control, (Self::NAME, &on), move |core| {
+            Box::pin(async move {
+                let found = ask(core, at, asker).await;
+                let found = found.map_err(|why| Error::new(Errno::Io, format!("{at}: {why}")))?;
+                Ok(self.told(&found, at))
+            })
+        })
+    }
+}
+
+impl Discover {
+    fn asker(&self) -> Result<Asker, Error> {
+        let refuse = |what: String| Error::inval(what);
+        let secret = self.secret_file.as_ref().map(|file| format!("file:{file}"));
+        let proof = match (&self.user, &secret) {
+            (Some(user), Some(secret)) => Some((user.as_str(), secret.as_str())),
+            (None, None) => None,
+            _ => return Err(refuse("a proof needs both: user and secret_file".into())),
+        };
+        Asker::new(&self.initiator, proof).map_err(refuse)
+    }
+
+    /// The lines of a bus to all portals of a target that are addresses.
+    fn lines(&self, found: &Found, at: SocketAddr) -> String {
+        let said = found.portals.iter().filter_map(|(place, _)| place.parse::<SocketAddr>().ok());
+        let mut portals: Vec<SocketAddr> = said.collect();
+        if portals.is_empty() {
+            portals.push(at);
+        }
+        let portals: Vec<String> = portals.iter().map(|at| format!("\"{at}\"")).collect();
+        let mut out = format!(
+            "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [{}]\ntarget = \"{}\"\n\
+             initiator = \"{}\"\n",
+            portals.join(", "),
+            found.name,
+            self.initiator
+        );
+        if let (Some(user), Some(file)) = (&self.user, &self.secret_file) {
+            let (user, file) = (toml_text(user), toml_text(&format!("file:{file}")));
+            let _ = writeln!(out, "chap = {{ user = {user}, secret = {file} }}");
+        }
+        out
+    }
+
+    fn told(&self, found: &[Found], at: SocketAddr) -> Value {
+        let (mut text, mut targets) = (String::new(), Vec::new());
+        for target in found {
+            let bus = self.lines(target, at);
+            let _ = writeln!(text, "{}", target.name);
+            for (place, tag) in &target.portals {
+                let _ = writeln!(text, "    {place},{tag}");
+            }
+            let _ = writeln!(text, "\n{bus}");
+            let portals: Vec<Value> = target
+                .portals
+                .iter()
+                .map(|(place, tag)| json!({ "portal": place, "group": tag }))
+                .collect();
+            targets.push(json!({ "target": target.name, "portals": portals, "bus": bus }));
+        }
+        if found.is_empty() {
+            text = format!("{at} shows {} no target\n", self.initiator);
+        }
+        json!({ "text": text, "targets": targets })
+    }
+}
 
 fn portal(typed: &str) -> Result<SocketAddr, Error> {
     let bare = typed.trim_start_matches('[').trim_end_matches(']');
@@ -52,85 +122,9 @@ fn portal(typed: &str) -> Result<SocketAddr, Error> {
     })
 }
 
-fn asker(params: &Value) -> Result<(String, Asker), Error> {
-    let refuse = |what: String| Error::inval(what);
-    let initiator = params["initiator"].as_str().unwrap_or(INITIATOR);
-    let (user, file) = (params["user"].as_str(), params["secret_file"].as_str());
-    let secret = file.map(|file| format!("file:{file}"));
-    let proof = match (user, &secret) {
-        (Some(user), Some(secret)) => Some((user, secret.as_str())),
-        (None, None) => None,
-        _ => return Err(refuse("a proof needs both: user and secret_file".into())),
-    };
-    let asker = Asker::new(initiator, proof).map_err(refuse)?;
-    Ok((initiator.to_owned(), asker))
-}
-
-/// The lines of a bus to all portals of a target that are addresses.
-fn lines(found: &Found, at: SocketAddr, params: &Value, initiator: &str) -> String {
-    let said = found.portals.iter().filter_map(|(place, _)| place.parse::<SocketAddr>().ok());
-    let mut portals: Vec<SocketAddr> = said.collect();
-    if portals.is_empty() {
-        portals.push(at);
-    }
-    let portals: Vec<String> = portals.iter().map(|at| format!("\"{at}\"")).collect();
-    let mut out = format!(
-        "[[bus]]\nname = \"iscsi0\"\nkind = \"iscsi\"\nportals = [{}]\ntarget = \"{}\"\n\
-         initiator = \"{initiator}\"\n",
-        portals.join(", "),
-        found.name
-    );
-    if let (Some(user), Some(file)) = (params["user"].as_str(), params["secret_file"].as_str()) {
-        let (user, file) = (toml_text(user), toml_text(&format!("file:{file}")));
-        let _ = writeln!(out, "chap = {{ user = {user}, secret = {file} }}");
-    }
-    out
-}
-
 /// As it stands in ashlar.toml.
 fn toml_text(text: &str) -> String {
     Value::from(text).to_string()
-}
-
-impl CamClass {
-    /// Attaches nothing.
-    pub(super) fn discover(
-        &self,
-        control: &mut Control,
-        on: &str,
-        params: &Value,
-    ) -> Result<Value, Error> {
-        let (at, (initiator, asker), params) = (portal(on)?, asker(params)?, params.clone());
-        self.order(control, ("discover", on), move |core| {
-            Box::pin(async move {
-                let found = ask(core, at, asker).await;
-                let found = found.map_err(|why| Error::new(Errno::Io, format!("{at}: {why}")))?;
-                Ok(told(&found, at, &params, &initiator))
-            })
-        })
-    }
-}
-
-fn told(found: &[Found], at: SocketAddr, params: &Value, initiator: &str) -> Value {
-    let (mut text, mut targets) = (String::new(), Vec::new());
-    for target in found {
-        let bus = lines(target, at, params, initiator);
-        let _ = writeln!(text, "{}", target.name);
-        for (place, tag) in &target.portals {
-            let _ = writeln!(text, "    {place},{tag}");
-        }
-        let _ = writeln!(text, "\n{bus}");
-        let portals: Vec<Value> = target
-            .portals
-            .iter()
-            .map(|(place, tag)| json!({ "portal": place, "group": tag }))
-            .collect();
-        targets.push(json!({ "target": target.name, "portals": portals, "bus": bus }));
-    }
-    if found.is_empty() {
-        text = format!("{at} shows {initiator} no target\n");
-    }
-    json!({ "text": text, "targets": targets })
 }
 
 #[cfg(test)]
@@ -143,7 +137,11 @@ mod tests {
         assert_eq!(portal("[fd00::1]").unwrap().to_string(), "[fd00::1]:3260");
         assert_eq!(portal("[fd00::1]:99").unwrap().port(), 99);
         assert!(portal("san.example.org").is_err());
-        assert!(asker(&json!({ "user": "me" })).is_err());
-        assert!(asker(&json!({ "initiator": "me" })).is_err());
+        for wrong in [json!({ "user": "me" }), json!({ "initiator": "me" })] {
+            let mut params = wrong;
+            params["name"] = "10.0.0.1".into();
+            let asked: Discover = geom::given("cam discover", &params).expect("well-formed");
+            assert!(asked.asker().is_err(), "{params}");
+        }
     }
 }

@@ -4,96 +4,125 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bio::{Errno, Extent};
-use geom::{ArgKind, ArgSpec, Error, VerbSpec};
-use reactor::model::{DiskOp, Fault};
+use geom::{Change, Control, Deserialize, Error, JsonSchema, Params, Verb};
+use reactor::model::{self, DiskOp};
 use serde_json::{Value, json};
 
-use super::verb;
 use crate::class::CamClass;
 use crate::sim::Sim;
 use crate::sims::hba::{Faults, VirtualHba};
 use crate::unit::Unit;
 
-const fn hundredths(name: &'static str, doc: &'static str) -> ArgSpec {
-    ArgSpec { name, short: None, kind: ArgKind::Number, doc }
+/// Show or set what goes wrong with a disk of a virtual bus
+///
+/// For trying out what stands on a disk; disks of other buses have no such thing. Each rate is a
+/// number of commands of a hundred and stays until it is set again; without options they are shown.
+/// --clear sets all to 0, and starts and plugs nothing in. A disk that was pulled has no name any
+/// more: its place does, by the bus and the target, as in mps0:3.
+///
+/// --bad gives the medium bad blocks: they cannot be read until they are written, as on real disks.
+/// --forge has the device answer a command, by its first byte, with bytes of one's own, whatever
+/// they are: 12=00,00,06 for INQUIRY, 12/83= for its page 83h alone, with no bytes at all (ATA:
+/// FEATURES, as in b0/d0). Both stay until --clear.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Fault {
+    /// A disk, or its place: da0, mps0:3
+    name: String,
+    #[serde(flatten)]
+    rates: Change<Faults>,
+    /// Blocks that cannot be read: the first, or first and number, as in 100+8
+    bad: Option<String>,
+    /// A command, and what it is answered with: COMMAND[/PAGE]=BYTE,BYTE..., in hexadecimal
+    forge: Option<String>,
+    /// All rates are 0, no block is bad, and no answer forged
+    clear: bool,
+    /// The motor stops: it must be started
+    stop: bool,
+    /// Power goes and comes: what was not flushed may be lost
+    cut_power: bool,
+    /// The disk is pulled out
+    pull: bool,
+    /// It is pushed in again
+    push: bool,
 }
 
-const fn flag(name: &'static str, doc: &'static str) -> ArgSpec {
-    ArgSpec { name, short: None, kind: ArgKind::Flag, doc }
+impl Verb<CamClass> for Fault {
+    const NAME: &'static str = "fault";
+    const EXAMPLE: &'static str = "fault da0 --fails 1 --hangs 1";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, _: &mut Control) -> Result<Value, Error> {
+        let on = self.name.as_str();
+        let (sim, bay) = class.bay(on)?;
+        let none = || {
+            let what = format!("{on} is no disk of a virtual bus: it fails when it likes");
+            Error::new(Errno::NotSup, what)
+        };
+        let hba: &VirtualHba = sim.hba().ok_or_else(none)?;
+        let empty = || Error::new(Errno::NoEnt, format!("there is no disk at {on}"));
+        let faults = hba.faults(bay).ok_or_else(empty)?;
+        if self.pull && self.push {
+            return Err(Error::inval("pull or push, not both"));
+        }
+        let forged = self.forge.as_deref().map(forgery).transpose()?;
+        let bad = self.bad.as_deref().map(|text| bad_blocks(hba, bay, text)).transpose()?;
+        let before = if self.clear { Faults::default() } else { faults };
+        let faults = self.rates.over("cam fault", &before)?;
+        hba.set_faults(bay, faults);
+        if self.clear {
+            hba.mend(bay);
+        }
+        if let Some((command, page, bytes)) = forged {
+            hba.forge(bay, command, page, &bytes);
+        }
+        if let Some(range) = bad {
+            let fault = model::Fault { range, op: DiskOp::Read, error: Errno::Io, times: None };
+            let full = || Error::new(Errno::NoSpc, format!("{on} has too many bad places"));
+            hba.spoil(bay, fault).ok_or_else(full)?;
+        }
+        if self.stop {
+            hba.stop(bay);
+        }
+        if self.cut_power {
+            hba.power_cut(bay);
+        }
+        if self.pull || self.push {
+            hba.set_present(bay, self.push);
+            hba.link_changed(bay);
+        }
+        let (mut text, mut value) = (String::new(), json!({}));
+        for (name, rate) in rates(&faults) {
+            let _ = writeln!(text, "{on}: {name:<7}{rate:>3} of 100");
+            value[name] = rate.into();
+        }
+        value["text"] = text.into();
+        Ok(value)
+    }
 }
 
-pub(super) const FAULT: VerbSpec = VerbSpec {
-    detail: "For trying out what stands on a disk; disks of other buses have no such thing. Each \
-             rate is a number of commands of a hundred and stays until it is set again; without \
-             options they are shown. --clear sets all to 0, and starts and plugs nothing in. A \
-             disk that was pulled has no name any more: its place does, by the bus and the target, \
-             as in mps0:3.\n\n\
-             --bad gives the medium bad blocks: they cannot be read until they are written, as on \
-             real disks. --forge has the device answer a command, by its first byte, with bytes of \
-             one's own, whatever they are: 12=00,00,06 for INQUIRY, 12/83= for its page 83h alone, \
-             with no bytes at all (ATA: FEATURES, as in b0/d0). Both stay until --clear.",
-    ..verb(
-        "fault",
-        "Show or set what goes wrong with a disk of a virtual bus",
-        &[
-            ArgSpec {
-                name: "name",
-                short: None,
-                kind: ArgKind::Name,
-                doc: "A disk, or its place: da0, mps0:3",
-            },
-            hundredths("fails", "Answered with an error, not carried out"),
-            hundredths("lies", "Answered with an error, and carried out all the same"),
-            hundredths("hangs", "Not answered until aborted"),
-            hundredths("echoes", "Answered twice"),
-            hundredths("full", "Answered QUEUE FULL though there is room"),
-            hundredths("deaf", "Aborts that are not heard"),
-            hundredths("mute", "SATA: reads of the log that says which queued command failed"),
-            hundredths("dark", "On a port multiplier: resets after which the link stays down"),
-            hundredths("quiet", "A port multiplier: changes at its ports that it does not tell"),
-            ArgSpec {
-                name: "bad",
-                short: None,
-                kind: ArgKind::Text,
-                doc: "Blocks that cannot be read: the first, or first and number, as in 100+8",
-            },
-            ArgSpec {
-                name: "forge",
-                short: None,
-                kind: ArgKind::Text,
-                doc: "A command, and what it is answered with: COMMAND[/PAGE]=BYTE,BYTE..., in \
-                      hexadecimal",
-            },
-            flag("clear", "All rates are 0, no block is bad, and no answer forged"),
-            flag("stop", "The motor stops: it must be started"),
-            flag("cut_power", "Power goes and comes: what was not flushed may be lost"),
-            flag("pull", "The disk is pulled out"),
-            flag("push", "It is pushed in again"),
-        ],
-        "fault da0 --fails 1 --hangs 1",
-    )
-};
+impl Params for Faults {}
 
-type Rate = (&'static str, fn(&mut Faults) -> &mut u8);
-
-const RATES: [Rate; 9] = [
-    ("fails", |f| &mut f.fails),
-    ("lies", |f| &mut f.lies),
-    ("hangs", |f| &mut f.hangs),
-    ("echoes", |f| &mut f.echoes),
-    ("full", |f| &mut f.full),
-    ("deaf", |f| &mut f.deaf),
-    ("mute", |f| &mut f.mute),
-    ("dark", |f| &mut f.dark),
-    ("quiet", |f| &mut f.quiet),
-];
+fn rates(f: &Faults) -> [(&'static str, u8); 9] {
+    [
+        ("fails", f.fails),
+        ("lies", f.lies),
+        ("hangs", f.hangs),
+        ("echoes", f.echoes),
+        ("full", f.full),
+        ("deaf", f.deaf),
+        ("mute", f.mute),
+        ("dark", f.dark),
+        ("quiet", f.quiet),
+    ]
+}
 
 /// What was made to go wrong with a disk and stays so; `None` on a disk that is well.
 pub(crate) fn faults(unit: &Unit) -> Option<String> {
     let (hba, bay) = (unit.sim().hba()?, unit.path().target);
-    let mut now = hba.faults(bay)?;
-    let rates = RATES.iter().map(|(name, rate)| (*name, *rate(&mut now)));
-    let rates = rates.filter(|(_, rate)| *rate > 0).map(|(name, rate)| format!("{name} {rate}"));
+    let rates = rates(&hba.faults(bay)?)
+        .into_iter()
+        .filter(|(_, rate)| *rate > 0)
+        .map(|(name, rate)| format!("{name} {rate}"));
     let (bad, forged) = hba.spoilt(bay);
     let counts = [("bad places", bad), ("forged answers", forged)].into_iter();
     let counts = counts.filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {n}"));
@@ -147,63 +176,5 @@ impl CamClass {
             });
         }
         self.disk(on).map(|found| (found.unit.sim().clone(), found.unit.path().target))
-    }
-
-    pub(super) fn fault(&self, on: &str, params: &Value) -> Result<Value, Error> {
-        let (sim, bay) = self.bay(on)?;
-        let none = || {
-            let what = format!("{on} is no disk of a virtual bus: it fails when it likes");
-            Error::new(Errno::NotSup, what)
-        };
-        let hba: &VirtualHba = sim.hba().ok_or_else(none)?;
-        let is = |flag: &str| params[flag].as_bool().unwrap_or(false);
-        let empty = || Error::new(Errno::NoEnt, format!("there is no disk at {on}"));
-        let mut faults = hba.faults(bay).ok_or_else(empty)?;
-        if is("pull") && is("push") {
-            return Err(Error::inval("pull or push, not both"));
-        }
-        let forged = params["forge"].as_str().map(forgery).transpose()?;
-        let bad = params["bad"].as_str().map(|text| bad_blocks(hba, bay, text)).transpose()?;
-        if is("clear") {
-            faults = Faults::default();
-        }
-        for (name, rate) in RATES {
-            let Some(wanted) = params[name].as_u64() else { continue };
-            let wanted = u8::try_from(wanted).ok().filter(|n| *n <= 100);
-            *rate(&mut faults) = wanted.ok_or_else(|| {
-                let what = format!("{name}={}: from 0 to 100 of a hundred", params[name]);
-                Error::inval(what)
-            })?;
-        }
-        hba.set_faults(bay, faults);
-        if is("clear") {
-            hba.mend(bay);
-        }
-        if let Some((command, page, bytes)) = forged {
-            hba.forge(bay, command, page, &bytes);
-        }
-        if let Some(range) = bad {
-            let fault = Fault { range, op: DiskOp::Read, error: Errno::Io, times: None };
-            let full = || Error::new(Errno::NoSpc, format!("{on} has too many bad places"));
-            hba.spoil(bay, fault).ok_or_else(full)?;
-        }
-        if is("stop") {
-            hba.stop(bay);
-        }
-        if is("cut_power") {
-            hba.power_cut(bay);
-        }
-        if is("pull") || is("push") {
-            hba.set_present(bay, is("push"));
-            hba.link_changed(bay);
-        }
-        let (mut text, mut value) = (String::new(), json!({}));
-        for (name, rate) in RATES {
-            let rate = *rate(&mut faults);
-            let _ = writeln!(text, "{on}: {name:<7}{rate:>3} of 100");
-            value[name] = rate.into();
-        }
-        value["text"] = text.into();
-        Ok(value)
     }
 }

@@ -102,21 +102,17 @@ impl Talk<'_> {
     }
 }
 
-/// What is said to a device, and what comes of it.
-pub(super) type Say = for<'a> fn(Talk<'a>, &'a Value) -> Local<'a, Result<Value, Error>>;
-
 impl CamClass {
-    /// Talks with a device of the verb's parameters.
+    /// Talks with a device on a core, and waits a moment for what comes of it.
     pub(super) fn talk(
         &self,
         control: &mut Control,
         (verb, on): (&'static str, &str),
-        params: &Value,
-        say: Say,
+        say: impl for<'a> FnOnce(Talk<'a>) -> Local<'a, Result<Value, Error>> + Send + 'static,
     ) -> Result<Value, Error> {
-        let (found, params) = (self.disk(on)?, params.clone());
+        let found = self.disk(on)?;
         self.order(control, (verb, on), move |core| {
-            Box::pin(async move { say(Talk { found: &found, core }, &params).await })
+            Box::pin(async move { say(Talk { found: &found, core }).await })
         })
     }
 
@@ -152,7 +148,7 @@ impl CamClass {
     }
 
     /// How far an order is (O1).
-    pub(super) fn how_far(
+    pub(crate) fn how_far(
         &self,
         control: &mut Control,
         (verb, on): (&str, &str),

@@ -6,12 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bio::{Errno, Segs};
-use geom::{ArgKind, ArgSpec, Control, Core, Error, VerbSpec};
+use geom::{Control, Core, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 use wire::ata::{pm_value, pscr};
 
 use super::orders::Talk;
-use super::{option, verb};
 use crate::address::{ANY, Path};
 use crate::bus::all;
 use crate::ccb::{Ccb, Command, Flags, Owner, Priority};
@@ -26,26 +25,76 @@ const RESET_TIMEOUT_MS: u32 = 10_000;
 /// How long the reset of a port may, ns: its link is polled, and the multiplier asked each time.
 const PORT_RESET_NS: u64 = 60_000_000_000;
 
-const WHAT: ArgSpec = ArgSpec {
-    name: "name",
-    short: None,
-    kind: ArgKind::Name,
-    doc: "A device, BUS, BUS:TARGET, BUS:TARGET:LUN, or all",
-};
+/// Reset a device, a bus, or a port of a multiplier
+///
+/// What a device has under way is sent again afterwards, first and in order, and loses no retry;
+/// nothing else is sent to it until the reset is over and the device has settled. NAME is a device
+/// (da0), a bus (0: every device on it), one device of a bus by its target and logical unit
+/// (0:3:0), or `all`. With -p the link of a port of a multiplier is made anew, to whatever is
+/// behind it.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Reset {
+    /// A device, BUS, BUS:TARGET, BUS:TARGET:LUN, or all
+    name: String,
+    /// A port of the multiplier pmp0
+    #[schemars(extend("x-short" = "p"))]
+    port: Option<u64>,
+}
 
-pub(super) const RESET: VerbSpec = VerbSpec {
-    detail: "What a device has under way is sent again afterwards, first and in order, and loses \
-             no retry; nothing else is sent to it until the reset is over and the device has \
-             settled. NAME is a device (da0), a bus (0: every device on it), one device of a bus \
-             by its target and logical unit (0:3:0), or `all`. With -p the link of a port of a \
-             multiplier is made anew, to whatever is behind it.",
-    ..verb(
-        "reset",
-        "Reset a device, a bus, or a port of a multiplier",
-        &[WHAT, option("port", 'p', ArgKind::Number, "A port of the multiplier pmp0")],
-        "reset da0",
-    )
-};
+impl Verb<CamClass> for Reset {
+    const NAME: &'static str = "reset";
+    const EXAMPLE: &'static str = "reset da0";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let on = self.name.clone();
+        // A disk may be called whatever its bus says.
+        let Some(meant) = Path::typed(&on).filter(|_| class.by_name(&on).is_none()) else {
+            let port = self.port;
+            return class.talk(control, (Self::NAME, &on), move |talk| {
+                Box::pin(async move { talk.reset(port).await })
+            });
+        };
+        if self.port.is_some() {
+            let what = format!("port: {on} is no multiplier (pmp0, `ashlar cam devlist`)");
+            return Err(Error::inval(what));
+        }
+        let buses = class.buses().into_iter().filter(|bus| Path::bus(bus.number()).meets(meant));
+        let buses: Vec<_> = buses.collect();
+        let devices = buses.iter().flat_map(|bus| bus.devices()).map(|(unit, ..)| unit);
+        let units: Vec<Arc<Unit>> = devices.filter(|unit| unit.path().meets(meant)).collect();
+        let (whole, names_one) = (meant.target == ANY, meant.lun != ANY);
+        if buses.is_empty() || (units.is_empty() && !whole) {
+            let what = format!("nothing is at {on}; `ashlar cam devlist -v` lists what is where");
+            return Err(Error::new(Errno::NoEnt, what));
+        }
+        let what = match (whole, names_one) {
+            (true, _) if meant.bus == ANY => "all buses".to_owned(),
+            (true, _) => format!("bus {}", meant.bus),
+            (false, true) => place(meant),
+            (false, false) => format!("{}:{}", meant.bus, meant.target),
+        };
+        let number = units.len();
+        class.order(control, (Self::NAME, &on), move |core| {
+            Box::pin(async move {
+                // Of all of them before the first is reset: they may share what is reset.
+                let most_ns = u64::from(RESET_TIMEOUT_MS) * 4_000_000;
+                let held: Vec<_> =
+                    buses.iter().map(|bus| bus.reset_begins(meant, most_ns, core)).collect();
+                let failed = reset_units(&units, core).await;
+                drop(held);
+                if let Some((_, first)) = failed.first() {
+                    let also = match failed.len() {
+                        1 => String::new(),
+                        n => format!(" (and {} more of {number} devices)", n - 1),
+                    };
+                    return Err(Error::new(first.kind, format!("{}{also}", first.what)));
+                }
+                Ok(json!({ "message": told(&what, None), "devices": number }))
+            })
+        })
+    }
+}
 
 /// A device as camcontrol has it in what it says of resets.
 fn place(path: Path) -> String {
@@ -93,63 +142,9 @@ async fn reset_units(units: &[Arc<Unit>], core: &Rc<Core>) -> Vec<(Path, Error)>
     failed.into_inner()
 }
 
-impl CamClass {
-    pub(super) fn reset(
-        &self,
-        control: &mut Control,
-        on: &str,
-        params: &Value,
-    ) -> Result<Value, Error> {
-        // A disk may be called whatever its bus says.
-        let Some(meant) = Path::typed(on).filter(|_| self.by_name(on).is_none()) else {
-            return self.talk(control, ("reset", on), params, |talk, p| {
-                Box::pin(async move { talk.reset(p).await })
-            });
-        };
-        if !params["port"].is_null() {
-            let what = format!("port: {on} is no multiplier (pmp0, `ashlar cam devlist`)");
-            return Err(Error::inval(what));
-        }
-        let buses = self.buses().into_iter().filter(|bus| Path::bus(bus.number()).meets(meant));
-        let buses: Vec<_> = buses.collect();
-        let devices = buses.iter().flat_map(|bus| bus.devices()).map(|(unit, ..)| unit);
-        let units: Vec<Arc<Unit>> = devices.filter(|unit| unit.path().meets(meant)).collect();
-        let (whole, names_one) = (meant.target == ANY, meant.lun != ANY);
-        if buses.is_empty() || (units.is_empty() && !whole) {
-            let what = format!("nothing is at {on}; `ashlar cam devlist -v` lists what is where");
-            return Err(Error::new(Errno::NoEnt, what));
-        }
-        let what = match (whole, names_one) {
-            (true, _) if meant.bus == ANY => "all buses".to_owned(),
-            (true, _) => format!("bus {}", meant.bus),
-            (false, true) => place(meant),
-            (false, false) => format!("{}:{}", meant.bus, meant.target),
-        };
-        let number = units.len();
-        self.order(control, ("reset", on), move |core| {
-            Box::pin(async move {
-                // Of all of them before the first is reset: they may share what is reset.
-                let most_ns = u64::from(RESET_TIMEOUT_MS) * 4_000_000;
-                let held: Vec<_> =
-                    buses.iter().map(|bus| bus.reset_begins(meant, most_ns, core)).collect();
-                let failed = reset_units(&units, core).await;
-                drop(held);
-                if let Some((_, first)) = failed.first() {
-                    let also = match failed.len() {
-                        1 => String::new(),
-                        n => format!(" (and {} more of {number} devices)", n - 1),
-                    };
-                    return Err(Error::new(first.kind, format!("{}{also}", first.what)));
-                }
-                Ok(json!({ "message": told(&what, None), "devices": number }))
-            })
-        })
-    }
-}
-
 impl Talk<'_> {
-    async fn reset(&self, params: &Value) -> Result<Value, Error> {
-        if let Some(port) = params["port"].as_u64() {
+    async fn reset(&self, port: Option<u64>) -> Result<Value, Error> {
+        if let Some(port) = port {
             return self.reset_port(port).await;
         }
         reset_unit(&self.found.unit, self.core).await?;

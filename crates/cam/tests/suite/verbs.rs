@@ -278,7 +278,7 @@ fn what_they_refuse() {
     };
     for (name, on, params, kind, word) in [
         ("inquiry", "da9", json!({}), Errno::NoEnt, "devlist"),
-        ("inquiry", "", json!({}), Errno::NoEnt, "devlist"),
+        ("inquiry", "", json!({}), Errno::Inval, "`name`"),
         ("identify", "da0", json!({}), Errno::NotSup, "inquiry"),
         ("reportluns", "ada0", json!({}), Errno::NotSup, "ATA"),
         ("tags", "da0", json!({ "number": 0 }), Errno::Inval, "number"),

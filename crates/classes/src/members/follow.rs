@@ -14,7 +14,7 @@
 //! A power cut before the new label is durable leaves the old one, and it is done again.
 
 use bio::Errno;
-use geom::{ArgKind, ArgSpec, Carry, Control, Edge, Error, Left, Taster, VerbSpec, Verdict};
+use geom::{Carry, Control, Edge, Error, Left, Taster, Verdict};
 use serde_json::{Value, json};
 
 use super::frame::{self, FrameError};
@@ -58,31 +58,6 @@ pub(crate) struct Ask<'a> {
     pub(crate) force: bool,
     pub(crate) read: Read,
 }
-
-pub(crate) const MEMBER: ArgSpec =
-    ArgSpec { name: "member", short: None, kind: ArgKind::Name, doc: "The provider that grew" };
-pub(crate) const WAS: ArgSpec = ArgSpec {
-    name: "was",
-    short: None,
-    kind: ArgKind::Bytes,
-    doc: "The size that it had [default: the label is looked for in the last MiB]",
-};
-
-/// The verb, the same in every class with labels.
-pub(crate) const FOLLOW: VerbSpec = VerbSpec {
-    name: "follow",
-    doc: "Bring the label of a provider that has grown to its new end",
-    detail: "Labels stand in the last sector and are looked for nowhere else. While they are in \
-             use they follow a provider that grows. One that was left behind, by a power cut or by \
-             a provider that grew while the daemon was off, is found where this daemon has seen \
-             the provider end, and comes along by itself. Of a provider that has grown elsewhere, \
-             or at whose end there is something else now, the label stays behind, and is not seen: \
-             this brings it along. It must say itself that it was written for a provider as large \
-             as --was. Something else in the last sector is overwritten only with --force.",
-    args: &[MEMBER, WAS, crate::words::FORCE],
-    example: "follow d0 --was 10GiB",
-    writes: true,
-};
 
 /// Carries the verb out.
 pub(crate) fn follow(control: &mut Control, ask: &Ask<'_>) -> Result<Value, Error> {

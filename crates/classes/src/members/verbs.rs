@@ -1,9 +1,7 @@
-//! Verbs that are the same in every class whose members carry labels: `stop`, `destroy`, `start`,
-//! `clear`, `follow`.
+//! Verbs that are the same in every class whose members carry labels: `stop`, `destroy`, `clear`,
+//! `dump`; and `start`, `follow` where the labels are in last sectors.
 
-use geom::{Bytes, Class, Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Bytes, Class, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::follow::{self, Ask, Placed};
@@ -11,28 +9,12 @@ use super::frame::FrameError;
 use super::{Stopped, known};
 use crate::words::{Force, Members, each};
 
-/// A class whose members carry labels in their last sectors.
+/// A class whose members carry labels.
 pub(crate) trait Labelled: Class + Sized + 'static {
-    /// Its name.
-    const CLASS: &'static str;
     /// What `stop` does besides, for the manual.
     const STOPPED: &'static str = "";
     /// One sentence of `destroy`, and whether it writes.
     const DESTROY: (&'static str, bool) = ("The same as stop", false);
-
-    /// Those that were stopped by hand.
-    fn stopped(&self) -> &Stopped;
-
-    /// One that was stopped is to be found again.
-    fn starts(&self, _name: &str) {}
-
-    /// What its label is called.
-    fn noun() -> String {
-        format!("label of {}", Self::CLASS)
-    }
-
-    /// A member's label, from its last sector.
-    fn placed(sector: &[u8]) -> Result<Placed, FrameError>;
 
     /// Takes one apart; labels stay.
     fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error>;
@@ -41,24 +23,42 @@ pub(crate) trait Labelled: Class + Sized + 'static {
     fn take_away(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
         self.take_apart(control, on, force)
     }
+
+    /// Removes the labels of members; a provider without one is refused.
+    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error>;
+
+    /// Shows what the labels of providers say.
+    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error>;
 }
 
-/// What `stop` takes.
+/// A class whose labels are in last sectors.
+pub(crate) trait LastSector: Labelled {
+    /// Its name.
+    const CLASS: &'static str;
+
+    /// Those that were stopped by hand.
+    fn stopped(&self) -> &Stopped;
+
+    /// One that was stopped is to be found again.
+    fn starts(&self, _name: &str) {}
+
+    /// A member's label, from its last sector.
+    fn placed(sector: &[u8]) -> Result<Placed, FrameError>;
+}
+
+/// Take it apart; labels stay, so `start` brings it back
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub(crate) struct Stop {
     /// Their names, without the class
     #[schemars(length(min = 1))]
     names: Vec<String>,
-    #[serde(default)]
     force: Force,
 }
 
 impl<C: Labelled> Verb<C> for Stop {
     const NAME: &'static str = "stop";
-    const DOC: &'static str = "Take it apart; labels stay, so `start` brings it back";
     const DETAIL: &'static str = C::STOPPED;
-    const POSITIONAL: &'static [&'static str] = &["names"];
     const EXAMPLE: &'static str = "stop data";
     type Answer = Value;
 
@@ -75,7 +75,6 @@ pub(crate) struct Destroy(Stop);
 impl<C: Labelled> Verb<C> for Destroy {
     const NAME: &'static str = "destroy";
     const DOC: &'static str = C::DESTROY.0;
-    const POSITIONAL: &'static [&'static str] = &["names"];
     const EXAMPLE: &'static str = "destroy data";
     const WRITES: bool = C::DESTROY.1;
     type Answer = Value;
@@ -85,17 +84,15 @@ impl<C: Labelled> Verb<C> for Destroy {
     }
 }
 
-/// What `start` takes.
+/// Look for the members of one that was stopped
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Start {
     /// Its name, without the class
     name: String,
 }
 
-impl<C: Labelled> Verb<C> for Start {
+impl<C: LastSector> Verb<C> for Start {
     const NAME: &'static str = "start";
-    const DOC: &'static str = "Look for the members of one that was stopped";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "start data";
     type Answer = Value;
 
@@ -105,7 +102,9 @@ impl<C: Labelled> Verb<C> for Start {
     }
 }
 
-/// What `clear` takes.
+/// Remove the class's labels from providers
+///
+/// Only labels of this class are removed; a provider without one is refused.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Clear {
     members: Members,
@@ -113,37 +112,53 @@ pub(crate) struct Clear {
 
 impl<C: Labelled> Verb<C> for Clear {
     const NAME: &'static str = "clear";
-    const DOC: &'static str = "Remove the class's labels from providers";
-    const DETAIL: &'static str = "Only labels of this class are removed; a provider without one is \
-         refused.";
-    const POSITIONAL: &'static [&'static str] = &["members"];
     const EXAMPLE: &'static str = "clear d0 d1";
     const WRITES: bool = true;
     type Answer = Value;
 
     fn run(self, _: &C, control: &mut Control) -> Result<Value, Error> {
-        known::clear(control, C::CLASS, &self.members.0, &C::noun(), C::placed)
+        C::clear(control, &self.members.0)
     }
 }
 
-/// What `follow` takes.
+/// Show what the labels on providers say
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Dump {
+    members: Members,
+}
+
+impl<C: Labelled> Verb<C> for Dump {
+    const NAME: &'static str = "dump";
+    const EXAMPLE: &'static str = "dump d0";
+    type Answer = Value;
+
+    fn run(self, _: &C, control: &mut Control) -> Result<Value, Error> {
+        C::dump(control, &self.members.0)
+    }
+}
+
+/// Bring the label of a provider that has grown to its new end
+///
+/// Labels stand in the last sector and are looked for nowhere else. While they are in use they
+/// follow a provider that grows. One that was left behind, by a power cut or by a provider that
+/// grew while the daemon was off, is found where this daemon has seen the provider end, and comes
+/// along by itself. Of a provider that has grown elsewhere, or at whose end there is something else
+/// now, the label stays behind, and is not seen: this brings it along. It must say itself that it
+/// was written for a provider as large as --was. Something else in the last sector is overwritten
+/// only with --force.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Follow {
     /// The provider that grew
     member: String,
     /// The size that it had; absent: the label is looked for in the last MiB
-    #[serde(default)]
     was: Option<Bytes>,
-    #[serde(default)]
     force: Force,
 }
 
-impl<C: Labelled> Verb<C> for Follow {
+impl<C: LastSector> Verb<C> for Follow {
     const NAME: &'static str = "follow";
-    const DOC: &'static str = follow::FOLLOW.doc;
-    const DETAIL: &'static str = follow::FOLLOW.detail;
     const POSITIONAL: &'static [&'static str] = &["member"];
-    const EXAMPLE: &'static str = follow::FOLLOW.example;
+    const EXAMPLE: &'static str = "follow d0 --was 10GiB";
     const WRITES: bool = true;
     type Answer = Value;
 

@@ -151,7 +151,7 @@ impl Class for RaidClass {
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        super::specs::VERBS
+        geom::specs(verbs::VERBS)
     }
 
     fn tastes(&self) -> bool {
@@ -255,6 +255,6 @@ impl Class for RaidClass {
         on: &str,
         params: &serde_json::Value,
     ) -> Result<serde_json::Value, Error> {
-        verbs::run(self, control, verb, on, params)
+        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }

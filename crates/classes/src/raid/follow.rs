@@ -15,14 +15,12 @@
 
 use bio::Errno;
 use geom::{Control, Edge, Error, Left, Taster, Verdict};
-use serde_json::{Value, json};
 
 use super::class::look;
 use super::found::{Found, is_serial};
 use super::geom::NAME;
-use super::verbs::{Request, probe_as};
-use super::{ddf, imsm, label};
-use crate::conversation::carry_out;
+use super::verbs::probe_as;
+use super::{ddf, imsm};
 use crate::inspect;
 use crate::members::follow::{SWEEP, by_hand, carry_if, occupied};
 use crate::members::hand;
@@ -32,11 +30,11 @@ use crate::write_plan::WritePlan;
 const CHUNK: u64 = 64 << 10;
 
 /// A disk as it is now.
-struct Disk<'a> {
-    name: &'a str,
-    serial: String,
-    sector: u32,
-    media: u64,
+pub(super) struct Disk<'a> {
+    pub(super) name: &'a str,
+    pub(super) serial: String,
+    pub(super) sector: u32,
+    pub(super) media: u64,
 }
 
 impl Disk<'_> {
@@ -45,7 +43,12 @@ impl Disk<'_> {
     }
 
     /// A record for a disk of so many bytes, which says so itself if its format does.
-    fn found(&self, control: &mut Control, edge: Edge, was: u64) -> Result<Found, Error> {
+    pub(super) fn found(
+        &self,
+        control: &mut Control,
+        edge: Edge,
+        was: u64,
+    ) -> Result<Found, Error> {
         let found = probe_as(control, self.name, edge, (self.sector, was), &self.serial)?;
         match found.disk_bytes(self.sector) {
             Some(bytes) if bytes != was => {
@@ -60,7 +63,12 @@ impl Disk<'_> {
     }
 
     /// What stands at the end now must be nothing, or may be lost.
-    fn check_end(&self, control: &mut Control, edge: Edge, force: bool) -> Result<(), Error> {
+    pub(super) fn check_end(
+        &self,
+        control: &mut Control,
+        edge: Edge,
+        force: bool,
+    ) -> Result<(), Error> {
         let name = self.name;
         if probe_as(control, name, edge, (self.sector, self.media), &self.serial).is_ok() {
             let what = format!("{name} has its record at its end ({} bytes)", self.media);
@@ -80,7 +88,7 @@ impl Disk<'_> {
     }
 
     /// The record that was left behind, and the size that the disk had.
-    fn search(&self, control: &mut Control, edge: Edge) -> Result<(Found, u64), Error> {
+    pub(super) fn search(&self, control: &mut Control, edge: Edge) -> Result<(Found, u64), Error> {
         let unit = self.unit();
         let start = self.media.saturating_sub(SWEEP + 2 * unit);
         let mut to = self.media - self.media % unit;
@@ -111,7 +119,7 @@ impl Disk<'_> {
     }
 
     /// What is written at the new end, and then what clears the old one.
-    fn plans(&self, found: &Found, was: u64) -> Result<(WritePlan, WritePlan), Error> {
+    pub(super) fn plans(&self, found: &Found, was: u64) -> Result<(WritePlan, WritePlan), Error> {
         let (now, before) = (self.media / self.unit(), was / self.unit());
         let refused = |fault: super::Fault| Error::inval(fault.to_string());
         let mut clear = WritePlan::default();
@@ -189,39 +197,4 @@ pub(super) async fn left(taster: &Taster) -> Option<Verdict> {
         return Some(Verdict::Left(words, Left { was, key, carry, by_hand }));
     }
     None
-}
-
-/// Carries the verb out.
-pub(super) fn follow(control: &mut Control, request: &Request) -> Result<Value, Error> {
-    let name = request.member.as_str();
-    let on = hand::find(control, name)?;
-    let (sector, media) = hand::sizes(control, on);
-    let serial = label::serial(control, name)?;
-    let disk = Disk { name, serial, sector, media };
-    let (found, was) = hand::reading(control, NAME, name, |control, edge| {
-        disk.check_end(control, edge, request.force)?;
-        match request.was {
-            None => disk.search(control, edge),
-            Some(was) if was >= media => {
-                Err(Error::inval(format!("{name} has {media} bytes; --was is a smaller size")))
-            }
-            Some(was) => Ok((disk.found(control, edge, was)?, was)),
-        }
-    })?;
-    let (plan, clear) = disk.plans(&found, was)?;
-    let agreed = |_: &mut Control, _: Edge| Ok(());
-    hand::writing(control, NAME, name, agreed, |control, edge| {
-        let done = control.run_on_core("moving a record", move |core| {
-            Box::pin(async move {
-                carry_out(core, edge, &plan).await?;
-                carry_out(core, edge, &clear).await
-            })
-        })?;
-        done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))
-    })?;
-    hand::look_again(control)?;
-    control.settle()?;
-    let set = found.set().name();
-    let message = format!("{name}: its record of {set} is at its end now; it had {was} bytes");
-    Ok(json!({ "message": message, "array": set, "was": was }))
 }

@@ -11,23 +11,20 @@
 //! The class: `class` tastes; `found` says whose record is in force, `book` what each disk shall
 //! say; `set` who has what; `geom` decides, one thread an array, by what it is `told`, in `jobs`
 //! that end with `notes`, and offers what is `ups`; `volume` is the data path; `records` writes;
-//! `verbs`, `label`, `delete`, `compare`, `policy` and `follow` are what users ask for; `show` what
-//! they see; `name` what volumes are called.
+//! `verbs` is what users ask for, with `policy` and `follow`; `show` what they see; `name` what
+//! volumes are called.
 
 mod arrive;
 mod book;
 pub mod check;
 mod class;
-mod compare;
 pub mod ddf;
-mod delete;
 mod fault;
 mod follow;
 mod found;
 mod geom;
 pub mod imsm;
 mod jobs;
-mod label;
 mod losses;
 pub mod model;
 mod name;
@@ -38,7 +35,6 @@ mod set;
 #[cfg(test)]
 mod set_tests;
 mod show;
-mod specs;
 mod told;
 mod troubles;
 mod ups;

@@ -6,15 +6,13 @@
 //! ```
 
 use bio::Errno;
-use geom::{Control, Error};
-use serde_json::{Value, json};
+use geom::Error;
 
 use super::geom::{Job, RaidGeom};
 use super::imsm::ppl;
 use super::model::{Identity, Layout, Level, LogArea, Volume, VolumeState};
 use super::set::Set;
 use super::show::state_word;
-use super::verbs::{Request, meant, with};
 use super::volume::log::Place;
 use super::volume::map::Shape;
 
@@ -22,7 +20,7 @@ use super::volume::map::Shape;
 const RECORD_BYTES: u64 = 1 << 20;
 
 /// What a volume's policy is called.
-fn word(volume: &Volume) -> &'static str {
+pub(super) fn word(volume: &Volume) -> &'static str {
     match (volume.log, volume.level.redundant()) {
         (Some(_), _) => "ppl",
         (None, true) => "resync",
@@ -67,7 +65,7 @@ impl RaidGeom {
     }
 
     /// Whether a volume's policy is to be changed; why it cannot be.
-    fn may_change(&self, at: usize, keep: bool) -> Result<bool, Error> {
+    pub(super) fn may_change(&self, at: usize, keep: bool) -> Result<bool, Error> {
         let Some(set) = &self.set else { return Ok(false) };
         let (Some(vol), Some(volume)) = (set.vols.get(at), set.array.volumes.get(at)) else {
             return Ok(false);
@@ -142,64 +140,4 @@ impl RaidGeom {
         }
         up.shared.keep_log(keep);
     }
-}
-
-/// Shows what a crash costs, or changes it.
-pub(super) fn consistency(
-    control: &mut Control,
-    on: &str,
-    request: &Request,
-) -> Result<Value, Error> {
-    let keep = match request.policy.as_deref() {
-        None => None,
-        Some("resync") => Some(false),
-        Some("ppl") => Some(true),
-        Some(other) => return Err(Error::inval(format!("no policy {other}; resync, ppl"))),
-    };
-    if let Some(keep) = keep {
-        with(control, on, |g, t, me| {
-            let mut keys = Vec::new();
-            for at in meant(g, on, request)? {
-                let key = g.set.as_ref().and_then(|set| set.vols.get(at)).map(|vol| vol.key);
-                keys.extend(key.filter(|_| g.may_change(at, keep).as_ref() != Ok(&false)));
-                g.may_change(at, keep)?;
-            }
-            for key in keys {
-                // In one go: who comes meanwhile waits behind both.
-                g.queue.push_back(Job::Clean(key));
-                g.push(t, me, Job::Policy(key, keep));
-            }
-            Ok(())
-        })?;
-    }
-    let (set, volumes) = with(control, on, |g, _, _| {
-        let mut volumes = Vec::new();
-        for at in meant(g, on, request)? {
-            let Some(set) = &g.set else { continue };
-            let Some(volume) = set.array.volumes.get(at) else { continue };
-            let now = word(volume);
-            if keep.is_some_and(|keep| keep != volume.log.is_some()) {
-                let what = format!(
-                    "volume {} still has policy {now}: a disk was lost, or did not take its \
-                     record; `ashlar raid list {}` says what goes on",
-                    volume.name,
-                    g.id.name()
-                );
-                return Err(Error::new(Errno::Busy, what));
-            }
-            let can = keep.is_some() || g.may_change(at, volume.log.is_none()).is_ok();
-            let guard = g.book.as_ref().filter(|_| volume.log.is_none());
-            let guard = guard.and_then(|book| book.guard(volume.id));
-            volumes.push(json!({
-                "name": volume.name, "policy": now, "changeable": can, "linux": guard,
-            }));
-        }
-        Ok((g.id.name(), volumes))
-    })?;
-    let line = |volume: &Value| {
-        let of = |key: &str| volume[key].as_str().unwrap_or("").to_owned();
-        format!("{}: {}", of("name"), of("policy"))
-    };
-    let lines: Vec<String> = volumes.iter().map(line).collect();
-    Ok(json!({ "message": lines.join("\n"), "array": set, "volumes": volumes }))
 }

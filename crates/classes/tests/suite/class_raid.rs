@@ -454,7 +454,7 @@ fn bad_input_is_refused_with_the_reason_and_nothing_is_written() {
         (json!({ "format": "DDF", "level": "RAID1", "members": ["x0", "x1"] }), "too"),
         (
             json!({ "format": "DDF", "order": "odd", "level": "RAID1", "members": ["x0", "x1"] }),
-            "no order",
+            "`order`",
         ),
     ];
     let spare: Vec<_> =

@@ -4,14 +4,15 @@
 //! |---|---|
 //! | named by `POSITIONAL`: a string | by position; may be left out where the field has a default |
 //! | named by `POSITIONAL`: an array | by position, at least `minItems` words |
-//! | a boolean | an option without a value |
+//! | a boolean | an option without a value; not given, it is false |
 //! | `enum` | an option with one of these words |
 //! | an integer | an option with a number; of [`Bytes`], with a unit |
 //! | [`Consent`] | an option that may be given several times |
 //! | any other | an option with a text |
 //!
 //! `x-short` is the letter of an option, `x-hidden` keeps a field from the command line; `default`,
-//! or `x-first` of a [`super::Change`], is shown behind the description.
+//! or `x-first` of a [`super::Change`], is shown behind the description, and so are the limits of a
+//! number that has both.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -103,7 +104,14 @@ fn argument(key: &str, about: &Value, kind: ArgKind) -> ArgSpec {
         }
         other => Some(format!(" [{word} {other}]")),
     });
-    let doc = text + &shown.collect::<String>();
+    let limits = about.get("minimum").zip(about.get("maximum"));
+    let limits = limits.map(|(least, most)| match (least.as_u64(), most.as_u64()) {
+        (Some(least), Some(most)) if about.get("x-bytes").is_some() => {
+            format!(" [{} to {}]", units::exact(least), units::exact(most))
+        }
+        _ => format!(" [{least} to {most}]"),
+    });
+    let doc = text + &shown.chain(limits).collect::<String>();
     let short = about.get("x-short").and_then(Value::as_str).and_then(|word| word.chars().next());
     ArgSpec { name: forever(key), short, kind, doc: forever(&doc) }
 }
@@ -136,9 +144,9 @@ mod tests {
         size: Option<Bytes>,
         /// How often
         #[serde(default = "thrice")]
+        #[schemars(range(min = 1, max = 9))]
         times: u32,
         /// Anyway
-        #[serde(default)]
         #[schemars(extend("x-short" = "f"))]
         force: bool,
         #[serde(default)]
@@ -178,7 +186,7 @@ mod tests {
             ("force", Some('f'), ArgKind::Flag, "Anyway"),
             ("how", None, ArgKind::Choice(&["fast", "slow"]), "How"),
             ("size", None, ArgKind::Bytes, "How much [default: 4KiB]"),
-            ("times", None, ArgKind::Number, "How often [default: 3]"),
+            ("times", None, ArgKind::Number, "How often [default: 3] [1 to 9]"),
             (
                 "yes_destroy",
                 None,

@@ -24,17 +24,19 @@ use crate::error::Error;
 
 /// A verb of the class `C`: the value is what was given with it.
 ///
-/// Fields have `#[serde(default)]` where they may be left out, and a sentence each for help. Other
-/// fields than these are refused.
+/// The struct's own doc is its help: the first paragraph one sentence, without the point at its
+/// end, further ones for the manual page. Each field has a sentence. An option that is left out is
+/// `None`, false, an empty list, or its `#[serde(default)]`. Other fields than these are refused,
+/// and numbers beyond their `#[schemars(range(min, max))]`.
 pub trait Verb<C>: DeserializeOwned + JsonSchema + 'static {
     /// The word typed.
     const NAME: &'static str;
-    /// One sentence, without the point at its end.
-    const DOC: &'static str;
-    /// More for the manual page; may be empty.
+    /// The first paragraph, where it is not the struct's own.
+    const DOC: &'static str = "";
+    /// The further ones, where they are not the struct's own; may be empty.
     const DETAIL: &'static str = "";
-    /// Fields that are given by position.
-    const POSITIONAL: &'static [&'static str] = &[];
+    /// Fields that are given by position, as far as there are such.
+    const POSITIONAL: &'static [&'static str] = &["name", "names", "members"];
     /// A command line that works, without the program's name.
     const EXAMPLE: &'static str;
     /// It writes on disks.
@@ -81,10 +83,15 @@ impl<C: Class> ClassVerb<C> {
 
 fn spec<C, V: Verb<C>>() -> VerbSpec {
     let schema = schemars::schema_for!(V).to_value();
+    let own = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    let mut own = own.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+    let doc = own.next().unwrap_or_default();
+    let detail = own.collect::<Vec<_>>().join("\n\n");
+    let or = |said: &'static str, own: String| if said.is_empty() { own.leak() } else { said };
     VerbSpec {
         name: V::NAME,
-        doc: V::DOC,
-        detail: V::DETAIL,
+        doc: or(V::DOC, doc),
+        detail: or(V::DETAIL, detail),
         args: Vec::leak(arguments(&schema, V::POSITIONAL)),
         example: V::EXAMPLE,
         writes: V::WRITES,
@@ -101,7 +108,8 @@ fn run<C: Class, V: Verb<C>>(
     serde_json::to_value(answer).map_err(|e| Error::inval(format!("{of}: {e}")))
 }
 
-/// Parameters of a verb, named by `of`: as [`read`], and other keys than its fields are refused.
+/// Parameters of a verb, named by `of`: as [`read`], and what is left out, unknown or beyond its
+/// limits is as [`Verb`] says.
 ///
 /// # Errors
 ///
@@ -109,13 +117,44 @@ fn run<C: Class, V: Verb<C>>(
 pub fn given<P: DeserializeOwned + JsonSchema>(of: &str, params: &Value) -> Result<P, Error> {
     let schema = schemars::schema_for!(P).to_value();
     let known = schema.get("properties").and_then(Value::as_object);
-    let is_known = |key: &str| known.is_some_and(|known| known.contains_key(key));
-    let mut given = params.as_object().into_iter().flatten();
-    if let Some((other, _)) = given.find(|(key, _)| !is_known(key)) {
+    let mut given = params.as_object().cloned().unwrap_or_default();
+    if let Some(other) = given.keys().find(|key| known.is_none_or(|all| !all.contains_key(*key))) {
         let all: Vec<&str> = known.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
         return Err(Error::inval(format!("{of} has no `{other}`; it takes {}", all.join(", "))));
     }
-    read(of, params)
+    within(of, known, &given)?;
+    for key in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
+        let Some(key) = key.as_str().filter(|key| !given.contains_key(*key)) else { continue };
+        let about = known.and_then(|known| known.get(key));
+        let nothing = match about.and_then(|about| about.get("type")?.as_str()) {
+            Some("boolean") => Value::Bool(false),
+            Some("array") if about.is_some_and(|about| about.get("minItems").is_none()) => {
+                Value::Array(Vec::new())
+            }
+            _ => continue,
+        };
+        given.insert(key.to_owned(), nothing);
+    }
+    read(of, &Value::Object(given))
+}
+
+/// Refuses numbers beyond the limits of the schema.
+fn within(
+    of: &str,
+    fields: Option<&Map<String, Value>>,
+    given: &Map<String, Value>,
+) -> Result<(), Error> {
+    let number = |value: &Value| value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+    for (key, value) in given {
+        let about = fields.and_then(|fields| fields.get(key));
+        let limit = |name| about.and_then(|about| number(about.get(name)?));
+        let Some((least, most)) = limit("minimum").zip(limit("maximum")) else { continue };
+        if number(value).is_some_and(|n| !(least..=most).contains(&n)) {
+            let what = format!("{of}: `{key}` is {value}: use {least} to {most}");
+            return Err(Error::inval(what));
+        }
+    }
+    Ok(())
 }
 
 /// What a command line has to know of a class's verbs; made once.
@@ -170,6 +209,48 @@ fn put(all: &mut Map<String, Value>, spec: &VerbSpec, on: &str) {
         }
         _ => {
             all.insert("name".to_owned(), on.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Count things
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Count {
+        /// What is counted
+        name: String,
+        /// Further ones
+        more: Vec<String>,
+        /// The sum alone
+        quiet: bool,
+        /// At most so many
+        #[schemars(range(min = 1, max = 9))]
+        most: Option<u8>,
+    }
+
+    #[test]
+    fn options_left_out_are_off_and_others_are_refused_by_name() {
+        let count: Count = given("x count", &json!({ "name": "a" })).expect("all there is");
+        assert_eq!((count.name.as_str(), count.more.len(), count.quiet), ("a", 0, false));
+        assert_eq!(count.most, None);
+        for (params, word) in [
+            (json!({}), "`name`"),
+            (Value::Null, "`name`"),
+            (
+                json!({ "name": "a", "least": 1 }),
+                "has no `least`; it takes more, most, name, quiet",
+            ),
+            (json!({ "name": "a", "most": 10 }), "`most` is 10: use 1 to 9"),
+            (json!({ "name": "a", "quiet": 1 }), "`quiet`"),
+        ] {
+            let said = given::<Count>("x count", &params).expect_err("refused").what;
+            assert!(said.starts_with("x count") && said.contains(word), "{params}: {said}");
         }
     }
 }

@@ -26,6 +26,8 @@ use bio::sync::Mutex;
 use bio::{Errno, Segs};
 use geom::Core;
 use reactor::model::{DiskModel, DiskShape, Fault, Timing};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::bus::Rescan;
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome};
@@ -40,26 +42,36 @@ use target::Target;
 /// How much later than it should a reset of the controller may end, ns.
 const RESET_MARGIN_NS: u64 = 10_000_000_000;
 
-/// How often things go wrong, in hundredths; all zero in a disk that is well.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// How often things go wrong, in commands of a hundred; all zero in a disk that is well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Faults {
     /// Answered with an error, not carried out.
+    #[schemars(range(max = 100))]
     pub fails: u8,
     /// Answered with an error, and carried out all the same.
+    #[schemars(range(max = 100))]
     pub lies: u8,
-    /// Never answered, until it is aborted.
+    /// Not answered until aborted.
+    #[schemars(range(max = 100))]
     pub hangs: u8,
     /// Answered twice.
+    #[schemars(range(max = 100))]
     pub echoes: u8,
-    /// QUEUE FULL although there is room.
+    /// Answered QUEUE FULL though there is room.
+    #[schemars(range(max = 100))]
     pub full: u8,
     /// Aborts that are not heard.
+    #[schemars(range(max = 100))]
     pub deaf: u8,
-    /// SATA: the log that says which queued command failed cannot be read.
+    /// SATA: reads of the log that says which queued command failed.
+    #[schemars(range(max = 100))]
     pub mute: u8,
-    /// Behind a port multiplier: resets of its port after which the link stays down.
+    /// On a port multiplier: resets after which the link stays down.
+    #[schemars(range(max = 100))]
     pub dark: u8,
-    /// A port multiplier: changes at its ports that it does not notify of.
+    /// A port multiplier: changes at its ports that it does not tell.
+    #[schemars(range(max = 100))]
     pub quiet: u8,
 }
 

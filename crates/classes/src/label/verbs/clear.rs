@@ -1,16 +1,16 @@
 //! `clear`: takes the label off a provider.
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 
 use super::{Done, Last, find, last};
 use crate::label::class::{LabelClass, NAME};
 use crate::label::generic;
 use crate::members::hand;
 
-/// What it takes.
+/// Take the label off a provider
+///
+/// Its last sector becomes zeroes. A provider without such a label is refused.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Clear {
     /// The provider
@@ -19,9 +19,6 @@ pub(super) struct Clear {
 
 impl Verb<LabelClass> for Clear {
     const NAME: &'static str = "clear";
-    const DOC: &'static str = "Take the label off a provider";
-    const DETAIL: &'static str = "Its last sector becomes zeroes. A provider without such a label \
-         is refused.";
     const POSITIONAL: &'static [&'static str] = &["provider"];
     const EXAMPLE: &'static str = "label clear d0";
     const WRITES: bool = true;

@@ -1,14 +1,12 @@
 //! `create`: a name for a provider, without writing it.
 
-use geom::{Class, Control, Create as Request, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Class, Control, Create as Request, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{Done, find};
 use crate::label::class::LabelClass;
 
-/// What it takes.
+/// Name a provider without writing anything, until the daemon ends
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Create {
     /// The name
@@ -19,7 +17,6 @@ pub(super) struct Create {
 
 impl Verb<LabelClass> for Create {
     const NAME: &'static str = "create";
-    const DOC: &'static str = "Name a provider without writing anything, until the daemon ends";
     const POSITIONAL: &'static [&'static str] = &["name", "provider"];
     const EXAMPLE: &'static str = "label create usb d0";
     type Answer = Done;

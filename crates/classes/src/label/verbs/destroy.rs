@@ -1,28 +1,23 @@
 //! `destroy`, `stop`: take a name away.
 
 use bio::Errno;
-use geom::{Class, Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Class, Control, Deserialize, Error, JsonSchema, Verb};
 
 use super::Done;
 use crate::label::class::{LabelClass, NAME};
 use crate::words::Force;
 
-/// What it takes.
+/// Take a name away; a label on the disk stays
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct Destroy {
     /// The name: label/usb
     name: String,
-    #[serde(default)]
     force: Force,
 }
 
 impl Verb<LabelClass> for Destroy {
     const NAME: &'static str = "destroy";
-    const DOC: &'static str = "Take a name away; a label on the disk stays";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "label destroy label/usb";
     type Answer = Done;
 
@@ -37,15 +32,13 @@ impl Verb<LabelClass> for Destroy {
     }
 }
 
-/// The same by GEOM's other word.
+/// The same as destroy
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Stop(Destroy);
 
 impl Verb<LabelClass> for Stop {
     const NAME: &'static str = "stop";
-    const DOC: &'static str = "The same as destroy";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "label stop label/usb";
     type Answer = Done;
 

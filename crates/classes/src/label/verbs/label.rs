@@ -1,9 +1,7 @@
 //! `label`: a label in the last sector of a provider.
 
 use bio::Errno;
-use geom::{Consent, Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
 
 use super::{Done, Last, find, last};
 use crate::guard;
@@ -11,7 +9,11 @@ use crate::label::class::{LabelClass, NAME, OWN_PREFIX};
 use crate::label::{clean, generic};
 use crate::members::hand;
 
-/// What it takes.
+/// Write a label on a provider, by which it is found again
+///
+/// The label takes the last sector. The provider is there as label/NAME, without that sector,
+/// wherever the disk is plugged in. A provider that holds something is refused unless --yes-destroy
+/// PROVIDER is given.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
     /// The label: 1 to 15 bytes
@@ -19,18 +21,12 @@ pub(super) struct Label {
     /// The provider
     provider: String,
     /// Whether what is in the last sector may be lost
-    #[serde(default)]
     overwrite: bool,
-    #[serde(default)]
     yes_destroy: Consent,
 }
 
 impl Verb<LabelClass> for Label {
     const NAME: &'static str = "label";
-    const DOC: &'static str = "Write a label on a provider, by which it is found again";
-    const DETAIL: &'static str = "The label takes the last sector. The provider is there as \
-         label/NAME, without that sector, wherever the disk is plugged in. A provider that holds \
-         something is refused unless --yes-destroy PROVIDER is given.";
     const POSITIONAL: &'static [&'static str] = &["name", "provider"];
     const EXAMPLE: &'static str = "label label usb d0";
     const WRITES: bool = true;

@@ -1,13 +1,11 @@
 //! `refresh`: looks at a provider again.
 
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 
 use super::{Done, find};
 use crate::label::class::LabelClass;
 
-/// What it takes.
+/// Look for labels on a provider again
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Refresh {
     /// The provider
@@ -16,7 +14,6 @@ pub(super) struct Refresh {
 
 impl Verb<LabelClass> for Refresh {
     const NAME: &'static str = "refresh";
-    const DOC: &'static str = "Look for labels on a provider again";
     const POSITIONAL: &'static [&'static str] = &["provider"];
     const EXAMPLE: &'static str = "label refresh d0";
     type Answer = Done;

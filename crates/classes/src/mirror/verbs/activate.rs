@@ -1,8 +1,6 @@
 //! `activate`: members that were deactivated are used again.
 
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{with, write_record};
 use crate::members::known;
@@ -11,7 +9,7 @@ use crate::mirror::class::MirrorClass;
 use crate::mirror::metadata::{Metadata, disk_flags};
 use crate::words::Members;
 
-/// What it takes.
+/// Use members again that were deactivated
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Activate {
     /// Its name, without the class
@@ -21,8 +19,6 @@ pub(super) struct Activate {
 
 impl Verb<MirrorClass> for Activate {
     const NAME: &'static str = "activate";
-    const DOC: &'static str = "Use members again that were deactivated";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "mirror activate data d1";
     const WRITES: bool = true;
     type Answer = Said;

@@ -3,9 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
-use geom::{Bytes, Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Bytes, Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{complete, priority, runs, shape, slot, with};
 use crate::mirror::bitmap::Shape;
@@ -16,67 +14,52 @@ use crate::mirror::settings::{self, Settings};
 use crate::mirror::state::Mirror;
 use crate::words::SyncRate;
 
-/// What it takes; what is not given stays as it is.
+/// Change how a mirror works
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
     /// Its name, without the class
     name: String,
     /// One member, for --priority
-    #[serde(default)]
     member: Option<String>,
     /// Which member serves a read
-    #[serde(default)]
     #[schemars(extend("x-short" = "b"))]
     balance: Option<Balance>,
     /// With balance split: reads larger than this are split
-    #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
     slice: Option<Bytes>,
     /// Members that are out of date are rebuilt at once
-    #[serde(default)]
     #[schemars(extend("x-short" = "a"))]
     autosync: bool,
     /// Members that are out of date wait for `rebuild`
-    #[serde(default)]
     #[schemars(extend("x-short" = "n"))]
     no_autosync: bool,
     /// After a crash dirty members are rebuilt
-    #[serde(default)]
     #[schemars(extend("x-short" = "f"))]
     failsync: bool,
     /// After a crash members are taken as they are, not rebuilt
-    #[serde(default)]
     #[schemars(extend("x-short" = "F"))]
     no_failsync: bool,
     /// Of the member, 0 to 255; the highest is read first with balance prefer
-    #[serde(default)]
     #[schemars(extend("x-short" = "p"))]
     priority: Option<u64>,
     /// Store the members' names as they are now: they are found nowhere else
-    #[serde(default)]
     #[schemars(extend("x-short" = "h"))]
     hardcode: bool,
     /// Store no names of members any more
-    #[serde(default)]
     #[schemars(extend("x-short" = "d"))]
     dynamic: bool,
-    #[serde(default)]
     sync_rate: Option<SyncRate>,
     /// Keep a write-intent bitmap: after a crash only what was being written is copied. FreeBSD
     /// refuses such a mirror, as too new
-    #[serde(default)]
     bitmap: bool,
     /// Keep no bitmap
-    #[serde(default)]
     no_bitmap: bool,
     /// Bytes for each bit of the bitmap, a power of two; absent: 1 MiB, or as it fits
-    #[serde(default)]
     region: Option<Bytes>,
 }
 
 impl Verb<MirrorClass> for Configure {
     const NAME: &'static str = "configure";
-    const DOC: &'static str = "Change how a mirror works";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "mirror configure -b prefer data";
     const WRITES: bool = true;

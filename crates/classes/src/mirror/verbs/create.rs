@@ -1,8 +1,6 @@
 //! `create`: a mirror without records.
 
-use geom::{Class, Consent, Control, Create as Request, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Class, Consent, Control, Create as Request, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use crate::members::{hand, known};
@@ -11,7 +9,7 @@ use crate::mirror::class::MirrorClass;
 use crate::mirror::settings::MirrorParams;
 use crate::words::Members;
 
-/// What it takes.
+/// Make a mirror without writing records, until the daemon ends
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Create {
     /// Its name, without the class
@@ -20,17 +18,15 @@ pub(super) struct Create {
     #[serde(flatten)]
     params: MirrorParams,
     // The guard has looked at it before, and says so by `force`.
-    #[serde(default, rename = "yes_destroy")]
+    #[serde(rename = "yes_destroy")]
     _consent: Consent,
-    #[serde(default, rename = "force")]
+    #[serde(rename = "force")]
     #[schemars(extend("x-hidden" = true))]
     _force: bool,
 }
 
 impl Verb<MirrorClass> for Create {
     const NAME: &'static str = "create";
-    const DOC: &'static str = "Make a mirror without writing records, until the daemon ends";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "mirror create data d0 d1";
     type Answer = Value;
 

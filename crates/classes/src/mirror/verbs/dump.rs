@@ -1,69 +1,51 @@
 //! `dump`: what the records on providers say.
 
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Error};
 use serde_json::{Value, json};
 
 use crate::members::known;
-use crate::mirror::class::MirrorClass;
 use crate::mirror::metadata::Metadata;
 use crate::mirror::{NAME, flag_words};
-use crate::words::Members;
 
-/// What it takes.
-#[derive(Deserialize, JsonSchema)]
-pub(super) struct Dump {
-    members: Members,
-}
-
-impl Verb<MirrorClass> for Dump {
-    const NAME: &'static str = "dump";
-    const DOC: &'static str = "Show what the labels on providers say";
-    const POSITIONAL: &'static [&'static str] = &["members"];
-    const EXAMPLE: &'static str = "dump d0";
-    type Answer = Value;
-
-    fn run(self, _: &MirrorClass, control: &mut Control) -> Result<Value, Error> {
-        let mut text = String::new();
-        let mut all = Vec::new();
-        for member in &self.members.0 {
-            let m = known::read(control, NAME, member, Metadata::decode)?;
-            text += &format!(
-                "Metadata on {member}:\n     name: {}\n      mid: {}\n      did: {}\n\
+/// Shows what the records say.
+pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    let mut text = String::new();
+    let mut all = Vec::new();
+    for member in members {
+        let m = known::read(control, NAME, member, Metadata::decode)?;
+        text += &format!(
+            "Metadata on {member}:\n     name: {}\n      mid: {}\n      did: {}\n\
              \u{20}     all: {}\n    genid: {}\n   syncid: {}\n priority: {}\n    slice: {}\n\
              \u{20} balance: {}\nmediasize: {}\nsectorsize: {}\nsyncoffset: {}\n\
              \u{20}  mflags: {}\n   dflags: {:#x}\nhcprovider: {}\n provsize: {}\n\n",
-                m.name,
-                m.id,
-                m.disk,
-                m.all,
-                m.genid,
-                m.syncid,
-                m.priority,
-                m.slice,
-                m.balance.word(),
-                m.media_bytes,
-                m.sector_bytes,
-                m.sync_offset,
-                flag_words(m.flags),
-                m.disk_flags,
-                m.home,
-                m.provider_bytes
-            );
-            if let Some(shape) = m.bitmap {
-                text +=
-                    &format!("   bitmap: {} bytes, regions of {}\n\n", shape.bytes, shape.region());
-            }
-            all.push(json!({
-                "provider": member, "name": m.name, "id": m.id, "disk": m.disk, "all": m.all,
-                "genid": m.genid, "syncid": m.syncid, "priority": m.priority, "slice": m.slice,
-                "balance": m.balance.word(), "media_bytes": m.media_bytes,
-                "sector_bytes": m.sector_bytes, "sync_offset": m.sync_offset, "flags": m.flags,
-                "region_bytes": m.bitmap.map(|s| s.region()), "disk_flags": m.disk_flags,
-                "hardcoded": m.home, "provider_bytes": m.provider_bytes,
-            }));
+            m.name,
+            m.id,
+            m.disk,
+            m.all,
+            m.genid,
+            m.syncid,
+            m.priority,
+            m.slice,
+            m.balance.word(),
+            m.media_bytes,
+            m.sector_bytes,
+            m.sync_offset,
+            flag_words(m.flags),
+            m.disk_flags,
+            m.home,
+            m.provider_bytes
+        );
+        if let Some(shape) = m.bitmap {
+            text += &format!("   bitmap: {} bytes, regions of {}\n\n", shape.bytes, shape.region());
         }
-        Ok(json!({ "text": text, "records": all }))
+        all.push(json!({
+            "provider": member, "name": m.name, "id": m.id, "disk": m.disk, "all": m.all,
+            "genid": m.genid, "syncid": m.syncid, "priority": m.priority, "slice": m.slice,
+            "balance": m.balance.word(), "media_bytes": m.media_bytes,
+            "sector_bytes": m.sector_bytes, "sync_offset": m.sync_offset, "flags": m.flags,
+            "region_bytes": m.bitmap.map(|s| s.region()), "disk_flags": m.disk_flags,
+            "hardcoded": m.home, "provider_bytes": m.provider_bytes,
+        }));
     }
+    Ok(json!({ "text": text, "records": all }))
 }

@@ -1,9 +1,7 @@
 //! `forget`: members that are not expected any more.
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{runs, with};
@@ -11,7 +9,7 @@ use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::{Job, MirrorGeom};
 use crate::words::each;
 
-/// What it takes.
+/// No longer expect members that are not there
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Forget {
     /// Their names, without the class
@@ -21,8 +19,6 @@ pub(super) struct Forget {
 
 impl Verb<MirrorClass> for Forget {
     const NAME: &'static str = "forget";
-    const DOC: &'static str = "No longer expect members that are not there";
-    const POSITIONAL: &'static [&'static str] = &["names"];
     const EXAMPLE: &'static str = "mirror forget data";
     const WRITES: bool = true;
     type Answer = Value;

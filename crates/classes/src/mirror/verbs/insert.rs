@@ -1,9 +1,7 @@
 //! `insert`: more members.
 
 use bio::Errno;
-use geom::{Consent, Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Consent, Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::forget::on_record;
 use super::{complete, is_own, priority, runs, with, write_record};
@@ -15,7 +13,7 @@ use crate::mirror::metadata::{Metadata, disk_flags};
 use crate::mirror::state::MEMBERS_MAX;
 use crate::words::{Force, Hardcode, Members};
 
-/// What it takes.
+/// Add members; they are rebuilt in the background
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Insert {
     /// Its name, without the class
@@ -26,22 +24,17 @@ pub(super) struct Insert {
     #[schemars(extend("x-short" = "p"))]
     priority: u64,
     /// Take it in, but do not use it until it is activated
-    #[serde(default)]
     #[schemars(extend("x-short" = "i"))]
     inactive: bool,
-    #[serde(default)]
     hardcode: Hardcode,
     // The guard has looked at it before.
-    #[serde(default, rename = "yes_destroy")]
+    #[serde(rename = "yes_destroy")]
     _consent: Consent,
-    #[serde(default)]
     force: Force,
 }
 
 impl Verb<MirrorClass> for Insert {
     const NAME: &'static str = "insert";
-    const DOC: &'static str = "Add members; they are rebuilt in the background";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "mirror insert data d2";
     const WRITES: bool = true;
     type Answer = Said;

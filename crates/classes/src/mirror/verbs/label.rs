@@ -1,9 +1,7 @@
 //! `label`: a mirror that is found again by itself.
 
 use bio::Errno;
-use geom::{Bytes, Consent, Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Bytes, Consent, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{is_own, shape, write_record};
@@ -16,7 +14,11 @@ use crate::mirror::settings::{MirrorParams, Settings};
 use crate::mirror::state::MEMBERS_MAX;
 use crate::words::{Force, Hardcode, Members, Same};
 
-/// What it takes.
+/// Label providers and make a mirror of them that is found again by itself
+///
+/// The last sector of each provider is written; the first provider's contents are kept and copied
+/// to the others. A provider that holds something is refused unless --yes-destroy PROVIDER is
+/// given. The last one has the highest priority.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
     /// Its name, without the class
@@ -24,32 +26,21 @@ pub(super) struct Label {
     members: Members,
     #[serde(flatten)]
     params: MirrorParams,
-    #[serde(default)]
     assume_same: Same,
     /// Keep a write-intent bitmap: after a crash only what was being written is copied. FreeBSD
     /// refuses such a mirror, as too new
-    #[serde(default)]
     bitmap: bool,
     /// Bytes for each bit of the bitmap, a power of two; absent: 1 MiB, or as it fits
-    #[serde(default)]
     region: Option<Bytes>,
-    #[serde(default)]
     hardcode: Hardcode,
     // The guard has looked at it before.
-    #[serde(default, rename = "yes_destroy")]
+    #[serde(rename = "yes_destroy")]
     _consent: Consent,
-    #[serde(default)]
     force: Force,
 }
 
 impl Verb<MirrorClass> for Label {
     const NAME: &'static str = "label";
-    const DOC: &'static str = "Label providers and make a mirror of them that is found again by \
-         itself";
-    const DETAIL: &'static str = "The last sector of each provider is written; the first \
-         provider's contents are kept and copied to the others. A provider that holds something is \
-         refused unless --yes-destroy PROVIDER is given. The last one has the highest priority.";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "mirror label -b round-robin data d0 d1";
     const WRITES: bool = true;
     type Answer = Value;

@@ -31,7 +31,7 @@ use super::metadata::Metadata;
 use super::state::Mirror;
 use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
-use crate::members::verbs::{Clear, Destroy, Follow, Labelled, Stop};
+use crate::members::verbs::{Clear, Destroy, Dump, Follow, Labelled, LastSector, Stop};
 use crate::members::{Stopped, hand, known};
 use crate::words::STOPPED_HIDES as HIDDEN;
 pub(super) use made::{by_hand, declare};
@@ -57,25 +57,12 @@ pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
     ClassVerb::of::<Destroy>(),
     ClassVerb::of::<start::Start>(),
     ClassVerb::of::<Clear>(),
-    ClassVerb::of::<dump::Dump>(),
+    ClassVerb::of::<Dump>(),
     ClassVerb::of::<Follow>(),
 ];
 
 impl Labelled for MirrorClass {
-    const CLASS: &'static str = NAME;
     const STOPPED: &'static str = HIDDEN;
-
-    fn stopped(&self) -> &Stopped {
-        &self.stopped
-    }
-
-    fn noun() -> String {
-        "record of a mirror".to_owned()
-    }
-
-    fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
-        Metadata::placed(sector)
-    }
 
     fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
         let geom = known::geom(control, NAME, on)?;
@@ -89,6 +76,26 @@ impl Labelled for MirrorClass {
         }
         control.call(|t| self.destroy(t, geom, force))?;
         Ok(json!({ "message": format!("{on} stopped") }))
+    }
+
+    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+        known::clear(control, NAME, members, "record of a mirror", Metadata::decode)
+    }
+
+    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+        dump::dump(control, members)
+    }
+}
+
+impl LastSector for MirrorClass {
+    const CLASS: &'static str = NAME;
+
+    fn stopped(&self) -> &Stopped {
+        &self.stopped
+    }
+
+    fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+        Metadata::placed(sector)
     }
 }
 

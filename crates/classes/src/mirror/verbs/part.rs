@@ -1,9 +1,7 @@
 //! `remove`, `deactivate`: members that go.
 
 use bio::Errno;
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{complete, slot, with};
 use crate::members::hand;
@@ -13,7 +11,7 @@ use crate::mirror::metadata::{Metadata, disk_flags};
 use crate::mirror::state::{Mirror, Role};
 use crate::words::Members;
 
-/// What `remove` takes.
+/// Take members out for good: their records are cleared
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Remove {
     /// Its name, without the class
@@ -23,8 +21,6 @@ pub(super) struct Remove {
 
 impl Verb<MirrorClass> for Remove {
     const NAME: &'static str = "remove";
-    const DOC: &'static str = "Take members out for good: their records are cleared";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "mirror remove data d1";
     const WRITES: bool = true;
     type Answer = Said;
@@ -40,7 +36,7 @@ pub(super) fn remove(control: &mut Control, on: &str, members: &[String]) -> Res
     members.iter().try_for_each(|member| part(control, on, member, Parting::Removed))
 }
 
-/// What `deactivate` takes.
+/// Take members out of use; they stay marked so until they are activated
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Deactivate {
     /// Its name, without the class
@@ -50,9 +46,6 @@ pub(super) struct Deactivate {
 
 impl Verb<MirrorClass> for Deactivate {
     const NAME: &'static str = "deactivate";
-    const DOC: &'static str = "Take members out of use; they stay marked so until they are \
-         activated";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "mirror deactivate data d1";
     const WRITES: bool = true;
     type Answer = Said;

@@ -1,8 +1,6 @@
 //! `rebuild`: copies to members anew.
 
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::part::keep_one;
 use super::{slot, with};
@@ -10,7 +8,7 @@ use crate::mirror::class::MirrorClass;
 use crate::mirror::geom::Job;
 use crate::words::Members;
 
-/// What it takes.
+/// Copy to members anew
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Rebuild {
     /// Its name, without the class
@@ -20,8 +18,6 @@ pub(super) struct Rebuild {
 
 impl Verb<MirrorClass> for Rebuild {
     const NAME: &'static str = "rebuild";
-    const DOC: &'static str = "Copy to members anew";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "mirror rebuild data d1";
     const WRITES: bool = true;
     type Answer = Said;

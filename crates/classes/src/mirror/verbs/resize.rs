@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use bio::Errno;
-use geom::{Bytes, Control, Error, GeomId, Said, Topology, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Bytes, Control, Deserialize, Error, GeomId, JsonSchema, Said, Topology, Verb};
 
 use super::{complete, with};
 use crate::mirror::class::MirrorClass;
@@ -17,27 +15,24 @@ use crate::mirror::state::Role;
 /// the background.
 const GROWS: Duration = Duration::from_secs(1);
 
-/// What it takes.
+/// Grow to what the smallest member has room for, or shrink
+///
+/// What is added is first made the same on all members, at the rate of a rebuild; `ashlar mirror
+/// list` shows how far it is. Until then the mirror is as large as it was, also after a power cut:
+/// then it is asked to grow again. The size that it has ends a growth. It is made smaller only
+/// while it is not open and its members are the same: shrink what is on it first, for what it has
+/// behind the new end is lost. A smaller provider may be inserted then.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Resize {
     /// Its name, without the class
     name: String,
     /// New size; absent: all there is
-    #[serde(default)]
     #[schemars(extend("x-short" = "s"))]
     size: Option<Bytes>,
 }
 
 impl Verb<MirrorClass> for Resize {
     const NAME: &'static str = "resize";
-    const DOC: &'static str = "Grow to what the smallest member has room for, or shrink";
-    const DETAIL: &'static str = "What is added is first made the same on all members, at the rate \
-         of a rebuild; `ashlar mirror list` shows how far it is. Until then the mirror is as large \
-         as it was, also after a power cut: then it is asked to grow again. The size that it has \
-         ends a growth. It is made smaller only while it is not open and its members are the same: \
-         shrink what is on it first, for what it has behind the new end is lost. A smaller \
-         provider may be inserted then.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "mirror resize data";
     const WRITES: bool = true;
     type Answer = Said;

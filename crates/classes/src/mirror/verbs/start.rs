@@ -1,9 +1,7 @@
 //! `start`: what was stopped, or what does not start for its members went on apart (M12).
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::{slot, with};
@@ -11,23 +9,21 @@ use crate::members::{hand, known};
 use crate::mirror::NAME;
 use crate::mirror::class::MirrorClass;
 
-/// What it takes.
+/// Look for the members of one that was stopped
+///
+/// Members that were each used without the other (split brain) are not put together: the mirror
+/// does not start, and `status` shows what each has. --keep says which of them is right; the other
+/// is overwritten with what it has.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Start {
     /// Its name, without the class
     name: String,
     /// After a split brain: the member whose contents are kept
-    #[serde(default)]
     keep: Option<String>,
 }
 
 impl Verb<MirrorClass> for Start {
     const NAME: &'static str = "start";
-    const DOC: &'static str = "Look for the members of one that was stopped";
-    const DETAIL: &'static str = "Members that were each used without the other (split brain) are \
-         not put together: the mirror does not start, and `status` shows what each has. --keep \
-         says which of them is right; the other is overwritten with what it has.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "start data";
     const WRITES: bool = true;
     type Answer = Value;

@@ -4,9 +4,7 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bio::Errno;
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{slot, with};
 use crate::mirror::class::MirrorClass;
@@ -15,32 +13,27 @@ use crate::mirror::state::Role;
 use crate::mirror::verify::Ask;
 use crate::words::{EndIt, VerifyRate};
 
-/// What it takes.
+/// Compare the members with each other
+///
+/// It goes on in the background, beside users' requests; `ashlar mirror list` shows how far it is,
+/// how many sectors differ and where the first of them are. Nothing is written unless --repair is
+/// given: then what differs is overwritten from --member, or from the member of the highest
+/// priority. What was deleted (DELETE, UNMAP) may differ by right, on members that do not read it
+/// as zeroes.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Verify {
     /// Its name, without the class
     name: String,
     /// Write anew what differs
-    #[serde(default)]
     repair: bool,
     /// The member that is right; absent: the one of the highest priority
-    #[serde(default)]
     member: Option<String>,
-    #[serde(default)]
     rate: Option<VerifyRate>,
-    #[serde(default)]
     end: EndIt,
 }
 
 impl Verb<MirrorClass> for Verify {
     const NAME: &'static str = "verify";
-    const DOC: &'static str = "Compare the members with each other";
-    const DETAIL: &'static str = "It goes on in the background, beside users' requests; `ashlar \
-         mirror list` shows how far it is, how many sectors differ and where the first of them \
-         are. Nothing is written unless --repair is given: then what differs is overwritten from \
-         --member, or from the member of the highest priority. What was deleted (DELETE, UNMAP) \
-         may differ by right, on members that do not read it as zeroes.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "mirror verify data";
     const WRITES: bool = true;
     type Answer = Said;

@@ -1,9 +1,7 @@
 //! `rotate`, `getactive`: the path that requests go by.
 
 use bio::Errno;
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::with;
@@ -11,7 +9,7 @@ use crate::multipath::class::MultipathClass;
 use crate::multipath::geom::MultipathGeom;
 use crate::multipath::paths::One;
 
-/// What `rotate` takes.
+/// Make the next good path the active one
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Rotate {
     /// Its name, without the class
@@ -20,8 +18,6 @@ pub(super) struct Rotate {
 
 impl Verb<MultipathClass> for Rotate {
     const NAME: &'static str = "rotate";
-    const DOC: &'static str = "Make the next good path the active one";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "multipath rotate data";
     type Answer = Value;
 
@@ -41,7 +37,7 @@ impl Verb<MultipathClass> for Rotate {
     }
 }
 
-/// What `getactive` takes.
+/// Show the active path
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct GetActive {
     /// Its name, without the class
@@ -50,8 +46,6 @@ pub(super) struct GetActive {
 
 impl Verb<MultipathClass> for GetActive {
     const NAME: &'static str = "getactive";
-    const DOC: &'static str = "Show the active path";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "multipath getactive data";
     type Answer = Value;
 

@@ -1,55 +1,44 @@
 //! `configure`: how paths are used.
 
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::{mode, seconds, work_as};
 use crate::multipath::class::MultipathClass;
 use crate::multipath::options::Options;
 
-/// What it takes; what is not given stays as it is.
+/// Change how paths are used
+///
+/// All of it is kept on a disk that is labelled: --checker, --failback and --queue behind the
+/// record, where FreeBSD does not look; it clears them when it writes the record. Of one made by
+/// hand it lasts until the daemon ends, or is in the configuration.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
     /// Its name, without the class
     name: String,
     /// Active/Active: everything goes by all good paths
-    #[serde(default)]
     #[schemars(extend("x-short" = "A"))]
     active: bool,
     /// Active/Passive: everything goes by the active path
-    #[serde(default)]
     #[schemars(extend("x-short" = "P"))]
     passive: bool,
     /// Active/Read: reads go by all good paths, the rest by the active one
-    #[serde(default)]
     #[schemars(extend("x-short" = "R"))]
     read: bool,
     /// Seconds between looks at failed paths, which restore those that answer, and at those with a
     /// worse access state, which tell when it is better; 0: none, as at first
-    #[serde(default)]
     checker: Option<u64>,
     /// Seconds for which the preferred path (else the first) must be good again before it is made
     /// active; at first never
-    #[serde(default)]
     failback: Option<u64>,
     /// The active path stays active until it fails
-    #[serde(default)]
     no_failback: bool,
     /// Seconds that requests wait when there is no path, before they end with ENXIO; 0: not at all,
     /// as at first
-    #[serde(default)]
     queue: Option<u64>,
 }
 
 impl Verb<MultipathClass> for Configure {
     const NAME: &'static str = "configure";
-    const DOC: &'static str = "Change how paths are used";
-    const DETAIL: &'static str = "All of it is kept on a disk that is labelled: --checker, \
-         --failback and --queue behind the record, where FreeBSD does not look; it clears them \
-         when it writes the record. Of one made by hand it lasts until the daemon ends, or is in \
-         the configuration.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "multipath configure -R data";
     const WRITES: bool = true;
     type Answer = Said;

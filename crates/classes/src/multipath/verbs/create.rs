@@ -1,8 +1,6 @@
 //! `create`: paths that are named by hand.
 
-use geom::{Class, Control, Create as Request, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Class, Control, Create as Request, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::mode;
@@ -11,31 +9,27 @@ use crate::multipath::NAME;
 use crate::multipath::class::MultipathClass;
 use crate::words::Members;
 
-/// What it takes.
+/// Join paths without writing a record, until the daemon ends
+///
+/// It is not checked that the paths lead to the same disk.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Create {
     /// Its name, without the class
     name: String,
     members: Members,
     /// Active/Active: everything goes by all good paths
-    #[serde(default)]
     #[schemars(extend("x-short" = "A"))]
     active: bool,
     /// Active/Passive: everything goes by the active path; so it is without another word
-    #[serde(default)]
     #[schemars(extend("x-short" = "P"))]
     passive: bool,
     /// Active/Read: reads go by all good paths, the rest by the active one
-    #[serde(default)]
     #[schemars(extend("x-short" = "R"))]
     read: bool,
 }
 
 impl Verb<MultipathClass> for Create {
     const NAME: &'static str = "create";
-    const DOC: &'static str = "Join paths without writing a record, until the daemon ends";
-    const DETAIL: &'static str = "It is not checked that the paths lead to the same disk.";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "multipath create data d0 d1";
     type Answer = Value;
 

@@ -1,9 +1,7 @@
 //! `label`: a disk that is found again by itself.
 
 use bio::Errno;
-use geom::{Consent, Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{mode, with};
@@ -15,40 +13,33 @@ use crate::multipath::options::Options;
 use crate::multipath::paths::PATHS_MAX;
 use crate::words::{Force, Members};
 
-/// What it takes.
+/// Label a disk that is reached by several paths, so that it is found again by itself
+///
+/// The record is written to the last sector by the first path only. A further one that does not
+/// show it there leads to another disk: it is refused, and the sector is what it was. A disk that
+/// holds something is refused unless --yes-destroy PROVIDER is given.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Label {
     /// Its name, without the class
     name: String,
     members: Members,
     /// Active/Active: everything goes by all good paths
-    #[serde(default)]
     #[schemars(extend("x-short" = "A"))]
     active: bool,
     /// Active/Passive: everything goes by the active path; so it is without another word
-    #[serde(default)]
     #[schemars(extend("x-short" = "P"))]
     passive: bool,
     /// Active/Read: reads go by all good paths, the rest by the active one
-    #[serde(default)]
     #[schemars(extend("x-short" = "R"))]
     read: bool,
     // The guard has looked at it before.
-    #[serde(default, rename = "yes_destroy")]
+    #[serde(rename = "yes_destroy")]
     _consent: Consent,
-    #[serde(default)]
     force: Force,
 }
 
 impl Verb<MultipathClass> for Label {
     const NAME: &'static str = "label";
-    const DOC: &'static str = "Label a disk that is reached by several paths, so that it is found \
-         again by itself";
-    const DETAIL: &'static str = "The record is written to the last sector by the first path only. \
-         A further one that does not show it there leads to another disk: it is refused, and the \
-         sector is what it was. A disk that holds something is refused unless --yes-destroy \
-         PROVIDER is given.";
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "multipath label -A data d0 d1";
     const WRITES: bool = true;
     type Answer = Value;

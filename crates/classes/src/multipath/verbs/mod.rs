@@ -19,7 +19,7 @@ use super::metadata::{Metadata, Mode};
 use super::options::{Options, SECONDS_MAX};
 use crate::members::follow::Placed;
 use crate::members::frame::{self, FrameError};
-use crate::members::verbs::{Clear, Destroy, Follow, Labelled, Start, Stop};
+use crate::members::verbs::{Clear, Destroy, Dump, Follow, Labelled, LastSector, Start, Stop};
 use crate::members::{Stopped, hand, known};
 
 /// What the class can be asked.
@@ -38,25 +38,12 @@ pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
     ClassVerb::of::<Destroy>(),
     ClassVerb::of::<Start>(),
     ClassVerb::of::<Clear>(),
-    ClassVerb::of::<dump::Dump>(),
+    ClassVerb::of::<Dump>(),
     ClassVerb::of::<Follow>(),
 ];
 
 impl Labelled for MultipathClass {
-    const CLASS: &'static str = NAME;
     const DESTROY: (&'static str, bool) = ("Take it apart and clear its label", true);
-
-    fn stopped(&self) -> &Stopped {
-        &self.stopped
-    }
-
-    fn starts(&self, name: &str) {
-        self.wake(name);
-    }
-
-    fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
-        Metadata::placed(sector)
-    }
 
     fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
         let geom = known::geom(control, NAME, on)?;
@@ -93,6 +80,30 @@ impl Labelled for MultipathClass {
         self.stopped.start(&name);
         self.wake(&name);
         Ok(json!({ "message": format!("{on} destroyed") }))
+    }
+
+    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+        known::clear(control, NAME, members, "label of multipath", Metadata::decode)
+    }
+
+    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+        dump::dump(control, members)
+    }
+}
+
+impl LastSector for MultipathClass {
+    const CLASS: &'static str = NAME;
+
+    fn stopped(&self) -> &Stopped {
+        &self.stopped
+    }
+
+    fn starts(&self, name: &str) {
+        self.wake(name);
+    }
+
+    fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
+        Metadata::placed(sector)
     }
 }
 

@@ -1,9 +1,7 @@
 //! `add`, `remove`, `fail`, `restore`, `prefer`: one path.
 
 use bio::Errno;
-use geom::{Control, Error, GeomId, Said, Topology, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, GeomId, JsonSchema, Said, Topology, Verb};
 
 use super::with;
 use crate::members::hand;
@@ -43,15 +41,15 @@ impl Path {
     }
 }
 
-/// Add a path.
+/// Add a path
+///
+/// If the disk is labelled, the path must show the label.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Add(Path);
 
 impl Verb<MultipathClass> for Add {
     const NAME: &'static str = "add";
-    const DOC: &'static str = "Add a path";
-    const DETAIL: &'static str = "If the disk is labelled, the path must show the label.";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "multipath add data d1";
     type Answer = Said;
@@ -76,16 +74,15 @@ impl Verb<MultipathClass> for Add {
     }
 }
 
-/// Remove a path.
+/// Remove a path; `add` brings it back
+///
+/// What is in flight there ends there. The last path is not removed: that is `stop`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Remove(Path);
 
 impl Verb<MultipathClass> for Remove {
     const NAME: &'static str = "remove";
-    const DOC: &'static str = "Remove a path; `add` brings it back";
-    const DETAIL: &'static str = "What is in flight there ends there. The last path is not \
-         removed: that is `stop`.";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "multipath remove data d1";
     type Answer = Said;
@@ -104,14 +101,13 @@ impl Verb<MultipathClass> for Remove {
     }
 }
 
-/// Mark a path failed.
+/// Mark a path failed
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Fail(Path);
 
 impl Verb<MultipathClass> for Fail {
     const NAME: &'static str = "fail";
-    const DOC: &'static str = "Mark a path failed";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "multipath fail data d1";
     type Answer = Said;
@@ -125,14 +121,13 @@ impl Verb<MultipathClass> for Fail {
     }
 }
 
-/// Mark a failed path good.
+/// Mark a failed path good
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Restore(Path);
 
 impl Verb<MultipathClass> for Restore {
     const NAME: &'static str = "restore";
-    const DOC: &'static str = "Mark a failed path good";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "multipath restore data d1";
     type Answer = Said;
@@ -146,14 +141,13 @@ impl Verb<MultipathClass> for Restore {
     }
 }
 
-/// Make a good path the active one.
+/// Make a good path the active one
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Prefer(Path);
 
 impl Verb<MultipathClass> for Prefer {
     const NAME: &'static str = "prefer";
-    const DOC: &'static str = "Make a good path the active one";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "multipath prefer data d1";
     type Answer = Said;

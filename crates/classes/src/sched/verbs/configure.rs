@@ -1,8 +1,6 @@
 //! `configure`: other algorithms, options and clients while requests flow.
 
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::work_as;
 use crate::sched::class::{SchedClass, classify};
@@ -19,30 +17,24 @@ const KNOBS: &str = "Options of the algorithms, from least to most and as they a
     writes_starved 1 to 64 (2). fair: queue_depth 1 to 4096 (32), op_cost 0 to 1048576 (8192), \
     burst_ms 1 to 60000 (100); it alone uses weight, iops, kbps and a client's burst_ms.";
 
-/// What it takes; what is not given stays as it is.
+/// Change the algorithm, its options or what a client is, while requests flow
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
     /// The scheduler: DISK.sched. or DISK
     name: String,
     /// Another algorithm
-    #[serde(default)]
     #[schemars(extend("x-short" = "a", "enum" = algorithms::NAMES))]
     algorithm: Option<String>,
     /// As with `insert`; CLIENT=default takes away what a client has of its own
-    #[serde(default)]
     options: Option<String>,
     /// By what clients are told apart, as with `insert`
-    #[serde(default)]
     #[schemars(extend("x-short" = "c", "enum" = Classify::WORDS))]
     classify: Option<String>,
 }
 
 impl Verb<SchedClass> for Configure {
     const NAME: &'static str = "configure";
-    const DOC: &'static str = "Change the algorithm, its options or what a client is, while \
-         requests flow";
     const DETAIL: &'static str = KNOBS;
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "sched configure -a as --options wait_ms=3 d0.sched.";
     type Answer = Said;
 

@@ -1,18 +1,16 @@
 //! `stats`, `reset`: what clients got.
 
-use geom::{Control, Error, Said, Verb};
-use schemars::JsonSchema;
+use geom::{Control, Error, JsonSchema, Said, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{chosen, with};
 use crate::sched::class::SchedClass;
 
-/// What `stats` takes.
+/// Show what every client of a scheduler got, and how long it waited
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Stats {
     /// Schedulers; absent: all
-    #[serde(default)]
     names: Vec<String>,
 }
 
@@ -25,8 +23,6 @@ pub(super) struct Counters {
 
 impl Verb<SchedClass> for Stats {
     const NAME: &'static str = "stats";
-    const DOC: &'static str = "Show what every client of a scheduler got, and how long it waited";
-    const POSITIONAL: &'static [&'static str] = &["names"];
     const EXAMPLE: &'static str = "sched stats d0.sched.";
     type Answer = Counters;
 
@@ -77,7 +73,7 @@ fn table(stats: &Value) -> String {
     out
 }
 
-/// What `reset` takes.
+/// Start the counters of schedulers again
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Reset {
     /// Schedulers: DISK.sched. or DISK
@@ -87,8 +83,6 @@ pub(super) struct Reset {
 
 impl Verb<SchedClass> for Reset {
     const NAME: &'static str = "reset";
-    const DOC: &'static str = "Start the counters of schedulers again";
-    const POSITIONAL: &'static [&'static str] = &["names"];
     const EXAMPLE: &'static str = "sched reset d0.sched.";
     type Answer = Said;
 

@@ -1,30 +1,26 @@
 //! `destroy`: takes schedulers away.
 
-use geom::{Class, Control, Error, GeomId, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Class, Control, Deserialize, Error, GeomId, JsonSchema, Said, Verb};
 
 use super::{find, with};
 use crate::sched::class::SchedClass;
 use crate::words::Force;
 
-/// What it takes.
+/// Take a scheduler away
+///
+/// One that was inserted is taken out from under those who use it, while they work; waiting
+/// requests go to the disk first. If that does not end in time it stays. One that was created and
+/// is open goes only with --force.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Destroy {
     /// Schedulers: DISK.sched. or DISK
     #[schemars(length(min = 1))]
     names: Vec<String>,
-    #[serde(default)]
     force: Force,
 }
 
 impl Verb<SchedClass> for Destroy {
     const NAME: &'static str = "destroy";
-    const DOC: &'static str = "Take a scheduler away";
-    const DETAIL: &'static str = "One that was inserted is taken out from under those who use it, \
-         while they work; waiting requests go to the disk first. If that does not end in time it \
-         stays. One that was created and is open goes only with --force.";
-    const POSITIONAL: &'static [&'static str] = &["names"];
     const EXAMPLE: &'static str = "sched destroy d0.sched.";
     type Answer = Said;
 

@@ -1,7 +1,6 @@
 //! `insert`, `create`: a scheduler over a disk.
 
-use geom::{Class, Control, Create as Request, Error, GeomId, Verb};
-use schemars::JsonSchema;
+use geom::{Class, Control, Create as Request, Error, GeomId, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -51,20 +50,19 @@ pub(super) struct Placed {
     names: Vec<String>,
 }
 
-/// A scheduler under those who use a disk.
+/// Slip a scheduler in under those who use a disk, while they work
+///
+/// Those who use the disk now go on as they are, and their requests go through the scheduler; they
+/// stay open and mounted. The scheduler's provider has the disk's name from then on, also for
+/// consumers that come later, and the disk's is called DISK.sched. until the scheduler is
+/// destroyed. If requests under way do not end in time, nothing is changed. It is no part of the
+/// configuration, in which DISK.sched. cannot be named, and gone at the next start.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Insert(Place);
 
 impl Verb<SchedClass> for Insert {
     const NAME: &'static str = "insert";
-    const DOC: &'static str = "Slip a scheduler in under those who use a disk, while they work";
-    const DETAIL: &'static str = "Those who use the disk now go on as they are, and their requests \
-         go through the scheduler; they stay open and mounted. The scheduler's provider has the \
-         disk's name from then on, also for consumers that come later, and the disk's is called \
-         DISK.sched. until the scheduler is destroyed. If requests under way do not end in time, \
-         nothing is changed. It is no part of the configuration, in which DISK.sched. cannot be \
-         named, and gone at the next start.";
     const POSITIONAL: &'static [&'static str] = &["disks"];
     const EXAMPLE: &'static str = "sched insert -a rr d0";
     type Answer = Placed;
@@ -74,16 +72,15 @@ impl Verb<SchedClass> for Insert {
     }
 }
 
-/// A provider of its own over a disk.
+/// Put a scheduler on a disk, with a provider of its own
+///
+/// The disk stays as it is; what opens DISK.sched. goes through the scheduler.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Create(Place);
 
 impl Verb<SchedClass> for Create {
     const NAME: &'static str = "create";
-    const DOC: &'static str = "Put a scheduler on a disk, with a provider of its own";
-    const DETAIL: &'static str = "The disk stays as it is; what opens DISK.sched. goes through the \
-         scheduler.";
     const POSITIONAL: &'static [&'static str] = &["disks"];
     const EXAMPLE: &'static str = "sched create -a deadline d0";
     type Answer = Placed;

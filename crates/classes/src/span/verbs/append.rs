@@ -1,9 +1,7 @@
 //! `append`: one more member, at the end.
 
 use bio::Errno;
-use geom::{Consent, Control, Error, GeomId, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Consent, Control, Deserialize, Error, GeomId, JsonSchema, Said, Verb};
 
 use super::is_own;
 use crate::members::{hand, known};
@@ -12,27 +10,24 @@ use crate::span::geom::{SpanGeom, Way};
 use crate::span::{Span, SpanLabel};
 use crate::words::{Force, Hardcode};
 
-/// What it takes.
+/// Add a provider at the end, while the others are in use
+///
+/// The size grows; those above are told. Of a labelled one all labels are written again.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Append {
     /// Its name, without the class
     name: String,
     /// The provider
     member: String,
-    #[serde(default)]
     hardcode: Hardcode,
     // The guard has looked at it before.
-    #[serde(default, rename = "yes_destroy")]
+    #[serde(rename = "yes_destroy")]
     _consent: Consent,
-    #[serde(default)]
     force: Force,
 }
 
 impl<S: Span> Verb<SpanClass<S>> for Append {
     const NAME: &'static str = "append";
-    const DOC: &'static str = "Add a provider at the end, while the others are in use";
-    const DETAIL: &'static str = "The size grows; those above are told. Of a labelled one all \
-         labels are written again.";
     const POSITIONAL: &'static [&'static str] = &["name", "member"];
     const EXAMPLE: &'static str = "append data d2";
     const WRITES: bool = true;

@@ -1,8 +1,6 @@
 //! `create`: members that are named by hand.
 
-use geom::{Class, Control, Create as Request, Error, ProviderId, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Class, Control, Create as Request, Deserialize, Error, JsonSchema, ProviderId, Verb};
 use serde_json::Value;
 
 use super::Members;
@@ -25,7 +23,6 @@ pub(crate) struct Create<S: Span> {
 impl<S: Span> Verb<SpanClass<S>> for Create<S> {
     const NAME: &'static str = "create";
     const DOC: &'static str = S::CREATE_DOC;
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "create data d0 d1";
     type Answer = Value;
 

@@ -1,9 +1,7 @@
 //! `label`: members that are found again by themselves.
 
 use bio::Errno;
-use geom::{Consent, Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::{Members, is_own, write_label};
@@ -22,12 +20,10 @@ pub(crate) struct Label<S: Span> {
     members: Members<S>,
     #[serde(flatten)]
     params: S::Params,
-    #[serde(default)]
     hardcode: Hardcode,
     // The guard has looked at it before.
-    #[serde(default, rename = "yes_destroy")]
+    #[serde(rename = "yes_destroy")]
     _consent: Consent,
-    #[serde(default)]
     force: Force,
 }
 
@@ -35,7 +31,6 @@ impl<S: Span> Verb<SpanClass<S>> for Label<S> {
     const NAME: &'static str = "label";
     const DOC: &'static str = S::LABEL_DOC;
     const DETAIL: &'static str = words::LABEL;
-    const POSITIONAL: &'static [&'static str] = &["name", "members"];
     const EXAMPLE: &'static str = "label data d0 d1";
     const WRITES: bool = true;
     type Answer = Value;

@@ -2,7 +2,7 @@
 
 pub(crate) mod append;
 pub(crate) mod create;
-pub(crate) mod dump;
+mod dump;
 pub(crate) mod label;
 
 use std::borrow::Cow;
@@ -17,10 +17,26 @@ use super::class::SpanClass;
 use super::{Span, SpanLabel};
 use crate::members::follow::Placed;
 use crate::members::frame::FrameError;
-use crate::members::verbs::Labelled;
+use crate::members::verbs::{Labelled, LastSector};
 use crate::members::{Stopped, hand, known};
 
 impl<S: Span> Labelled for SpanClass<S> {
+    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+        let geom = known::geom(control, S::NAME, on)?;
+        control.call(|t| self.destroy(t, geom, force))?;
+        Ok(json!({ "message": format!("{on} stopped") }))
+    }
+
+    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+        known::clear(control, S::NAME, members, &format!("label of {}", S::NAME), S::decode)
+    }
+
+    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+        dump::dump::<S>(control, members)
+    }
+}
+
+impl<S: Span> LastSector for SpanClass<S> {
     const CLASS: &'static str = S::NAME;
 
     fn stopped(&self) -> &Stopped {
@@ -29,12 +45,6 @@ impl<S: Span> Labelled for SpanClass<S> {
 
     fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
         placed::<S>(sector)
-    }
-
-    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
-        let geom = known::geom(control, S::NAME, on)?;
-        control.call(|t| self.destroy(t, geom, force))?;
-        Ok(json!({ "message": format!("{on} stopped") }))
     }
 }
 

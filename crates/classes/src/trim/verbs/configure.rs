@@ -1,14 +1,14 @@
 //! `configure`: how eagerly deletes are sent.
 
-use geom::{Change, Control, Error, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Change, Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::work_as;
 use crate::trim::class::TrimClass;
 use crate::trim::params::TrimParams;
 
-/// What it takes.
+/// Change how eagerly deletes are sent
+///
+/// What is not given stays as it is.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Configure {
     /// The queue: the name of its provider, such as d0.trim
@@ -19,9 +19,6 @@ pub(super) struct Configure {
 
 impl Verb<TrimClass> for Configure {
     const NAME: &'static str = "configure";
-    const DOC: &'static str = "Change how eagerly deletes are sent";
-    const DETAIL: &'static str = "What is not given stays as it is.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "trim configure d0.trim --share 20";
     type Answer = Said;
 

@@ -1,15 +1,16 @@
 //! `destroy`: takes a queue away.
 
 use bio::Errno;
-use geom::{Control, Error, GATE_DEADLINE, Said, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, GATE_DEADLINE, JsonSchema, Said, Verb};
 
 use super::queue;
 use crate::trim::class::TrimClass;
 use crate::trim::geom::TrimGeom;
 
-/// What it takes.
+/// Take a queue out from under those who use it, while they work
+///
+/// Queued deletes are dropped: `trim now --wait` before this has it sent. The command that is with
+/// the device is waited for; when it does not end in 10 seconds, everything stays.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Destroy {
     /// The queue: the name of its provider, such as d0.trim
@@ -18,11 +19,6 @@ pub(super) struct Destroy {
 
 impl Verb<TrimClass> for Destroy {
     const NAME: &'static str = "destroy";
-    const DOC: &'static str = "Take a queue out from under those who use it, while they work";
-    const DETAIL: &'static str = "Queued deletes are dropped: `trim now --wait` before this has it \
-         sent. The command that is with the device is waited for; when it does not end in 10 \
-         seconds, everything stays.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "trim destroy d0.trim";
     type Answer = Said;
 

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::{Value, json};
 
 use super::queue;
@@ -13,32 +11,27 @@ use crate::trim::class::TrimClass;
 /// How often `--wait` says how far it is.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What it takes.
+/// Send all that was deleted and is not written again, as fstrim does
+///
+/// Short ranges too, and those that had been given up. The share of the device's time and the care
+/// for others stay as they are. It goes on by itself: `trim list` shows how far it is, and --end
+/// ends it, also for those who wait for it; what is left waits in the queue as before.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Now {
     /// The queue: the name of its provider, such as d0.trim
     name: String,
     /// Return when the device was told of what is queued now; show how far it is
-    #[serde(default)]
     #[schemars(extend("x-short" = "w"))]
     wait: bool,
     /// End the one that goes on
-    #[serde(default)]
     end: bool,
     /// It was asked before, and has said how far it is
-    #[serde(default)]
     #[schemars(extend("x-hidden" = true))]
     again: bool,
 }
 
 impl Verb<TrimClass> for Now {
     const NAME: &'static str = "now";
-    const DOC: &'static str = "Send all that was deleted and is not written again, as fstrim does";
-    const DETAIL: &'static str = "Short ranges too, and those that had been given up. The share of \
-         the device's time and the care for others stay as they are. It goes on by itself: `trim \
-         list` shows how far it is, and --end ends it, also for those who wait for it; what is \
-         left waits in the queue as before.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "trim now d0.trim";
     type Answer = Value;
 

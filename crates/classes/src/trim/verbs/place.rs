@@ -1,8 +1,7 @@
 //! `insert`, `create`: a queue over a provider.
 
 use bio::Errno;
-use geom::{Class, Control, Create as Request, Error, Verb};
-use schemars::JsonSchema;
+use geom::{Class, Control, Create as Request, Error, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};
 
 use crate::members::hand;
@@ -37,22 +36,20 @@ pub(super) struct Placed {
     provider: String,
 }
 
-/// A queue under those who use a provider.
+/// Put a queue of deletes under all who use a provider, while they work
+///
+/// Deletes are acknowledged at once and sent to the device later, so deleted bytes do not read as
+/// zeroes any more. Where the provider promises that they do, those above may have passed the
+/// promise on to initiators: then --zeroes must be given. The queue has the provider's name
+/// meanwhile, and the provider the queue's. Nothing of the queue is kept on the disk: at the next
+/// start it is gone with what waited in it, and no data are lost by that. One that is to stay is in
+/// the configuration.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Insert(Place);
 
 impl Verb<TrimClass> for Insert {
     const NAME: &'static str = "insert";
-    const DOC: &'static str = "Put a queue of deletes under all who use a provider, while they \
-         work";
-    const DETAIL: &'static str = "Deletes are acknowledged at once and sent to the device later, \
-         so deleted bytes do not read as zeroes any more. Where the provider promises that they \
-         do, those above may have passed the promise on to initiators: then --zeroes must be \
-         given. The queue has the provider's name meanwhile, and the provider the queue's. Nothing \
-         of the queue is kept on the disk: at the next start it is gone with what waited in it, \
-         and no data are lost by that. One that is to stay is in the configuration.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "trim insert d0 --zeroes drop";
     type Answer = Placed;
 
@@ -80,17 +77,16 @@ impl Verb<TrimClass> for Insert {
     }
 }
 
-/// A provider with a queue.
+/// Make a provider with a queue of deletes over another
+///
+/// Those who use the provider below go on using it. The new one says that deleted bytes do not read
+/// as zeroes, unless --zeroes keep is given.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Create(Place);
 
 impl Verb<TrimClass> for Create {
     const NAME: &'static str = "create";
-    const DOC: &'static str = "Make a provider with a queue of deletes over another";
-    const DETAIL: &'static str = "Those who use the provider below go on using it. The new one \
-         says that deleted bytes do not read as zeroes, unless --zeroes keep is given.";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "trim create d0";
     type Answer = Placed;
 

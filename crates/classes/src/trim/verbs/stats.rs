@@ -1,29 +1,24 @@
 //! `stats`: what a queue has done.
 
-use geom::{Control, Error, Verb};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;
 
 use super::queue;
 use crate::trim::class::TrimClass;
 use crate::trim::show;
 
-/// What it takes.
+/// Show what a queue has done
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Stats {
     /// The queue: the name of its provider, such as d0.trim
     name: String,
     /// Count from zero afterwards
-    #[serde(default)]
     #[schemars(extend("x-short" = "r"))]
     reset: bool,
 }
 
 impl Verb<TrimClass> for Stats {
     const NAME: &'static str = "stats";
-    const DOC: &'static str = "Show what a queue has done";
-    const POSITIONAL: &'static [&'static str] = &["name"];
     const EXAMPLE: &'static str = "trim stats d0.trim";
     type Answer = Value;
 

@@ -1,16 +1,66 @@
-//! The verb that deletes a volume, or the array: no disk keeps a record that would come back as an
-//! array of its own.
+//! `delete`: volumes that go, and the array with the last. No disk keeps a record that would
+//! come back as an array of its own.
 
 use bio::Errno;
-use geom::{Class, Control, Error, Topology};
-use serde_json::{Value, json};
+use geom::{Class, Control, Deserialize, Error, JsonSchema, Said, Topology, Verb};
 
-use super::class::RaidClass;
-use super::found::SetId;
-use super::geom::{Job, NAME, RaidGeom};
-use super::label;
-use super::show::volumes;
-use super::verbs::{Request, find, meant, probe, with};
+use super::{ArrayName, VolumeName, erase, find, meant, probe, with};
+use crate::raid::class::RaidClass;
+use crate::raid::found::SetId;
+use crate::raid::geom::{Job, NAME, RaidGeom};
+use crate::raid::show::volumes;
+use crate::words::Force;
+
+/// Delete a volume, or the whole array: the records are cleared with the last volume
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Delete {
+    name: ArrayName,
+    #[serde(default)]
+    volume: VolumeName,
+    force: Force,
+}
+
+impl Verb<RaidClass> for Delete {
+    const NAME: &'static str = "delete";
+    const POSITIONAL: &'static [&'static str] = &["name", "volume"];
+    const EXAMPLE: &'static str = "raid delete Intel-1234abcd more";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, class: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.0.as_str();
+        let geom = find(control, on)?;
+        let set = control.topology.geom_name(geom).to_owned();
+        // Before the volumes go, and with them what is known of the disks.
+        let rest = with(control, on, |g, _, _| rest(g))?;
+        let left = with(control, on, |g, t, me| {
+            let all = meant(g, on, self.volume.0.as_deref())?;
+            let vols =
+                g.set.iter().flat_map(|known| all.iter().filter_map(|at| known.vols.get(*at)));
+            let keys: Vec<u32> = vols.map(|vol| vol.key).collect();
+            if is_open(g, t, &keys) && !self.force.0 {
+                let what = "it is open; close what uses it, or use --force";
+                return Err(Error::new(Errno::Busy, what));
+            }
+            for key in keys {
+                g.stop_volume(t, key);
+                g.forget(key);
+            }
+            let left = g.set.as_ref().map_or(0, |set| set.vols.len());
+            if left > 0 {
+                g.push(t, me, Job::Rewrite);
+            }
+            Ok(left)
+        })?;
+        if left > 0 {
+            return Ok(Said::new(format!("deleted; {set} has {} now", volumes(left))));
+        }
+        control.call(|t| class.destroy(t, geom, true))?;
+        let words = wipe(control, &set, rest)?;
+        class.stopped.start(&set);
+        Ok(Said::new(words))
+    }
+}
 
 /// What is left of an array when its last volume has gone.
 struct Rest {
@@ -19,44 +69,6 @@ struct Rest {
     held: Vec<String>,
     /// Keys of disks that it does not hold, as its records call them.
     away: Vec<String>,
-}
-
-/// Deletes volumes; with the last one the array.
-pub(super) fn delete(
-    class: &RaidClass,
-    control: &mut Control,
-    on: &str,
-    request: &Request,
-) -> Result<Value, Error> {
-    let geom = find(control, on)?;
-    let set = control.topology.geom_name(geom).to_owned();
-    // Before the volumes go, and with them what is known of the disks.
-    let rest = with(control, on, |g, _, _| rest(g))?;
-    let left = with(control, on, |g, t, me| {
-        let all = meant(g, on, request)?;
-        let vols = g.set.iter().flat_map(|known| all.iter().filter_map(|at| known.vols.get(*at)));
-        let keys: Vec<u32> = vols.map(|vol| vol.key).collect();
-        if is_open(g, t, &keys) && !request.force {
-            let what = "it is open; close what uses it, or use --force";
-            return Err(Error::new(Errno::Busy, what));
-        }
-        for key in keys {
-            g.stop_volume(t, key);
-            g.forget(key);
-        }
-        let left = g.set.as_ref().map_or(0, |set| set.vols.len());
-        if left > 0 {
-            g.push(t, me, Job::Rewrite);
-        }
-        Ok(left)
-    })?;
-    if left > 0 {
-        return Ok(json!({ "message": format!("deleted; {set} has {} now", volumes(left)) }));
-    }
-    control.call(|t| class.destroy(t, geom, true))?;
-    let words = wipe(control, &set, rest)?;
-    class.stopped.start(&set);
-    Ok(json!({ "message": words }))
 }
 
 fn is_open(g: &RaidGeom, t: &Topology, keys: &[u32]) -> bool {
@@ -90,7 +102,7 @@ fn wipe(control: &mut Control, set: &str, mut rest: Rest) -> Result<String, Erro
     let (mut cleared, mut kept) = (Vec::new(), Vec::new());
     let strays = strays(control, set, &rest.held);
     for name in std::mem::take(&mut rest.held) {
-        match label::erase(control, &name) {
+        match erase(control, &name) {
             Ok(()) => cleared.push(name),
             Err(e) => kept.push((name, e)),
         }
@@ -102,7 +114,7 @@ fn wipe(control: &mut Control, set: &str, mut rest: Rest) -> Result<String, Erro
             continue;
         }
         rest.away.retain(|key| *key != found.key());
-        match label::erase(control, &name) {
+        match erase(control, &name) {
             Ok(()) => cleared.push(name),
             Err(e) => kept.push((name, e)),
         }

@@ -1,0 +1,82 @@
+//! `aoeconfig`: the text that an AoE target keeps.
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::{Value, json};
+use wire::aoe::{STRING_MAX, directive};
+
+use super::DiskName;
+use super::aoe::refuse;
+use super::orders::Talk;
+use crate::class::CamClass;
+
+/// Show or set an AoE target's config string
+///
+/// A target keeps one text for whoever wants it, 1024 bytes at most. It is set where there is none;
+/// of several machines that set it at once one succeeds, so it can say whose a disk is. --force
+/// replaces it, --clear empties it.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct AoeConfig {
+    name: DiskName,
+    /// The new string
+    set: Option<String>,
+    /// No string any more
+    clear: bool,
+    /// In place of the one that is there
+    force: bool,
+}
+
+impl Verb<CamClass> for AoeConfig {
+    const NAME: &'static str = "aoeconfig";
+    const EXAMPLE: &'static str = "aoeconfig ada0 --set host7";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let on = self.name.0.clone();
+        class.talk(control, (Self::NAME, &on), |talk| {
+            Box::pin(async move { self.answer(&talk).await })
+        })
+    }
+}
+
+impl AoeConfig {
+    async fn answer(&self, talk: &Talk<'_>) -> Result<Value, Error> {
+        let on = talk.name();
+        let (set, force) = (self.set.as_deref(), self.force);
+        let wanted = match (set, self.clear) {
+            (Some(_), true) => return Err(refuse("set or clear, not both")),
+            (Some(text), false) => Some(text.as_bytes()),
+            (None, true) => Some(&[][..]),
+            (None, false) if force => return Err(refuse("force what? --set or --clear")),
+            (None, false) => None,
+        };
+        let string = match wanted {
+            None => talk.string(directive::READ, &[]).await?,
+            Some(text) if text.len() > STRING_MAX => {
+                let what = format!("{} bytes: a string has {STRING_MAX} at most", text.len());
+                return Err(refuse(what));
+            }
+            // Nothing can be set where something is.
+            Some(text) if force || text.is_empty() => talk.string(directive::FORCE, text).await?,
+            Some(text) => match talk.string(directive::SET, text).await {
+                Err(e) if e.kind == Errno::Exist => {
+                    let now = talk.string(directive::READ, &[]).await?;
+                    let now = String::from_utf8_lossy(&now).into_owned();
+                    let what = format!("{on} says `{now}` already; --force replaces it");
+                    return Err(Error::new(Errno::Exist, what));
+                }
+                said => said?,
+            },
+        };
+        let text = String::from_utf8_lossy(&string).into_owned();
+        if wanted.is_some() {
+            talk.found.bus.has_mark(talk.found.unit.path(), &text);
+        }
+        let hex: String = string.iter().map(|byte| format!("{byte:02x}")).collect();
+        let line = match string.is_empty() {
+            true => format!("{on}: no string\n"),
+            false => format!("{text}\n"),
+        };
+        Ok(json!({ "text": line, "string": text, "bytes": hex }))
+    }
+}

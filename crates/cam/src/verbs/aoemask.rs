@@ -1,0 +1,77 @@
+//! `aoemask`: those that may reach an AoE target.
+
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::Value;
+use wire::aoe::{Mac, mask};
+
+use super::DiskName;
+use super::aoe::{Addresses, names, refuse, shown};
+use super::orders::Talk;
+use crate::class::CamClass;
+
+/// Show or edit the list of those that may reach an AoE target
+///
+/// A target with an empty list answers everybody, one with addresses in it nobody else: to others
+/// it is not there. A list that would shut this machine out is refused without --force. On a target
+/// of ours it stands beside the access groups, and lasts.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct AoeMask {
+    name: DiskName,
+    addresses: Addresses,
+    /// Add these addresses
+    add: bool,
+    /// Take these addresses out
+    delete: bool,
+    /// In spite of others, or of what it does to this machine
+    force: bool,
+}
+
+impl Verb<CamClass> for AoeMask {
+    const NAME: &'static str = "aoemask";
+    const POSITIONAL: &'static [&'static str] = &["name", "addresses"];
+    const EXAMPLE: &'static str = "aoemask ada0 02:00:00:00:00:01 02:00:00:00:00:02 --add";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let on = self.name.0.clone();
+        class.talk(control, (Self::NAME, &on), |talk| {
+            Box::pin(async move { self.answer(&talk).await })
+        })
+    }
+}
+
+impl AoeMask {
+    async fn answer(&self, talk: &Talk<'_>) -> Result<Value, Error> {
+        let on = talk.name();
+        let list = self.addresses.list()?;
+        let how = match (self.add, self.delete, list.is_empty()) {
+            (true, false, false) => Some(mask::ADD),
+            (false, true, false) => Some(mask::DELETE),
+            (false, false, true) => None,
+            (true, true, _) => return Err(refuse("add or delete, not both")),
+            (_, _, true) => return Err(refuse("which addresses?")),
+            _ => return Err(refuse("addresses: --add or --delete?")),
+        };
+        let mut now = talk.masks(mask::READ, &[]).await?;
+        if let Some(how) = how {
+            let after: Vec<Mac> = match how {
+                mask::ADD => now.iter().chain(&list).copied().collect(),
+                _ => now.iter().filter(|mac| !list.contains(mac)).copied().collect(),
+            };
+            let own = talk.own()?;
+            if !after.is_empty() && !own.iter().all(|mac| after.contains(mac)) {
+                let what = format!(
+                    "{on} would not answer this machine any more: its own addresses there are {}; \
+                     add them, or --force",
+                    names(&own).join(", ")
+                );
+                if !self.force {
+                    return Err(Error::inval(what));
+                }
+            }
+            let directives: Vec<(u8, Mac)> = list.iter().map(|mac| (how, *mac)).collect();
+            now = talk.masks(mask::EDIT, &directives).await?;
+        }
+        Ok(shown(on, &now, "everybody may reach it", "masks"))
+    }
+}

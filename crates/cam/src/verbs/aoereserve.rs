@@ -1,0 +1,82 @@
+//! `aoereserve`: the reservation of an AoE target.
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::Value;
+use wire::aoe::{error, reserve};
+
+use super::DiskName;
+use super::aoe::{Addresses, names, refuse, shown};
+use super::orders::Talk;
+use crate::class::CamClass;
+
+/// Show, take or give back the reservation of an AoE target
+///
+/// A target that is reserved refuses reads and writes of all who are not in its list; they may ask
+/// who it is and who has it. --set takes it for the addresses given, or for this machine's own at
+/// the interfaces of the bus; whoever is in the list may change it, or --release it. --force does
+/// either whoever has it: what the others had under way may still be written just before.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct AoeReserve {
+    name: DiskName,
+    addresses: Addresses,
+    /// Reserve it
+    set: bool,
+    /// Give the reservation back
+    release: bool,
+    /// Though others have it
+    force: bool,
+}
+
+impl Verb<CamClass> for AoeReserve {
+    const NAME: &'static str = "aoereserve";
+    const POSITIONAL: &'static [&'static str] = &["name", "addresses"];
+    const EXAMPLE: &'static str = "aoereserve ada0 --set";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let on = self.name.0.clone();
+        class.talk(control, (Self::NAME, &on), |talk| {
+            Box::pin(async move { self.answer(&talk).await })
+        })
+    }
+}
+
+impl AoeReserve {
+    async fn answer(&self, talk: &Talk<'_>) -> Result<Value, Error> {
+        let on = talk.name();
+        let mut list = self.addresses.list()?;
+        let force = self.force;
+        let changes = match (self.set, self.release) {
+            (true, true) => return Err(refuse("set or release, not both")),
+            (false, true) if !list.is_empty() => {
+                return Err(refuse("what is released is nobody's: no addresses are wanted"));
+            }
+            (false, false) if force || !list.is_empty() => {
+                return Err(refuse("--set or --release?"));
+            }
+            (set, release) => set || release,
+        };
+        if self.set && list.is_empty() {
+            list = talk.own()?;
+        }
+        let how = match (changes, force) {
+            (false, _) => reserve::READ,
+            (true, false) => reserve::SET,
+            (true, true) => reserve::FORCE,
+        };
+        let now = match talk.holders(how, &list).await? {
+            Ok(now) => now,
+            Err(error::RESERVED) => {
+                let others = talk.holders(reserve::READ, &[]).await?.unwrap_or_default();
+                let what = format!(
+                    "{on} is reserved for {}; --force takes it from them",
+                    names(&others).join(", ")
+                );
+                return Err(Error::new(Errno::Busy, what));
+            }
+            Err(code) => return Err(talk.wrong(code)),
+        };
+        Ok(shown(on, &now, "not reserved", "holders"))
+    }
+}

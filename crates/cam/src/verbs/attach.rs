@@ -1,0 +1,99 @@
+//! `attach`: a bus with its disks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::{Value, json};
+
+use super::scan::{Look, whole};
+use super::whys;
+use crate::bus::{Bounds, Bus, Names};
+use crate::class::CamClass;
+
+/// Attach a bus with its disks
+///
+/// The parameters are those of [[bus]] in ashlar.toml, where a bus has to stand to be there at the
+/// next start: one that is attached by hand goes with the daemon. What is on the disks of a virtual
+/// one goes with it.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Attach {
+    /// Its name: mps0, or what it leads to
+    name: String,
+    /// kind=virtual (the default) and its parameters: disks=4 size=1GiB
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    params: Value,
+    #[serde(default)]
+    #[schemars(extend("x-hidden" = true))]
+    kind: String,
+    #[serde(default)]
+    #[schemars(extend("x-hidden" = true))]
+    names: BTreeMap<String, String>,
+    #[serde(default)]
+    #[schemars(with = "Value", extend("x-hidden" = true))]
+    bounds: Bounds,
+}
+
+impl Verb<CamClass> for Attach {
+    const NAME: &'static str = "attach";
+    const POSITIONAL: &'static [&'static str] = &["name", "params"];
+    const EXAMPLE: &'static str = "attach mps0 transport=sas disks=4 size=1GiB";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let name = self.name.as_str();
+        if name.is_empty() || class.bus(name).is_some() {
+            let what = format!("a bus {name} exists already; give it another name");
+            return Err(Error::new(Errno::Exist, what));
+        }
+        let switchboard = control.topology.switchboard();
+        let sim = class.driver(name, &self.kind, &self.params, switchboard.clone())?;
+        class.orders.make_room()?;
+        let bus = class.add_bus(sim, Names { by_name: self.names }, switchboard);
+        bus.bound(self.bounds);
+        class.scan(control, (Self::NAME, name), vec![whole(bus)], attached)
+    }
+}
+
+/// Takes a bus out that could not be attached as a whole; whoever has opened what it found
+/// meanwhile is told that it is gone.
+fn give_up(class: &CamClass, control: &mut Control, bus: &Arc<Bus>) {
+    if control.call(|t| class.take_out(t, bus)).is_err() {
+        bus.lose();
+        class.remove_bus(bus);
+    }
+}
+
+fn attached(
+    class: &CamClass,
+    control: &mut Control,
+    looks: &[Look],
+    before: &BTreeSet<String>,
+) -> Result<Value, Error> {
+    let Some((bus, _)) = looks.iter().find(|(bus, _)| !bus.is_gone()) else {
+        return Err(Error::new(Errno::Canceled, "it was detached before it was attached"));
+    };
+    let found = match class.take_in(control, looks, before) {
+        Ok(found) => found,
+        Err(why) => {
+            give_up(class, control, bus);
+            return Err(why);
+        }
+    };
+    let mut message = match found.as_slice() {
+        [] => format!(
+            "scbus{}: no disks yet; what comes is taken in, and `ashlar cam rescan {}` looks \
+             again",
+            bus.number(),
+            bus.number()
+        ),
+        found => format!("scbus{}: {}", bus.number(), found.join(", ")),
+    };
+    for why in whys(bus) {
+        let _ = write!(message, "; {why}");
+    }
+    Ok(json!({ "message": message, "bus": bus.number(), "found": found }))
+}

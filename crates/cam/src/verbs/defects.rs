@@ -1,0 +1,136 @@
+//! `defects`: what is wrong with a disk's medium.
+
+use std::fmt::Write;
+
+use bio::Errno;
+use geom::{Control, Error, JsonSchema, Verb};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use wire::scsi::{Defect, DefectFormat, Defects};
+
+use super::Device;
+use super::orders::Talk;
+use crate::ccb::Command;
+use crate::class::CamClass;
+use crate::periph::pass::{Data, Request};
+
+/// Most bytes of a defect list that are asked for; what is longer is counted.
+const DEFECT_LEN: u32 = 65_536;
+
+/// List the defects of a SCSI disk's medium
+///
+/// Blocks, or cylinder:head:sector or bytes from index, in the format that the disk answers in. A
+/// grown list that grows is a disk to be replaced.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct DefectList {
+    name: Device,
+    /// How places are told
+    #[serde(default)]
+    #[schemars(extend("x-short" = "f"))]
+    format: Format,
+    /// Those of the factory
+    #[schemars(extend("x-short" = "P"))]
+    primary: bool,
+    /// Those that came later; both without -P and -G
+    #[schemars(extend("x-short" = "G"))]
+    grown: bool,
+    /// How many, and not which
+    #[schemars(extend("x-short" = "s"))]
+    summary: bool,
+    /// With -s: the number alone
+    #[schemars(extend("x-short" = "q"))]
+    quiet: bool,
+    /// From this one of the list on
+    #[serde(default)]
+    #[schemars(extend("x-short" = "S"), range(max = u32::MAX))]
+    offset: u32,
+    /// In hexadecimal
+    #[schemars(extend("x-short" = "X"))]
+    hex: bool,
+}
+
+#[derive(Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Format {
+    Block = DefectFormat::Block as isize,
+    #[default]
+    LongBlock = DefectFormat::LongBlock as isize,
+    Bfi = DefectFormat::BytesFromIndex as isize,
+    Phys = DefectFormat::PhysicalSector as isize,
+}
+
+impl Verb<CamClass> for DefectList {
+    const NAME: &'static str = "defects";
+    const EXAMPLE: &'static str = "defects da0 -G";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let on = self.name.0.clone();
+        class.talk(control, (Self::NAME, &on), |talk| {
+            Box::pin(async move { self.answer(&talk).await })
+        })
+    }
+}
+
+impl DefectList {
+    async fn answer(&self, talk: &Talk<'_>) -> Result<Value, Error> {
+        talk.speaks_scsi("defect lists that can be read")?;
+        let format = self.format as u8;
+        let (primary, grown) = (self.primary || !self.grown, self.grown || !self.primary);
+        let wanted = u8::from(primary) << 4 | u8::from(grown) << 3 | format;
+        let offset = self.offset;
+        let [[a, b, c, d], [e, f, g, h]] = [DEFECT_LEN, offset].map(u32::to_be_bytes);
+        let cdb = [0xb7, wanted, e, f, g, h, a, b, c, d, 0, 0];
+        let asked = Request::helped(Command::scsi(&cdb), Data::In(DEFECT_LEN));
+        let asking = format!("{}: READ DEFECT DATA", talk.name());
+        let answer = talk.send(asked).await?;
+        let (twelve, data) = match answer.ended.result {
+            // The short command is older, and begins at the first.
+            Err(Errno::Inval) if offset == 0 => {
+                let cdb = [0x37, 0, wanted, 0, 0, 0, 0, 0xff, 0xfc, 0];
+                let asked = Request::helped(Command::scsi(&cdb), Data::In(0xfffc));
+                (false, talk.send(asked).await?.good(&asking)?)
+            }
+            _ => (true, answer.good(&asking)?),
+        };
+        let said = Defects::decode(twelve, &data)
+            .map_err(|e| Error::new(Errno::Io, format!("{asking}: the answer's {e}")))?;
+        Ok(self.shown(&said))
+    }
+
+    fn shown(&self, said: &Defects) -> Value {
+        let DefectList { summary, quiet, hex, offset, .. } = *self;
+        let number = |n: u64| if hex { format!("{n:#x}") } else { n.to_string() };
+        let one = |defect: &Defect| match *defect {
+            Defect::Block(lba) => number(lba),
+            Defect::Place(cylinder, head, at) => {
+                // All ones: the whole track.
+                let at = if at == u32::MAX { "-1".to_owned() } else { number(u64::from(at)) };
+                format!("{}:{}:{at}", number(u64::from(cylinder)), number(u64::from(head)))
+            }
+        };
+        let list: Vec<String> = said.list.iter().map(one).collect();
+        let plural = if said.count == 1 { "" } else { "s" };
+        let end = if summary || said.count == 0 { "." } else { ":" };
+        let mut text = match summary && quiet {
+            true => format!("{}\n", said.count),
+            false => format!("Got {} defect{plural}{end}\n", said.count),
+        };
+        if !summary {
+            list.iter().for_each(|line| text.extend([line, "\n"]));
+            let left = said.count - said.list.len();
+            if left > 0 {
+                let _ = writeln!(
+                    text,
+                    "... and {left} more, from -S {} on",
+                    u64::from(offset) + list.len() as u64
+                );
+            }
+        }
+        json!({
+            "text": text, "count": said.count, "primary": said.primary, "grown": said.grown,
+            "defects": list,
+        })
+    }
+}

@@ -1,0 +1,31 @@
+//! `detach`: a bus that goes, with its disks.
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+
+use crate::class::CamClass;
+
+/// Detach a bus with its disks
+///
+/// Refused while one of its disks is open.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Detach {
+    /// A bus: mps0
+    name: String,
+}
+
+impl Verb<CamClass> for Detach {
+    const NAME: &'static str = "detach";
+    const EXAMPLE: &'static str = "detach mps0";
+    type Answer = Said;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Said, Error> {
+        let name = self.name;
+        let bus = class.bus(&name).ok_or_else(|| {
+            let what = format!("no bus {name}; `ashlar cam devlist -v` lists them");
+            Error::new(Errno::NoEnt, what)
+        })?;
+        control.call(|t| class.take_out(t, &bus))?;
+        Ok(Said::new(format!("{name} is gone")))
+    }
+}

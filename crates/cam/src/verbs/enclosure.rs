@@ -1,0 +1,116 @@
+//! `enclosure`: what the disks sit in.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::{Value, json};
+use wire::scsi::ses_kind;
+
+use super::Found;
+use super::orders::Talk;
+use crate::class::CamClass;
+use crate::periph::Facts;
+use crate::periph::ses::{self, Enclosure};
+use crate::unit::Unit;
+
+/// List an enclosure's elements, and the disks in its slots
+///
+/// As sesutil map: each element with its status, its name, and the disk in it where the enclosure
+/// tells whose SAS address that is.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Elements {
+    /// An enclosure: ses0
+    name: String,
+}
+
+impl Verb<CamClass> for Elements {
+    const NAME: &'static str = "enclosure";
+    const EXAMPLE: &'static str = "enclosure ses0";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let found = class.disk(&self.name)?;
+        let known = class.by_address(&found);
+        class.order(control, (Self::NAME, &self.name), move |core| {
+            Box::pin(async move { Talk { found: &found, core }.elements(&known).await })
+        })
+    }
+}
+
+/// Label and periphs of a device, by SAS address.
+pub(super) type Known = BTreeMap<u64, (String, Vec<String>)>;
+
+impl CamClass {
+    /// Names of the periphs of the targets of a device's bus, by SAS address.
+    pub(super) fn by_address(&self, of: &Found) -> Known {
+        let number = of.unit.path().bus;
+        let buses = self.buses();
+        let Some(bus) = buses.iter().find(|bus| bus.number() == number) else {
+            return BTreeMap::new();
+        };
+        let device = |(unit, facts, _): (Arc<Unit>, Facts, String)| {
+            let path = unit.path();
+            Some((bus.sas_of(path, &facts)?, (facts.label(), bus.periphs(path))))
+        };
+        bus.devices().into_iter().filter_map(device).collect()
+    }
+}
+
+impl Talk<'_> {
+    pub(super) async fn read(&self) -> Result<Enclosure, Error> {
+        let name = self.name();
+        if self.found.facts.role() != Some("ses") {
+            let what = format!("{name} is no enclosure; `ashlar cam devlist` lists them");
+            return Err(Error::new(Errno::NotSup, what));
+        }
+        let read = ses::read(&self.found.unit, &self.found.facts, self.core).await;
+        read.map_err(|e| Error::new(e.kind, format!("{name}: {}", e.what)))
+    }
+
+    async fn elements(&self, known: &Known) -> Result<Value, Error> {
+        let (on, shelf) = (self.name(), self.read().await?);
+        let config = &shelf.config;
+        let mut text = format!(
+            "{on}:\n\tEnclosure Name: {} {} {}\n\tEnclosure ID: {:x}\n",
+            config.vendor, config.product, config.revision, config.id
+        );
+        let mut elements = Vec::new();
+        for (n, kind) in config.kinds().enumerate() {
+            let status = shelf.status.get(n).copied().unwrap_or_default();
+            let [a, b, c, d] = status.0;
+            let kind = ses_kind(kind);
+            let _ = write!(
+                text,
+                "\tElement {n}, Type: {kind}\n\t\tStatus: {} \
+                 (0x{a:02x} 0x{b:02x} 0x{c:02x} 0x{d:02x})\n",
+                status.text()
+            );
+            let called = shelf.names.get(n).filter(|name| !name.is_empty());
+            if let Some(name) = called {
+                let _ = writeln!(text, "\t\tDescription: {name}");
+            }
+            let device = shelf.device_in(n).and_then(|sas| known.get(&sas));
+            if let Some((_, periphs)) = device {
+                let _ = writeln!(text, "\t\tDevice Names: {}", periphs.join(","));
+            }
+            let slot = shelf.slots().contains(&n);
+            let (located, faulty) = (slot && status.is_located(), slot && status.is_faulty());
+            if located || faulty {
+                text.push_str("\t\tExtra status:\n");
+            }
+            for (on, light) in [(located, "locate"), (faulty, "fault")] {
+                if on {
+                    let _ = writeln!(text, "\t\t- LED={light}");
+                }
+            }
+            elements.push(json!({
+                "element": n, "type": kind, "status": status.text(), "description": called,
+                "periphs": device.map(|(_, periphs)| periphs), "locate": located, "fault": faulty,
+            }));
+        }
+        Ok(json!({ "text": text, "id": format!("{:016x}", config.id), "elements": elements }))
+    }
+}

@@ -1,0 +1,90 @@
+//! `identify`: what an ATA disk says of itself.
+
+use std::fmt::Write;
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::{Value, json};
+
+use super::DiskName;
+use crate::class::CamClass;
+use crate::periph::Facts;
+
+/// Show what an ATA disk says of itself
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Identify {
+    name: DiskName,
+}
+
+impl Verb<CamClass> for Identify {
+    const NAME: &'static str = "identify";
+    const EXAMPLE: &'static str = "identify ada0";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, _: &mut Control) -> Result<Value, Error> {
+        let found = class.disk(&self.name.0)?;
+        let Facts::Ata(facts) = &found.facts else {
+            let what = format!("{0} speaks SCSI; `ashlar cam inquiry {0}` asks it", found.name);
+            return Err(Error::new(Errno::NotSup, what));
+        };
+        let (name, said) = (&found.name, &facts.identify);
+        let yes = |on: bool| if on { "yes" } else { "no" };
+        let cache = said.write_cache.unwrap_or(false);
+        let rate = match said.rotation {
+            0 => "not reported".to_string(),
+            1 => "non-rotating".to_string(),
+            turns => turns.to_string(),
+        };
+        let sector = said.sector_bytes;
+        let pass = found.pass();
+        let mut text = format!("{pass}: {} ATA device\n", found.facts.label());
+        text += &found.transfers(&pass, said.queue_depth > 1);
+        text.push('\n');
+        let lines = [
+            ("device model", said.model.clone()),
+            ("firmware revision", said.firmware.clone()),
+            ("serial number", said.serial.clone()),
+            ("WWN", format!("{:016x}", said.wwn)),
+            (
+                "sector size",
+                format!("logical {sector}, physical {}", sector << said.physical_exponent),
+            ),
+            ("LBA supported", format!("{} sectors", said.sectors.min(0x0fff_ffff))),
+            (
+                "LBA48 supported",
+                format!("{} sectors", if said.extended { said.sectors } else { 0 }),
+            ),
+            ("media RPM", rate),
+        ];
+        for (key, value) in &lines {
+            let _ = writeln!(text, "{key:<22}{value}");
+        }
+        let _ = writeln!(text, "\n{:<29}{:<8} {:<9} Value", "Feature", "Support", "Enabled");
+        let features = [
+            ("write cache", said.write_cache.is_some(), cache, String::new()),
+            (
+                "flush cache",
+                said.flush || said.flush_ext,
+                said.flush || said.flush_ext,
+                String::new(),
+            ),
+            (
+                "Native Command Queuing (NCQ)",
+                said.queue_depth > 1,
+                said.queue_depth > 1,
+                format!("{} tags", said.queue_depth),
+            ),
+            ("Data Set Management (TRIM)", said.trim.is_some(), said.trim.is_some(), String::new()),
+        ];
+        for (feature, has, on, value) in &features {
+            let line = format!("{feature:<29}{:<8} {:<9} {value}", yes(*has), yes(*on));
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        Ok(json!({
+            "text": text, "name": name, "model": said.model, "firmware": said.firmware,
+            "serial": said.serial, "wwn": format!("{:016x}", said.wwn), "sectors": said.sectors,
+            "sector_bytes": sector, "rotation_rate": said.rotation, "write_cache": said.write_cache,
+            "queue_depth": said.queue_depth, "trim": said.trim.is_some(),
+        }))
+    }
+}

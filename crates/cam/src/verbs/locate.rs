@@ -1,0 +1,134 @@
+//! `locate`: the light that shows where a disk is.
+
+use bio::Errno;
+use geom::{Control, Error, JsonSchema, Verb};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::orders::Talk;
+use super::{Device, Found};
+use crate::class::CamClass;
+use crate::periph::ses;
+
+/// Switch the light that shows where a disk is
+///
+/// Of a disk whose enclosure knows its SAS address, or of a slot of an enclosure by the number that
+/// `ashlar cam enclosure` lists. The light stays until it is switched off. Look at the light before
+/// you pull a disk: nothing else ties the name to the bay.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Locate {
+    name: Device,
+    /// The light
+    #[serde(default)]
+    #[schemars(extend("x-short" = "s"))]
+    state: State,
+    /// A slot of the enclosure that was named
+    #[schemars(extend("x-short" = "e"))]
+    element: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum State {
+    #[default]
+    On,
+    Off,
+}
+
+impl Verb<CamClass> for Locate {
+    const NAME: &'static str = "locate";
+    const EXAMPLE: &'static str = "locate da0 -s on";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let (on, element) = (self.name.0, self.element);
+        let (found, lit) = (class.disk(&on)?, self.state == State::On);
+        if found.facts.role() == Some("ses") {
+            return class.order(control, (Self::NAME, &on), move |core| {
+                Box::pin(async move {
+                    let shelf = Talk { found: &found, core };
+                    let element = shelf.slot(element).await?;
+                    shelf.light(shelf.name(), element, lit).await
+                })
+            });
+        }
+        let known = class.by_address(&found);
+        let own = |(_, periphs): &&(String, Vec<String>)| periphs.contains(&found.name);
+        let sas = known.iter().find(|(_, device)| own(device)).map(|(sas, _)| *sas);
+        let shelves = class.shelves(found.unit.path().bus)?;
+        class.order(control, (Self::NAME, &on), move |core| {
+            Box::pin(async move {
+                let shelves = shelves.iter().map(|found| Talk { found, core });
+                let (shelf, element) = slot_of(&found.name, sas, shelves).await?;
+                shelf.light(&found.name, element, lit).await
+            })
+        })
+    }
+}
+
+impl CamClass {
+    /// The enclosures of a bus.
+    fn shelves(&self, number: u64) -> Result<Vec<Found>, Error> {
+        let mut all = Vec::new();
+        for bus in self.buses().into_iter().filter(|bus| bus.number() == number) {
+            for (unit, facts, _) in bus.devices() {
+                if facts.role() == Some("ses") {
+                    let names = bus.periphs(unit.path());
+                    all.push(self.disk(names.last().map_or("", String::as_str))?);
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The enclosure and the element that hold a disk.
+async fn slot_of<'a>(
+    name: &str,
+    sas: Option<u64>,
+    shelves: impl Iterator<Item = Talk<'a>>,
+) -> Result<(Talk<'a>, usize), Error> {
+    let mut why = Vec::new();
+    for shelf in shelves {
+        match shelf.read().await {
+            Ok(read) => match sas.and_then(|sas| read.element_of(sas)) {
+                Some(element) => return Ok((shelf, element)),
+                None => why.push(format!("{} does not know it", shelf.name())),
+            },
+            Err(e) => why.push(e.what),
+        }
+    }
+    if why.is_empty() {
+        why.push("there is no enclosure on its bus".into());
+    }
+    let what = format!(
+        "which slot {name} is in is not known: {}; where you know the slot, name the enclosure: \
+         `ashlar cam locate ses0 -e 3`",
+        why.join(", ")
+    );
+    Err(Error::new(Errno::NotSup, what))
+}
+
+impl Talk<'_> {
+    /// The slot of an enclosure that was asked for by its number.
+    async fn slot(&self, wanted: Option<usize>) -> Result<usize, Error> {
+        let slots = self.read().await?.slots();
+        wanted.filter(|n| slots.contains(n)).ok_or_else(|| {
+            let all: Vec<String> = slots.iter().map(usize::to_string).collect();
+            let all = all.join(", ");
+            let what = format!("which slot of {}? -e NUMBER, one of {all}", self.name());
+            Error::inval(what)
+        })
+    }
+
+    /// Switches a slot's light, for whom `on` names.
+    async fn light(&self, on: &str, element: usize, lit: bool) -> Result<Value, Error> {
+        let (found, shelf) = (self.found, self.name());
+        let done = ses::locate(&found.unit, &found.facts, self.core, (element, lit)).await;
+        done.map_err(|e| Error::new(e.kind, format!("{shelf}: {}", e.what)))?;
+        let state = if lit { "on" } else { "off" };
+        let message = format!("{on}: the light of element {element} of {shelf} is {state}");
+        Ok(json!({ "message": message, "enclosure": shelf, "element": element, "on": lit }))
+    }
+}

@@ -1,0 +1,128 @@
+//! `reportluns`: the logical units of a target.
+
+use std::fmt::Write;
+
+use bio::Errno;
+use geom::{Control, Error, JsonSchema, Verb};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use wire::scsi::{Lun, LunError};
+
+use super::orders::Talk;
+use super::{DiskName, one_of};
+use crate::ccb::Command;
+use crate::class::CamClass;
+use crate::periph::Facts;
+use crate::periph::pass::{Data, Request};
+
+/// Most bytes of a list of units: 16,384 of them and the header.
+const LUNS_LEN: u32 = 8 + 16_384 * 8;
+
+/// Show the logical units of a disk's target
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Reportluns {
+    name: DiskName,
+    /// How many there are, and no more
+    #[schemars(extend("x-short" = "c"))]
+    count: bool,
+    /// Which, and not how many
+    #[schemars(extend("x-short" = "l"))]
+    luns: bool,
+    /// Which are asked for
+    #[serde(default)]
+    #[schemars(extend("x-short" = "r"))]
+    report: Report,
+}
+
+/// SELECT REPORT.
+#[derive(Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Report {
+    #[default]
+    Default,
+    WellKnown,
+    All,
+}
+
+impl Verb<CamClass> for Reportluns {
+    const NAME: &'static str = "reportluns";
+    const EXAMPLE: &'static str = "reportluns da0";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let on = self.name.0.clone();
+        class.talk(control, (Self::NAME, &on), |talk| {
+            Box::pin(async move { self.units(&talk).await })
+        })
+    }
+}
+
+impl Reportluns {
+    async fn units(&self, talk: &Talk<'_>) -> Result<Value, Error> {
+        let on = talk.name();
+        if !matches!(talk.found.facts, Facts::Scsi(_)) {
+            let what = format!("{on} speaks ATA, which has no logical units");
+            return Err(Error::new(Errno::NotSup, what));
+        }
+        if self.count && self.luns {
+            return Err(one_of("-c", "-l"));
+        }
+        let [a, b, c, d] = LUNS_LEN.to_be_bytes();
+        let cdb = [0xa0, 0, self.report as u8, 0, 0, 0, a, b, c, d, 0, 0];
+        let asked = Request::helped(Command::scsi(&cdb), Data::In(LUNS_LEN));
+        let data = talk.send(asked).await?.good(&format!("{on}: REPORT LUNS"))?;
+        // LUN LIST LENGTH, and four bytes that mean nothing.
+        let (length, list) = match data.as_slice() {
+            [a, b, c, d, _, _, _, _, list @ ..] => (u32::from_be_bytes([*a, *b, *c, *d]), list),
+            _ => {
+                let what = format!("{on}: REPORT LUNS: the answer has {} bytes", data.len());
+                return Err(Error::new(Errno::Io, what));
+            }
+        };
+        let count = length / 8;
+        let (luns, _) = list.as_chunks::<8>();
+        let luns = luns.iter().take(usize::try_from(count).unwrap_or(usize::MAX));
+        let luns: Vec<Value> = luns.map(|lun| shown(*lun)).collect();
+        let mut text = String::new();
+        if !self.luns {
+            let plural = if count > 1 { "s" } else { "" };
+            let _ = writeln!(text, "{count} LUN{plural} found");
+        }
+        if !self.count {
+            for lun in &luns {
+                let _ = match lun {
+                    Value::String(bytes) => writeln!(text, "{bytes}"),
+                    number => writeln!(text, "{number}"),
+                };
+            }
+        }
+        Ok(json!({ "text": text, "count": count, "luns": luns }))
+    }
+}
+
+/// A logical unit's eight bytes (SAM-5 4.7): its number where it is one of a single level.
+fn shown(lun: [u8; 8]) -> Value {
+    match Lun::decode(lun) {
+        Ok(lun) => lun.number().into(),
+        Err(LunError::WellKnown(number)) => number.into(),
+        Err(LunError::Unsupported) => format!("{:#x}", u64::from_be_bytes(lun)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_told_by_their_numbers() {
+        for (lun, want) in [
+            ([0, 7, 0, 0, 0, 0, 0, 0], json!(7)),
+            ([0x41, 1, 0, 0, 0, 0, 0, 0], json!(257)),
+            ([0xc1, 1, 0, 0, 0, 0, 0, 0], json!(1)),
+            ([1, 2, 0, 3, 0, 0, 0, 0], json!("0x102000300000000")),
+        ] {
+            assert_eq!(shown(lun), want);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `rescan`: devices that came or went.
+
+use std::collections::BTreeSet;
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::{Value, json};
+
+use super::scan::{Look, whole};
+use super::whys;
+use crate::address::{ANY, Path};
+use crate::class::CamClass;
+
+/// Look for devices that came or went
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Rescan {
+    /// BUS, BUS:TARGET:LUN, or all; absent: all
+    buses: Vec<String>,
+}
+
+impl Verb<CamClass> for Rescan {
+    const NAME: &'static str = "rescan";
+    const POSITIONAL: &'static [&'static str] = &["buses"];
+    const EXAMPLE: &'static str = "rescan 0";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let mut wanted = Vec::new();
+        for word in self.buses.iter().filter(|word| word.as_str() != "all") {
+            let meant = Path::typed(word);
+            let bus = meant.and_then(|m| class.buses().into_iter().find(|b| b.number() == m.bus));
+            let (Some(meant), Some(bus)) = (meant, bus) else {
+                let what = format!("there is no bus {word}; `ashlar cam devlist -b` lists them");
+                return Err(Error::new(Errno::NoEnt, what));
+            };
+            wanted.push((bus, meant));
+        }
+        if wanted.is_empty() {
+            wanted = class.buses().into_iter().map(whole).collect();
+        }
+        class.scan(control, (Self::NAME, ""), wanted, rescanned)
+    }
+}
+
+fn rescanned(
+    class: &CamClass,
+    control: &mut Control,
+    looks: &[Look],
+    before: &BTreeSet<String>,
+) -> Result<Value, Error> {
+    let found = class.take_in(control, looks, before)?;
+    let (mut silent, mut troubles) = (Vec::new(), Vec::new());
+    let mut lines = Vec::new();
+    for (bus, at) in looks {
+        troubles.extend(whys(bus));
+        let number = bus.number();
+        let mut not_yet = bus.silent();
+        not_yet.retain(|target| Path::target(number, *target).meets(*at));
+        if bus.is_gone() {
+            lines.push(format!("bus {number} was detached meanwhile"));
+        } else if not_yet.is_empty() {
+            lines.push(format!("Re-scan of {} was successful", told(*at)));
+        }
+        let places = not_yet.into_iter().map(|target| format!("scbus{number} target {target}"));
+        silent.extend(places);
+    }
+    if looks.is_empty() {
+        lines.push("there is no bus".to_owned());
+    }
+    if !found.is_empty() {
+        lines.push(format!("found {}", found.join(", ")));
+    }
+    if !silent.is_empty() {
+        let silent = silent.join(", ");
+        lines.push(format!(
+            "no answer yet from {silent}: they are asked on, what comes is taken in"
+        ));
+    }
+    lines.extend(troubles.iter().cloned());
+    Ok(json!({
+        "message": lines.join("\n"), "found": found, "silent": silent, "troubles": troubles,
+    }))
+}
+
+/// A place in camcontrol's words: `bus 0`, `0:3:0`.
+fn told(at: Path) -> String {
+    match (at.target, at.lun) {
+        (ANY, _) => format!("bus {}", at.bus),
+        (target, ANY) => format!("{}:{target}", at.bus),
+        (target, lun) => format!("{}:{target}:{lun}", at.bus),
+    }
+}

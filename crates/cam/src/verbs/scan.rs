@@ -1,0 +1,84 @@
+//! Scans of buses, for `attach` and `rescan`.
+//!
+//! A scan may take as long as its slowest device, so it is an order like any other (`orders`). What
+//! it finds is the bus's, and is taken in whether or not anybody comes for the answer.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use geom::{Control, Error};
+use serde_json::Value;
+
+use crate::address::{ANY, Path};
+use crate::bus::{Bus, all};
+use crate::class::CamClass;
+
+/// A bus that is looked through: what is behind one target of it, or all of it.
+pub(super) type Look = (Arc<Bus>, Path);
+
+/// Says what came of it: what was looked at, and the disks that there were before.
+type Told = fn(&CamClass, &mut Control, &[Look], &BTreeSet<String>) -> Result<Value, Error>;
+
+pub(super) fn whole(bus: Arc<Bus>) -> Look {
+    let all = Path::bus(bus.number());
+    (bus, all)
+}
+
+/// Names of the disks that buses have in the graph, by where they are.
+fn disks(looks: &[Look]) -> impl Iterator<Item = String> {
+    let names = looks.iter().flat_map(|(bus, _)| bus.devices()).map(|(.., name)| name);
+    names.filter(|name| !name.is_empty())
+}
+
+impl CamClass {
+    /// Looks through buses, and says then what came of it.
+    pub(super) fn scan(
+        &self,
+        control: &mut Control,
+        order: (&'static str, &str),
+        looks: Vec<Look>,
+        then: Told,
+    ) -> Result<Value, Error> {
+        let (before, scanned) = (disks(&looks).collect(), looks.clone());
+        looks.iter().for_each(|(bus, _)| drop(bus.take_failure()));
+        self.order_then(
+            control,
+            order,
+            move |core| {
+                Box::pin(async move {
+                    let scan = |(bus, at): Look| -> Pin<Box<dyn Future<Output = ()> + '_>> {
+                        Box::pin(async move {
+                            let changes = match at.target {
+                                ANY => bus.scan(core).await,
+                                target => bus.scan_target(target, core).await,
+                            };
+                            bus.keep(changes);
+                        })
+                    };
+                    all(looks.into_iter().map(scan).collect()).await;
+                    Ok(Value::Null)
+                })
+            },
+            Some(Box::new(move |class, control| then(class, control, &scanned, &before))),
+        )
+    }
+
+    /// Takes in what scans found, unless that is done; the names of the disks that are new.
+    pub(super) fn take_in(
+        &self,
+        control: &mut Control,
+        looks: &[Look],
+        before: &BTreeSet<String>,
+    ) -> Result<Vec<String>, Error> {
+        for (bus, _) in looks {
+            // Its failure is told below, also when others have looked before.
+            drop(self.look_at(control, bus));
+        }
+        match looks.iter().find_map(|(bus, _)| bus.take_failure()) {
+            Some(why) => Err(why),
+            None => Ok(disks(looks).filter(|name| !before.contains(name)).collect()),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `smpphylist`: the phys of a SAS expander.
+
+use std::fmt::Write;
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::{Value, json};
+use wire::smp::{Phy, ReportGeneral, SMP_RESPONSE_LEN, function, result};
+
+use super::Device;
+use super::enclosure::Known;
+use super::orders::Talk;
+use crate::ccb::{CamStatus, Command};
+use crate::class::CamClass;
+use crate::periph::pass::{self, Data, Request};
+
+/// List the phys of a SAS expander, and who is attached to them
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Smpphylist {
+    name: Device,
+    /// Those to whom a known device is attached
+    #[schemars(extend("x-short" = "q"))]
+    quiet: bool,
+}
+
+impl Verb<CamClass> for Smpphylist {
+    const NAME: &'static str = "smpphylist";
+    const EXAMPLE: &'static str = "smpphylist ses0";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, control: &mut Control) -> Result<Value, Error> {
+        let (found, quiet) = (class.disk(&self.name.0)?, self.quiet);
+        let known = class.by_address(&found);
+        class.order(control, (Self::NAME, &self.name.0), move |core| {
+            Box::pin(async move { Talk { found: &found, core }.phys(&known, quiet).await })
+        })
+    }
+}
+
+impl Talk<'_> {
+    /// Asks the expander.
+    async fn smp(&self, function: u8, phy: u8) -> Result<Vec<u8>, Error> {
+        let on = self.name();
+        let data = Data::In(SMP_RESPONSE_LEN as u32);
+        let answer = self.send(Request::new(Command::Smp { function, phy }, data)).await?;
+        match answer.ended.outcome.status {
+            CamStatus::Complete | CamStatus::SmpError => Ok(answer.data),
+            CamStatus::CannotProvide | CamStatus::Invalid => {
+                let what = format!("{on} is not behind a SAS expander: there is nobody to ask");
+                Err(Error::new(Errno::NotSup, what))
+            }
+            _ => Err(Error::new(Errno::Io, format!("{on}: {}", pass::explain(&answer.ended)))),
+        }
+    }
+
+    async fn phys(&self, known: &Known, quiet: bool) -> Result<Value, Error> {
+        let on = self.name();
+        let said = |e| Error::new(Errno::Io, format!("the expander of {on}: {e}"));
+        let refused = |code: u8| {
+            let what = format!("the expander of {on} refused: function result {code:02x}");
+            Error::new(Errno::Io, what)
+        };
+        let general = ReportGeneral::decode(&self.smp(function::REPORT_GENERAL, 0).await?);
+        let general = general.map_err(said)?.map_err(refused)?;
+        let plural = if general.phys == 1 { "PHY" } else { "PHYs" };
+        let mut text = format!("{} {plural}:\nPHY  Attached SAS Address\n", general.phys);
+        let mut phys = Vec::new();
+        for number in 0..general.phys {
+            let phy =
+                match Phy::decode(&self.smp(function::DISCOVER, number).await?).map_err(said)? {
+                    Ok(phy) => phy,
+                    Err(result::VACANT) => continue,
+                    Err(code) => return Err(refused(code)),
+                };
+            let device = known.get(&phy.other);
+            if quiet && device.is_none() {
+                continue;
+            }
+            let _ = write!(text, "{number:3}  0x{:016x}", phy.other);
+            if let Some((label, periphs)) = device {
+                let _ = write!(text, "   {label} ({})", periphs.join(","));
+            }
+            text.push('\n');
+            phys.push(json!({
+                "phy": number, "attached": format!("{:016x}", phy.other), "rate": phy.rate,
+                "periphs": device.map(|(_, periphs)| periphs),
+            }));
+        }
+        let enclosure = format!("{:016x}", general.enclosure);
+        Ok(json!({ "text": text, "enclosure": enclosure, "phys": phys }))
+    }
+}

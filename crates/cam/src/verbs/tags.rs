@@ -1,0 +1,78 @@
+//! `tags`: how many commands a disk gets at a time.
+
+use std::fmt::Write;
+
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::{Value, json};
+
+use super::DiskName;
+use crate::class::CamClass;
+use crate::device::Shape;
+
+/// Show or set how many commands a disk gets at a time
+///
+/// QUEUE FULL lowers the openings, and 256 commands that end well with all in use raise them by one
+/// again, up to the number set here.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Tags {
+    name: DiskName,
+    /// From now on at most so many
+    #[schemars(extend("x-short" = "N"))]
+    #[schemars(range(min = 1, max = 255))]
+    number: Option<u8>,
+    /// The number alone
+    #[schemars(extend("x-short" = "q"))]
+    quiet: bool,
+    /// What is in use, queued and held back too
+    #[schemars(extend("x-short" = "v"))]
+    verbose: bool,
+}
+
+impl Verb<CamClass> for Tags {
+    const NAME: &'static str = "tags";
+    const EXAMPLE: &'static str = "tags da0 -N 32";
+    type Answer = Value;
+
+    fn run(self, class: &CamClass, _: &mut Control) -> Result<Value, Error> {
+        let found = class.disk(&self.name.0)?;
+        if let Some(openings_max) = self.number.map(u32::from) {
+            let shape = found.unit.look(|device| device.shape());
+            let openings_min = shape.openings_min.min(openings_max);
+            found.unit.limit(Shape { openings_min, openings_max, ..shape });
+        }
+        let path = found.unit.path();
+        let ((openings, active), live, shape, held) =
+            found.unit.look(|d| (d.openings(), d.live(), d.shape(), d.held()));
+        let queued = live.saturating_sub(active as usize + held as usize);
+        let sim = found.unit.sim().facts().name;
+        let place = match self.quiet {
+            true => String::new(),
+            false => format!("({}:{sim}:0:{}:{}): ", found.pass(), path.target, path.lun),
+        };
+        let mut text = String::new();
+        if self.number.is_some() && !self.quiet {
+            let _ = writeln!(text, "{place}tagged openings now {openings}");
+        }
+        if self.verbose {
+            let lines = [
+                ("dev_openings", u64::from(openings.saturating_sub(active))),
+                ("dev_active", u64::from(active)),
+                ("allocated", live as u64),
+                ("queued", queued as u64),
+                ("held", u64::from(held)),
+                ("mintags", u64::from(shape.openings_min)),
+                ("maxtags", u64::from(shape.openings_max)),
+            ];
+            for (key, value) in lines {
+                let _ = writeln!(text, "{place}{key:<13} {value}");
+            }
+        } else {
+            let words = if self.quiet { "" } else { "device openings: " };
+            let _ = writeln!(text, "{place}{words}{openings}");
+        }
+        Ok(json!({
+            "text": text, "openings": openings, "active": active, "allocated": live,
+            "queued": queued, "held": held, "min": shape.openings_min, "max": shape.openings_max,
+        }))
+    }
+}

@@ -1,0 +1,100 @@
+//! `add`: a further volume on an array's disks, in what the others leave.
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::Value;
+
+use super::volume::{How, LevelName, ROUND, Wish, guid, usable};
+use super::{ArrayName, up, with};
+use crate::members::known;
+use crate::raid::book::Here;
+use crate::raid::class::RaidClass;
+use crate::raid::found::SetId;
+use crate::raid::geom::Job;
+
+/// Make a further volume on an array's disks, behind the others
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Add {
+    name: ArrayName,
+    /// Name of the new volume
+    label: String,
+    level: LevelName,
+    #[serde(flatten)]
+    how: How,
+}
+
+impl Verb<RaidClass> for Add {
+    const NAME: &'static str = "add";
+    const POSITIONAL: &'static [&'static str] = &["name", "label", "level"];
+    const EXAMPLE: &'static str = "raid add Intel-1234abcd more RAID0";
+    const WRITES: bool = true;
+    type Answer = Value;
+
+    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Value, Error> {
+        let name = self.label.as_str();
+        let number = known::new_id(control, name);
+        let set = with(control, &self.name.0, |g, t, me| {
+            let intel = matches!(g.id, SetId::Intel(_));
+            let level = self.level.level(intel)?;
+            let not_up = || Error::new(Errno::NxIo, "the array has not started");
+            let (Some(set), Some(book)) = (&g.set, &g.book) else { return Err(not_up()) };
+            let used = |disk: usize| {
+                let all = set.array.volumes.iter().flat_map(|v| &v.members);
+                let ends = all.filter(|m| m.disk == disk).map(|m| m.offset.saturating_add(m.bytes));
+                ends.max().unwrap_or(0)
+            };
+            let first = set.array.volumes.first().ok_or_else(not_up)?;
+            if set.array.volumes.iter().any(|volume| volume.name == name) {
+                return Err(Error::new(Errno::Exist, format!("a volume {name} is there already")));
+            }
+            let places: Vec<usize> = first.members.iter().map(|m| m.disk).collect();
+            let start = places.iter().map(|disk| used(*disk)).max().unwrap_or(0);
+            let round = if start >= 8 * ROUND { ROUND } else { self.how.strip.0 };
+            let start = start.next_multiple_of(round.max(1));
+            let room = |disk: &usize| {
+                let bytes = set.array.disks.get(*disk).map_or(0, |d| d.bytes);
+                let bytes = if intel { usable(true, bytes) } else { bytes };
+                (start, bytes.saturating_sub(start))
+            };
+            let room: Vec<(u64, u64)> = places.iter().map(room).collect();
+            let there: Vec<bool> = places
+                .iter()
+                .map(|disk| set.here.get(*disk).copied().flatten().is_some())
+                .collect();
+            let mut id = [0; 24];
+            match g.id {
+                SetId::Intel(_) => {
+                    let last = set.array.volumes.iter().map(|v| {
+                        let (number, _) = v.id.split_first_chunk::<2>().unwrap_or((&[0; 2], &[]));
+                        u16::from_le_bytes(*number)
+                    });
+                    let next = last.max().unwrap_or(0).wrapping_add(1);
+                    crate::probe::put(&mut id, 0, &next.to_le_bytes());
+                }
+                SetId::Ddf(_) => id = guid(number),
+            }
+            let wish = Wish { name, id, level, how: &self.how, intel, sector: g.sector };
+            let mut volume = wish.volume(&room, &there)?;
+            for (member, disk) in volume.members.iter_mut().zip(&places) {
+                member.disk = *disk;
+            }
+            let mut trial = set.clone();
+            trial.add_volume(volume.clone());
+            let mut array = trial.record();
+            array.check().map_err(|fault| Error::inval(fault.to_string()))?;
+            // What the format cannot say is refused before anything changes.
+            let here = |disk: &usize| Here { index: *disk, sectors: u64::MAX >> 16, moved: false };
+            let here: Vec<Here> = places.iter().map(here).collect();
+            let said = book.clone().write(&mut array, &here, g.above, g.sector);
+            said.map_err(|fault| Error::inval(fault.to_string()))?;
+            if let Some(set) = &mut g.set {
+                set.add_volume(volume);
+            }
+            g.start_volumes(t, me);
+            g.start_passes();
+            g.push(t, me, Job::Rewrite);
+            Ok(g.id.name())
+        })?;
+        up(control, &set, name, &[])
+    }
+}

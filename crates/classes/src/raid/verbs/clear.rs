@@ -1,0 +1,56 @@
+//! `clear`: disks without records.
+
+use bio::Errno;
+use geom::{Control, Error};
+use serde_json::{Value, json};
+
+use super::{perform, probe};
+use crate::members::hand;
+use crate::raid::found::Found;
+use crate::raid::geom::NAME;
+use crate::raid::{ddf, imsm};
+use crate::write_plan::WritePlan;
+
+/// Clears the records of disks.
+pub(super) fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    for name in members {
+        let on = hand::find(control, name)?;
+        let (sector, media) = hand::sizes(control, on);
+        let sectors = media / u64::from(sector.max(1));
+        let plan = match probe(control, name) {
+            Ok(Found::Ddf(meta)) => ddf::erase(&meta, sectors, sector),
+            Ok(Found::Intel { .. } | Found::Torn { .. }) => imsm::erase(sectors, sector),
+            Err(_) => damaged(control, name, sectors, sector)?,
+        };
+        perform(control, name, plan)?;
+    }
+    Ok(json!({ "message": format!("{} cleared", members.join(", ")) }))
+}
+
+/// What clears a record that cannot be read; one that is none is refused.
+fn damaged(
+    control: &mut Control,
+    name: &str,
+    sectors: u64,
+    sector: u32,
+) -> Result<WritePlan, Error> {
+    let (intel, ddf) = hand::reading(control, NAME, name, |control, edge| {
+        let (at, last) = hand::last(control, name, edge)?;
+        let before = at.saturating_sub(last.len() as u64);
+        let before = hand::read(control, name, edge, before, last.len())?;
+        Ok((before.starts_with(imsm::SIGNATURE), ddf::is_signature(&last)))
+    })?;
+    if !intel && !ddf {
+        let what = format!(
+            "{name} has no record of an array; nothing was written (`ashlar inspect {name}` says \
+             what it has)"
+        );
+        return Err(Error::new(Errno::NoEnt, what));
+    }
+    let mut plan = if intel { imsm::erase(sectors, sector) } else { WritePlan::default() };
+    if ddf {
+        plan.write((sectors - 1) * u64::from(sector), vec![0; sector as usize]);
+        plan.flush();
+    }
+    Ok(plan)
+}

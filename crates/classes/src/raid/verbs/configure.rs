@@ -1,0 +1,33 @@
+//! `configure`: how an array works.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+
+use super::{ArrayName, with};
+use crate::raid::class::RaidClass;
+use crate::words::SyncRate;
+
+/// Change how an array works
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Configure {
+    name: ArrayName,
+    sync_rate: Option<SyncRate>,
+}
+
+impl Verb<RaidClass> for Configure {
+    const NAME: &'static str = "configure";
+    const EXAMPLE: &'static str = "raid configure --sync-rate 50MiB Intel-1234abcd";
+    type Answer = Said;
+
+    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.0.as_str();
+        with(control, on, |g, _, _| {
+            if let Some(SyncRate(rate)) = self.sync_rate {
+                g.rate.store(rate, Relaxed);
+            }
+            Ok(())
+        })?;
+        Ok(Said::new(format!("{on} configured")))
+    }
+}

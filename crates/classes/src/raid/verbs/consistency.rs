@@ -1,0 +1,85 @@
+//! `consistency`: what a crash costs volumes, shown or changed.
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::{Value, json};
+
+use super::{ArrayName, Policy, VolumeName, meant, with};
+use crate::raid::class::RaidClass;
+use crate::raid::geom::Job;
+use crate::raid::policy::word;
+
+/// Show, or change while it is in use, what a crash costs a volume
+///
+/// Without --policy nothing changes. With it writes wait for a moment, until those under way have
+/// ended and the records say so; nothing is resynced. The volume must be OPTIMAL. A log (ppl) needs
+/// 1 MiB behind the volume's data on each disk: what `label` left with --size or --consistency ppl,
+/// or what is free before the next volume or the record at the disk's end.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Consistency {
+    name: ArrayName,
+    #[serde(default)]
+    volume: VolumeName,
+    /// From now on, as with --consistency of `label`; absent: show what it is
+    policy: Option<Policy>,
+}
+
+impl Verb<RaidClass> for Consistency {
+    const NAME: &'static str = "consistency";
+    const POSITIONAL: &'static [&'static str] = &["name", "volume"];
+    const EXAMPLE: &'static str = "raid consistency Intel-1234abcd --policy ppl";
+    const WRITES: bool = true;
+    type Answer = Value;
+
+    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Value, Error> {
+        let on = self.name.0.as_str();
+        let keep = self.policy.map(|policy| policy == Policy::Ppl);
+        let volume = self.volume.0.as_deref();
+        if let Some(keep) = keep {
+            with(control, on, |g, t, me| {
+                let mut keys = Vec::new();
+                for at in meant(g, on, volume)? {
+                    let key = g.set.as_ref().and_then(|set| set.vols.get(at)).map(|vol| vol.key);
+                    keys.extend(key.filter(|_| g.may_change(at, keep).as_ref() != Ok(&false)));
+                    g.may_change(at, keep)?;
+                }
+                for key in keys {
+                    // In one go: who comes meanwhile waits behind both.
+                    g.queue.push_back(Job::Clean(key));
+                    g.push(t, me, Job::Policy(key, keep));
+                }
+                Ok(())
+            })?;
+        }
+        let (set, volumes) = with(control, on, |g, _, _| {
+            let mut volumes = Vec::new();
+            for at in meant(g, on, volume)? {
+                let Some(set) = &g.set else { continue };
+                let Some(volume) = set.array.volumes.get(at) else { continue };
+                let now = word(volume);
+                if keep.is_some_and(|keep| keep != volume.log.is_some()) {
+                    let what = format!(
+                        "volume {} still has policy {now}: a disk was lost, or did not take its \
+                         record; `ashlar raid list {}` says what goes on",
+                        volume.name,
+                        g.id.name()
+                    );
+                    return Err(Error::new(Errno::Busy, what));
+                }
+                let can = keep.is_some() || g.may_change(at, volume.log.is_none()).is_ok();
+                let guard = g.book.as_ref().filter(|_| volume.log.is_none());
+                let guard = guard.and_then(|book| book.guard(volume.id));
+                volumes.push(json!({
+                    "name": volume.name, "policy": now, "changeable": can, "linux": guard,
+                }));
+            }
+            Ok((g.id.name(), volumes))
+        })?;
+        let line = |volume: &Value| {
+            let of = |key: &str| volume[key].as_str().unwrap_or("").to_owned();
+            format!("{}: {}", of("name"), of("policy"))
+        };
+        let lines: Vec<String> = volumes.iter().map(line).collect();
+        Ok(json!({ "message": lines.join("\n"), "array": set, "volumes": volumes }))
+    }
+}

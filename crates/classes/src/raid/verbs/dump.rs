@@ -1,0 +1,66 @@
+//! `dump`: what the records of disks say.
+
+use geom::{Control, Error};
+use serde_json::{Value, json};
+
+use super::probe;
+use crate::members::hand;
+use crate::raid::book::Book;
+use crate::raid::show::level_word;
+
+/// Shows what the records say.
+pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+    let (mut text, mut all) = (String::new(), Vec::new());
+    for name in members {
+        let found = probe(control, name)?;
+        let on = hand::find(control, name)?;
+        let (sector, _) = hand::sizes(control, on);
+        let (array, _) =
+            Book::open(&[&found], 0, sector).map_err(|f| Error::inval(f.to_string()))?;
+        let id = found.set();
+        text += &format!(
+            "Metadata on {name}:\n    format: {}\n     array: {}\n      disk: {}\ngeneration: {}\n",
+            id.format(),
+            id.name(),
+            found.key(),
+            found.generation(),
+        );
+        for disk in &array.disks {
+            text +=
+                &format!("      disk: {} {:?}, {} bytes\n", disk.serial, disk.state, disk.bytes);
+        }
+        let mut volumes = Vec::new();
+        for volume in &array.volumes {
+            let word = level_word(volume.level);
+            let members: Vec<String> = volume
+                .members
+                .iter()
+                .map(|m| format!("{}@{}+{} {:?}", m.disk, m.offset, m.bytes, m.state))
+                .collect();
+            text += &format!(
+                "    volume: {} {word}, {} bytes, strip {}{}\n            {}\n",
+                volume.name,
+                volume.bytes,
+                volume.strip,
+                match (volume.dirty, volume.log.is_some()) {
+                    (false, false) => "",
+                    (true, false) => ", dirty",
+                    (false, true) => ", partial parity log (PPL)",
+                    (true, true) => ", dirty, partial parity log (PPL)",
+                },
+                members.join(", "),
+            );
+            volumes.push(json!({
+                "name": volume.name, "level": word, "bytes": volume.bytes, "strip": volume.strip,
+                "dirty": volume.dirty, "members": members,
+                "consistency": if volume.log.is_some() { "ppl" } else { "resync" },
+            }));
+        }
+        text.push('\n');
+        all.push(json!({
+            "provider": name, "format": id.format(), "array": id.name(), "disk": found.key(),
+            "generation": found.generation(), "volumes": volumes,
+        }));
+    }
+    Ok(json!({ "text": text, "records": all }))
+}

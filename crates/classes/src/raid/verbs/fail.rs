@@ -1,0 +1,41 @@
+//! `fail`: disks that are not used any more.
+
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+
+use super::{ArrayName, again, disk, spare_of, stays, with};
+use crate::raid::class::RaidClass;
+use crate::raid::geom::{Job, Loss};
+use crate::words::Members;
+
+/// Mark disks as failed: they are not used any more
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Fail {
+    name: ArrayName,
+    members: Members,
+}
+
+impl Verb<RaidClass> for Fail {
+    const NAME: &'static str = "fail";
+    const EXAMPLE: &'static str = "raid fail Intel-1234abcd d1";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.0.as_str();
+        for name in &self.members.0 {
+            let tag = with(control, on, |g, t, me| {
+                let tag = disk(g, name)?;
+                spare_of(g, tag, name)?;
+                g.push(t, me, Job::Out(tag, Loss::ByHand));
+                Ok(tag)
+            })?;
+            if with(control, on, |g, _, _| Ok(g.disks.contains_key(&tag)))? {
+                return Err(stays(name));
+            }
+        }
+        let set = with(control, on, |g, _, _| Ok(g.id.name()))?;
+        let names = self.members.0.join(", ");
+        let how = again(&self.members.0.join(" "), &set);
+        Ok(Said::new(format!("{names} of {on} failed; {how}")))
+    }
+}

@@ -1,0 +1,111 @@
+//! `insert`: more disks.
+
+use bio::Errno;
+use geom::{Consent, Control, Deserialize, Error, JsonSchema, Said, Verb};
+
+use super::{ArrayName, disk, perform, serial, with};
+use crate::members::{hand, known};
+use crate::raid::book::Book;
+use crate::raid::class::RaidClass;
+use crate::raid::ddf::Place;
+use crate::raid::geom::NAME;
+use crate::raid::model::{Array, DiskState};
+use crate::raid::{Fault, ddf, imsm};
+use crate::words::{Force, Members};
+
+/// Add disks: they take the places of disks that are gone, or wait as spares
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Insert {
+    name: ArrayName,
+    members: Members,
+    // The guard has looked at it before.
+    #[serde(rename = "yes_destroy")]
+    _consent: Consent,
+    force: Force,
+}
+
+impl Verb<RaidClass> for Insert {
+    const NAME: &'static str = "insert";
+    const EXAMPLE: &'static str = "raid insert Intel-1234abcd d2";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.0.as_str();
+        for name in &self.members.0 {
+            let new = hand::find(control, name)?;
+            let (sector, media) = hand::sizes(control, new);
+            let is_own = |_: &[u8]| false;
+            known::check_member(control, NAME, name, self.force.0, is_own)?;
+            let serial = serial(control, name)?;
+            let number = known::new_id(control, name);
+            let (plan, key) = with(control, on, |g, _, _| {
+                if sector != g.sector {
+                    let what =
+                        format!("{name} has sectors of {sector} bytes, the array {}", g.sector);
+                    return Err(Error::inval(what));
+                }
+                let not_up = || Error::new(Errno::NxIo, "the array has not started");
+                let (Some(set), Some(book)) = (&mut g.set, &g.book) else { return Err(not_up()) };
+                let disk = book.new_disk(&serial, number, media, sector);
+                let places = media / u64::from(sector.max(1));
+                let refused = |fault: Fault| Error::inval(fault.to_string());
+                let key = book.key(&disk);
+                if let Some(old) = book.find(&set.array, &key) {
+                    // The same disk again: its old place is kept, if it has one.
+                    let gone = set.here.get(old).copied().flatten().is_none();
+                    if !gone {
+                        return Err(Error::inval(format!("a disk {key} is in the array already")));
+                    }
+                    if let Some(known) = set.array.disks.get_mut(old) {
+                        known.state = DiskState::Missing;
+                    }
+                } else {
+                    set.array.disks.push(disk.clone());
+                    set.here.push(None);
+                }
+                let plan = match book {
+                    Book::Intel { .. } => {
+                        let record = imsm::spare(&disk, sector).map_err(refused)?;
+                        imsm::plan(&record, places, sector)
+                    }
+                    Book::Ddf { newest, .. } => {
+                        let place = Place {
+                            sector_size: sector,
+                            media_sectors: places,
+                            time: newest.header.time,
+                            controller: book.controller(),
+                            limits: newest.header.limits,
+                            order: newest.header.order,
+                        };
+                        let mut array: Array = set.record();
+                        let index = book.find(&array, &key).unwrap_or(usize::MAX);
+                        if let Some(known) = array.disks.get_mut(index) {
+                            known.state = DiskState::Spare;
+                        }
+                        let meta = ddf::create(&array, index, &place).map_err(refused)?;
+                        ddf::plan(&meta, places, sector, true)
+                    }
+                };
+                let plan = plan.map_err(refused)?;
+                g.awaited = Some(key.clone());
+                Ok((plan, key))
+            })?;
+            let written = perform(control, name, plan);
+            with(control, on, |g, _, _| {
+                g.awaited = None;
+                Ok(())
+            })?;
+            let came = written.and_then(|()| with(control, on, |g, _, _| disk(g, name).map(drop)));
+            if let Err(e) = came {
+                // Nobody waits for it.
+                with(control, on, |g, _, _| {
+                    g.expect_no_more(&key);
+                    Ok(())
+                })?;
+                return Err(e);
+            }
+        }
+        Ok(Said::new(format!("{} inserted into {on}", self.members.0.join(", "))))
+    }
+}

@@ -1,0 +1,274 @@
+//! `label`: a new array with one volume.
+
+use bio::Errno;
+use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::Value;
+
+use super::volume::{How, LevelName, Wish, guid, usable};
+use super::{erase, perform, serial, up};
+use crate::members::{hand, known};
+use crate::raid::class::RaidClass;
+use crate::raid::ddf::{Limits, Order, Place};
+use crate::raid::found::SetId;
+use crate::raid::geom::NAME;
+use crate::raid::model::{Array, Disk, DiskState, Identity};
+use crate::raid::{Fault, ddf, imsm};
+use crate::words::Members;
+use crate::write_plan::WritePlan;
+
+/// A slot without a disk.
+const NONE: &str = "NONE";
+
+/// Make an array of disks with one volume on it
+///
+/// The end of each disk is written (Intel: two sectors and more, DDF: 32 MiB). NONE in the place of
+/// a provider is a slot without a disk. Volumes with redundancy are synced in the background, from
+/// the first disk where there are copies. With DDF, -o is graid's: "linux" is what mdadm reads,
+/// "big" what the standard says, "little" what some controllers write. The volume's provider is
+/// called after its array and its label, raid/Intel-1234abcd/data, whatever else is there. Odd
+/// bytes of a label are written as %XX; a label that is none, or that two volumes of an array have,
+/// gets the volume's number behind a ~. With --consistency ppl a RAID5 of Intel's keeps the same
+/// log of partial parity as Linux with `mdadm --consistency-policy=ppl`, 1 MiB of each disk. After
+/// a crash it is replayed before the volume is offered: no resync, and a volume that lacks a disk
+/// starts without --force. It costs writes: each row waits until its entry is on stable storage,
+/// and for a flush of all disks before the next entry. So it suits volumes whose resync takes long,
+/// or that must come back without a disk; not those with many small writes. Without it such a
+/// volume has to be forced, and what the missing disk held may be wrong wherever it was being
+/// written. With it that is so only of data that was being written to the missing disk itself in
+/// that moment. It is to be forced all the same when two failed at once: one is missing, and
+/// another that had to stay failed a flush, or what a row needs, and may have lost anything.
+/// `ashlar raid consistency` changes it later.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Label {
+    /// Intel, or DDF (also called SNIA)
+    format: String,
+    /// Its name, without the class
+    name: String,
+    level: LevelName,
+    members: Members,
+    #[serde(flatten)]
+    how: How,
+    /// DDF: byte order and checksum, graid's -o (that letter is taken by every command's --output);
+    /// absent: linux
+    #[schemars(extend("x-short" = "O"))]
+    order: Option<ByteOrder>,
+    // The guard has looked at it before.
+    #[serde(rename = "yes_destroy")]
+    _consent: Consent,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum ByteOrder {
+    Linux,
+    #[serde(alias = "BE")]
+    Big,
+    #[serde(alias = "LE")]
+    Little,
+}
+
+/// Formats that can be written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Intel,
+    Ddf(Order),
+}
+
+impl Verb<RaidClass> for Label {
+    const NAME: &'static str = "label";
+    const POSITIONAL: &'static [&'static str] = &["format", "name", "level", "members"];
+    const EXAMPLE: &'static str = "raid label Intel data RAID1 d0 d1";
+    const WRITES: bool = true;
+    type Answer = Value;
+
+    fn run(self, class: &RaidClass, control: &mut Control) -> Result<Value, Error> {
+        let (name, members) = (self.name.as_str(), &self.members.0);
+        let format = self.format()?;
+        let intel = format == Format::Intel;
+        let level = self.level.level(intel)?;
+        let (chosen, sector) = choose(control, members, self.how.force.0, intel)?;
+        let like = chosen.iter().flatten().next().map(|c| c.disk.clone());
+        let Some(like) = like else { return Err(Error::inval("every slot is NONE")) };
+        let disks: Vec<Disk> = chosen
+            .iter()
+            .enumerate()
+            .map(|(at, c)| c.as_ref().map_or_else(|| absent(at, &like, intel), |c| c.disk.clone()))
+            .collect();
+        let there: Vec<bool> = chosen.iter().map(Option::is_some).collect();
+        let room: Vec<(u64, u64)> = disks
+            .iter()
+            .map(|disk| (0, if intel { usable(true, disk.bytes) } else { disk.bytes }))
+            .collect();
+        let number = known::new_id(control, name);
+        let identity = match format {
+            Format::Intel => Identity::Intel { family: number, original: number },
+            Format::Ddf(_) => Identity::Ddf(guid(number)),
+        };
+        let mut id = [0; 24];
+        match format {
+            Format::Intel => crate::probe::put(&mut id, 0, &1_u16.to_le_bytes()),
+            Format::Ddf(_) => id = guid(number.wrapping_add(1)),
+        }
+        let wish = Wish { name, id, level, how: &self.how, intel, sector };
+        let volume = wish.volume(&room, &there)?;
+        let array = Array { identity, generation: 1, disks, volumes: vec![volume] };
+        array.check().map_err(|fault| Error::inval(fault.to_string()))?;
+        let plans = plans(&array, &chosen, format, sector)?;
+        let set = match identity {
+            Identity::Intel { original, .. } => SetId::Intel(original),
+            Identity::Ddf(guid) => SetId::Ddf(guid),
+        };
+        class.stopped.start(&set.name());
+        for (name, _) in &plans {
+            erase(control, name)?;
+        }
+        for (name, plan) in plans {
+            perform(control, &name, plan)?;
+        }
+        let members: Vec<String> = members.iter().filter(|m| *m != NONE).cloned().collect();
+        up(control, &set.name(), name, &members)
+    }
+}
+
+impl Label {
+    fn format(&self) -> Result<Format, Error> {
+        let order = match self.order {
+            None | Some(ByteOrder::Linux) => Order::LINUX,
+            Some(ByteOrder::Big) => Order::BIG,
+            Some(ByteOrder::Little) => Order::LITTLE,
+        };
+        match self.format.to_ascii_lowercase().as_str() {
+            "intel" | "imsm" if self.order.is_some() => {
+                Err(Error::inval("--order is DDF's: Intel has but one"))
+            }
+            "intel" | "imsm" => Ok(Format::Intel),
+            "ddf" | "snia" => Ok(Format::Ddf(order)),
+            _ => Err(Error::inval(format!("no format {}; Intel, DDF", self.format))),
+        }
+    }
+}
+
+/// A member disk that was named.
+struct Chosen {
+    name: String,
+    disk: Disk,
+    sectors: u64,
+}
+
+/// Whether a provider may be labelled: not in use, and nothing at its end that would be lost.
+fn check(control: &mut Control, name: &str, force: bool) -> Result<(), Error> {
+    hand::reading(control, NAME, name, |control, edge| {
+        let (at, last) = hand::last(control, name, edge)?;
+        let before = at.checked_sub(last.len() as u64);
+        let before = match before {
+            Some(before) => hand::read(control, name, edge, before, last.len())?,
+            None => Vec::new(),
+        };
+        let empty = last.iter().chain(&before).all(|byte| *byte == 0);
+        if force || empty || before.starts_with(imsm::SIGNATURE) {
+            return Ok(());
+        }
+        let what = format!(
+            "the last sectors of {name} hold something (`ashlar inspect {name}` says what); give \
+             --force if it may be lost"
+        );
+        Err(Error::new(Errno::Exist, what))
+    })?;
+    // Open for writing, if only for a moment, is what labelling needs.
+    hand::writing(control, NAME, name, |_, _| Ok(()), |_, _| Ok(()))
+}
+
+fn choose(
+    control: &mut Control,
+    members: &[String],
+    force: bool,
+    intel: bool,
+) -> Result<(Vec<Option<Chosen>>, u32), Error> {
+    let (mut all, mut sector) = (Vec::new(), None);
+    for (at, name) in members.iter().enumerate() {
+        if name == NONE {
+            all.push(None);
+            continue;
+        }
+        if members.iter().take(at).any(|other| other == name) {
+            return Err(Error::inval(format!("{name} is named twice")));
+        }
+        let on = hand::find(control, name)?;
+        let (size, media) = hand::sizes(control, on);
+        if *sector.get_or_insert(size) != size {
+            let what = format!("{name} has sectors of {size} bytes, and another disk has not");
+            return Err(Error::inval(what));
+        }
+        check(control, name, force)?;
+        let number = known::new_id(control, name).wrapping_add(at as u32);
+        let serial = serial(control, name)?;
+        let twin = |c: &Chosen| intel && c.disk.serial == serial;
+        if all.iter().flatten().any(twin) {
+            let what = format!("{name} has the serial number \"{serial}\" of another disk");
+            return Err(Error::inval(what));
+        }
+        let guid = guid(number);
+        let disk = Disk {
+            serial: if intel { serial } else { String::from_utf8_lossy(&guid).into_owned() },
+            reference: if intel { at as u32 } else { number },
+            guid: if intel { [0; 24] } else { guid },
+            state: DiskState::Active,
+            bytes: if intel { media } else { usable(false, media) },
+            bad: Vec::new(),
+        };
+        let sectors = media / u64::from(size.max(1));
+        all.push(Some(Chosen { name: name.clone(), disk, sectors }));
+    }
+    match sector {
+        Some(sector) => Ok((all, sector)),
+        None => Err(Error::inval("an array without a disk: name at least one")),
+    }
+}
+
+/// A disk that is to come.
+fn absent(at: usize, like: &Disk, intel: bool) -> Disk {
+    let number = 0xfff0_0000 | at as u32;
+    let guid = guid(number);
+    Disk {
+        serial: if intel { format!("NONE{at}") } else { String::from_utf8_lossy(&guid).into() },
+        reference: if intel { u32::MAX } else { number },
+        guid: if intel { [0; 24] } else { guid },
+        state: DiskState::Missing,
+        ..like.clone()
+    }
+}
+
+/// What each disk shall say.
+fn plans(
+    array: &Array,
+    chosen: &[Option<Chosen>],
+    format: Format,
+    sector: u32,
+) -> Result<Vec<(String, WritePlan)>, Error> {
+    let refused = |fault: Fault| Error::inval(fault.to_string());
+    let mut all = Vec::new();
+    for (index, one) in chosen.iter().enumerate() {
+        let Some(one) = one else { continue };
+        let plan = match format {
+            Format::Intel => {
+                let record = imsm::create(array, &imsm::Names::default(), sector);
+                imsm::plan(&record.map_err(refused)?, one.sectors, sector)
+            }
+            Format::Ddf(order) => {
+                let place = Place {
+                    sector_size: sector,
+                    media_sectors: one.sectors,
+                    time: 0,
+                    controller: *b"ASHLAR  controller      ",
+                    limits: Limits::default(),
+                    order,
+                };
+                let meta = ddf::create(array, index, &place).map_err(refused)?;
+                ddf::plan(&meta, one.sectors, sector, true)
+            }
+        };
+        all.push((one.name.clone(), plan.map_err(refused)?));
+    }
+    Ok(all)
+}

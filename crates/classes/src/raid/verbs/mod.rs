@@ -1,0 +1,334 @@
+//! The verbs, as graid has them: a file each; those of every class with labels are in
+//! [`crate::members::verbs`].
+
+mod add;
+mod clear;
+mod configure;
+mod consistency;
+mod delete;
+mod dump;
+mod fail;
+mod follow;
+mod insert;
+mod label;
+mod remove;
+mod start;
+mod verify;
+mod volume;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bio::{Attr, Errno};
+use geom::{Class, ClassVerb, Control, Edge, Error, GeomId, Topology};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::class::RaidClass;
+use super::found::Found;
+use super::geom::{Job, NAME, RaidGeom};
+use super::model::Volume;
+use super::set::Vol;
+use super::{ddf, imsm};
+use crate::conversation::carry_out;
+use crate::members::verbs::{Clear, Destroy, Dump, Labelled, Stop};
+use crate::members::{hand, known};
+use crate::probe::{Sectors, Step};
+use crate::words::STOPPED_HIDES;
+use crate::write_plan::WritePlan;
+
+/// What the class can be asked.
+pub(super) const VERBS: &[ClassVerb<RaidClass>] = &[
+    ClassVerb::of::<label::Label>(),
+    ClassVerb::of::<add::Add>(),
+    ClassVerb::of::<delete::Delete>(),
+    ClassVerb::of::<insert::Insert>(),
+    ClassVerb::of::<remove::Remove>(),
+    ClassVerb::of::<fail::Fail>(),
+    ClassVerb::of::<configure::Configure>(),
+    ClassVerb::of::<consistency::Consistency>(),
+    ClassVerb::of::<verify::Verify>(),
+    ClassVerb::of::<follow::Follow>(),
+    ClassVerb::of::<Stop>(),
+    ClassVerb::of::<Destroy>(),
+    ClassVerb::of::<start::Start>(),
+    ClassVerb::of::<Clear>(),
+    ClassVerb::of::<Dump>(),
+];
+
+/// The array; or one of its volumes, by its label or as `status` names it
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+struct ArrayName(String);
+
+/// Label of the volume, or its number in `list` from 0; absent: the one that NAME is, or all of
+/// them
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+struct VolumeName(Option<String>);
+
+/// What a crash costs a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Policy {
+    #[default]
+    Resync,
+    Ppl,
+}
+
+impl Labelled for RaidClass {
+    const STOPPED: &'static str = STOPPED_HIDES;
+
+    fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
+        let geom = find(control, on)?;
+        if !control.topology.geom_is_open(geom) || force {
+            // Marks are taken away first, so that nothing is synced at the next start.
+            with(control, on, |g, t, me| {
+                let keys: Vec<u32> = g.ups.keys().copied().collect();
+                keys.into_iter().for_each(|key| g.push(t, me, Job::Clean(key)));
+                Ok(())
+            })?;
+        }
+        control.call(|t| self.destroy(t, geom, force))?;
+        Ok(json!({ "message": format!("{on} stopped") }))
+    }
+
+    fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+        clear::clear(control, members)
+    }
+
+    fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
+        dump::dump(control, members)
+    }
+}
+
+/// Longest wait of a verb for its array to have done what it asked for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The array called so, or that has a provider or a volume called so.
+fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
+    let name = known::bare(NAME, on).to_owned();
+    let t = &mut control.topology;
+    if let Some(geom) = t.find_geom(NAME, &name) {
+        return Ok(geom);
+    }
+    let provider = t.find(&format!("{NAME}/{name}"));
+    if let Some(geom) = provider.and_then(|p| t.geom_of(p)) {
+        return Ok(geom);
+    }
+    let ids: Vec<GeomId> = {
+        let view = t.view(0);
+        let ours = view.iter().filter(|g| g.class == NAME && !g.withering);
+        ours.filter_map(|g| t.find_geom(NAME, &g.name)).collect()
+    };
+    let mut has = |geom: &GeomId| {
+        let of = |g: &mut RaidGeom, _: &mut Topology| {
+            g.set.as_ref().is_some_and(|s| s.array.volumes.iter().any(|v| v.name == name))
+        };
+        t.with(*geom, of).unwrap_or(false)
+    };
+    let found: Vec<GeomId> = ids.into_iter().filter(|geom| has(geom)).collect();
+    match found[..] {
+        [one] => Ok(one),
+        [] => {
+            let what = format!("there is no array {name}; `ashlar raid status` names them");
+            Err(Error::new(Errno::NoEnt, what))
+        }
+        _ => Err(Error::inval(format!("several arrays have a volume {name}: name the array"))),
+    }
+}
+
+/// The volumes of an array that a verb means: the one that is said, or after which the array was
+/// called; otherwise all.
+fn meant(g: &RaidGeom, on: &str, volume: Option<&str>) -> Result<Vec<usize>, Error> {
+    let volumes = g.set.iter().flat_map(|set| set.vols.iter().zip(&set.array.volumes));
+    let named = |word: &str| {
+        let is_it = |(vol, volume): (&Vol, &Volume)| {
+            let up = g.ups.get(&vol.key).map(|up| up.name.as_str());
+            volume.name == word || up.is_some_and(|up| known::bare(NAME, up) == word)
+        };
+        volumes.clone().position(is_it)
+    };
+    let (word, count) = (known::bare(NAME, on), volumes.clone().count());
+    match volume {
+        None if word == g.id.name() => Ok((0..count).collect()),
+        None => Ok(named(word).map_or_else(|| (0..count).collect(), |at| vec![at])),
+        Some(word) => {
+            let by_number = || word.parse().ok().filter(|n| *n < count);
+            let at = named(known::bare(NAME, word)).or_else(by_number);
+            let none = || Error::new(Errno::NoEnt, format!("{} has no volume {word}", g.id.name()));
+            at.map(|at| vec![at]).ok_or_else(none)
+        }
+    }
+}
+
+/// Runs `f` with an array's own state, waits until it has done what follows, answers.
+fn with<R>(
+    control: &mut Control,
+    on: &str,
+    f: impl FnOnce(&mut RaidGeom, &mut Topology, GeomId) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let geom = find(control, on)?;
+    let going = || Err(Error::new(Errno::NxIo, format!("{on} is going")));
+    let done = control.call(|t| {
+        t.with(geom, |g: &mut RaidGeom, t| {
+            let busy = g.busy.clone();
+            f(g, t, geom).map(|r| (r, busy))
+        })
+        .unwrap_or_else(going)
+    });
+    let (answer, busy) = done?;
+    let done = control.wait_until(PATIENCE, |_| busy.load(Relaxed) == 0);
+    control.settle()?;
+    match done {
+        true => Ok(answer),
+        false => {
+            let what = format!("{on} has not done it in {} s: a disk hangs", PATIENCE.as_secs());
+            Err(Error::new(Errno::TimedOut, what))
+        }
+    }
+}
+
+/// Carries out a plan on a provider that absent uses.
+fn perform(control: &mut Control, name: &str, plan: WritePlan) -> Result<(), Error> {
+    hand::writing(
+        control,
+        NAME,
+        name,
+        |_, _| Ok(()),
+        |control, edge| {
+            let done = control.run_on_core("writing a record", move |core| {
+                Box::pin(async move { carry_out(core, edge, &plan).await })
+            })?;
+            done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))
+        },
+    )
+}
+
+/// What is on a provider.
+fn probe(control: &mut Control, name: &str) -> Result<Found, Error> {
+    let on = hand::find(control, name)?;
+    let (sector, media) = hand::sizes(control, on);
+    let serial = serial(control, name)?;
+    hand::reading(control, NAME, name, |control, edge| {
+        probe_as(control, name, edge, (sector, media), &serial)
+    })
+}
+
+/// What is on an open provider, as if it had that many bytes.
+pub(super) fn probe_as(
+    control: &mut Control,
+    name: &str,
+    edge: Edge,
+    (sector, media): (u32, u64),
+    serial: &str,
+) -> Result<Found, Error> {
+    let mut read = |at: u64, len: usize| hand::read(control, name, edge, at, len).ok();
+    let mut sectors = Sectors::new(sector, media);
+    let intel = sectors.drive(&mut read, imsm::step);
+    if let Ok(record) = intel {
+        return Ok(Found::Intel { serial: serial.to_owned(), record: Box::new(record) });
+    }
+    let mut sectors = Sectors::new(sector, media);
+    let found = sectors.drive(&mut read, |s| -> Step<_> { ddf::step(s) });
+    match (found, intel) {
+        (Ok(meta), _) => Ok(Found::Ddf(Box::new(meta))),
+        (Err(why), Err(intel)) => Err(Error::inval(format!("{name}: {intel}; {why}"))),
+        (Err(why), Ok(_)) => Err(Error::inval(format!("{name}: {why}"))),
+    }
+}
+
+/// The answer once a volume is there; otherwise what tasting said of the disks.
+fn up(control: &mut Control, set: &str, volume: &str, members: &[String]) -> Result<Value, Error> {
+    control.settle()?;
+    let provider = |t: &mut Topology| -> Option<String> {
+        let geom = t.find_geom(NAME, set)?;
+        let provider = t.with(geom, |g: &mut RaidGeom, _| {
+            let known = g.set.as_ref()?;
+            let at = known.array.volumes.iter().position(|v| v.name == volume)?;
+            Some(g.ups.get(&known.vols.get(at)?.key)?.provider)
+        });
+        Some(t.provider_name(provider??).to_owned())
+    };
+    if let Some(provider) = provider(&mut control.topology) {
+        return Ok(json!({
+            "message": format!("{provider} is there, volume {volume} of {set}"),
+            "provider": provider, "array": set,
+        }));
+    }
+    let view = control.topology.view(0);
+    let shown = view.iter().find(|g| g.class == NAME && g.name == set && !g.withering);
+    let state = shown.and_then(|g| g.show.iter().find(|(k, _)| *k == "State"));
+    let said = members.iter().filter_map(|m| {
+        let found = view.iter().flat_map(|g| &g.providers).find(|p| p.name == *m)?;
+        let (_, why) = found.verdicts.iter().find(|(c, _)| *c == NAME)?;
+        Some(format!("{m}: {why}"))
+    });
+    let mut said: Vec<String> = said.collect();
+    said.extend(state.map(|(_, state)| format!("{set} is {state}")));
+    Err(Error::new(Errno::NxIo, format!("{volume} did not come up: {}", said.join("; "))))
+}
+
+/// The disk of an array that a provider is.
+fn disk(g: &RaidGeom, name: &str) -> Result<u32, Error> {
+    g.called(name).map(|(tag, _)| tag).ok_or_else(|| {
+        let set = g.id.name();
+        let what = format!("{name} is no disk of {set}; `ashlar raid list {set}` names them");
+        Error::new(Errno::NoEnt, what)
+    })
+}
+
+/// How a disk that is not used any more comes back to its array.
+pub(super) fn again(disk: &str, set: &str) -> String {
+    format!(
+        "`ashlar {NAME} clear {disk}`, then `ashlar {NAME} insert {set} {disk}` takes it in anew"
+    )
+}
+
+/// Refuses what would leave a volume without its data.
+fn spare_of(g: &RaidGeom, tag: u32, name: &str) -> Result<(), Error> {
+    let Some(set) = &g.set else { return Ok(()) };
+    let broken = set.disk(tag).map(|index| set.breaks(index)).unwrap_or_default();
+    match broken.first().and_then(|at| set.array.volumes.get(*at)) {
+        None => Ok(()),
+        Some(volume) => {
+            let what = format!(
+                "volume {} cannot do without {name}: nothing would be left of it",
+                volume.name
+            );
+            Err(Error::new(Errno::Busy, what))
+        }
+    }
+}
+
+/// A disk that was to go is needed after all.
+fn stays(name: &str) -> Error {
+    let what = format!("{name} stays: it became one that a volume cannot do without");
+    Error::new(Errno::Busy, what)
+}
+
+/// A disk's own serial number, or its name.
+fn serial(control: &Control, name: &str) -> Result<String, Error> {
+    let on = hand::find(control, name)?;
+    let ident = match control.topology.attr(on, "GEOM::ident") {
+        Some(Attr::Text(text)) if !text.is_empty() => text,
+        _ => name.to_owned(),
+    };
+    Ok(imsm::serial_of(&ident))
+}
+
+/// Whatever record a disk has is cleared, so that it is not taken for what it was.
+fn erase(control: &mut Control, name: &str) -> Result<(), Error> {
+    let on = hand::find(control, name)?;
+    let (sector, media) = hand::sizes(control, on);
+    let sectors = media / u64::from(sector.max(1));
+    let plan = match probe(control, name) {
+        Ok(Found::Ddf(meta)) => ddf::erase(&meta, sectors, sector),
+        _ => imsm::erase(sectors, sector),
+    };
+    perform(control, name, plan)
+}

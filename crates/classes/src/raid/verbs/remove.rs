@@ -1,0 +1,64 @@
+//! `remove`: disks that go for good.
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+
+use super::{ArrayName, disk, spare_of, stays, with};
+use crate::conversation::carry_out;
+use crate::members::hand;
+use crate::raid::class::RaidClass;
+use crate::raid::found::Found;
+use crate::raid::geom::{Job, Loss};
+use crate::raid::{ddf, imsm};
+use crate::words::Members;
+
+/// Take disks out for good: their records are cleared
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Remove {
+    name: ArrayName,
+    members: Members,
+}
+
+impl Verb<RaidClass> for Remove {
+    const NAME: &'static str = "remove";
+    const EXAMPLE: &'static str = "raid remove Intel-1234abcd d1";
+    const WRITES: bool = true;
+    type Answer = Said;
+
+    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.0.as_str();
+        for name in &self.members.0 {
+            let on_disk = hand::find(control, name)?;
+            let (sector, media) = hand::sizes(control, on_disk);
+            let sectors = media / u64::from(sector.max(1));
+            let (tag, edge, plan) = with(control, on, |g, t, _| {
+                let tag = disk(g, name)?;
+                spare_of(g, tag, name)?;
+                let gone = || Error::new(Errno::NxIo, format!("{name} is going"));
+                let edge = g.edge(t, tag).ok_or_else(gone)?;
+                let plan = match g.disks.get(&tag).map(|d| &d.found) {
+                    Some(Found::Ddf(meta)) => ddf::erase(meta, sectors, sector),
+                    _ => imsm::erase(sectors, sector),
+                };
+                Ok((tag, edge, plan))
+            })?;
+            let done = control.run_on_core("clearing a record", move |core| {
+                Box::pin(async move { carry_out(core, edge, &plan).await })
+            })?;
+            done.map_err(|e| Error::new(e, format!("{name}: {}", e.text())))?;
+            with(control, on, |g, t, me| {
+                g.push(t, me, Job::Out(tag, Loss::Removed));
+                Ok(())
+            })?;
+            if with(control, on, |g, _, _| Ok(g.disks.contains_key(&tag)))? {
+                // It was needed after all: its record is written again with the next change.
+                with(control, on, |g, t, me| {
+                    g.push(t, me, Job::Rewrite);
+                    Ok(())
+                })?;
+                return Err(stays(name));
+            }
+        }
+        Ok(Said::new(format!("{} removed from {on}", self.members.0.join(", "))))
+    }
+}

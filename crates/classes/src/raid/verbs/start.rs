@@ -1,0 +1,102 @@
+//! `start`: an array that was stopped, or that waits for disks.
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
+
+use super::with;
+use crate::members::{hand, known};
+use crate::raid::class::RaidClass;
+use crate::raid::geom::{NAME, RaidGeom};
+use crate::raid::show::volumes;
+use crate::words::Force;
+
+/// Look for the disks of an array that was stopped, or start one as it is
+///
+/// With --force an array starts with the disks there are: also one whose halves were used without
+/// each other (the newest is believed), and a volume with parity that lacks a disk and was being
+/// written when it was left (what the missing disk held there may be wrong: check it). --keep DISK
+/// does the same, and believes what DISK says; disks of another half stay out until `raid insert`
+/// fills them anew.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Start {
+    /// Its name, without the class
+    name: String,
+    /// After a split brain: a disk of the half that is kept
+    keep: Option<String>,
+    force: Force,
+}
+
+impl Verb<RaidClass> for Start {
+    const NAME: &'static str = "start";
+    const EXAMPLE: &'static str = "raid start Intel-1234abcd";
+    type Answer = Said;
+
+    fn run(self, class: &RaidClass, control: &mut Control) -> Result<Said, Error> {
+        let on = self.name.as_str();
+        let name = known::bare(NAME, on).to_owned();
+        let was_stopped = class.stopped.start(&name);
+        // The half that is kept starts before the other is found, which is refused then.
+        match self.keep.as_ref().filter(|_| was_stopped) {
+            Some(disk) => {
+                let on = hand::find(control, disk)?;
+                control.call(|t| {
+                    t.retaste(on);
+                    Ok(())
+                })?;
+                control.settle()?;
+            }
+            None if was_stopped => hand::look_again(control)?,
+            None => {}
+        }
+        if self.force.0 || self.keep.is_some() {
+            with(control, on, |g, t, me| {
+                if let Some(disk) = &self.keep {
+                    keep(g, &name, disk)?;
+                }
+                g.launch(t, me, true, true);
+                for vol in g.set.iter_mut().flat_map(|set| &mut set.vols) {
+                    vol.forced = true;
+                }
+                g.start_volumes(t, me);
+                g.start_passes();
+                Ok(())
+            })?;
+        } else if !was_stopped {
+            with(control, on, |g, t, me| {
+                if g.set.is_some() {
+                    let what =
+                        format!("raid {name} was not stopped; `ashlar raid status` shows all");
+                    return Err(Error::new(Errno::NoEnt, what));
+                }
+                // It waits for further disks: not any more.
+                g.launch(t, me, true, false);
+                Ok(())
+            })?;
+        }
+        if self.keep.is_some() {
+            hand::look_again(control)?;
+        }
+        let (count, fault) = with(control, on, |g, _, _| Ok((g.ups.len(), g.fault.clone())))?;
+        match fault {
+            Some(fault) if count == 0 => Err(Error::new(Errno::NxIo, fault)),
+            _ => Ok(Said::new(format!("{name} is there, with {}", volumes(count)))),
+        }
+    }
+}
+
+/// After a split brain the half of this disk is believed at the start that follows.
+fn keep(g: &mut RaidGeom, array: &str, disk: &str) -> Result<(), Error> {
+    let has_it = g.disks.values().any(|d| d.name == disk);
+    if g.set.is_some() && !has_it {
+        let what =
+            format!("raid {array} runs already, without {disk}; `ashlar raid stop {array}` first");
+        return Err(Error::new(Errno::Busy, what));
+    }
+    if !has_it {
+        let names: Vec<&str> = g.disks.values().map(|d| d.name.as_str()).collect();
+        let what = format!("{disk} is no disk of raid {array}, which has {}", names.join(", "));
+        return Err(Error::new(Errno::NoEnt, what));
+    }
+    g.keep = Some(disk.to_owned());
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! `verify`: copies and parity compared in the background.
+
+use bio::Errno;
+use geom::{Control, Deserialize, Error, JsonSchema, Verb};
+use serde_json::{Value, json};
+
+use super::{ArrayName, VolumeName, meant, with};
+use crate::raid::class::RaidClass;
+use crate::raid::model::VolumeState;
+use crate::raid::show::state_word;
+use crate::raid::ups::Up;
+use crate::raid::volume::verify::{Wish, begin};
+use crate::words::{EndIt, VerifyRate};
+
+/// Compare copies with each other, or parity with its row, in the background
+///
+/// What Linux calls check, and with --repair, repair: copies are compared with each other, and
+/// parity with what it is made of, row after row, while the volume is in use. `list` shows how far
+/// it is, how many sectors differ, and the first places; --end ends it, and answers the same. Only
+/// a volume that is OPTIMAL is compared. --repair makes parity anew from its row, takes the first
+/// copy for right, and writes anew what could not be read. The two parities of RAID6 tell which
+/// strip of a row is wrong if it is one alone: that disk is named, and --repair writes that strip
+/// anew, be it data or parity. Where they agree on none, more than one is wrong: that is said, and
+/// nothing is written there. `raid fail` and `clear` and `insert` of a disk that is known to be bad
+/// make it anew from the others; with --force parity is made for the data as it is.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Verify {
+    name: ArrayName,
+    #[serde(default)]
+    volume: VolumeName,
+    /// Make parity anew, and other copies like the first, where they differ; of RAID6 the one strip
+    /// that is wrong
+    repair: bool,
+    /// With --repair: RAID6 makes parity anew for the data as it is also where it cannot be told
+    /// which strips are wrong
+    force: bool,
+    rate: Option<VerifyRate>,
+    end: EndIt,
+}
+
+impl Verb<RaidClass> for Verify {
+    const NAME: &'static str = "verify";
+    const POSITIONAL: &'static [&'static str] = &["name", "volume"];
+    const EXAMPLE: &'static str = "raid verify Intel-1234abcd";
+    const WRITES: bool = true;
+    type Answer = Value;
+
+    fn run(self, _: &RaidClass, control: &mut Control) -> Result<Value, Error> {
+        let on = self.name.0.as_str();
+        let (repair, force, rate) = (self.repair, self.force, self.rate.map(|rate| rate.0));
+        let wish = Wish { repair, force, rate };
+        let (words, reports) = with(control, on, |g, _, _| {
+            let mut chosen = Vec::new();
+            for at in meant(g, on, self.volume.0.as_deref())? {
+                chosen.extend(g.comparable(at, self.volume.0.is_some())?);
+            }
+            if chosen.is_empty() {
+                return Err(Error::inval(format!(
+                    "{on} has no volume with copies or parity that is up"
+                )));
+            }
+            let names: Vec<&str> = chosen.iter().map(|(_, up, _)| up.name.as_str()).collect();
+            let mut ended = false;
+            for (_, up, state) in &chosen {
+                if self.end.0 {
+                    ended |= std::mem::take(&mut up.shared.verified().running);
+                } else if up.shared.verified().running {
+                    let what = format!("{} is being compared: --end ends it", up.name);
+                    return Err(Error::new(Errno::Busy, what));
+                } else if *state != VolumeState::Optimal {
+                    let what = format!(
+                        "{} is {}: what is to be compared must be in order; `ashlar raid list {}` \
+                         says what goes on",
+                        up.name,
+                        state_word(*state),
+                        g.id.name()
+                    );
+                    return Err(Error::new(Errno::Busy, what));
+                }
+            }
+            let (names, set) = (names.join(", "), g.id.name());
+            if self.end.0 {
+                let value = |(at, up, _): &(usize, &Up, _)| {
+                    let mut value = up.shared.verified().value(|slot| g.member_name(*at, slot));
+                    value["volume"] = json!(up.name);
+                    value
+                };
+                let reports: Vec<Value> = chosen.iter().map(value).collect();
+                let words = if ended { "no longer compared" } else { "not being compared" };
+                return Ok((format!("{names}: {words}"), reports));
+            }
+            for (_, up, _) in &chosen {
+                begin(&up.shared, wish);
+            }
+            let how = format!("{names}: compared; `ashlar raid list {set}` shows how far that is");
+            Ok((how, Vec::new()))
+        })?;
+        Ok(match self.end.0 {
+            true => json!({ "message": words, "reports": reports }),
+            false => json!({ "message": words }),
+        })
+    }
+}

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use geom::{
-    Access, Class, Control, Error, Geom, GeomId, Inbox, NewProvider, ProviderId, Switchboard,
-    Topology, Transient, VerbSpec,
+    Access, ClassVerb, Control, Error, Geom, GeomId, Inbox, NewProvider, NoClaim, NoParams,
+    ProviderId, Switchboard, Topology, Transient, Typed, VerbSpec,
 };
 
 use serde_json::Value;
@@ -45,18 +45,14 @@ pub struct CamClass {
 /// The name of a bus, and the disks that are new on it or what went wrong.
 pub type News = (String, Result<Vec<String>, Error>);
 
-impl Class for CamClass {
-    fn name(&self) -> &'static str {
-        CAM_CLASS
-    }
-
-    fn doc(&self) -> &'static str {
-        CAM_DOC
-    }
-
-    fn verbs(&self) -> &'static [VerbSpec] {
-        CamClass::specs()
-    }
+impl Typed for CamClass {
+    const NAME: &'static str = CAM_CLASS;
+    const DOC: &'static str = CAM_DOC;
+    const VERBS: &'static [ClassVerb<CamClass>] = VERBS;
+    const BY_HAND: bool = false;
+    type Params = NoParams;
+    type Claim = NoClaim;
+    type Geom = DiskGeom;
 
     fn verb(
         &self,
@@ -370,7 +366,7 @@ fn enter(
     }
 }
 
-struct DiskGeom {
+pub struct DiskGeom {
     unit: Arc<Unit>,
     /// Commands at a time when it came.
     openings: u32,

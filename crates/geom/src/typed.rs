@@ -36,6 +36,8 @@ pub trait Typed: Send + Sync + Sized + 'static {
     const DOC: &'static str;
     /// Its verbs.
     const VERBS: &'static [ClassVerb<Self>] = &[];
+    /// It can be made by hand and declared.
+    const BY_HAND: bool = true;
     /// See [`Class::tastes`].
     const TASTES: bool = false;
     /// See [`Class::only_shows`].
@@ -46,6 +48,8 @@ pub trait Typed: Send + Sync + Sized + 'static {
     const KNOWS_ENDS: bool = false;
     /// See [`Class::keeps_records`].
     const KEEPS_RECORDS: bool = false;
+    /// See [`Class::names_after`].
+    const NAMES_AFTER: bool = false;
 
     /// What a section of the configuration and `create` say, besides name and members.
     type Params: DeserializeOwned + JsonSchema;
@@ -86,7 +90,18 @@ pub trait Typed: Send + Sync + Sized + 'static {
         &self,
         topology: &mut Topology,
         request: &Create<'_, Self::Params>,
-    ) -> Result<GeomId, Error>;
+    ) -> Result<GeomId, Error> {
+        let _ = (topology, request);
+        let what =
+            format!("class {} cannot be created by hand; it is found by tasting", Self::NAME);
+        Err(Error::new(Errno::NotSup, what))
+    }
+
+    /// See [`Class::missing`].
+    fn missing(&self, topology: &Topology, params: &Self::Params) -> Option<String> {
+        let _ = (topology, params);
+        None
+    }
 
     /// See [`Class::declare`].
     ///
@@ -174,6 +189,26 @@ pub trait Typed: Send + Sync + Sized + 'static {
         topology.wither_geom(geom, Errno::NxIo);
     }
 
+    /// See [`Class::verbs`].
+    fn verbs() -> &'static [VerbSpec] {
+        specs(Self::VERBS)
+    }
+
+    /// See [`Class::verb`].
+    ///
+    /// # Errors
+    ///
+    /// There is no such verb, what was given is wrong, or what the verb says.
+    fn verb(
+        &self,
+        control: &mut Control,
+        verb: &str,
+        on: &str,
+        params: &Value,
+    ) -> Result<Value, Error> {
+        call(Self::VERBS, self, control, (verb, on), params)
+    }
+
     /// Parameters from a section or a verb.
     ///
     /// # Errors
@@ -194,7 +229,7 @@ impl<C: Typed> Class for C {
     }
 
     fn params(&self) -> Option<Value> {
-        Some(schemars::schema_for!(C::Params).to_value())
+        C::BY_HAND.then(|| schemars::schema_for!(C::Params).to_value())
     }
 
     fn tastes(&self) -> bool {
@@ -235,8 +270,16 @@ impl<C: Typed> Class for C {
         Typed::create(self, topology, &Create { name, members, params: &C::read(params)? })
     }
 
+    fn missing(&self, topology: &Topology, params: &Value) -> Option<String> {
+        Typed::missing(self, topology, &C::read(params).ok()?)
+    }
+
     fn keeps_records(&self) -> bool {
         C::KEEPS_RECORDS
+    }
+
+    fn names_after(&self) -> bool {
+        C::NAMES_AFTER
     }
 
     fn declare(
@@ -290,7 +333,7 @@ impl<C: Typed> Class for C {
     }
 
     fn verbs(&self) -> &'static [VerbSpec] {
-        specs(C::VERBS)
+        <C as Typed>::verbs()
     }
 
     fn verb(
@@ -300,7 +343,7 @@ impl<C: Typed> Class for C {
         on: &str,
         params: &Value,
     ) -> Result<Value, Error> {
-        call(C::VERBS, self, control, (verb, on), params)
+        Typed::verb(self, control, verb, on, params)
     }
 }
 

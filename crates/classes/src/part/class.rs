@@ -1,10 +1,8 @@
 //! The class: tasting, claiming, taking apart.
 
-use std::any::Any;
-
 use bio::Errno;
 use geom::{
-    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Verdict,
+    Control, Create, Error, GeomId, Local, NoParams, ProviderId, Taster, Topology, Typed, Verdict,
 };
 
 use super::geom::{PartGeom, Stands};
@@ -19,7 +17,7 @@ pub(super) const NAME: &str = "part";
 pub struct PartClass;
 
 /// What tasting found.
-struct Found {
+pub struct Found {
     table: Table,
     depth: u32,
 }
@@ -82,28 +80,19 @@ pub(super) fn refusal(error: PartError) -> Error {
     Error::new(kind, error.to_string())
 }
 
-impl Class for PartClass {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Typed for PartClass {
+    const NAME: &'static str = NAME;
+    const DOC: &'static str =
+        "Shows the partitions of a table (GPT, MBR, EBR) as providers, and edits the table.";
+    const BY_HAND: bool = false;
+    const TASTES: bool = true;
+    const ONLY_SHOWS: bool = true;
+    const NAMES_AFTER: bool = true;
+    type Params = NoParams;
+    type Claim = Found;
+    type Geom = PartGeom;
 
-    fn names_after(&self) -> bool {
-        true
-    }
-
-    fn doc(&self) -> &'static str {
-        "Shows the partitions of a table (GPT, MBR, EBR) as providers, and edits the table."
-    }
-
-    fn tastes(&self) -> bool {
-        true
-    }
-
-    fn only_shows(&self) -> bool {
-        true
-    }
-
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Found>> {
         Box::pin(async move {
             let text = |name: &str| disk.text(name).map(str::to_owned);
             let place = match place(text, |name| disk.int(name)) {
@@ -115,8 +104,7 @@ impl Class for PartClass {
             match drive(&mut sectors, read, |s| step(s, &place)).await {
                 Ok(table) => {
                     let why = describe(&table, &disk.name);
-                    let found: Claim = Box::new(Found { table, depth: place.depth });
-                    Verdict::Yes(why, found)
+                    Verdict::Yes(why, Found { table, depth: place.depth })
                 }
                 Err(why) => Verdict::No(why.to_string()),
             }
@@ -128,13 +116,8 @@ impl Class for PartClass {
         topology: &mut Topology,
         on: ProviderId,
         why: &str,
-        claim: Claim,
+        Found { table, depth }: Found,
     ) -> Result<(), Error> {
-        let claim: Box<dyn Any> = claim;
-        let Ok(found) = claim.downcast::<Found>() else {
-            return Err(Error::inval("the claim is not a partition table"));
-        };
-        let Found { table, depth } = *found;
         let geom = PartGeom::place(topology, on, why, depth)?;
         let (stripe, offset) = topology.stripe(on);
         let table = table.with_stripe(stripe, offset);
@@ -149,7 +132,7 @@ impl Class for PartClass {
         filled
     }
 
-    fn create(&self, _: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
+    fn create(&self, _: &mut Topology, request: &Create<'_, NoParams>) -> Result<GeomId, Error> {
         let what = format!(
             "a partition table is found by tasting; to write a new one: `part create -s gpt {}`",
             request.name
@@ -157,16 +140,8 @@ impl Class for PartClass {
         Err(Error::new(Errno::NotSup, what))
     }
 
-    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
-        if !force && topology.geom_is_open(geom) {
-            let what = format!(
-                "a partition of {} is open; close what uses it, or use force",
-                topology.geom_name(geom)
-            );
-            return Err(Error::new(Errno::Busy, what));
-        }
+    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
         PartGeom::abandon(topology, geom, Errno::NxIo);
-        Ok(())
     }
 
     fn verb(

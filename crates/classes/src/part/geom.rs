@@ -71,7 +71,7 @@ struct Part {
 }
 
 /// The geom.
-pub(super) struct PartGeom {
+pub struct PartGeom {
     depth: u32,
     pub(super) media: Option<Table>,
     pub(super) table: Option<Table>,

@@ -1,13 +1,12 @@
 //! The class: tasting, claiming.
 
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bio::Errno;
 use bio::sync::Mutex;
 use geom::{
-    Claim, Class, Control, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec, Verdict,
+    ClassVerb, Error, GeomId, Local, NoParams, ProviderId, Taster, Topology, Typed, Verdict,
 };
 
 use super::arrive::other_bytes;
@@ -141,32 +140,19 @@ pub(super) async fn look(disk: &Taster, bytes: u64) -> Result<Found, String> {
     }
 }
 
-impl Class for RaidClass {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Typed for RaidClass {
+    const NAME: &'static str = NAME;
+    const DOC: &'static str = "RAID as firmware keeps it: Intel (IMSM) and SNIA DDF.";
+    const VERBS: &'static [ClassVerb<RaidClass>] = verbs::VERBS;
+    const BY_HAND: bool = false;
+    const TASTES: bool = true;
+    const HIDES_WHAT_IT_REFUSES: bool = true;
+    const KNOWS_ENDS: bool = true;
+    type Params = NoParams;
+    type Claim = Found;
+    type Geom = RaidGeom;
 
-    fn doc(&self) -> &'static str {
-        "RAID as firmware keeps it: Intel (IMSM) and SNIA DDF."
-    }
-
-    fn verbs(&self) -> &'static [VerbSpec] {
-        geom::specs(verbs::VERBS)
-    }
-
-    fn tastes(&self) -> bool {
-        true
-    }
-
-    fn hides_what_it_refuses(&self) -> bool {
-        true
-    }
-
-    fn knows_ends(&self) -> bool {
-        true
-    }
-
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<Found>> {
         Box::pin(async move {
             let found = match look(disk, disk.media_bytes).await {
                 Ok(found) if !found.is_torn() => found,
@@ -193,7 +179,7 @@ impl Class for RaidClass {
                 }
                 () => format!("disk {key} of {of} (generation {generation})"),
             };
-            Verdict::Yes(words, Box::new(found))
+            Verdict::Yes(words, found)
         })
     }
 
@@ -202,12 +188,8 @@ impl Class for RaidClass {
         topology: &mut Topology,
         on: ProviderId,
         why: &str,
-        claim: Claim,
+        found: Found,
     ) -> Result<(), Error> {
-        let claim: Box<dyn Any> = claim;
-        let Ok(found) = claim.downcast::<Found>() else {
-            return Err(Error::inval("the claim is not a record"));
-        };
         // A refusal, so that nothing is found on a member meanwhile: it would pass for the whole's.
         self.stopped.refuse(NAME, &found.set().name())?;
         known::check_circle(topology, on, topology.find_geom(NAME, &found.set().name()))?;
@@ -227,7 +209,7 @@ impl Class for RaidClass {
         };
         let going = || Err(Error::new(Errno::NxIo, "the array is going"));
         let taken = topology
-            .with(geom, |g: &mut RaidGeom, t| g.take_in(t, geom, on, *found))
+            .with(geom, |g: &mut RaidGeom, t| g.take_in(t, geom, on, found))
             .unwrap_or_else(going);
         if taken.is_err() && new {
             self.starting.over(geom);
@@ -236,25 +218,9 @@ impl Class for RaidClass {
         taken.map(drop)
     }
 
-    fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
-        let name = topology.geom_name(geom).to_owned();
-        if !force && topology.geom_is_open(geom) {
-            let what = format!("{name} is open; close what uses it, or use force");
-            return Err(Error::new(Errno::Busy, what));
-        }
+    fn take_apart(&self, topology: &mut Topology, geom: GeomId) {
         // Before its disks are let go, and looked at again.
-        self.stopped.stop(&name);
+        self.stopped.stop(topology.geom_name(geom));
         topology.with(geom, |g: &mut RaidGeom, t| RaidGeom::take_apart(t, geom, g));
-        Ok(())
-    }
-
-    fn verb(
-        &self,
-        control: &mut Control,
-        verb: &str,
-        on: &str,
-        params: &serde_json::Value,
-    ) -> Result<serde_json::Value, Error> {
-        geom::call(verbs::VERBS, self, control, (verb, on), params)
     }
 }

@@ -159,7 +159,7 @@ impl Disk<'_> {
 
 /// What was left where a disk ended that was known by its record ([`Taster::ended`]), and how it
 /// comes to the end; `None` when that is nothing.
-pub(super) async fn left(taster: &Taster) -> Option<Verdict> {
+pub(super) async fn left(taster: &Taster) -> Option<Verdict<Found>> {
     let (sector, media) = (taster.sector_bytes, taster.media_bytes);
     for was in taster.ended.iter().copied() {
         let Ok(found) = look(taster, was).await else { continue };

@@ -41,7 +41,7 @@ impl SetId {
 
 /// What was found on one disk.
 #[derive(Clone, Debug)]
-pub(crate) enum Found {
+pub enum Found {
     /// Intel's record, and the disk's own serial number.
     Intel { serial: String, record: Box<Record> },
     /// A record of Intel's that the power tore: only who the disk is, and of what.

@@ -176,7 +176,7 @@ pub(super) struct Attached {
 }
 
 /// The geom.
-pub(super) struct RaidGeom {
+pub struct RaidGeom {
     pub(super) me: GeomId,
     pub(super) id: SetId,
     pub(super) sector: u32,

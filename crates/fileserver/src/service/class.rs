@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use bio::Errno;
 use geom::{
-    Claim, Class, Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, VerbSpec,
-    Verdict,
+    Control, Create, Error, GeomId, Local, ProviderId, Taster, Topology, Typed, VerbSpec, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -91,25 +90,17 @@ impl FsClass {
     }
 }
 
-impl Class for FsClass {
-    fn name(&self) -> &'static str {
-        FS_CLASS
-    }
-
-    fn doc(&self) -> &'static str {
-        FsClass::DOC
-    }
-
-    fn params(&self) -> Option<Value> {
-        Some(schemars::schema_for!(FsParams).to_value())
-    }
-
+impl Typed for FsClass {
+    const NAME: &'static str = FS_CLASS;
+    const DOC: &'static str = FsClass::DOC;
     /// A device of the WORM that was away is taken in again.
-    fn tastes(&self) -> bool {
-        true
-    }
+    const TASTES: bool = true;
+    type Params = FsParams;
+    /// The number of the WORM that a device is of.
+    type Claim = u64;
+    type Geom = FsGeom;
 
-    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
+    fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict<u64>> {
         Box::pin(async move {
             let head = match disk.read(0, HEAD).await {
                 Ok(head) => head,
@@ -118,24 +109,20 @@ impl Class for FsClass {
             match Label::decode(&head) {
                 Ok(label) => {
                     let why = format!("a device of the WORM {:016x}", label.volume);
-                    let found: Claim = Box::new(label.volume);
-                    Verdict::Yes(why, found)
+                    Verdict::Yes(why, label.volume)
                 }
                 Err(why) => Verdict::No(format!("no device of a WORM: {why}")),
             }
         })
     }
 
-    fn claim(&self, t: &mut Topology, on: ProviderId, _: &str, claim: Claim) -> Result<(), Error> {
-        let Some(volume) = claim.downcast_ref::<u64>() else {
-            return Err(Error::of(Errno::Inval, "claim"));
-        };
+    fn claim(&self, t: &mut Topology, on: ProviderId, _: &str, volume: u64) -> Result<(), Error> {
         let all: Vec<GeomId> = {
             let view = t.view(0);
             view.iter().filter(|g| g.class == FS_CLASS && !g.withering).map(|g| g.id).collect()
         };
         for geom in all {
-            let taken = t.with(geom, |g: &mut FsGeom, t| g.rejoin(t, geom, on, *volume));
+            let taken = t.with(geom, |g: &mut FsGeom, t| g.rejoin(t, geom, on, volume));
             if taken.transpose()? == Some(true) {
                 return Ok(());
             }
@@ -144,29 +131,27 @@ impl Class for FsClass {
     }
 
     /// A disk of the config string.
-    fn missing(&self, t: &Topology, params: &Value) -> Option<String> {
-        let device = FsParams::read(params).and_then(|p| p.device()).ok().flatten()?;
+    fn missing(&self, t: &Topology, params: &FsParams) -> Option<String> {
+        let device = params.device().ok().flatten()?;
         let is_missing = |disk: &&&Device| provider(t, disk).is_err_and(|e| e.kind == Errno::NoEnt);
         leaves(&device).iter().find(is_missing).map(ToString::to_string)
     }
 
-    fn create(&self, t: &mut Topology, request: &Create<'_>) -> Result<GeomId, Error> {
-        let params = FsParams::read(request.params)?;
-        FsGeom::create(t, request, params, self.site.clone())
+    fn create(&self, t: &mut Topology, request: &Create<'_, FsParams>) -> Result<GeomId, Error> {
+        FsGeom::create(t, request, self.site.clone())
     }
 
-    fn destroy(&self, t: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
-        if !force && t.geom_is_open(geom) {
-            let name = t.geom_name(geom);
-            let what = format!("a file of {name} is in use as a disk; take that away first");
-            return Err(Error::new(Errno::Busy, what));
-        }
-        let halting = t.with(geom, |g: &mut FsGeom, t| g.halt(t, geom));
-        halting.ok_or_else(|| Error::new(Errno::NxIo, "it is going"))
+    fn take_apart(&self, t: &mut Topology, geom: GeomId) {
+        // One that is going halts already.
+        t.with(geom, |g: &mut FsGeom, t| g.halt(t, geom));
     }
 
-    fn verbs(&self) -> &'static [VerbSpec] {
+    fn verbs() -> &'static [VerbSpec] {
         console::specs()
+    }
+
+    fn read(params: &Value) -> Result<FsParams, Error> {
+        FsParams::read(params)
     }
 
     fn verb(

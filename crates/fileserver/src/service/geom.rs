@@ -70,8 +70,7 @@ impl Geom for Unmade {
 impl FsGeom {
     pub(super) fn create(
         t: &mut Topology,
-        &Create { name, members, .. }: &Create<'_>,
-        params: FsParams,
+        &Create { name, members, params }: &Create<'_, FsParams>,
         site: Site,
     ) -> Result<GeomId, Error> {
         let names: Vec<String> = members.iter().map(|p| t.provider_name(*p).to_owned()).collect();
@@ -89,7 +88,7 @@ impl FsGeom {
         let me = t.new_geom(FS_CLASS, name, MADE_BY_HAND, Box::new(Unmade))?;
         match open_all(t, me, &device) {
             Ok(below) => {
-                let shared = Shared::new(name, (t.switchboard(), me), params, device, site);
+                let shared = Shared::new(name, (t.switchboard(), me), params.clone(), device, site);
                 let said = Phase::Opening;
                 t.set_ops(
                     me,

@@ -1,13 +1,12 @@
-//! Schemas to a clap command: one property, one option.
+//! Verbs to clap commands: one argument, one option.
 
 use super::classes::ClassVerbs;
 use super::words::with_words;
 use crate::api::Exit;
-use crate::verbs::schema::{follow, words};
 use crate::verbs::{Entry, GROUPS, VERBS};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command};
-use serde_json::Value;
+use geom::{ArgKind, ArgSpec};
 
 /// The whole command line, with the verbs of these classes.
 pub fn command(classes: &[ClassVerbs]) -> Command {
@@ -76,76 +75,75 @@ pub(super) fn common_beside(of: &Command) -> Vec<Arg> {
     common().into_iter().filter(|arg| !has(arg)).collect()
 }
 
-/// One verb.
+/// One verb of the table.
 pub fn subcommand(verb: &Entry) -> Command {
     let name = verb.name.rsplit('.').next().unwrap_or(verb.name);
-    let schema = (verb.params)();
-    let examples = verb.examples.iter().map(|e| format!("  {e}")).collect::<Vec<_>>().join("\n");
-    let detail = if verb.detail.is_empty() {
-        format!("{}.", verb.doc)
-    } else {
-        format!("{}.\n\n{}", verb.doc, verb.detail)
+    let examples: Vec<String> = verb.examples.iter().map(|e| (*e).to_owned()).collect();
+    one_verb(name, (verb.doc, verb.detail), &examples, verb.args())
+}
+
+/// A verb: its words for people, and its arguments, those by position in their order.
+pub(super) fn one_verb<'a>(
+    name: &'static str,
+    (doc, detail): (&'static str, &str),
+    examples: &[String],
+    args: impl IntoIterator<Item = &'a ArgSpec>,
+) -> Command {
+    let detail = match detail {
+        "" => format!("{doc}."),
+        detail => format!("{doc}.\n\n{detail}"),
     };
-    let mut out = Command::new(name)
-        .about(verb.doc)
-        .long_about(detail)
-        .after_help(format!("Examples:\n{examples}\n\n{}", exit_codes()));
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (key, property) in properties.into_iter().flatten() {
-        let hidden = property.get("x-hidden").is_some();
-        let position = verb.positional.iter().position(|p| p == key);
-        if !hidden {
-            out = out.arg(argument(&schema, key, property, position));
+    let examples: Vec<String> = examples.iter().map(|e| format!("  {e}")).collect();
+    let mut out = Command::new(name).about(doc).long_about(detail).after_help(format!(
+        "Examples:\n{}\n\n{}",
+        examples.join("\n"),
+        exit_codes()
+    ));
+    let args: Vec<&ArgSpec> = args.into_iter().collect();
+    if args.iter().any(|arg| arg.short == Some('h')) {
+        // The letter is the verb's own, as in its man page.
+        let help = Arg::new("help").long("help").action(ArgAction::Help);
+        out = out.disable_help_flag(true).arg(help.help("Print help"));
+    }
+    for general in common() {
+        let letter = general.get_short();
+        if letter.is_some() && args.iter().any(|arg| arg.short == letter) {
+            // The same of a letter that every verb has otherwise: its word stays.
+            out = out.arg(general.short(None));
         }
+    }
+    let mut place = 0;
+    for arg in args {
+        if matches!(arg.kind, ArgKind::Name | ArgKind::Maybe | ArgKind::Names(_)) {
+            place += 1;
+        }
+        out = out.arg(argument(arg, place));
     }
     out
 }
 
-/// Whether a value may be left out.
-fn required(schema: &Value, key: &str) -> bool {
-    let list = schema.get("required").and_then(Value::as_array);
-    list.is_some_and(|l| l.iter().any(|v| v.as_str() == Some(key)))
-}
-
-fn argument(schema: &Value, key: &str, property: &Value, position: Option<usize>) -> Arg {
-    let inner = follow(schema, property);
-    let list = kind(inner) == "array";
-    let needed = required(schema, key);
-    let mut arg = Arg::new(key.to_owned()).required(needed && !list);
-    let doc = property.get("description").or(inner.get("description")).and_then(Value::as_str);
-    let doc = doc.unwrap_or("").replace('\n', " ");
-    arg = match position {
-        Some(at) => arg.index(at + 1),
-        None => arg.long(key.replace('_', "-")),
+fn argument(spec: &ArgSpec, place: usize) -> Arg {
+    let value = spec.name.to_uppercase().replace('-', "_");
+    let arg = Arg::new(spec.name).help(spec.doc);
+    let option = |arg: Arg| match spec.short {
+        Some(letter) => arg.long(spec.name.replace('_', "-")).short(letter),
+        None => arg.long(spec.name.replace('_', "-")),
     };
-    let short = property.get("x-short").and_then(Value::as_str).and_then(|s| s.chars().next());
-    if let Some(short) = short {
-        arg = arg.short(short);
-    }
-    if kind(inner) == "boolean" {
-        return arg.action(ArgAction::SetTrue).help(doc);
-    }
-    arg = arg.value_name(key.to_uppercase().replace('-', "_"));
-    let choices = words(inner);
-    if !choices.is_empty() {
-        arg = arg.value_parser(PossibleValuesParser::new(choices));
-    }
-    if list {
-        arg = arg.action(ArgAction::Append);
-        if position.is_some() {
-            arg = arg.num_args(0..);
+    match spec.kind {
+        ArgKind::Name => arg.index(place).required(true).value_name(value),
+        ArgKind::Maybe => arg.index(place).value_name(value),
+        ArgKind::Names(least) => arg
+            .index(place)
+            .required(least > 0)
+            .num_args(usize::from(least)..)
+            .action(ArgAction::Append)
+            .value_name(value),
+        ArgKind::Flag => option(arg).action(ArgAction::SetTrue),
+        ArgKind::Choice(words) => {
+            option(arg).value_name(value).value_parser(PossibleValuesParser::new(words))
         }
+        ArgKind::Consent => option(arg).value_name("NAME").action(ArgAction::Append),
+        ArgKind::Texts => option(arg).value_name(value).action(ArgAction::Append),
+        ArgKind::Text | ArgKind::Number | ArgKind::Bytes => option(arg).value_name(value),
     }
-    match property.get("default") {
-        Some(Value::String(text)) if !text.is_empty() => {
-            arg.help(format!("{doc} [default: {text}]"))
-        }
-        Some(Value::Number(n)) => arg.help(format!("{doc} [default: {n}]")),
-        _ => arg.help(doc),
-    }
-}
-
-/// The JSON type of a property, without "or nothing".
-pub fn kind(schema: &Value) -> &str {
-    crate::config::schema::types_of(schema).first().copied().unwrap_or("")
 }

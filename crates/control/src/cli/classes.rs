@@ -3,13 +3,13 @@
 //!
 //! `ashlar mirror label data d0 d1 --balance load` is `ashlar geom mirror label name=data ...`.
 
-use super::build::{common, common_beside, exit_codes};
+use super::build::{common_beside, one_verb};
+use super::values::params;
 use super::words::with_words;
-use crate::api::{Error, Kind, Result};
-use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use crate::api::Result;
+use clap::{ArgMatches, Command};
 use geom::{ArgKind, ArgSpec, VerbSpec};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// A class that has verbs, as the command line knows it.
 #[derive(Clone, Copy)]
@@ -127,59 +127,7 @@ impl ClassVerbs {
 
     /// One verb.
     pub fn subcommand(&self, verb: &VerbSpec) -> Command {
-        let detail = match verb.detail {
-            "" => format!("{}.", verb.doc),
-            detail => format!("{}.\n\n{detail}", verb.doc),
-        };
-        let mut out = Command::new(verb.name)
-            .about(verb.doc)
-            .long_about(detail)
-            .after_help(format!("Examples:\n  {}\n\n{}", self.example(verb), exit_codes()));
-        if verb.args.iter().any(|arg| arg.short == Some('h')) {
-            // The letter is the verb's own, as in its man page.
-            let help = Arg::new("help").long("help").action(ArgAction::Help);
-            out = out.disable_help_flag(true).arg(help.help("Print help"));
-        }
-        for general in common() {
-            let letter = general.get_short();
-            if letter.is_some() && verb.args.iter().any(|arg| arg.short == letter) {
-                // The same of a letter that every verb has otherwise: its word stays.
-                out = out.arg(general.short(None));
-            }
-        }
-        let mut place = 0;
-        for arg in arguments(verb) {
-            if matches!(arg.kind, ArgKind::Name | ArgKind::Maybe | ArgKind::Names(_)) {
-                place += 1;
-            }
-            out = out.arg(argument(arg, place));
-        }
-        out
-    }
-}
-
-fn argument(spec: &ArgSpec, place: usize) -> Arg {
-    let value = spec.name.to_uppercase();
-    let arg = Arg::new(spec.name).help(spec.doc);
-    let option = |arg: Arg| match spec.short {
-        Some(letter) => arg.long(spec.name.replace('_', "-")).short(letter),
-        None => arg.long(spec.name.replace('_', "-")),
-    };
-    match spec.kind {
-        ArgKind::Name => arg.index(place).required(true).value_name(value),
-        ArgKind::Maybe => arg.index(place).value_name(value),
-        ArgKind::Names(least) => arg
-            .index(place)
-            .required(least > 0)
-            .num_args(usize::from(least)..)
-            .action(ArgAction::Append)
-            .value_name(value),
-        ArgKind::Flag => option(arg).action(ArgAction::SetTrue),
-        ArgKind::Choice(words) => {
-            option(arg).value_name(value).value_parser(PossibleValuesParser::new(words))
-        }
-        ArgKind::Consent => option(arg).value_name("NAME").action(ArgAction::Append),
-        ArgKind::Text | ArgKind::Number | ArgKind::Bytes => option(arg).value_name(value),
+        one_verb(verb.name, (verb.doc, verb.detail), &[self.example(verb)], arguments(verb))
     }
 }
 
@@ -192,36 +140,8 @@ pub fn call(classes: &[ClassVerbs], matches: &ArgMatches) -> Option<Result<Value
     let found = classes.iter().find(|c| c.name == class)?;
     let (verb, of) = of.subcommand()?;
     let spec = found.all().find(|v| v.name == verb)?;
-    Some(
-        params(class, spec, of)
-            .map(|value| json!({ "class": class, "verb": verb, "value": value })),
-    )
-}
-
-fn params(class: &str, verb: &VerbSpec, matches: &ArgMatches) -> Result<Map<String, Value>> {
-    let mut out = Map::new();
-    for arg in arguments(verb) {
-        let text = || matches.get_one::<String>(arg.name);
-        let value = match arg.kind {
-            ArgKind::Flag => matches.get_flag(arg.name).then_some(Value::Bool(true)),
-            ArgKind::Names(_) | ArgKind::Consent => {
-                let all = matches.get_many::<String>(arg.name).into_iter().flatten();
-                let all: Vec<Value> = all.map(|v| Value::from(v.as_str())).collect();
-                (!all.is_empty()).then_some(Value::Array(all))
-            }
-            _ => match text() {
-                Some(text) => Some(arg.value(text).map_err(|why| wrong(class, verb, arg, why))?),
-                None => None,
-            },
-        };
-        out.extend(value.map(|v| (arg.name.to_owned(), v)));
-    }
-    Ok(out)
-}
-
-fn wrong(class: &str, verb: &VerbSpec, arg: &ArgSpec, why: String) -> Error {
-    let at = format!("--{}", arg.name.replace('_', "-"));
-    Error::new(Kind::Usage, format!("{class} {}", verb.name), why).at(at)
+    let value = params(&format!("{class} {verb}"), arguments(spec), of);
+    Some(value.map(|value| json!({ "class": class, "verb": verb, "value": value })))
 }
 
 /// The manual pages: name, command, example.

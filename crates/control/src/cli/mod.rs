@@ -77,7 +77,8 @@ pub fn run(
     let Some((entry, of)) = values::chosen(&classes, &matches) else { return Exit::Usage };
     let form = Form::of(of);
     let mode = Mode::of(of.get_one::<String>("progress").map(String::as_str));
-    let params = classes::call(&classes, &matches).unwrap_or_else(|| values::params(entry, of));
+    let params = classes::call(&classes, &matches)
+        .unwrap_or_else(|| values::params(&entry.words(), entry.args(), of));
     let done = params.and_then(|params| {
         let socket = socket(of.get_one::<String>("socket"), entry, &params);
         one(app, entry, params, &socket, form, mode, out, err)

@@ -1,12 +1,10 @@
 //! What was typed, back to the JSON that the verb takes.
 
-use super::build::kind;
 use super::classes::ClassVerbs;
 use crate::api::{Error, Kind, Result};
-use crate::config::units;
-use crate::verbs::schema::follow;
 use crate::verbs::{Entry, find};
 use clap::ArgMatches;
+use geom::{ArgKind, ArgSpec};
 use serde_json::{Map, Value};
 
 /// The verb that was typed and what stands behind it. A class's verb is a call of `geom`.
@@ -22,48 +20,33 @@ pub fn chosen<'a>(
     }
 }
 
-/// The verb's parameters. What was not typed is left out, so that its default holds.
+/// The parameters of a verb, which errors call `of`. What was not typed is left out, so that its
+/// default holds.
 ///
 /// # Errors
 /// [`Kind::Usage`] for a text where a number is wanted.
-pub fn params(entry: &Entry, matches: &ArgMatches) -> Result<Value> {
-    let schema = (entry.params)();
-    let properties = schema.get("properties").and_then(Value::as_object);
+pub fn params<'a>(
+    of: &str,
+    args: impl IntoIterator<Item = &'a ArgSpec>,
+    matches: &ArgMatches,
+) -> Result<Value> {
     let mut out = Map::new();
-    for (key, property) in properties.into_iter().flatten() {
-        if property.get("x-hidden").is_some() {
-            continue;
-        }
-        let inner = follow(&schema, property);
-        match kind(inner) {
-            "boolean" => {
-                if matches.get_flag(key) {
-                    out.insert(key.clone(), Value::Bool(true));
-                }
-            }
-            "array" => {
-                let all = matches.get_many::<String>(key).into_iter().flatten();
-                let list: Vec<Value> = all.map(|v| Value::from(v.as_str())).collect();
-                if !list.is_empty() {
-                    out.insert(key.clone(), Value::Array(list));
-                }
-            }
-            "integer" => {
-                if let Some(text) = matches.get_one::<String>(key) {
-                    let wrong = |e| {
-                        let why = format!("`{text}` is not a number: {e}");
-                        Error::new(Kind::Usage, entry.words(), why).at(format!("--{key}"))
-                    };
-                    let n = units::size(text).map_err(wrong)?;
-                    out.insert(key.clone(), Value::from(n));
-                }
+    for arg in args {
+        let value = match arg.kind {
+            ArgKind::Flag => matches.get_flag(arg.name).then_some(Value::Bool(true)),
+            ArgKind::Names(_) | ArgKind::Consent | ArgKind::Texts => {
+                let all = matches.get_many::<String>(arg.name).into_iter().flatten();
+                let all: Vec<Value> = all.map(|v| Value::from(v.as_str())).collect();
+                (!all.is_empty()).then_some(Value::Array(all))
             }
             _ => {
-                if let Some(text) = matches.get_one::<String>(key) {
-                    out.insert(key.clone(), Value::from(text.as_str()));
-                }
+                let text = matches.get_one::<String>(arg.name);
+                let value = text.map(|text| arg.value(text)).transpose();
+                let at = || format!("--{}", arg.name.replace('_', "-"));
+                value.map_err(|why| Error::new(Kind::Usage, of, why).at(at()))?
             }
-        }
+        };
+        out.extend(value.map(|v| (arg.name.to_owned(), v)));
     }
     Ok(Value::Object(out))
 }

@@ -5,10 +5,15 @@ use crate::api::{Error, Exit, Kind, Result};
 use crate::client::Client;
 use crate::plant::Progress;
 use crate::service::Control;
+use crate::verbs::VERBS;
+use crate::verbs::schema::{follow, words};
+use geom::ArgSpec;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// What every verb says about itself.
 pub trait Verb: 'static {
@@ -116,7 +121,37 @@ pub struct Entry {
     pub run: Run,
 }
 
+/// A schema whose fields say all of themselves: what they refer to is in them.
+fn inlined(mut schema: Value) -> Value {
+    let whole = schema.clone();
+    for property in
+        schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
+    {
+        let (_, property) = property;
+        let inner = follow(&whole, property);
+        let (words, mut all) = (words(inner), inner.as_object().cloned().unwrap_or_default());
+        all.extend(property.as_object().cloned().into_iter().flatten());
+        if !words.is_empty() {
+            all.insert("enum".into(), words.into());
+        }
+        if let Some(of) = inner.get("type") {
+            all.insert("type".into(), of.clone());
+        }
+        *property = Value::Object(all);
+    }
+    schema
+}
+
 impl Entry {
+    /// Its arguments, as those of a class's verb; made once.
+    pub fn args(&self) -> &'static [ArgSpec] {
+        static ALL: LazyLock<BTreeMap<&str, Vec<ArgSpec>>> = LazyLock::new(|| {
+            let args = |of: &Entry| geom::arguments(&inlined((of.params)()), of.positional);
+            VERBS.iter().map(|of| (of.name, args(of))).collect()
+        });
+        ALL.get(self.name).map_or(&[], Vec::as_slice)
+    }
+
     const fn new<V: Verb>(run: Run) -> Entry {
         Entry {
             name: V::NAME,

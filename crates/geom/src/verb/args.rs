@@ -8,6 +8,7 @@
 //! | `enum` | an option with one of these words |
 //! | an integer | an option with a number; of [`Bytes`], with a unit |
 //! | [`Consent`] | an option that may be given several times |
+//! | an array | an option that may be given several times |
 //! | any other | an option with a text |
 //!
 //! `x-short` is the letter of an option, `x-hidden` keeps a field from the command line; `default`,
@@ -88,6 +89,7 @@ fn option(about: &Value) -> ArgKind {
         Some(&"integer" | &"number") if is("x-bytes") => ArgKind::Bytes,
         Some(&"integer" | &"number") => ArgKind::Number,
         Some(&"boolean") => ArgKind::Flag,
+        Some(&"array") => ArgKind::Texts,
         _ => ArgKind::Text,
     }
 }
@@ -97,7 +99,8 @@ fn argument(key: &str, about: &Value, kind: ArgKind) -> ArgSpec {
     let text = text.trim_end_matches('.').replace('\n', " ");
     let known = [("default", "default:"), ("x-first", "at first")].into_iter();
     let shown = known.filter_map(|(key, word)| match about.get(key)? {
-        Value::Null | Value::Bool(false) | Value::Array(_) => None,
+        Value::Null | Value::Bool(false) | Value::Array(_) | Value::Object(_) => None,
+        Value::String(none) if none.is_empty() => None,
         Value::String(value) => Some(format!(" [{word} {value}]")),
         Value::Number(n) if about.get("x-bytes").is_some() => {
             Some(format!(" [{word} {}]", units::exact(n.as_u64().unwrap_or_default())))

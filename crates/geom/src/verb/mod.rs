@@ -89,10 +89,9 @@ impl ArgSpec {
     pub fn value(&self, text: &str) -> Result<Value, String> {
         let wrong = |why: String| format!("`{text}` is not a number: {why}");
         match self.kind {
-            ArgKind::Number => {
-                text.parse::<u64>().map(Value::from).map_err(|e| wrong(e.to_string()))
+            ArgKind::Number | ArgKind::Bytes => {
+                units::size(text).map(Value::from).map_err(|e| wrong(e.to_string()))
             }
-            ArgKind::Bytes => units::size(text).map(Value::from).map_err(|e| wrong(e.to_string())),
             _ => Ok(Value::from(text)),
         }
     }
@@ -111,6 +110,8 @@ pub enum ArgKind {
     Flag,
     /// An option with a text.
     Text,
+    /// An option that may be given several times: an array of strings.
+    Texts,
     /// An option with one of these words.
     Choice(&'static [&'static str]),
     /// An option that may be given several times, each with the name of a provider whose contents

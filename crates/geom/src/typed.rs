@@ -347,8 +347,8 @@ impl<C: Typed> Class for C {
     }
 }
 
-/// Runs `f` on a geom of the class by its name, with or without the class before it, and waits until
-/// the graph is at rest.
+/// Runs `f` on a geom of the class by its name, with or without the class before it, and waits
+/// until the graph is at rest.
 ///
 /// # Errors
 ///

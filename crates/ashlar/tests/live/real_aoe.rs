@@ -14,7 +14,7 @@ use crate::house::Turn;
 const UNIT_BYTES: u64 = 64 << 20;
 
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(420);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 const CONFIG: &str = r#"
 [daemon]

@@ -13,7 +13,7 @@ use crate::house::{House, array, file_disk};
 /// How long the killed daemon stays away.
 const DOWN: Duration = Duration::from_millis(500);
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(240);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 fn steps(tree: &Tree) -> Script {
     let mut script = Script::new();

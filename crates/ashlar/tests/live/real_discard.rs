@@ -20,7 +20,7 @@ const DISK_BYTES: u64 = 96 << 20;
 const BALLAST_MIB: u64 = 40;
 
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(420);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 /// The SCSI disk's name is known in the guest only.
 const CONFIG: &str = r#"

@@ -21,7 +21,7 @@ const BALLAST_MIB: u64 = 24;
 const LATE: u64 = 300;
 const LATE_IN_KERNEL: u64 = LATE | 0x4000;
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 /// Everything is done with both: unit, disk, file system.
 const BOTH: &str = ". /rig/names\n\

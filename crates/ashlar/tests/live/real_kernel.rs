@@ -18,7 +18,7 @@ const DOWN: Duration = Duration::from_millis(500);
 /// Size of each unit; the scenarios want 64 MiB.
 const UNIT_BYTES: u64 = 128 << 20;
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(240);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 const EXPORTS: &str = r#"
 [[target]]

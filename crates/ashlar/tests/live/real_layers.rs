@@ -25,7 +25,7 @@ const FILES_BETWEEN: usize = 2;
 /// Longest way from a delete's answer to the image file, without anybody's asking for it.
 const SENT_LIMIT: Duration = Duration::from_secs(60);
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 /// The changes of a round, each made while files are written and read.
 const CHANGES: &[&[&str]] = &[

@@ -12,7 +12,7 @@ use crate::house::House;
 use crate::odd_targets::{bus, grows, host, status, until_says, words, write};
 use testkit::iscsi::initiator::Client;
 
-const DEADLINE: Duration = Duration::from_secs(200);
+const DEADLINE: Duration = Duration::from_secs(900);
 const LIMIT: Duration = Duration::from_secs(60);
 /// WRITE(10) of the block 40,000, which is beyond 16 MiB.
 const WRITE_40000: [u8; 10] = [0x2a, 0, 0, 0, 0x9c, 0x40, 0, 0, 1, 0];

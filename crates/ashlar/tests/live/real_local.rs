@@ -15,7 +15,7 @@ const UNIT_BYTES: u64 = 80 << 20;
 const GROWN_BYTES: u64 = 96 << 20;
 
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(420);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 const CONFIG: &str = r#"
 [daemon]

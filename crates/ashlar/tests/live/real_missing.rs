@@ -16,7 +16,7 @@ use crate::house::{House, IQN, file_disk, tool};
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:missing";
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(240);
+const DEADLINE: Duration = Duration::from_secs(900);
 /// Size of each image.
 const BYTES: u64 = 24 << 20;
 

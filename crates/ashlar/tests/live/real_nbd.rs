@@ -17,7 +17,7 @@ const UNIT_BYTES: u64 = 96 << 20;
 /// What is written to be deleted, MiB.
 const BALLAST_MIB: u64 = 24;
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(240);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 const EXPORTS: &str = r#"
 [[target]]

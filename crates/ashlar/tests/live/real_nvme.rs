@@ -24,7 +24,7 @@ const BALLAST_MIB: u64 = 24;
 /// The journal, MiB: it takes up to so much of the file while the ballast goes.
 const JOURNAL_MIB: u64 = 4;
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 const SUBSYSTEMS: &str = r#"
 [[target]]

@@ -14,7 +14,7 @@ use crate::house::{House, IQN, file_disk};
 /// The subsystem.
 const NQN: &str = "nqn.2026-11.test.ashlar:queues";
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(240);
+const DEADLINE: Duration = Duration::from_secs(900);
 /// Strip of the stripe, KiB: its optimal size, which Linux keeps commands to.
 const STRIP_KIB: u64 = 256;
 /// A command is at least so long where nothing is said of an optimal size, KiB: Linux' own default.

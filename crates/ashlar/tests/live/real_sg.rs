@@ -15,7 +15,7 @@ use crate::house::Turn;
 const DISK_BYTES: u64 = 64 << 20;
 
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(420);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 /// Which disk is which is known in the guest only.
 const BUS: &str = r#"

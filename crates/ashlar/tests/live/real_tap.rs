@@ -13,7 +13,7 @@ use rig::scenarios::{self, Tree};
 use crate::house::{House, file_disk, tool};
 
 const UNIT_BYTES: u64 = 64 << 20;
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(900);
 const GUEST: &str = "02:00:00:00:00:07";
 
 /// A tap device, away with it.

@@ -14,7 +14,7 @@ use crate::house::{House, IQN, file_disk};
 /// Size of each unit.
 const UNIT_BYTES: u64 = 64 << 20;
 /// Longest life of the guest.
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 /// What another initiator does to the first unit.
 const WRITE: &str = "write -P 0x11 32M 4k";

@@ -27,7 +27,7 @@ use serde_json::json;
 use crate::raid_linux::{BYTES, disk_of, noise, sum};
 use crate::world::World;
 
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(900);
 /// Bytes of each disk that a volume uses.
 const USED: usize = 8 << 20;
 const STRIP: u64 = 65536;

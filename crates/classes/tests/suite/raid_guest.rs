@@ -20,7 +20,7 @@ use crate::raid_linux::{BYTES, ENV, FIND, STOP, device, disk_of, has_volume, noi
 use crate::world::{Disk, World};
 
 /// Longest life of a guest.
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(900);
 /// Where the pieces are: whoever made the array, md in the guest, this class without a disk. None
 /// is at the start of a strip or of a row.
 const PLACES: [usize; 3] = [0, (2 << 20) + 0x1_5000, (4 << 20) + 0x9_3000];

@@ -17,7 +17,7 @@ use crate::raid_linux::{
 use crate::world::{Disk, Open, World};
 
 /// Longest life of a guest.
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(900);
 const DISKS: usize = 3;
 const DISK_BYTES: usize = 24 << 20;
 const STRIP: usize = 64 << 10;

@@ -2,7 +2,7 @@
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! 2,280 seeds in all by default. `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
+//! 2,470 seeds in all by default. `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
 //! where they begin.
 //!
 //! # Faults tried by hand
@@ -235,8 +235,8 @@ fn arrays_whose_users_overlap() {
 
 #[test]
 fn arrays_with_a_log() {
-    let tally = of_arrays(Kind::Logged, 140);
-    happened(140, tally.cuts > 0 && tally.policies > 0, &tally);
+    let tally = of_arrays(Kind::Logged, 250);
+    happened(250, tally.cuts > 0 && tally.policies > 0, &tally);
 }
 
 /// Disks grow while the power is off, and when it comes back their records are brought along.
@@ -300,9 +300,9 @@ fn stacks_that_rise() {
 /// The power goes also while a member of an array with parity is away.
 #[test]
 fn stacks_with_parity_in_harsh_times() {
-    let tally = many(120, Plan::harsh);
+    let tally = many(200, Plan::harsh);
     let seen = tally.forced > 0 && tally.holes > 0 && tally.verified > 0;
-    happened(120, seen && tally.cuts > 0 && tally.lost > 0, &tally);
+    happened(200, seen && tally.cuts > 0 && tally.lost > 0, &tally);
 }
 
 #[test]

@@ -400,7 +400,7 @@ fn a_targets_string_masks_and_reservation_are_read_and_set() {
     assert_eq!(said(&["aoereserve", "ada0", "--release", "--force"]), "ada0: not reserved\n");
     assert!(read());
 
-    assert_eq!(said(&["aoemask", "ada0"]), "ada0: everybody may reach it\n");
+    assert_eq!(said(&["aoemask", "ada0"]), "ada0: all machines may reach it\n");
     refused(&["aoemask", "ada0", STRANGER, "--add"], &["not answer this machine", &ours]);
     let both = said(&["aoemask", "ada0", &ours, STRANGER, "--add"]);
     assert!(both.contains(&ours) && both.contains(STRANGER), "{both}");

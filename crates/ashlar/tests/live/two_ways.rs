@@ -207,7 +207,7 @@ fn an_aoe_target_of_ours_is_masked_reserved_and_grows() {
     said(&shop, &["aoemask", "ada0", &ours, STRANGER, "--add"]);
     assert_eq!(said(&shop, &["aoemask", "ada0", STRANGER, "--delete"]), format!("{ours}\n"));
     refused(&shop, &["aoemask", "ada0", STRANGER], &["--add or --delete"]);
-    let all = "ada0: everybody may reach it\n";
+    let all = "ada0: all machines may reach it\n";
     assert_eq!(said(&shop, &["aoemask", "ada0", &ours, "--delete"]), all);
     refused(&shop, &["aoemask", "da0"], &["no disk of an AoE bus"]);
 

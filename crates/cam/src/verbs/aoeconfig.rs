@@ -12,9 +12,9 @@ use crate::class::CamClass;
 
 /// Show or set an AoE target's config string
 ///
-/// A target keeps one text for whoever wants it, 1024 bytes at most. It is set where there is none;
-/// of several machines that set it at once one succeeds, so it can say whose a disk is. --force
-/// replaces it, --clear empties it.
+/// A target keeps one text, 1024 bytes at most, that every machine can read. It is set where there
+/// is none; of several machines that set it at once one succeeds, so it can say whose a disk is.
+/// --force replaces it, --clear empties it.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct AoeConfig {
     name: DiskName,

@@ -11,9 +11,9 @@ use crate::class::CamClass;
 
 /// Show or edit the list of those that may reach an AoE target
 ///
-/// A target with an empty list answers everybody, one with addresses in it nobody else: to others
+/// A target with an empty list answers all machines, one with addresses in it only these: to others
 /// it is not there. A list that would shut this machine out is refused without --force. On a target
-/// of ours it stands beside the access groups, and lasts.
+/// of ours it applies besides the access groups, and lasts.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct AoeMask {
     name: DiskName,
@@ -72,6 +72,6 @@ impl AoeMask {
             let directives: Vec<(u8, Mac)> = list.iter().map(|mac| (how, *mac)).collect();
             now = talk.masks(mask::EDIT, &directives).await?;
         }
-        Ok(shown(on, &now, "everybody may reach it", "masks"))
+        Ok(shown(on, &now, "all machines may reach it", "masks"))
     }
 }

@@ -14,8 +14,8 @@ use crate::class::CamClass;
 ///
 /// A target that is reserved refuses reads and writes of all who are not in its list; they may ask
 /// who it is and who has it. --set takes it for the addresses given, or for this machine's own at
-/// the interfaces of the bus; whoever is in the list may change it, or --release it. --force does
-/// either whoever has it: what the others had under way may still be written just before.
+/// the interfaces of the bus; machines in the list may change it, or --release it. --force does
+/// either against another's reservation: requests of its holders may still be written just before.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct AoeReserve {
     name: DiskName,
@@ -50,7 +50,7 @@ impl AoeReserve {
         let changes = match (self.set, self.release) {
             (true, true) => return Err(refuse("set or release, not both")),
             (false, true) if !list.is_empty() => {
-                return Err(refuse("what is released is nobody's: no addresses are wanted"));
+                return Err(refuse("a reservation is released without addresses"));
             }
             (false, false) if force || !list.is_empty() => {
                 return Err(refuse("--set or --release?"));

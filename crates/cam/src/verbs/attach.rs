@@ -58,8 +58,8 @@ impl Verb<CamClass> for Attach {
     }
 }
 
-/// Takes a bus out that could not be attached as a whole; whoever has opened what it found
-/// meanwhile is told that it is gone.
+/// Takes a bus out that could not be attached as a whole; users of disks that it found
+/// meanwhile are told that these are gone.
 fn give_up(class: &CamClass, control: &mut Control, bus: &Arc<Bus>) {
     if control.call(|t| class.take_out(t, bus)).is_err() {
         bus.lose();
@@ -85,7 +85,7 @@ fn attached(
     };
     let mut message = match found.as_slice() {
         [] => format!(
-            "scbus{}: no disks yet; what comes is taken in, and `ashlar cam rescan {}` looks \
+            "scbus{}: no disks yet; new disks are taken in, and `ashlar cam rescan {}` looks \
              again",
             bus.number(),
             bus.number()

@@ -1,4 +1,4 @@
-//! `cmd`: a command as somebody typed it, and what the device answers.
+//! `cmd`: a command as it was typed, and the answer of the device.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -20,26 +20,26 @@ const RECEIVED_MAX: usize = 16 << 20;
 /// Send a raw command to a device
 ///
 /// The command goes to the device as it is, through the queue of its disk, and is neither retried
-/// nor checked: one that writes, writes under whoever has the disk open. For ATA it is, as with
+/// nor checked: one that writes, writes under those who have the disk open. For ATA it is, as with
 /// camcontrol: command, features, LBA low, mid and high, device, the same four of 48 bits (LBA low,
 /// mid, high, features), count, count of 48 bits; NCQ commands are refused. The text ends with the
 /// device's own error where it refuses. The daemon serves others while it is under way; `ashlar cam
 /// reset` ends it before its time.
 ///
-/// What goes to the device is written as fields: a byte in hexadecimal, or a number and its width,
+/// The command is written as fields: a byte in hexadecimal, or a number and its width,
 /// in bits (`3:b5`, the highest bit first) or in bytes (`1f00:i2`, the highest byte first). `v`
-/// stands for the next of ARGS, decimal or with 0x. Names in {} and comments in /* */ are passed
+/// means the next of ARGS, decimal or with 0x. Names in {} and comments in /* */ are passed
 /// over.
 ///
-/// What comes from the device is shown as a dump of bytes, or by the last of ARGS as fields: i1 to
+/// The answer is shown as a dump of bytes, or by the last of ARGS as fields: i1 to
 /// i4 are integers, b1 to b32 (or t) bits, cN so many characters, zN the same without blanks at the
 /// end; a * in front leaves one out, sN goes to byte N, s+N and s-N go on and back. The values
-/// stand in a line; with -v each is in a line of its own, behind its name in {}. The bytes
+/// are in one line; with -v each is in a line of its own, behind its name in {}. The bytes
 /// themselves are `data` of --json.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Cmd {
     name: Device,
-    /// What v stands for, in order; then, with -i, how to show what comes
+    /// Values of v, in order; then, with -i, how to show the answer
     args: Vec<String>,
     /// A SCSI command: "12 0 0 0 24 0"
     #[schemars(extend("x-short" = "c"))]
@@ -87,7 +87,7 @@ impl Verb<CamClass> for Cmd {
 }
 
 impl Cmd {
-    /// What was typed: the command, and how to show what comes.
+    /// The command, and how to show the answer.
     fn request(&self) -> Result<(Request, Option<String>), Error> {
         let refuse = |why: &str| Err(Error::inval(why));
         let mut words: VecDeque<&str> = self.args.iter().map(String::as_str).collect();
@@ -120,7 +120,7 @@ impl Cmd {
             return refuse(&format!("{word}: nothing asks for this argument"));
         }
         if show == Some("-") {
-            return refuse("-: the bytes as they are stand in `data` of --json");
+            return refuse("-: the bytes as they are: `data` of --json");
         }
         // Wrong words are found out before anything is sent; only bytes that do not come later.
         if let (Some(show), Data::In(len)) = (show, &data) {

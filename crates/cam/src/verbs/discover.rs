@@ -12,7 +12,7 @@ use crate::sims::iscsi::discover::{Asker, Found, ask};
 
 /// The port of portals that do not say theirs.
 const PORT: u16 = 3260;
-/// Who asks when nobody says.
+/// The initiator that asks, by default.
 const INITIATOR: &str = "iqn.2026-01.org.example:initiator";
 
 /// Ask an iSCSI portal for its targets
@@ -122,7 +122,7 @@ fn portal(typed: &str) -> Result<SocketAddr, Error> {
     })
 }
 
-/// As it stands in ashlar.toml.
+/// As in ashlar.toml.
 fn toml_text(text: &str) -> String {
     Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! `fault`: what goes wrong with a disk of a virtual HBA, by hand.
+//! `fault`: faults of a disk of a virtual HBA, by hand.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::sim::Sim;
 use crate::sims::hba::{Faults, VirtualHba};
 use crate::unit::Unit;
 
-/// Show or set what goes wrong with a disk of a virtual bus
+/// Show or set faults of a disk of a virtual bus
 ///
-/// For trying out what stands on a disk; disks of other buses have no such thing. Each rate is a
+/// For trying out layers over a disk; disks of other buses have no such faults. Each rate is a
 /// number of commands of a hundred and stays until it is set again; without options they are shown.
 /// --clear sets all to 0, and starts and plugs nothing in. A disk that was pulled has no name any
 /// more: its place does, by the bus and the target, as in mps0:3.

@@ -1,7 +1,7 @@
 //! The little language in which camcontrol's users write buffers, to send and to show.
 //!
 //! A field to send is a number in hexadecimal, or `v`: the next argument. A field to show is a
-//! letter. Behind `:`, or behind the letter, stands how wide it is. Bits go from the highest down.
+//! letter. Behind `:`, or behind the letter, is its width. Bits go from the highest down.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ const FIELDS_MAX: usize = 4096;
 /// Widths are no longer than an integer of SCSI.
 const BITS_MAX: u32 = 32;
 
-/// Splits into fields: their name in `{}`, and what stands there. Comments are `/* */`.
+/// Splits into fields: their name in `{}`, and the text of each. Comments are `/* */`.
 fn fields(format: &str) -> Result<Vec<(Option<&str>, &str)>, String> {
     let (mut out, mut name, mut rest) = (Vec::new(), None, format);
     loop {
@@ -87,7 +87,7 @@ impl Bits {
     }
 }
 
-/// The bytes of a format to send; what `v` stands for is taken from `words`.
+/// The bytes of a format to send; the value of `v` is taken from `words`.
 pub(super) fn encode(format: &str, words: &mut VecDeque<&str>) -> Result<Vec<u8>, String> {
     let mut out = Bits::default();
     for (name, field) in fields(format)? {

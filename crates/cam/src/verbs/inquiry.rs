@@ -31,7 +31,7 @@ impl Verb<CamClass> for Inquiry {
 
     fn run(self, class: &CamClass, _: &mut Control) -> Result<Value, Error> {
         let found = class.disk(&self.name.0)?;
-        // The serial number alone stands there without a word, for scripts.
+        // The serial number alone has no word before it, for scripts.
         let asked = [self.standard, self.serial, self.rate];
         let [standard_too, serial_too, rate_too] =
             if asked.contains(&true) { asked } else { [true; 3] };

@@ -1,11 +1,11 @@
 //! Verbs that a device may take its time for: a conversation with it is begun on a core, and
-//! whoever asked is told to ask again while it is under way, so that others are served meanwhile.
+//! the client is told to ask again while it is under way, so that others are served meanwhile.
 //!
 //! Invariants
 //!  O1  The control thread waits for no device longer than [`LOOK`] at a time, whatever is asked:
 //!      the scan of a bus is an order too.
-//!  O2  Every order ends by the deadlines of its commands: what nobody comes for is forgotten then,
-//!      when there is need of its place.
+//!  O2  Every order ends by the deadlines of its commands: an answer that is not fetched is
+//!      forgotten then, when there is need of its place.
 //!  O3  An answer is given to who asks for the same verb of the same device.
 
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ use super::Found;
 use crate::class::CamClass;
 use crate::periph::pass::{self, Answer, Request};
 
-/// How long a device is waited for before whoever asked is told to ask again.
+/// How long a device is waited for before the client is told to ask again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Orders under way and answers that nobody has come for; a further order is refused when all are
+/// Orders under way and answers that were not fetched; a further order is refused when all are
 /// under way.
 const ORDERS_MAX: usize = 64;
 
@@ -36,7 +36,7 @@ pub(super) type Then =
 struct Order {
     what: String,
     running: Running<Result<Value, Error>>,
-    /// None: what came of the conversation is the answer.
+    /// None: the result of the conversation is the answer.
     then: Option<Then>,
 }
 
@@ -103,7 +103,7 @@ impl Talk<'_> {
 }
 
 impl CamClass {
-    /// Talks with a device on a core, and waits a moment for what comes of it.
+    /// Talks with a device on a core, and waits a moment for the result.
     pub(super) fn talk(
         &self,
         control: &mut Control,
@@ -116,7 +116,7 @@ impl CamClass {
         })
     }
 
-    /// Has a conversation on a core and waits a moment for what comes of it.
+    /// Has a conversation on a core and waits a moment for the result.
     pub(super) fn order(
         &self,
         control: &mut Control,

@@ -73,7 +73,7 @@ fn rescanned(
     if !silent.is_empty() {
         let silent = silent.join(", ");
         lines.push(format!(
-            "no answer yet from {silent}: they are asked on, what comes is taken in"
+            "no answer yet from {silent}: they are asked on, and new disks are taken in"
         ));
     }
     lines.extend(troubles.iter().cloned());

@@ -178,7 +178,7 @@ impl Talk<'_> {
             reactor.sleep(LINK_POLL_NS).await;
             status = self.port(number, pscr::STATUS, None).await?;
         }
-        // What the reset itself did there: nobody was exchanged.
+        // The reset itself did that: no disk was exchanged.
         let error = self.port(number, pscr::ERROR, None).await?;
         self.port(number, pscr::ERROR, Some(error)).await?;
         match status & pscr::DET {

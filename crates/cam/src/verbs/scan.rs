@@ -1,7 +1,7 @@
 //! Scans of buses, for `attach` and `rescan`.
 //!
 //! A scan may take as long as its slowest device, so it is an order like any other (`orders`). What
-//! it finds is the bus's, and is taken in whether or not anybody comes for the answer.
+//! it finds is the bus's, and is taken in whether or not the answer is fetched.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -18,7 +18,7 @@ use crate::class::CamClass;
 /// A bus that is looked through: what is behind one target of it, or all of it.
 pub(super) type Look = (Arc<Bus>, Path);
 
-/// Says what came of it: what was looked at, and the disks that there were before.
+/// The result: buses looked at, and the disks that there were before.
 type Told = fn(&CamClass, &mut Control, &[Look], &BTreeSet<String>) -> Result<Value, Error>;
 
 pub(super) fn whole(bus: Arc<Bus>) -> Look {
@@ -33,7 +33,7 @@ fn disks(looks: &[Look]) -> impl Iterator<Item = String> {
 }
 
 impl CamClass {
-    /// Looks through buses, and says then what came of it.
+    /// Looks through buses, and gives the result.
     pub(super) fn scan(
         &self,
         control: &mut Control,

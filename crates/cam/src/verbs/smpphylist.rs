@@ -46,7 +46,7 @@ impl Talk<'_> {
         match answer.ended.outcome.status {
             CamStatus::Complete | CamStatus::SmpError => Ok(answer.data),
             CamStatus::CannotProvide | CamStatus::Invalid => {
-                let what = format!("{on} is not behind a SAS expander: there is nobody to ask");
+                let what = format!("{on} is not behind a SAS expander: no device can be asked");
                 Err(Error::new(Errno::NotSup, what))
             }
             _ => Err(Error::new(Errno::Io, format!("{on}: {}", pass::explain(&answer.ended)))),

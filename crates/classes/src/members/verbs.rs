@@ -139,7 +139,7 @@ impl<C: Labelled> Verb<C> for Dump {
 
 /// Bring the label of a provider that has grown to its new end
 ///
-/// Labels stand in the last sector and are looked for nowhere else. While they are in use they
+/// Labels are in the last sector and are looked for there only. While they are in use they
 /// follow a provider that grows. One that was left behind, by a power cut or by a provider that
 /// grew while the daemon was off, is found where this daemon has seen the provider end, and comes
 /// along by itself. Of a provider that has grown elsewhere, or at whose end there is something else

@@ -13,8 +13,8 @@ use crate::words::Force;
 
 /// Bring the record of a disk that has grown to its new end
 ///
-/// Intel's record stands at the end of a disk, and DDF's anchor does; they are looked for nowhere
-/// else. While an array has a disk open they follow when it grows, and those of one that grew
+/// Intel's record is at the end of a disk, and so is DDF's anchor; they are looked for there
+/// only. While an array has a disk open they follow when it grows, and those of one that grew
 /// meanwhile are found where this daemon has seen it end. Of a disk that has grown elsewhere they
 /// stay behind, and it is not seen: this brings them along. Intel's record must say itself that the
 /// disk had as much as --was. Something else at the end is overwritten only with --force.

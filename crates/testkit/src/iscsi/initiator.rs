@@ -123,7 +123,12 @@ pub struct Ended {
     pub sense: Vec<u8>,
 }
 
-fn dial(at: SocketAddr) -> io::Result<TcpStream> {
+/// As [`connect`], to a target that may be gone or refuse.
+///
+/// # Errors
+///
+/// There is no connection, or the target has closed it already.
+pub fn dial(at: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&at, PATIENCE)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -183,9 +188,9 @@ impl Client {
     fn log_in(mut stream: TcpStream, how: &How) -> Result<Client, ClientError> {
         let (mut login, mut request) = ClientLogin::start(how.config())?;
         loop {
-            put(&mut stream, &request.to_bytes(), how.segment).unwrap();
-            let closed = ClientError::Protocol("closed during login");
-            let (bhs, data) = read_pdu(&mut stream, &PRE_LOGIN).ok_or(closed)?;
+            let closed = |_| ClientError::Protocol("closed during login");
+            put(&mut stream, &request.to_bytes(), how.segment).map_err(closed)?;
+            let (bhs, data) = pdu(&mut stream, &PRE_LOGIN).map_err(closed)?;
             match login.response(&bhs, &data)? {
                 ClientStep::Send(next) => request = next,
                 ClientStep::Done(done) => {

@@ -2,7 +2,7 @@
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! 2,470 seeds in all by default. `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
+//! 1,135 seeds in all by default. `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
 //! where they begin.
 //!
 //! # Faults tried by hand
@@ -164,7 +164,7 @@ fn mirror(random: &mut SeededRandom) -> Plan {
 
 #[test]
 fn mirrors() {
-    many(250, mirror);
+    many(120, mirror);
 }
 
 /// Users do not wait for each other: the copies agree all the same.
@@ -174,12 +174,12 @@ fn crowded(make: impl Fn(&mut SeededRandom) -> Plan) -> impl Fn(&mut SeededRando
 
 #[test]
 fn mirrors_whose_users_overlap() {
-    many(100, crowded(rich(mirror)));
+    many(40, crowded(rich(mirror)));
 }
 
 #[test]
 fn stacks_whose_users_overlap() {
-    many(50, crowded(rich(Plan::three)));
+    many(30, crowded(rich(Plan::three)));
 }
 
 /// Many seeds of arrays.
@@ -202,65 +202,65 @@ fn of_arrays_by(run: Run, kind: Kind, default: u64) -> Tally {
 /// Disks grow while the power is off, and when it comes back their labels are brought along.
 #[test]
 fn rich_mirrors_are_brought_along() {
-    let tally = many(50, |random| Plan { follows: true, ..rich(mirror)(random) });
-    happened(50, tally.followed > 0 && tally.carried > 0, &tally);
+    let tally = many(30, |random| Plan { follows: true, ..rich(mirror)(random) });
+    happened(30, tally.followed > 0 && tally.carried > 0, &tally);
 }
 
 #[test]
 fn rich_stacks_are_brought_along() {
-    let tally = many(40, |random| Plan { follows: true, ..rich(Plan::three)(random) });
-    happened(40, tally.followed > 0 && tally.carried > 0, &tally);
+    let tally = many(30, |random| Plan { follows: true, ..rich(Plan::three)(random) });
+    happened(30, tally.followed > 0 && tally.carried > 0, &tally);
 }
 
 #[test]
 fn arrays() {
-    of_arrays(Kind::Intel, 120);
+    of_arrays(Kind::Intel, 60);
 }
 
 #[test]
 fn arrays_of_ddf() {
-    of_arrays(Kind::Ddf, 60);
+    of_arrays(Kind::Ddf, 30);
 }
 
 #[test]
 fn arrays_in_harsh_times() {
-    let tally = of_arrays(Kind::Harsh, 120);
-    happened(120, tally.forced > 0 && tally.cleaned > 0, &tally);
+    let tally = of_arrays(Kind::Harsh, 60);
+    happened(60, tally.forced > 0 && tally.cleaned > 0, &tally);
 }
 
 #[test]
 fn arrays_whose_users_overlap() {
-    of_arrays(Kind::Crowded, 60);
+    of_arrays(Kind::Crowded, 30);
 }
 
 #[test]
 fn arrays_with_a_log() {
-    let tally = of_arrays(Kind::Logged, 250);
-    happened(250, tally.cuts > 0 && tally.policies > 0, &tally);
+    let tally = of_arrays(Kind::Logged, 80);
+    happened(80, tally.cuts > 0 && tally.policies > 0, &tally);
 }
 
 /// Disks grow while the power is off, and when it comes back their records are brought along.
 #[test]
 fn arrays_are_brought_along() {
     for kind in [Kind::Intel, Kind::Harsh, Kind::Logged] {
-        let tally = of_arrays_by(raids::run_growing, kind, 30);
-        happened(30, tally.followed > 0 && tally.carried > 0, &tally);
+        let tally = of_arrays_by(raids::run_growing, kind, 15);
+        happened(15, tally.followed > 0 && tally.carried > 0, &tally);
     }
 }
 
 #[test]
 fn stripes() {
-    many(100, |random| Plan::of("stripe", 2 + random.below(3) as usize, random));
+    many(40, |random| Plan::of("stripe", 2 + random.below(3) as usize, random));
 }
 
 #[test]
 fn concats() {
-    many(100, |random| Plan::of("concat", 2 + random.below(3) as usize, random));
+    many(40, |random| Plan::of("concat", 2 + random.below(3) as usize, random));
 }
 
 #[test]
 fn stripes_over_mirrors() {
-    many(100, |random| Plan::two("stripe", "mirror", 2, random));
+    many(40, |random| Plan::two("stripe", "mirror", 2, random));
 }
 
 fn mirror_over_concats(random: &mut SeededRandom) -> Plan {
@@ -269,19 +269,19 @@ fn mirror_over_concats(random: &mut SeededRandom) -> Plan {
 
 #[test]
 fn mirrors_over_concats() {
-    many(100, mirror_over_concats);
+    many(40, mirror_over_concats);
 }
 
 #[test]
 fn stacks_three_deep() {
-    many(80, Plan::three);
+    many(40, Plan::three);
 }
 
 /// Arrays and partitions stand in them, and what these can do without goes.
 #[test]
 fn stacks_with_arrays_and_partitions() {
-    let tally = many(50, Plan::deep);
-    happened(50, tally.cuts > 0 && tally.lost > 0 && tally.verified > 0, &tally);
+    let tally = many(30, Plan::deep);
+    happened(30, tally.cuts > 0 && tally.lost > 0 && tally.verified > 0, &tally);
 }
 
 /// Three deep, with arrays and partitions or without: the disks grow, and what stands on them.
@@ -292,22 +292,22 @@ fn rising(random: &mut SeededRandom) -> Plan {
 
 #[test]
 fn stacks_that_rise() {
-    let tally = many(50, rising);
+    let tally = many(30, rising);
     let brought = tally.followed > 0 && tally.carried > 0;
-    happened(50, tally.grown > 0 && brought && tally.cuts > 0, &tally);
+    happened(30, tally.grown > 0 && brought && tally.cuts > 0, &tally);
 }
 
 /// The power goes also while a member of an array with parity is away.
 #[test]
 fn stacks_with_parity_in_harsh_times() {
-    let tally = many(200, Plan::harsh);
+    let tally = many(80, Plan::harsh);
     let seen = tally.forced > 0 && tally.holes > 0 && tally.verified > 0;
-    happened(200, seen && tally.cuts > 0 && tally.lost > 0, &tally);
+    happened(80, seen && tally.cuts > 0 && tally.lost > 0, &tally);
 }
 
 #[test]
 fn rich_mirrors() {
-    many(120, rich(mirror));
+    many(50, rich(mirror));
 }
 
 /// A mirror that is made smaller, and larger again: it has the size that was asked for, or the one
@@ -318,29 +318,29 @@ fn shrinking(random: &mut SeededRandom) -> Plan {
 
 #[test]
 fn rich_mirrors_that_become_smaller() {
-    let tally = many(100, shrinking);
+    let tally = many(50, shrinking);
     let changed = tally.shrunk > 0 && tally.grown > 0;
-    happened(100, changed && tally.cuts > 0 && tally.reads > 0, &tally);
+    happened(50, changed && tally.cuts > 0 && tally.reads > 0, &tally);
 }
 
 #[test]
 fn rich_concats() {
-    many(80, rich(|random| Plan::of("concat", 2 + random.below(2) as usize, random)));
+    many(40, rich(|random| Plan::of("concat", 2 + random.below(2) as usize, random)));
 }
 
 #[test]
 fn rich_stripes() {
-    many(60, rich(|random| Plan::of("stripe", 2 + random.below(2) as usize, random)));
+    many(30, rich(|random| Plan::of("stripe", 2 + random.below(2) as usize, random)));
 }
 
 #[test]
 fn rich_stacks_three_deep() {
-    many(40, rich(Plan::three));
+    many(30, rich(Plan::three));
 }
 
 #[test]
 fn mirrors_over_paths() {
-    many(100, |random| {
+    many(40, |random| {
         let disks = 2 + random.below(2) as usize;
         Plan::over_paths(disks, random)
     });

@@ -53,9 +53,8 @@ pub fn no_provider(topology: &Topology, op: &str, name: &str) -> Error {
     let error = Error::new(Kind::NotFound, op, "no such provider").at(name);
     let look = "Run `ashlar list` to see the providers, and why something is not there.";
     let Some((class, _)) = name.split_once('/') else { return error.next(look) };
-    let view = topology.view(0);
-    let ours = view.iter().filter(|g| g.class == class && !g.withering);
-    let all = ours.flat_map(|g| g.providers.iter().map(|p| p.name.as_str()));
+    let ours = topology.class_view(class, 0);
+    let all = ours.iter().flat_map(|g| g.providers.iter().map(|p| p.name.as_str()));
     let others: Vec<&str> = all.take(OTHERS_MAX).collect();
     match others.is_empty() {
         true => error.next(look),

@@ -19,8 +19,7 @@ pub fn answer(
     verb: &str,
     params: &Map<String, Value>,
 ) -> Result<Value> {
-    let view = control.topology.view(control.now_ns());
-    let all: Vec<&GeomView> = view.iter().filter(|g| g.class == class && !g.withering).collect();
+    let all = control.topology.class_view(class, control.now_ns());
     let names = params.get("names").and_then(Value::as_array);
     let names: Vec<&str> = names.into_iter().flatten().filter_map(Value::as_str).collect();
     let flag = |key: &str| params.get(key).and_then(Value::as_bool).unwrap_or(false);
@@ -34,7 +33,7 @@ pub fn answer(
         }
     }
     let chosen: Vec<&GeomView> =
-        all.into_iter().filter(|g| names.is_empty() || names.iter().any(|n| is(g, n))).collect();
+        all.iter().filter(|g| names.is_empty() || names.iter().any(|n| is(g, n))).collect();
     let text = match verb {
         "list" => {
             // Geoms of some classes have no provider at all, and who names one wants to see it.

@@ -49,7 +49,7 @@ pub use topology::{
     TasteJob, Tasted, Topology,
 };
 pub use trouble::{Grade, Listener, Remark, Trouble};
-pub use typed::{NoClaim, NoParams, Typed, with};
+pub use typed::{NoClaim, NoParams, Typed, bare_name, named, with};
 pub use verb::{
     ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, arguments,
     call, given, read, specs,

@@ -347,8 +347,26 @@ impl<C: Typed> Class for C {
     }
 }
 
-/// Runs `f` on a geom of the class by its name, with or without the class before it, and waits
-/// until the graph is at rest.
+/// A name of a geom without the class that may be before it.
+pub fn bare_name<'a>(class: &str, on: &'a str) -> &'a str {
+    on.strip_prefix(class).and_then(|rest| rest.strip_prefix('/')).unwrap_or(on)
+}
+
+/// A geom of a class by its name, with or without the class before it.
+///
+/// # Errors
+///
+/// `NoEnt`: there is none.
+pub fn named(topology: &Topology, class: &str, on: &str) -> Result<GeomId, Error> {
+    let name = bare_name(class, on);
+    topology.find_geom(class, name).ok_or_else(|| {
+        let what = format!("there is no {class} {name}; `ashlar {class} status` names them");
+        Error::new(Errno::NoEnt, what)
+    })
+}
+
+/// Runs `f` on a geom of the class by its name, as [`named`] takes it, and waits until the graph
+/// is at rest.
 ///
 /// # Errors
 ///
@@ -358,12 +376,8 @@ pub fn with<C: Typed, R>(
     on: &str,
     f: impl FnOnce(&mut C::Geom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let class = C::NAME;
-    let name = on.strip_prefix(class).and_then(|rest| rest.strip_prefix('/')).unwrap_or(on);
-    let Some(id) = control.topology.find_geom(class, name) else {
-        let what = format!("there is no {class} {name}; `ashlar {class} status` names them");
-        return Err(Error::new(Errno::NoEnt, what));
-    };
+    let id = named(&control.topology, C::NAME, on)?;
+    let (class, name) = (C::NAME, bare_name(C::NAME, on));
     let going = || Err(Error::new(Errno::NxIo, format!("{class} {name} is going")));
     control.call(|t| t.with(id, |geom: &mut C::Geom, t| f(geom, t, id)).unwrap_or_else(going))
 }

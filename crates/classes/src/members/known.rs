@@ -7,20 +7,6 @@ use serde_json::{Value, json};
 use super::frame::FrameError;
 use super::{Stopped, frame, hand};
 
-/// A geom by its name, with or without the class before it.
-pub(crate) fn geom(control: &Control, class: &str, on: &str) -> Result<GeomId, Error> {
-    let name = bare(class, on);
-    control.topology.find_geom(class, name).ok_or_else(|| {
-        let what = format!("there is no {class} {name}; `ashlar {class} status` names them");
-        Error::new(Errno::NoEnt, what)
-    })
-}
-
-/// A name without the class before it.
-pub(crate) fn bare<'a>(class: &str, on: &'a str) -> &'a str {
-    on.strip_prefix(class).and_then(|rest| rest.strip_prefix('/')).unwrap_or(on)
-}
-
 /// What to type so that a geom goes on without the provider under one of its consumers.
 pub(crate) fn to_remove(class: &str, t: &Topology, me: GeomId, on: ConsumerId) -> Option<String> {
     let below = t.below(on)?;
@@ -117,7 +103,7 @@ pub(crate) fn start(
     stopped: &Stopped,
     on: &str,
 ) -> Result<Value, Error> {
-    let name = bare(class, on);
+    let name = geom::bare_name(class, on);
     if !stopped.start(name) {
         let what = format!("{class} {name} was not stopped; `ashlar {class} status` shows all");
         return Err(Error::new(Errno::NoEnt, what));

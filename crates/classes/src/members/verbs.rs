@@ -97,7 +97,7 @@ impl<C: LastSector> Verb<C> for Start {
     type Answer = Value;
 
     fn run(self, class: &C, control: &mut Control) -> Result<Value, Error> {
-        class.starts(known::bare(C::CLASS, &self.name));
+        class.starts(geom::bare_name(C::CLASS, &self.name));
         known::start(control, C::CLASS, class.stopped(), &self.name)
     }
 }

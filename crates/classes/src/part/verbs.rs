@@ -383,8 +383,7 @@ fn show(control: &mut Control, names: &[String]) -> Result<Answer, Error> {
         geoms.push(find(control, name)?);
     }
     if names.is_empty() {
-        let all = control.topology.view(0);
-        geoms.extend(all.iter().filter(|g| g.class == NAME && !g.withering).map(|g| g.id));
+        geoms.extend(control.topology.class_view(NAME, 0).iter().map(|g| g.id));
     }
     let tables = geoms.into_iter().filter_map(|g| view(&mut control.topology, g)).collect();
     Ok(Answer { tables, ..Answer::default() })

@@ -54,8 +54,8 @@ impl Room {
 
     /// What members that come would lose.
     pub(super) fn added_lose(&mut self, from: &GeomConfig, to: &GeomConfig) -> Option<String> {
-        let view = self.control.topology.view(0);
-        let geom = view.into_iter().find(|g| g.class == to.class && g.name == to.name);
+        let view = self.control.topology.class_view(&to.class, 0);
+        let geom = view.into_iter().find(|g| g.name == to.name);
         let below = geom.into_iter().flat_map(|g| g.consumers);
         let has: Vec<String> = below.filter_map(|consumer| consumer.provider).collect();
         let members = added(from, to).filter(|name| !has.contains(name)).cloned().collect();

@@ -172,8 +172,8 @@ impl Room {
                 if !FsClass::is_idle(topology, name) {
                     return Vec::new();
                 }
-                let geoms = topology.view(0);
-                let geom = geoms.into_iter().find(|g| g.class == FS_CLASS && g.name == name);
+                let geoms = topology.class_view(FS_CLASS, 0);
+                let geom = geoms.into_iter().find(|g| g.name == name);
                 let below = geom.into_iter().flat_map(|g| g.consumers);
                 below.filter_map(|consumer| consumer.provider).collect()
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Access, ConsumerId, GeomId, ProviderId, Topology};
+use super::{Access, ConsumerId, GeomId, GeomObj, ProviderId, Topology};
 use crate::class::{Settings, Transient};
 use crate::layer::Layer;
 use crate::snapshot::Limits;
@@ -194,30 +194,49 @@ impl Topology {
     /// The whole graph, disks first. Temporary geoms of tasting are left out. `now_ns` closes
     /// busy intervals.
     pub fn view(&self, now_ns: u64) -> Vec<GeomView> {
-        let mut all: Vec<GeomView> = self
-            .geoms
-            .iter()
-            .filter(|(_, g)| g.class < self.classes.len())
-            .map(|(id, g)| GeomView {
-                id,
-                class: self.class_of(g.class),
-                name: g.name.clone(),
-                why: g.why.clone(),
-                rank: g.rank,
-                withering: g.wither,
-                show: g.ops.as_ref().map(|o| o.show(self, id)).unwrap_or_default(),
-                settings: g.ops.as_ref().map(|o| o.settings(self, id)).unwrap_or_default(),
-                transients: g.ops.as_ref().map(|o| o.transients(self, id)).unwrap_or_default(),
-                troubles: g.ops.as_ref().map(|o| o.troubles(self, id)).unwrap_or_default(),
-                consumers: g.consumers.iter().filter_map(|c| self.see_cons(*c, now_ns)).collect(),
-                providers: g.providers.iter().filter_map(|p| self.see_prov(*p, now_ns)).collect(),
-            })
-            .collect();
-        for g in &mut all {
-            g.providers.sort_by(|a, b| a.name.cmp(&b.name));
-        }
+        self.view_of(now_ns, |g| g.class < self.classes.len())
+    }
+
+    /// The geoms of a class that are not about to go, in the order of [`Topology::view`].
+    pub fn class_view(&self, class: &str, now_ns: u64) -> Vec<GeomView> {
+        let Some(index) = self.classes.iter().position(|c| c.name() == class) else {
+            return Vec::new();
+        };
+        self.view_of(now_ns, |g| g.class == index && !g.wither)
+    }
+
+    /// A geom, of this class if one is named, is about to go.
+    pub fn is_withering(&self, class: Option<&str>) -> bool {
+        let is_of = |g: &GeomObj| class.is_none_or(|class| self.class_of(g.class) == class);
+        self.geoms.values().any(|g| g.wither && g.class < self.classes.len() && is_of(g))
+    }
+
+    fn view_of(&self, now_ns: u64, wanted: impl Fn(&GeomObj) -> bool) -> Vec<GeomView> {
+        let wanted = self.geoms.iter().filter(|(_, g)| wanted(g));
+        let mut all: Vec<GeomView> = wanted.map(|(id, g)| self.see(id, g, now_ns)).collect();
         all.sort_by(|a, b| (a.rank, a.class, &a.name).cmp(&(b.rank, b.class, &b.name)));
         all
+    }
+
+    fn see(&self, id: GeomId, g: &GeomObj, now_ns: u64) -> GeomView {
+        let ops = g.ops.as_ref();
+        let mut providers: Vec<ProviderView> =
+            g.providers.iter().filter_map(|p| self.see_prov(*p, now_ns)).collect();
+        providers.sort_by(|a, b| a.name.cmp(&b.name));
+        GeomView {
+            id,
+            class: self.class_of(g.class),
+            name: g.name.clone(),
+            why: g.why.clone(),
+            rank: g.rank,
+            withering: g.wither,
+            show: ops.map(|o| o.show(self, id)).unwrap_or_default(),
+            settings: ops.map(|o| o.settings(self, id)).unwrap_or_default(),
+            transients: ops.map(|o| o.transients(self, id)).unwrap_or_default(),
+            troubles: ops.map(|o| o.troubles(self, id)).unwrap_or_default(),
+            consumers: g.consumers.iter().filter_map(|c| self.see_cons(*c, now_ns)).collect(),
+            providers,
+        }
     }
 
     fn see_cons(&self, c: ConsumerId, now_ns: u64) -> Option<ConsumerView> {

@@ -27,7 +27,7 @@ impl Verb<MirrorClass> for Activate {
         let on = self.name.as_str();
         for member in &self.members.0 {
             let record = known::read(control, NAME, member, Metadata::decode)?;
-            if record.name != known::bare(NAME, on) || !record.has(disk_flags::INACTIVE) {
+            if record.name != geom::bare_name(NAME, on) || !record.has(disk_flags::INACTIVE) {
                 let what = format!("{member} is no deactivated member of {on}");
                 return Err(Error::inval(what));
             }

@@ -65,7 +65,7 @@ impl Labelled for MirrorClass {
     const STOPPED: &'static str = HIDDEN;
 
     fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
-        let geom = known::geom(control, NAME, on)?;
+        let geom = geom::named(&control.topology, NAME, on)?;
         let open = control.topology.geom_is_open(geom);
         if !open || force {
             // Marks are taken away first, so that nothing is rebuilt at the next start.
@@ -132,7 +132,7 @@ fn with<R>(
     on: &str,
     f: impl FnOnce(&mut MirrorGeom, &mut Topology, GeomId) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let geom = known::geom(control, NAME, on)?;
+    let geom = geom::named(&control.topology, NAME, on)?;
     let going = || Err(Error::new(Errno::NxIo, format!("{on} is going")));
     let done = control.call(|t| {
         t.with(geom, |g: &mut MirrorGeom, t| {

@@ -7,7 +7,6 @@ use super::insert::{How, insert, replace_absent};
 use super::part::remove;
 use super::{complete, runs, with};
 use crate::guard;
-use crate::members::known;
 use crate::mirror::NAME;
 use crate::mirror::geom::MirrorGeom;
 use crate::mirror::settings::{MirrorParams, Settings};
@@ -30,7 +29,7 @@ pub(in crate::mirror) fn foresee(
     request: &Redeclare<'_, MirrorParams>,
 ) -> Result<(), Error> {
     request.params.settings()?;
-    let geom = known::geom(control, NAME, request.name)?;
+    let geom = geom::named(&control.topology, NAME, request.name)?;
     if request.from.is_empty() {
         return names_one(control, request.name, request.to);
     }
@@ -46,7 +45,7 @@ pub(in crate::mirror) fn redeclare(
 ) -> Result<(), Error> {
     let (on, settings) = (request.name, request.params.settings()?);
     control.settle()?;
-    let geom = known::geom(control, NAME, on)?;
+    let geom = geom::named(&control.topology, NAME, on)?;
     let difference = difference(&mut control.topology, geom, request)?;
     if !consent.iter().any(|name| name == on) {
         let by = guard::By { class: NAME, geom: on, force: false };
@@ -84,7 +83,7 @@ pub(super) fn work_as_declared(
 /// A section that was changed while nothing ran names members of the mirror that is found by its
 /// records, or some of them. One that names none of them would be refused as a change.
 pub(super) fn names_one(control: &mut Control, on: &str, members: &[String]) -> Result<(), Error> {
-    let geom = known::geom(control, NAME, on)?;
+    let geom = geom::named(&control.topology, NAME, on)?;
     let judged = control.topology.with(geom, |g: &mut MirrorGeom, t| {
         if members.is_empty() || members.iter().any(|name| g.slot_called(t, name).is_some()) {
             return Ok(());

@@ -33,7 +33,7 @@ impl Verb<MirrorClass> for Start {
         let Some(keep) = &self.keep else {
             return known::start(control, NAME, &class.stopped, on);
         };
-        let name = known::bare(NAME, on).to_owned();
+        let name = geom::bare_name(NAME, on).to_owned();
         if class.stopped.start(&name) {
             hand::look_again(control)?;
             control.settle()?;

@@ -46,13 +46,13 @@ impl Labelled for MultipathClass {
     const DESTROY: (&'static str, bool) = ("Take it apart and clear its label", true);
 
     fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
-        let geom = known::geom(control, NAME, on)?;
+        let geom = geom::named(&control.topology, NAME, on)?;
         control.call(|t| self.destroy(t, geom, force))?;
         Ok(json!({ "message": format!("{on} stopped") }))
     }
 
     fn take_away(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
-        let geom = known::geom(control, NAME, on)?;
+        let geom = geom::named(&control.topology, NAME, on)?;
         if !force && control.topology.geom_is_open(geom) {
             let what = format!("{on} is open; close what uses it, or use --force");
             return Err(Error::new(Errno::Busy, what));

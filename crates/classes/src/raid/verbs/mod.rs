@@ -32,8 +32,8 @@ use super::model::Volume;
 use super::set::Vol;
 use super::{ddf, imsm};
 use crate::conversation::carry_out;
+use crate::members::hand;
 use crate::members::verbs::{Clear, Destroy, Dump, Labelled, Stop};
-use crate::members::{hand, known};
 use crate::probe::{Sectors, Step};
 use crate::words::STOPPED_HIDES;
 use crate::write_plan::WritePlan;
@@ -111,7 +111,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The array called so, or that has a provider or a volume called so.
 fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
-    let name = known::bare(NAME, on).to_owned();
+    let name = geom::bare_name(NAME, on).to_owned();
     let t = &mut control.topology;
     if let Some(geom) = t.find_geom(NAME, &name) {
         return Ok(geom);
@@ -120,11 +120,7 @@ fn find(control: &mut Control, on: &str) -> Result<GeomId, Error> {
     if let Some(geom) = provider.and_then(|p| t.geom_of(p)) {
         return Ok(geom);
     }
-    let ids: Vec<GeomId> = {
-        let view = t.view(0);
-        let ours = view.iter().filter(|g| g.class == NAME && !g.withering);
-        ours.filter_map(|g| t.find_geom(NAME, &g.name)).collect()
-    };
+    let ids: Vec<GeomId> = t.class_view(NAME, 0).iter().map(|g| g.id).collect();
     let mut has = |geom: &GeomId| {
         let of = |g: &mut RaidGeom, _: &mut Topology| {
             g.set.as_ref().is_some_and(|s| s.array.volumes.iter().any(|v| v.name == name))
@@ -149,17 +145,17 @@ fn meant(g: &RaidGeom, on: &str, volume: Option<&str>) -> Result<Vec<usize>, Err
     let named = |word: &str| {
         let is_it = |(vol, volume): (&Vol, &Volume)| {
             let up = g.ups.get(&vol.key).map(|up| up.name.as_str());
-            volume.name == word || up.is_some_and(|up| known::bare(NAME, up) == word)
+            volume.name == word || up.is_some_and(|up| geom::bare_name(NAME, up) == word)
         };
         volumes.clone().position(is_it)
     };
-    let (word, count) = (known::bare(NAME, on), volumes.clone().count());
+    let (word, count) = (geom::bare_name(NAME, on), volumes.clone().count());
     match volume {
         None if word == g.id.name() => Ok((0..count).collect()),
         None => Ok(named(word).map_or_else(|| (0..count).collect(), |at| vec![at])),
         Some(word) => {
             let by_number = || word.parse().ok().filter(|n| *n < count);
-            let at = named(known::bare(NAME, word)).or_else(by_number);
+            let at = named(geom::bare_name(NAME, word)).or_else(by_number);
             let none = || Error::new(Errno::NoEnt, format!("{} has no volume {word}", g.id.name()));
             at.map(|at| vec![at]).ok_or_else(none)
         }

@@ -4,7 +4,7 @@ use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 
 use super::with;
-use crate::members::{hand, known};
+use crate::members::hand;
 use crate::raid::class::RaidClass;
 use crate::raid::geom::{NAME, RaidGeom};
 use crate::raid::show::volumes;
@@ -33,7 +33,7 @@ impl Verb<RaidClass> for Start {
 
     fn run(self, class: &RaidClass, control: &mut Control) -> Result<Said, Error> {
         let on = self.name.as_str();
-        let name = known::bare(NAME, on).to_owned();
+        let name = geom::bare_name(NAME, on).to_owned();
         let was_stopped = class.stopped.start(&name);
         // The half that is kept starts before the other is found, which is refused then.
         match self.keep.as_ref().filter(|_| was_stopped) {

@@ -11,7 +11,6 @@ use geom::{ClassVerb, Control, Error, GeomId};
 use super::class::SchedClass;
 use super::geom::SchedGeom;
 use super::{NAME, hub};
-use crate::members::known;
 
 /// What the class can be asked.
 pub(super) const VERBS: &[ClassVerb<SchedClass>] = &[
@@ -25,10 +24,10 @@ pub(super) const VERBS: &[ClassVerb<SchedClass>] = &[
 
 /// A scheduler by its own name or that of its disk.
 fn find(control: &Control, name: &str) -> Result<GeomId, Error> {
-    let own = control.topology.find_geom(NAME, known::bare(NAME, name));
+    let own = control.topology.find_geom(NAME, geom::bare_name(NAME, name));
     match own.or_else(|| control.topology.find_geom(NAME, &format!("{name}.{NAME}."))) {
         Some(geom) => Ok(geom),
-        None => known::geom(control, NAME, name),
+        None => geom::named(&control.topology, NAME, name),
     }
 }
 
@@ -61,9 +60,7 @@ pub(super) fn work_as(
 /// Schedulers by name; all of them when none is named.
 fn chosen(control: &Control, names: &[String]) -> Result<Vec<GeomId>, Error> {
     if names.is_empty() {
-        let view = control.topology.view(0);
-        let ours = view.iter().filter(|g| g.class == NAME && !g.withering);
-        return Ok(ours.filter_map(|g| control.topology.find_geom(NAME, &g.name)).collect());
+        return Ok(control.topology.class_view(NAME, 0).iter().map(|g| g.id).collect());
     }
     names.iter().map(|name| find(control, name)).collect()
 }

@@ -34,7 +34,7 @@ impl<S: Span> Verb<SpanClass<S>> for Append {
     type Answer = Said;
 
     fn run(self, _: &SpanClass<S>, control: &mut Control) -> Result<Said, Error> {
-        let geom = known::geom(control, S::NAME, &self.name)?;
+        let geom = geom::named(&control.topology, S::NAME, &self.name)?;
         let name = control.topology.geom_name(geom).to_owned();
         let member = self.member;
         let new = hand::find(control, &member)?;

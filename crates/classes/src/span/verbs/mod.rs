@@ -22,7 +22,7 @@ use crate::members::{Stopped, hand, known};
 
 impl<S: Span> Labelled for SpanClass<S> {
     fn take_apart(&self, control: &mut Control, on: &str, force: bool) -> Result<Value, Error> {
-        let geom = known::geom(control, S::NAME, on)?;
+        let geom = geom::named(&control.topology, S::NAME, on)?;
         control.call(|t| self.destroy(t, geom, force))?;
         Ok(json!({ "message": format!("{on} stopped") }))
     }

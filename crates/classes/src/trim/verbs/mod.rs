@@ -16,7 +16,6 @@ use super::class::TrimClass;
 use super::geom::TrimGeom;
 use super::params::TrimParams;
 use super::shared::Shared;
-use crate::members::known;
 
 /// What the class can be asked.
 pub(super) const VERBS: &[ClassVerb<TrimClass>] = &[
@@ -29,7 +28,7 @@ pub(super) const VERBS: &[ClassVerb<TrimClass>] = &[
 ];
 
 fn queue(control: &mut Control, on: &str) -> Result<(GeomId, Arc<Shared>), Error> {
-    let geom = known::geom(control, NAME, on)?;
+    let geom = geom::named(&control.topology, NAME, on)?;
     let shared = control.topology.with(geom, |g: &mut TrimGeom, _| g.shared.clone());
     let going = || Error::new(Errno::NxIo, format!("{on} is going"));
     shared.map(|shared| (geom, shared)).ok_or_else(going)

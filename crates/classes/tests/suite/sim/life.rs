@@ -244,8 +244,7 @@ impl Life {
     }
 
     pub fn geoms(&self, class: &str) -> Vec<GeomView> {
-        let all = self.control.topology.view(0);
-        all.into_iter().filter(|g| g.class == class && !g.withering).collect()
+        self.control.topology.class_view(class, 0)
     }
 
     /// A line of a geom's list.
@@ -299,7 +298,7 @@ impl Life {
     /// Whether somebody has not let go yet of a disk that was pulled: its place stays until then.
     /// That disk may be plugged in again already, and is not one of an array's.
     pub fn is_leaving(&self) -> bool {
-        self.control.topology.view(0).iter().any(|g| g.withering)
+        self.control.topology.is_withering(None)
     }
 
     /// Whoever did not answer when it was looked at is looked at again.

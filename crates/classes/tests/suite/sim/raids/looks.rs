@@ -28,7 +28,7 @@ impl Story {
     /// Whether the array has not let go yet of a disk that was pulled: its place stays until then.
     /// That disk may be plugged in again already, and is not one of the array's.
     pub(super) fn is_leaving(life: &Life) -> bool {
-        life.control.topology.view(0).iter().any(|g| g.class == "test" && g.withering)
+        life.control.topology.is_withering(Some("test"))
     }
 
     /// No disk fails requests.

@@ -11,21 +11,21 @@ use geom::Grade;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::catalog;
+use crate::control_loop::ControlLoop;
 use crate::errors::from_geom;
 use crate::exports::Files;
 use crate::initiator::own_name;
-use crate::room::Room;
 
 /// How long the control thread waits for what a bus finds, ns. What is near answers sooner; what is
-/// slower is taken in when it comes, and who needs it waits for it himself ([`crate::arrival`]).
+/// slower is taken in when it comes, and who needs it waits for it himself ([`crate::startup_wait`]).
 const MOMENT_NS: u64 = 300_000_000;
 
 /// Opens a bus. Its answer is worth a note when there are no disks on it yet: they may come.
-pub fn create(room: &mut Room, bus: &BusConfig) -> Result<Option<String>> {
+pub fn create(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Option<String>> {
     let files = Files::of_bus(bus);
-    let done = open(room, bus)?;
-    room.exports.files.set_own(FilesOf::Bus(bus.name.clone()), files);
-    let Some(done) = for_a_moment(room, "attach", &bus.name, done)? else {
+    let done = open(control_loop, bus)?;
+    control_loop.exports.files.set_own(FilesOf::Bus(bus.name.clone()), files);
+    let Some(done) = for_a_moment(control_loop, "attach", &bus.name, done)? else {
         let why = "it is still being asked; its disks are taken in as they come, and \
                    `ashlar status` says what is wrong with it";
         return Ok(Some(format!("{}: {why}", bus.name)));
@@ -34,29 +34,29 @@ pub fn create(room: &mut Room, bus: &BusConfig) -> Result<Option<String>> {
     Ok(none.then(|| format!("{}: {}", bus.name, done["message"].as_str().unwrap_or(""))))
 }
 
-fn open(room: &mut Room, bus: &BusConfig) -> Result<Value> {
+fn open(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<Value> {
     let mut params = bus.params.clone();
     resolve(&mut params)?;
     if bus.kind == "iscsi" && !params.contains_key("initiator") {
-        let name = own_name(&*room.exports.vault()).map_err(|e| e.at(bus.name.as_str()))?;
+        let name = own_name(&*control_loop.exports.vault()).map_err(|e| e.at(bus.name.as_str()))?;
         params.insert("initiator".to_owned(), Value::String(name));
     }
     let asked = json!({
         "kind": bus.kind, "params": params, "names": bus.names, "bounds": bounds(bus),
     });
-    room.verb_on("cam", "attach", &bus.name, &asked)
+    control_loop.verb_on("cam", "attach", &bus.name, &asked)
 }
 
 /// Reads the secrets of a bus again: its next login proves itself with them.
-pub fn renew(room: &mut Room, bus: &BusConfig) -> Result<()> {
+pub fn renew(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<()> {
     let (op, name) = ("read files anew", bus.name.as_str());
     let none = || Error::new(Kind::NotFound, op, "no such bus").at(name);
-    let open = room.cam.bus(name).ok_or_else(none)?;
+    let open = control_loop.cam.bus(name).ok_or_else(none)?;
     let files = Files::of_bus(bus);
     let mut params = bus.params.clone();
     resolve(&mut params)?;
     open.sim().renew(&Value::Object(params)).map_err(|e| from_geom(op, name, e))?;
-    room.exports.files.set_own(FilesOf::Bus(bus.name.clone()), files);
+    control_loop.exports.files.set_own(FilesOf::Bus(bus.name.clone()), files);
     Ok(())
 }
 
@@ -72,11 +72,12 @@ fn bounds(bus: &BusConfig) -> Value {
 }
 
 /// Has a running bus go on by other bounds and terms.
-pub fn modify(room: &mut Room, bus: &BusConfig) -> Result<()> {
+pub fn modify(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<()> {
     let refuse = |why: String| Error::new(Kind::NotFound, "change bus", why).at(bus.name.as_str());
-    let running = room.cam.bus(&bus.name).ok_or_else(|| refuse("it is not running".into()))?;
+    let running =
+        control_loop.cam.bus(&bus.name).ok_or_else(|| refuse("it is not running".into()))?;
     let bounds = serde_json::from_value(bounds(bus)).map_err(|e| refuse(e.to_string()))?;
-    renew(room, bus)?;
+    renew(control_loop, bus)?;
     running.bound(bounds);
     running.look_at_most(u32::try_from(bus.luns_max()).unwrap_or(u32::MAX));
     Ok(())
@@ -84,41 +85,46 @@ pub fn modify(room: &mut Room, bus: &BusConfig) -> Result<()> {
 
 /// What comes next may stand on what comes of it: asked for for a moment. None: it goes on, and
 /// what it finds is taken in all the same ([`look`]).
-fn for_a_moment(room: &mut Room, verb: &str, on: &str, mut done: Value) -> Result<Option<Value>> {
-    let end = room.control.now_ns().saturating_add(MOMENT_NS);
+fn for_a_moment(
+    control_loop: &mut ControlLoop,
+    verb: &str,
+    on: &str,
+    mut done: Value,
+) -> Result<Option<Value>> {
+    let end = control_loop.control.now_ns().saturating_add(MOMENT_NS);
     while let Some(so_far) = done.get("unfinished") {
-        if room.control.now_ns() >= end {
+        if control_loop.control.now_ns() >= end {
             return Ok(None);
         }
         let again = so_far["again"].clone();
-        done = room.verb_on("cam", verb, on, &again)?;
+        done = control_loop.verb_on("cam", verb, on, &again)?;
     }
     Ok(Some(done))
 }
 
 /// Closes a bus; one that has gone is gone.
-pub fn remove(room: &mut Room, name: &str) -> Result<()> {
-    room.exports.files.forget(FilesOf::Bus(name.to_owned()));
-    match room.cam.bus(name) {
-        Some(_) => room.verb_on("cam", "detach", name, &Value::Null).map(drop),
+pub fn remove(control_loop: &mut ControlLoop, name: &str) -> Result<()> {
+    control_loop.exports.files.forget(FilesOf::Bus(name.to_owned()));
+    match control_loop.cam.bus(name) {
+        Some(_) => control_loop.verb_on("cam", "detach", name, &Value::Null).map(drop),
         None => Ok(()),
     }
 }
 
 /// A target's LUNs have changed: disks of local buses come and go before the command is over,
 /// unless one of them takes its time.
-pub fn look_at_target(room: &mut Room, target: &TargetConfig) {
-    for number in room.exports.local_buses(target) {
+pub fn look_at_target(control_loop: &mut ControlLoop, target: &TargetConfig) {
+    for number in control_loop.exports.local_buses(target) {
         let only = json!({ "buses": [number.to_string()] });
-        let asked = room.verb_on("cam", "rescan", "", &only);
-        match asked.and_then(|done| for_a_moment(room, "rescan", "", done)) {
+        let asked = control_loop.verb_on("cam", "rescan", "", &only);
+        match asked.and_then(|done| for_a_moment(control_loop, "rescan", "", done)) {
             Ok(Some(_)) => {}
             Ok(None) => {
                 let text =
                     format!("bus {number} is still asking for its LUNs; they come by and by");
-                room.note(Level::Info, &target.name, text);
+                control_loop.note(Level::Info, &target.name, text);
             }
-            Err(e) => room.note(Level::Error, &target.name, e.source),
+            Err(e) => control_loop.note(Level::Error, &target.name, e.source),
         }
     }
 }
@@ -137,11 +143,11 @@ fn resolve(params: &mut Map<String, Value>) -> Result<()> {
 }
 
 /// `cam attach NAME key=value ...`: what is typed is read as a section of the configuration is.
-pub fn attach_by_hand(room: &mut Room, params: &Value) -> Result<Value> {
+pub fn attach_by_hand(control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
     let name = params["name"].as_str().unwrap_or("");
     if params.get("ticket").is_some() {
-        let done = room.verb_on("cam", "attach", name, params)?;
-        return Ok(attached(room, name, done));
+        let done = control_loop.verb_on("cam", "attach", name, params)?;
+        return Ok(attached(control_loop, name, done));
     }
     let words = params["params"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let kind = words.clone().find_map(|word| word.strip_prefix("kind=")).unwrap_or("virtual");
@@ -158,14 +164,14 @@ pub fn attach_by_hand(room: &mut Room, params: &Value) -> Result<Value> {
         let why = "one bus is attached at a time";
         return Err(Error::new(Kind::Usage, "cam attach", why).at(name));
     };
-    let done = open(room, bus)?;
-    Ok(attached(room, name, done))
+    let done = open(control_loop, bus)?;
+    Ok(attached(control_loop, name, done))
 }
 
 /// Notes what came of it, if it has ended.
-fn attached(room: &mut Room, name: &str, done: Value) -> Value {
+fn attached(control_loop: &mut ControlLoop, name: &str, done: Value) -> Value {
     if let Some(message) = done["message"].as_str() {
-        room.note(Level::Info, name, format!("cam attach: {message}"));
+        control_loop.note(Level::Info, name, format!("cam attach: {message}"));
     }
     done
 }
@@ -200,39 +206,41 @@ fn quoted(text: &str) -> String {
 pub type Said = BTreeMap<String, BTreeMap<String, (Grade, String)>>;
 
 /// Notes once what buses cannot reach any more, and what they can again.
-pub fn see_troubles(room: &mut Room) {
+pub fn see_troubles(control_loop: &mut ControlLoop) {
     let troubles = |bus: &Arc<Bus>| {
         let whys = bus.troubles().into_iter().map(|t| (t.why, (t.grade, t.action))).collect();
         (bus.sim().facts().name, whys)
     };
-    let now: Said = room.cam.buses().iter().map(troubles).collect();
-    note_news(room, &room.said, &now);
-    room.said = now;
+    let now: Said = control_loop.cam.buses().iter().map(troubles).collect();
+    note_news(control_loop, &control_loop.said, &now);
+    control_loop.said = now;
 }
 
 /// Notes what is wrong now and was not, and what is right again.
-pub fn note_news(room: &Room, before: &Said, now: &Said) {
+pub fn note_news(control_loop: &ControlLoop, before: &Said, now: &Said) {
     let none = BTreeMap::new();
     for (about, whys) in now {
         let said = before.get(about).unwrap_or(&none);
         for (why, (grade, action)) in whys.iter().filter(|(why, _)| !said.contains_key(*why)) {
             let level = if *grade == Grade::Good { Level::Info } else { Level::Warn };
-            room.note(level, about, format!("{why}. {action}"));
+            control_loop.note(level, about, format!("{why}. {action}"));
         }
         for why in said.keys().filter(|why| !whys.contains_key(*why)) {
-            room.note(Level::Info, about, format!("no longer so: {why}"));
+            control_loop.note(Level::Info, about, format!("no longer so: {why}"));
         }
     }
 }
 
 /// Brings the graph up to what buses found by themselves.
-pub fn look(room: &mut Room) {
-    let cam = room.cam.clone();
-    for (bus, done) in cam.look(&mut room.control) {
+pub fn look(control_loop: &mut ControlLoop) {
+    let cam = control_loop.cam.clone();
+    for (bus, done) in cam.look(&mut control_loop.control) {
         match done {
             Ok(names) if names.is_empty() => {}
-            Ok(names) => room.note(Level::Info, &bus, format!("found {}", names.join(", "))),
-            Err(e) => room.note(Level::Error, &bus, e.what),
+            Ok(names) => {
+                control_loop.note(Level::Info, &bus, format!("found {}", names.join(", ")))
+            }
+            Err(e) => control_loop.note(Level::Error, &bus, e.what),
         }
     }
 }

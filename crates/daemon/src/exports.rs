@@ -6,10 +6,10 @@
 //!  E3  What fails leaves groups, devices and portals as they were.
 //!  E4  What the operator has set by hand is there before an initiator sees the thing.
 
-mod awaited;
 pub mod clashes;
 mod files;
 mod former;
+mod pending_luns;
 mod portals;
 mod protecting;
 mod specs;
@@ -38,16 +38,16 @@ use engine::{Engine, GroupSpec, Label, Registry};
 use geom::{Control, Topology};
 use reactor::Address;
 
-use crate::arrival::{self, Patience};
 use crate::attach::Attachments;
-use crate::by_hand::{ByHand, Tray};
+use crate::cycle_check::Loops;
 use crate::errors::{from_geom, named};
 use crate::identities::Keeper;
 use crate::identity;
-use crate::loops::Loops;
-use awaited::Awaited;
-pub use awaited::may_come;
+use crate::overrides::{ByHand, Tray};
+use crate::startup_wait::{self, Patience};
 pub use files::{Files, InUse};
+use pending_luns::Awaited;
+pub use pending_luns::may_come;
 use portals::Portal;
 use specs::{access_state, port_group, target_spec};
 pub use specs::{judge_group, lent, units_of};
@@ -120,7 +120,8 @@ impl Exports {
         files: InUse,
         started_ns: u64,
     ) -> Exports {
-        let patience_ns = u64::try_from(arrival::START_PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+        let patience_ns =
+            u64::try_from(startup_wait::START_PATIENCE.as_nanos()).unwrap_or(u64::MAX);
         registry.set_former(by_hand.names().clone());
         Exports {
             registry,
@@ -593,7 +594,7 @@ impl Exports {
     ) -> Result<bool> {
         let is_open = self.registry.device(name).is_some_and(|d| d.lost().is_none());
         if !is_open {
-            arrival::provider(control, self.loops.cam(), name, self.patience());
+            startup_wait::provider(control, self.loops.cam(), name, self.patience());
         }
         for target in at {
             self.loops.refuse(&control.topology, name, &target.driver, &target.name)?;

@@ -6,34 +6,34 @@
 //! [`control::Plant`] by asking the control thread.
 //!
 //! ```text
-//!   HTTP handlers --ask--> desk --> control thread (room) --messages--> cores
+//!   HTTP handlers --ask--> mailbox --> control thread (room) --messages--> cores
 //!        ^                              |
 //!        +-------- answers -------------+   state() is answered also while a change is going on
 //! ```
 
-mod arrival;
 mod attach;
 mod buses;
-mod by_hand;
 mod catalog;
-mod desk;
-mod ends;
+mod control_loop;
+mod cycle_check;
 mod errors;
 mod exports;
 pub mod fail_stop;
 mod identities;
 mod identity;
 mod initiator;
+mod insert_layer;
 mod journal;
-mod lists;
-mod loops;
+mod last_sizes;
+mod listing;
 mod made;
-mod names;
+mod mailbox;
+mod overrides;
+mod persistent_names;
 mod places;
 mod plant;
-mod returns;
-mod room;
-mod shim;
+mod reattach;
+mod startup_wait;
 mod state;
 mod vault;
 mod wholes;

@@ -24,19 +24,19 @@ use reactor::{PortChoice, PortReport};
 use serde_json::Value;
 
 use crate::attach::Attachments;
-use crate::by_hand::ByHand;
 use crate::catalog::{site, wall_s};
-use crate::desk::{Ahead, Change, Desk, Question};
-use crate::ends::Ends;
+use crate::control_loop::{ControlLoop, Shown, check};
+use crate::cycle_check::Loops;
 use crate::exports::{self, Exports, InUse, clashes};
 use crate::identities::Keeper;
 use crate::journal::Journal;
-use crate::loops::Loops;
+use crate::last_sizes::Ends;
 use crate::made::Made;
-use crate::names::Names;
+use crate::mailbox::{Ahead, Change, Mailbox, Question};
+use crate::overrides::ByHand;
+use crate::persistent_names::Names;
 use crate::places::Places;
-use crate::returns::Returns;
-use crate::room::{Room, Shown, check};
+use crate::reattach::Reattach;
 use crate::state::{Sources, busy_ns, memory, state};
 use crate::vault::{FileVault, Tell};
 use crate::wholes::Wholes;
@@ -50,7 +50,7 @@ const SPIN_NS: u64 = 0;
 
 /// A running daemon.
 pub struct Daemon {
-    desk: Arc<Desk>,
+    mailbox: Arc<Mailbox>,
     journal: Arc<Journal>,
     registry: Arc<Registry>,
     files: InUse,
@@ -73,9 +73,9 @@ impl Daemon {
             .spawn(move || control_thread(&config, noted, exported, used, &ready))
             .map_err(|e| system("start the control thread", &e))?;
         match started.recv() {
-            Ok(Ok((desk, identities))) => {
+            Ok(Ok((mailbox, identities))) => {
                 let thread = Mutex::new(Some(thread));
-                Ok(Daemon { desk, journal, registry, files, identities, thread })
+                Ok(Daemon { mailbox, journal, registry, files, identities, thread })
             }
             Ok(Err(e)) => Err(e),
             Err(_) => Err(Error::new(Kind::Internal, "start", "the control thread ended")),
@@ -87,8 +87,8 @@ fn system(op: &str, error: &io::Error) -> Error {
     Error::new(Kind::System, op, error.to_string())
 }
 
-/// What the start has to say to its caller: the desk and the identities of disks, or why not.
-type Ready = SyncSender<Result<(Arc<Desk>, Arc<Keeper>)>>;
+/// What the start has to say to its caller: the mailbox and the identities of disks, or why not.
+type Ready = SyncSender<Result<(Arc<Mailbox>, Arc<Keeper>)>>;
 
 /// Something that the start needs; an error ends it.
 fn reported<T>(ready: &Ready, result: Result<T>) -> Option<T> {
@@ -121,7 +121,7 @@ fn control_thread(
     let cam = load_classes(&mut control, reports.len(), disk, (local.clone(), made), &journal);
     let (ended, ends) = Ends::load(registry.vault(), teller(&journal, Level::Warn));
     control.topology.keep_ends(ended, Box::new(ends));
-    let desk = Arc::new(Desk::new(control.inbox().clone()));
+    let mailbox = Arc::new(Mailbox::new(control.inbox().clone()));
     let shown: Arc<Mutex<Shown>> = Arc::default();
     let started_ns = control.now_ns();
     let cores: Vec<CoreState> = reports.iter().map(core_state).collect();
@@ -132,10 +132,10 @@ fn control_thread(
     let attached = attachments.viewer();
     control.topology.set_listener(listener(&journal));
     control.set_watch({
-        let (desk, shown, registry) = (desk.clone(), shown.clone(), registry.clone());
+        let (mailbox, shown, registry) = (mailbox.clone(), shown.clone(), registry.clone());
         let (cam, files) = (cam.clone(), files.clone());
         Box::new(move |topology, now_ns| {
-            while let Some(question) = desk.question() {
+            while let Some(question) = mailbox.question() {
                 let daemon = control::api::Daemon {
                     version: env!("CARGO_PKG_VERSION").into(),
                     pid: std::process::id(),
@@ -151,7 +151,7 @@ fn control_thread(
     let by_hand = ByHand::load(registry.vault(), teller(&journal, Level::Warn));
     let names = Names::load(registry.vault(), teller(&journal, Level::Warn), cam.clone());
     let loops = Loops::new(cam.clone(), local);
-    let mut room = Room {
+    let mut control_loop = ControlLoop {
         control,
         cam,
         wholes: Wholes::load(registry.vault(), teller(&journal, Level::Warn)),
@@ -166,19 +166,19 @@ fn control_thread(
         shown,
         journal,
         started_ns,
-        returns: Returns::default(),
+        returns: Reattach::default(),
         names,
         said: crate::buses::Said::new(),
         look_ns: 0,
         places: Places::default(),
         consent: Vec::new(),
     };
-    room.exports.remember();
-    let _ = ready.send(Ok((desk.clone(), room.exports.identities.clone())));
-    let attended = desk.attended();
-    room.serve(&desk);
+    control_loop.exports.remember();
+    let _ = ready.send(Ok((mailbox.clone(), control_loop.exports.identities.clone())));
+    let attended = mailbox.attended();
+    control_loop.serve(&mailbox);
     drop(attended);
-    drop(room);
+    drop(control_loop);
     for left in runtime.stop() {
         tracing::error!(target: "ashlar", "left behind, for it does not answer: {left}");
     }
@@ -370,7 +370,7 @@ fn answer(
 
 impl Plant for Daemon {
     fn state(&self) -> State {
-        self.desk.ask(Question::State).unwrap_or_default()
+        self.mailbox.ask(Question::State).unwrap_or_default()
     }
 
     fn check(&self, step: &Step, before: &[Step]) -> Result<()> {
@@ -383,18 +383,18 @@ impl Plant for Daemon {
         let ahead = Ahead::of(step, before);
         if let Action::ModifyGeom { from, to } = &step.action {
             let change = Box::new((from.clone(), to.clone()));
-            return self.desk.order(|to| Change::Foresee(change, ahead, to))?;
+            return self.mailbox.order(|to| Change::Foresee(change, ahead, to))?;
         }
         let found = match &step.action {
             Action::CreateGeom { geom } => Some((geom.clone(), ahead.clone())),
             _ => None,
         };
         let step = Box::new(step.clone());
-        self.desk.ask(|to| Question::Check(step, ahead, to))??;
+        self.mailbox.ask(|to| Question::Check(step, ahead, to))??;
         let Some((geom, ahead)) = found else { return Ok(()) };
         let none = GeomConfig { members: Vec::new(), provider: None, ..geom.clone() };
         let change = Box::new((none, geom));
-        self.desk.order(|to| Change::Foresee(change, ahead, to))?
+        self.mailbox.order(|to| Change::Foresee(change, ahead, to))?
     }
 
     fn clash(&self, steps: &[Step]) -> Option<(usize, Error)> {
@@ -404,20 +404,20 @@ impl Plant for Daemon {
         let foreseen = clashes::foreseen(steps, &self.identities);
         let steps = steps.to_vec().into_boxed_slice();
         // An error says that it is stopping.
-        self.desk.ask(|to| Question::Clash(steps, foreseen, to)).ok()?
+        self.mailbox.ask(|to| Question::Clash(steps, foreseen, to)).ok()?
     }
 
     fn intend(&self, config: &Config, consent: &[String]) {
         let lent = exports::lent(config);
         let (config, consent) = (Box::new(config.clone()), consent.to_vec());
         // An error says that it is stopping.
-        let _ = self.desk.order(|to| Change::Intend { config, lent, consent, to });
+        let _ = self.mailbox.order(|to| Change::Intend { config, lent, consent, to });
     }
 
     fn want(&self, action: &Action) {
         let action = Box::new(action.clone());
         // An error says that it is stopping.
-        let _ = self.desk.order(|to| Change::Want(action, to));
+        let _ = self.mailbox.order(|to| Change::Want(action, to));
     }
 
     fn loses(&self, action: &Action) -> Option<String> {
@@ -426,12 +426,12 @@ impl Plant for Daemon {
             Action::ModifyGeom { from, to } => (to, Some(Box::new(from.clone()))),
             Action::Units { .. } => {
                 let names = action.destroyed();
-                return self.desk.order(|to| Change::Held(names, to)).ok()?;
+                return self.mailbox.order(|to| Change::Held(names, to)).ok()?;
             }
             _ => return None,
         };
         let geom = Box::new(geom.clone());
-        self.desk.order(|to| Change::Loses(geom, from, to)).ok()?
+        self.mailbox.order(|to| Change::Loses(geom, from, to)).ok()?
     }
 
     fn foreseen(&self, disks: &[DiskConfig], gone: &BTreeSet<String>) -> Foreseen {
@@ -444,12 +444,12 @@ impl Plant for Daemon {
 
     fn carry_out(&self, action: &Action, _: &mut Progress<'_>) -> Result<Outcome> {
         let action = Box::new(action.clone());
-        self.desk.order(|to| Change::Carry(action, to))?
+        self.mailbox.order(|to| Change::Carry(action, to))?
     }
 
     fn verb(&self, class: &str, verb: &str, params: &Value, _: &mut Progress<'_>) -> Result<Value> {
         let (class, verb, params) = (class.to_owned(), verb.to_owned(), params.clone());
-        self.desk.order(|to| Change::Verb(class, verb, params, to))?
+        self.mailbox.order(|to| Change::Verb(class, verb, params, to))?
     }
 
     fn journal(&self, after: u64, limit: usize) -> Vec<Event> {
@@ -464,7 +464,7 @@ impl Plant for Daemon {
         let thread = self.thread.lock().take();
         let Some(thread) = thread else { return };
         // An error says that it is stopping already.
-        let _ = self.desk.order(Change::Stop);
+        let _ = self.mailbox.order(Change::Stop);
         if thread.join().is_err() {
             tracing::error!("the control thread panicked");
         }

@@ -236,7 +236,7 @@ pub fn read<T: Default>(
 
 /// The daemon's vault.
 pub struct FileVault {
-    desk: Mutex<Sender<Request>>,
+    mailbox: Mutex<Sender<Request>>,
     tell: Arc<Tell>,
     place: String,
     was_used: bool,
@@ -247,18 +247,23 @@ impl FileVault {
     pub fn start(path: &Path, tell: Arc<Tell>) -> io::Result<FileVault> {
         let shelf = Folder::open(path)?;
         let was_used = has_records(path)?;
-        let (desk, requests) = mpsc::channel();
+        let (mailbox, requests) = mpsc::channel();
         let says = tell.clone();
         std::thread::Builder::new()
             .name("ashlar-vault".into())
             .spawn(move || serve(shelf, &requests, &*says))?;
-        Ok(FileVault { desk: Mutex::new(desk), tell, place: path.display().to_string(), was_used })
+        Ok(FileVault {
+            mailbox: Mutex::new(mailbox),
+            tell,
+            place: path.display().to_string(),
+            was_used,
+        })
     }
 
     fn ask(&self, request: Request) {
         // A thread that has ended drops the request, and with it the ticket: a failure.
-        let desk = self.desk.lock();
-        drop(desk.send(request));
+        let mailbox = self.mailbox.lock();
+        drop(mailbox.send(request));
     }
 }
 

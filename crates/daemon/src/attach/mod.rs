@@ -12,7 +12,7 @@
 //! | `worker` | the thread that attaches and detaches |
 //! | `nbd`, `netlink` | by the kernel's network block device, and the conversation about it |
 //! | `fuse` | by a loop device on a file that FUSE serves |
-//! | `guard` | memory of the daemon that the kernel's own depends on |
+//! | `reclaim_guard` | memory of the daemon that the kernel's own depends on |
 //! | `host` | tools, mounts, who uses a device |
 //! | `openers` | processes that hold a device open |
 //!
@@ -26,11 +26,11 @@
 //!      next daemon.
 
 mod fuse;
-mod guard;
 mod host;
 mod nbd;
 mod netlink;
 mod openers;
+mod reclaim_guard;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,10 +8,10 @@ use control::api::AttachedState;
 use drivers::local::{By, Grant, LocalParams};
 
 use super::fuse::{self, Loop};
-use super::guard::Guard;
 use super::host::{Device, wait};
 use super::nbd::{self, Nbd, Waits};
 use super::openers::Openers;
+use super::reclaim_guard::Guard;
 use super::{Job, Key, Place, Shared, Table, Waiting};
 
 /// How often it looks for what has changed: sizes, sessions that ended, groups.

@@ -3,7 +3,7 @@
 //! Invariants
 //!  K1  Changes are carried out one at a time, in the order asked.
 //!  K2  Questions are answered also while a change waits for its disks.
-//!  K3  Nobody waits for a control thread that has ended, however it did: what lies on the desk
+//!  K3  Nobody waits for a control thread that has ended, however it did: what lies on the mailbox
 //!      then is dropped, and nothing is laid there any more.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -136,37 +136,37 @@ pub enum Change {
     Stop(SyncSender<()>),
 }
 
-/// What lies on the desk, in the order in which it came.
-struct Pile<T> {
+/// What lies on the mailbox, in the order in which it came.
+struct Queue<T> {
     waiting: VecDeque<T>,
     closed: bool,
 }
 
-impl<T> Default for Pile<T> {
+impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Pile { waiting: VecDeque::new(), closed: false }
+        Queue { waiting: VecDeque::new(), closed: false }
     }
 }
 
-fn push<T>(pile: &Mutex<Pile<T>>, what: T) -> Result<()> {
-    let mut pile = pile.lock();
-    if pile.closed {
+fn push<T>(queue: &Mutex<Queue<T>>, what: T) -> Result<()> {
+    let mut queue = queue.lock();
+    if queue.closed {
         return Err(stopping());
     }
-    if pile.waiting.len() >= WAITING_MAX {
+    if queue.waiting.len() >= WAITING_MAX {
         let why = format!("{WAITING_MAX} requests wait already");
         return Err(Error::new(Kind::Limit, "ask the daemon", why));
     }
-    pile.waiting.push_back(what);
+    queue.waiting.push_back(what);
     Ok(())
 }
 
 /// K3: who is dropped with it learns that the daemon stops.
-fn close<T>(pile: &Mutex<Pile<T>>) {
-    let mut pile = pile.lock();
-    pile.closed = true;
-    let dropped = std::mem::take(&mut pile.waiting);
-    drop(pile);
+fn close<T>(queue: &Mutex<Queue<T>>) {
+    let mut queue = queue.lock();
+    queue.closed = true;
+    let dropped = std::mem::take(&mut queue.waiting);
+    drop(queue);
     drop(dropped);
 }
 
@@ -174,17 +174,17 @@ fn stopping() -> Error {
     Error::new(Kind::Stopping, "ask the daemon", "it is stopping")
 }
 
-/// The desk.
-pub struct Desk {
-    questions: Mutex<Pile<Question>>,
-    changes: Mutex<Pile<Change>>,
+/// The mailbox.
+pub struct Mailbox {
+    questions: Mutex<Queue<Question>>,
+    changes: Mutex<Queue<Change>>,
     inbox: Arc<Inbox>,
 }
 
-impl Desk {
-    /// A desk whose control thread sleeps on `inbox`.
-    pub fn new(inbox: Arc<Inbox>) -> Desk {
-        Desk { questions: Mutex::default(), changes: Mutex::default(), inbox }
+impl Mailbox {
+    /// A mailbox whose control thread sleeps on `inbox`.
+    pub fn new(inbox: Arc<Inbox>) -> Mailbox {
+        Mailbox { questions: Mutex::default(), changes: Mutex::default(), inbox }
     }
 
     /// Asks and waits for the answer.
@@ -222,14 +222,14 @@ impl Desk {
         close(&self.changes);
     }
 
-    /// Has the desk closed when this goes, also where its thread panics.
+    /// Has the mailbox closed when this goes, also where its thread panics.
     pub fn attended(&self) -> Attended<'_> {
         Attended(self)
     }
 }
 
-/// Somebody sits at the desk.
-pub struct Attended<'a>(&'a Desk);
+/// Somebody sits at the mailbox.
+pub struct Attended<'a>(&'a Mailbox);
 
 impl Drop for Attended<'_> {
     fn drop(&mut self) {
@@ -247,14 +247,14 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     /// What somebody hears who asks in a thread of his own.
-    fn asks(desk: &Arc<Desk>) -> [Receiver<Kind>; 2] {
-        let begin = |f: fn(&Desk) -> Kind| {
-            let (desk, (to, heard)) = (desk.clone(), mpsc::channel());
-            std::thread::spawn(move || to.send(f(&desk)));
+    fn asks(mailbox: &Arc<Mailbox>) -> [Receiver<Kind>; 2] {
+        let begin = |f: fn(&Mailbox) -> Kind| {
+            let (mailbox, (to, heard)) = (mailbox.clone(), mpsc::channel());
+            std::thread::spawn(move || to.send(f(&mailbox)));
             heard
         };
-        let question = |desk: &Desk| desk.ask(Question::State).unwrap_err().kind;
-        let change = |desk: &Desk| desk.order(Change::Stop).unwrap_err().kind;
+        let question = |mailbox: &Mailbox| mailbox.ask(Question::State).unwrap_err().kind;
+        let change = |mailbox: &Mailbox| mailbox.order(Change::Stop).unwrap_err().kind;
         [begin(question), begin(change)]
     }
 
@@ -267,9 +267,9 @@ mod tests {
     #[test]
     fn k3_nobody_waits_for_a_thread_that_has_ended_or_panicked() {
         for panics in [false, true] {
-            let desk = Arc::new(Desk::new(Arc::default()));
-            let before = asks(&desk);
-            let own = desk.clone();
+            let mailbox = Arc::new(Mailbox::new(Arc::default()));
+            let before = asks(&mailbox);
+            let own = mailbox.clone();
             let thread = std::thread::spawn(move || {
                 let _attended = own.attended();
                 // One question is taken in hand, and a change lies there still.
@@ -284,7 +284,7 @@ mod tests {
             });
             assert_eq!(thread.join().is_err(), panics);
             hear(before);
-            hear(asks(&desk));
+            hear(asks(&mailbox));
         }
     }
 }

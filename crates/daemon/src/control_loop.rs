@@ -2,8 +2,8 @@
 
 mod changing;
 mod checking;
-mod comings;
 mod guarding;
+mod hotplug;
 mod renewing;
 mod stopping;
 
@@ -24,17 +24,17 @@ use control::plan::{Action, LeftOut};
 use geom::{Class, Control, Create, GeomId, ProviderId, REST_DEADLINE, Topology};
 use serde_json::{Value, json};
 
-use crate::arrival;
 use crate::buses;
-use crate::desk::{Change, Desk};
 use crate::errors::{from_geom, named};
 use crate::exports::{Exports, Files, units_of};
+use crate::insert_layer;
 use crate::journal::Journal;
-use crate::lists;
-use crate::names::Names;
+use crate::listing;
+use crate::mailbox::{Change, Mailbox};
+use crate::persistent_names::Names;
 use crate::places::{self, Places};
-use crate::returns::Returns;
-use crate::shim;
+use crate::reattach::Reattach;
+use crate::startup_wait;
 use crate::wholes::Wholes;
 
 pub use checking::check;
@@ -62,7 +62,7 @@ pub struct Shown {
 }
 
 /// The control thread's own.
-pub struct Room {
+pub struct ControlLoop {
     /// The graph and its driver.
     pub control: Control,
     /// Buses and their disks.
@@ -76,7 +76,7 @@ pub struct Room {
     /// When the daemon started, ns of the cores' clock.
     pub started_ns: u64,
     /// Disks that went away, and what may come back.
-    pub returns: Returns,
+    pub returns: Reattach,
     /// Names that the configuration calls disks of buses by.
     pub names: Names,
     /// How geoms were put together that no record on a disk describes.
@@ -91,9 +91,9 @@ pub struct Room {
     pub consent: Vec<String>,
 }
 
-impl Room {
-    /// Serves the desk until it is told to stop.
-    pub fn serve(&mut self, desk: &Desk) {
+impl ControlLoop {
+    /// Serves the mailbox until it is told to stop.
+    pub fn serve(&mut self, mailbox: &Mailbox) {
         loop {
             self.control.pump();
             buses::look(self);
@@ -104,11 +104,11 @@ impl Room {
             places::see(self);
             self.look_for_returns();
             self.control.look_around();
-            match desk.change() {
+            match mailbox.change() {
                 Some(Change::Stop(done)) => {
                     self.exports.identities.store();
                     self.stop();
-                    desk.close();
+                    mailbox.close();
                     let _ = done.send(());
                     return;
                 }
@@ -322,7 +322,7 @@ impl Room {
     fn create_geom(&mut self, geom: &GeomConfig) -> Result<()> {
         let (mut members, patience) = (Vec::new(), self.exports.patience());
         for name in geom.below() {
-            let found = arrival::provider(&mut self.control, &self.cam, name, patience);
+            let found = startup_wait::provider(&mut self.control, &self.cam, name, patience);
             if found.is_none() && self.exports.may_wait(name) {
                 self.expect(geom, name);
                 return Ok(());
@@ -332,7 +332,7 @@ impl Room {
         let params = Value::Object(geom.params.clone());
         let class = self.class(&geom.class, "create geom")?;
         let lacks =
-            arrival::missing(&mut self.control, &self.cam, class.as_ref(), &params, patience);
+            startup_wait::missing(&mut self.control, &self.cam, class.as_ref(), &params, patience);
         if let Some(disk) = lacks.filter(|_| self.exports.is_starting()) {
             self.expect(geom, &disk);
             return Ok(());
@@ -537,7 +537,7 @@ impl Room {
         let own = |verb| self.has_verb(class, verb);
         if verb == "insert" && !own("insert") {
             let name = params.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
-            let done = shim::insert(&mut self.control, class, params)?;
+            let done = insert_layer::insert(&mut self.control, class, params)?;
             self.note(Level::Info, &name, format!("{class} inserted"));
             return Ok(done);
         }
@@ -550,10 +550,10 @@ impl Room {
             _ => "",
         };
         let done = match verb {
-            "remove" if !own("remove") => shim::remove(&mut self.control, class, &on)?,
+            "remove" if !own("remove") => insert_layer::remove(&mut self.control, class, &on)?,
             "status" | "list" if !own(verb) => {
                 let found = self.class(class, &format!("{class} {verb}"))?;
-                return lists::answer(&self.control, found.name(), verb, &params);
+                return listing::answer(&self.control, found.name(), verb, &params);
             }
             _ => self.verb_on(class, verb, &on, &Value::Object(params))?,
         };

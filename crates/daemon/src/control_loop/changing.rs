@@ -6,9 +6,9 @@ use control::config::GeomConfig;
 use geom::Redeclare;
 use serde_json::Value;
 
-use super::Room;
-use crate::desk::Ahead;
+use super::ControlLoop;
 use crate::errors::{from_geom, named};
+use crate::mailbox::Ahead;
 
 /// The providers below a geom.
 fn below(geom: &GeomConfig) -> Vec<String> {
@@ -20,7 +20,7 @@ fn added<'a>(from: &'a GeomConfig, to: &'a GeomConfig) -> impl Iterator<Item = &
     to.members.iter().filter(|member| !from.members.contains(member))
 }
 
-impl Room {
+impl ControlLoop {
     /// Why the change would be refused. `ahead`: what earlier steps of the plan do.
     pub(super) fn foresee(
         &mut self,

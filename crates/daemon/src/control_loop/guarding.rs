@@ -9,10 +9,10 @@ use fileserver::{FS_CLASS, FsClass};
 use geom::Class;
 use serde_json::Value;
 
-use super::Room;
+use super::ControlLoop;
 use crate::wholes::{Member, Whole};
 
-impl Room {
+impl ControlLoop {
     /// What the members of a geom hold and would lose if it were made now.
     pub(super) fn loses(&mut self, geom: &GeomConfig) -> Option<String> {
         if let Some(why) = self.scrambles(geom) {

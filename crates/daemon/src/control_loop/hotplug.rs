@@ -1,14 +1,14 @@
 //! What goes and comes by itself while the daemon serves, or comes later than it starts: disks,
-//! what stands on them, and LUNs. `returns` and `exports` decide what may come.
+//! what stands on them, and LUNs. `reattach` and `exports` decide what may come.
 
 use control::api::Level;
 use control::config::GeomConfig;
 use control::plan::Action;
 
-use super::Room;
+use super::ControlLoop;
 use crate::buses;
 
-impl Room {
+impl ControlLoop {
     /// Keeps the names of disks that have come, as far as they are called.
     pub(super) fn see_names(&mut self) {
         if self.names.is_news(self.control.topology.generation()) {

@@ -6,14 +6,14 @@ use control::config::GeomConfig;
 use control::plan::FilesOf;
 use fileserver::FsClass;
 
-use super::Room;
+use super::ControlLoop;
 use crate::buses;
 use crate::errors::from_geom;
 use crate::exports::Files;
 
 const OP: &str = "read files anew";
 
-impl Room {
+impl ControlLoop {
     /// Reads the files of a section again.
     pub(super) fn renew(&mut self, of: &FilesOf) -> Result<()> {
         let config = self.config();

@@ -5,8 +5,8 @@ use control::plan::{Action, Step};
 use geom::{GeomId, Topology};
 use serde_json::Value;
 
-use crate::desk::Ahead;
 use crate::errors::named;
+use crate::mailbox::Ahead;
 
 /// No geom above keeps what is to be removed. A plan does not make one let go: whether a member
 /// leaves a mirror, say, is for the mirror's own verbs.

@@ -6,13 +6,13 @@ use control::api::Level;
 use control::config::TargetConfig;
 use fileserver::FsClass;
 
-use super::Room;
+use super::ControlLoop;
 use crate::exports::SESSIONS_DEADLINE;
 
 /// After so long people are told who is waited for.
 const SILENCE: Duration = Duration::from_millis(500);
 
-impl Room {
+impl ControlLoop {
     /// No new logins, sessions closed, disks flushed. Sessions of all targets end together, within
     /// one deadline; but a target that shows its LUNs to this machine by a local bus goes after
     /// those that may have disks of that bus (D2).

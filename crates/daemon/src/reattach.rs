@@ -50,7 +50,7 @@ struct Search {
 
 /// See the module.
 #[derive(Default)]
-pub struct Returns {
+pub struct Reattach {
     known: BTreeMap<String, Known>,
     /// Disks that are configured and have no medium, and of which that was said.
     gone: BTreeSet<String>,
@@ -66,7 +66,7 @@ pub struct Returns {
     next_ns: u64,
 }
 
-impl Returns {
+impl Reattach {
     /// A disk is there, or has another size.
     pub fn learn(&mut self, topology: &Topology, disk: &str) {
         let Some(provider) = topology.find(disk) else { return };

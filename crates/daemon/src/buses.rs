@@ -16,8 +16,8 @@ use crate::errors::from_geom;
 use crate::exports::Files;
 use crate::initiator::own_name;
 
-/// How long the control thread waits for what a bus finds, ns. What is near answers sooner; what is
-/// slower is taken in when it comes, and who needs it waits for it himself ([`crate::startup_wait`]).
+/// How long the control thread waits for the disks of a bus, ns. Near ones answer sooner; slower
+/// ones are taken in when they arrive, and [`crate::startup_wait`] waits for those that are needed.
 const MOMENT_NS: u64 = 300_000_000;
 
 /// Opens a bus. Its answer is worth a note when there are no disks on it yet: they may come.

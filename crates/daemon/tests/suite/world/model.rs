@@ -64,7 +64,8 @@ impl Block {
     /// M3, M5.
     fn may_read(&self, id: u64, when: &When) -> bool {
         let before = |w: &Entry| w.end < when.began || when.after.contains(&w.issue);
-        let replaced = |e: &Entry| self.0.iter().any(|w| w.sure && w.issue > e.end && before(w));
+        let last = last_issue(&self.0, |w| w.sure && before(w));
+        let replaced = |e: &Entry| last > e.end;
         let seen = |e: &Entry| e.issue < when.ended && !when.before.contains(&e.issue);
         let may = |e: &Entry| seen(e) && when.began < e.until && !replaced(e);
         self.0.iter().any(|e| e.id == id && may(e))
@@ -92,9 +93,8 @@ impl Block {
     /// M4. `over`: nothing of before is under way any more.
     fn power_cut(&mut self, now: u64, over: bool) {
         let all = std::mem::take(&mut self.0);
-        let replaced = |e: &Entry| {
-            e.until != OPEN || all.iter().any(|w| w.durable && w.sure && w.issue > e.end)
-        };
+        let last = last_issue(&all, |w| w.durable && w.sure);
+        let replaced = |e: &Entry| e.until != OPEN || last > e.end;
         let (mut gone, mut left): (Vec<Entry>, Vec<Entry>) =
             all.iter().cloned().partition(replaced);
         gone.iter_mut().for_each(|e| e.until = e.until.min(now));
@@ -116,11 +116,15 @@ impl Block {
         if self.0.len() < 8 {
             return;
         }
-        let all = self.0.clone();
-        self.0.retain(|e| {
-            !all.iter().any(|w| w.durable && w.sure && w.issue > e.end && w.end < oldest_read)
-        });
+        let last = last_issue(&self.0, |w| w.durable && w.sure && w.end < oldest_read);
+        self.0.retain(|e| last <= e.end);
     }
+}
+
+/// Issue of the last of the writes that are asked for; 0 without one. A write that ended before it
+/// is replaced.
+fn last_issue(all: &[Entry], asked: impl Fn(&Entry) -> bool) -> u64 {
+    all.iter().filter(|w| asked(w)).map(|w| w.issue).max().unwrap_or(0)
 }
 
 /// When a read took place: between two moments, after some writes and before others, which are

@@ -2,7 +2,7 @@
 //! tasting in any order. Nothing acknowledged and flushed is lost, members of a mirror agree after
 //! a rebuild, a stale member never wins, nothing panics and nothing hangs.
 //!
-//! 1,135 seeds in all by default. `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
+//! 1,165 seeds in all by default. `ASHLAR_SEEDS` says how many each test takes, `ASHLAR_SEED`
 //! where they begin.
 //!
 //! # Faults tried by hand
@@ -300,9 +300,9 @@ fn stacks_that_rise() {
 /// The power goes also while a member of an array with parity is away.
 #[test]
 fn stacks_with_parity_in_harsh_times() {
-    let tally = many(80, Plan::harsh);
+    let tally = many(110, Plan::harsh);
     let seen = tally.forced > 0 && tally.holes > 0 && tally.verified > 0;
-    happened(80, seen && tally.cuts > 0 && tally.lost > 0, &tally);
+    happened(110, seen && tally.cuts > 0 && tally.lost > 0, &tally);
 }
 
 #[test]

@@ -21,7 +21,6 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
-mod bell;
 pub mod config;
 mod console;
 pub mod fault;
@@ -29,16 +28,17 @@ pub mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod image;
+mod inflight_loads;
 mod journal;
-mod keepers;
-mod loads;
 pub mod medium;
 pub mod ninep;
+mod notify;
+mod orphans;
 mod service;
 pub mod tree;
 pub mod users;
 pub mod volume;
 
 pub use fault::{Fault, Stop};
-pub use keepers::Held;
+pub use orphans::Held;
 pub use service::{FS_CLASS, Forgets, FsClass, Made, Site};

@@ -4,26 +4,26 @@
 //! are the same on both. An answer has the text that a person reads in `text` or `message`.
 //!
 //! What an operator of the first file servers types is understood, or answered with what takes its
-//! place: `former`.
+//! place: `compat`.
 
-mod account;
 mod ahead;
-mod care;
 mod check;
+mod compat;
+mod debugfs;
 mod disks;
 mod dumps;
-mod former;
 mod history;
-mod lines;
+mod maintenance;
+mod parser;
 mod paths;
-pub(crate) mod people;
 mod replace;
 mod reports;
-mod surgery;
 #[cfg(test)]
 mod tests;
 mod trace;
 mod tree;
+mod usage;
+pub(crate) mod users;
 mod verb;
 
 use std::rc::Rc;
@@ -41,8 +41,8 @@ use verb::{Command, FsVerb, Switch, Switched, Text, answers};
 pub(crate) const REPLACE: &str = replace::Replace::NAME;
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use lines::understand;
-pub(crate) use lines::{serve, typed};
+pub(crate) use parser::understand;
+pub(crate) use parser::{serve, typed};
 pub(crate) use paths::file;
 
 /// Every verb: one a line.
@@ -55,41 +55,41 @@ const COMMANDS: &[Command] = &[
     Command::of::<history::Yesterday>(),
     Command::of::<history::Diff>(),
     Command::of::<check::Check>(),
-    Command::of::<care::Sync>(),
-    Command::of::<care::Grow>(),
-    Command::of::<care::Halt>(),
-    Command::of::<care::Start>(),
-    Command::of::<care::Ream>(),
-    Command::of::<care::Recover>(),
+    Command::of::<maintenance::Sync>(),
+    Command::of::<maintenance::Grow>(),
+    Command::of::<maintenance::Halt>(),
+    Command::of::<maintenance::Start>(),
+    Command::of::<maintenance::Ream>(),
+    Command::of::<maintenance::Recover>(),
     Command::of::<replace::Replace>(),
     Command::of::<ahead::Ahead>(),
     Command::of::<reports::Stats>(),
     Command::of::<reports::Statw>(),
-    Command::of::<account::Acct>(),
+    Command::of::<usage::Acct>(),
     Command::of::<reports::Fstat>(),
     Command::of::<reports::Printconf>(),
     Command::of::<reports::Version>(),
-    Command::of::<people::Who>(),
-    Command::of::<people::Files>(),
-    Command::of::<people::Hangup>(),
+    Command::of::<users::Who>(),
+    Command::of::<users::Files>(),
+    Command::of::<users::Hangup>(),
     Command::of::<trace::Trace>(),
-    Command::of::<people::ListUsers>(),
-    Command::of::<people::Newuser>(),
-    Command::of::<people::Allow>(),
-    Command::of::<people::Disallow>(),
-    Command::of::<people::Duallow>(),
-    Command::of::<people::Attaches>(),
+    Command::of::<users::ListUsers>(),
+    Command::of::<users::Newuser>(),
+    Command::of::<users::Allow>(),
+    Command::of::<users::Disallow>(),
+    Command::of::<users::Duallow>(),
+    Command::of::<users::Attaches>(),
     Command::of::<tree::Ls>(),
     Command::of::<tree::Cat>(),
     Command::of::<tree::Create>(),
     Command::of::<tree::Remove>(),
-    Command::of::<surgery::Clri>(),
-    Command::of::<surgery::Clean>(),
-    Command::of::<account::Blockcmp>(),
+    Command::of::<debugfs::Clri>(),
+    Command::of::<debugfs::Clean>(),
+    Command::of::<usage::Blockcmp>(),
     Command::of::<disks::Disk>(),
     Command::of::<disks::Undisk>(),
-    Command::of::<lines::Cons>(),
-    Command::of::<lines::Help>(),
+    Command::of::<parser::Cons>(),
+    Command::of::<parser::Help>(),
 ];
 
 /// What the class can be asked; made once.

@@ -1,7 +1,7 @@
 //! Every command of the first file servers, and what becomes of it when it is typed here.
 
-use super::former::{Today, today};
-use super::{lines, specs};
+use super::compat::{Today, today};
+use super::{parser, specs};
 
 /// What is typed, and: "=" the same command, another line, or a word of what is said instead.
 const TYPED: &[(&str, &str)] = &[
@@ -104,18 +104,18 @@ const TYPED: &[(&str, &str)] = &[
 #[test]
 fn every_command_of_the_first_file_servers_is_understood_or_answered() {
     for (typed, wanted) in TYPED {
-        let words = lines::words(typed).unwrap();
+        let words = parser::words(typed).unwrap();
         match today(&words) {
             None => assert_eq!(*wanted, "=", "{typed} is a command of its own"),
             Some(Today::Typed(now)) => assert_eq!(now.join(" "), *wanted, "{typed}"),
             Some(Today::Gone(why)) => {
                 assert!(why.contains(wanted), "{typed}: {why}");
-                let said = lines::understand(typed).unwrap_err();
+                let said = parser::understand(typed).unwrap_err();
                 assert!(said.starts_with(typed) && said.ends_with(why), "{typed}: {said}");
                 continue;
             }
         }
-        let understood = lines::understand(typed);
+        let understood = parser::understand(typed);
         assert!(matches!(understood, Ok(Some(_))), "{typed}: {understood:?}");
     }
 }
@@ -125,7 +125,7 @@ fn a_command_that_there_is_hides_behind_no_former_one() {
     for verb in specs() {
         assert_eq!(today(&[verb.name.to_owned()]), None, "{}", verb.name);
     }
-    assert!(lines::understand("frobnicate").is_err_and(|e| e.contains("`help` names them")));
+    assert!(parser::understand("frobnicate").is_err_and(|e| e.contains("`help` names them")));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn every_example_is_understood_as_it_is_typed() {
         let mut words: Vec<&str> = typed.split(' ').collect();
         // A console is of one file server.
         words.remove(1);
-        let understood = lines::understand(&words.join(" "));
+        let understood = parser::understand(&words.join(" "));
         assert!(matches!(understood, Ok(Some((name, _))) if name == verb.name), "{understood:?}");
     }
 }

@@ -12,10 +12,10 @@ mod check;
 mod clear;
 mod contents;
 mod inode;
-mod mend;
 mod names;
 mod paths;
-mod reap;
+mod reclaim;
+mod repair;
 mod served;
 mod temporary;
 mod usage;
@@ -25,13 +25,13 @@ pub use check::Checked;
 pub use contents::Reader;
 pub(crate) use contents::{Look, gather};
 pub use inode::{Entry, Flags, Inode, Kind};
-pub use mend::Mended;
 pub use names::{NAME_MAX, New};
+pub use repair::Mended;
 pub use served::Served;
 pub use usage::Usage;
 
 use crate::fault::{Fault, Stop};
-use crate::keepers::Held;
+use crate::orphans::Held;
 use crate::tree::{self, Key, Kind as Item};
 use crate::volume::{Dump, Step, View, Volume};
 

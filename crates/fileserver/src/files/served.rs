@@ -3,7 +3,7 @@
 use super::{Checked, FileSystem, Files, Ino, Mended};
 use crate::fault::{Addr, Fault, Stop};
 use crate::image::Image;
-use crate::keepers::Held;
+use crate::orphans::Held;
 use crate::volume::{Dump, Facts, ReadAhead, Report, View};
 
 /// See the module. Clones share it; it never leaves its core.

@@ -163,7 +163,7 @@ impl Native<'_, '_> {
                 return Ok(stopped);
             }
         }
-        let more = runs.len() == super::reap::RUNS_PER_STEP;
+        let more = runs.len() == super::reclaim::RUNS_PER_STEP;
         Ok(runs.last().filter(|_| more).map(|n| (n + 1) * RUN))
     }
 

@@ -12,8 +12,8 @@
 
 use bio::Seg;
 
+use super::cached_worm::BUCKET_FULL;
 use super::commit::Notes;
-use super::cw::BUCKET_FULL;
 use super::format::{self, BlockState, FIRST, FREES, Super, Tag, path};
 use super::step::Step;
 use crate::fault::{Addr, Fault, Stop, Wait};

@@ -183,7 +183,7 @@ impl Image {
             }
             image.0.ended.set(image.0.begun.get());
             image.0.committing.set(false);
-            image.0.committed.ring();
+            image.0.committed.notify_all();
         });
     }
 

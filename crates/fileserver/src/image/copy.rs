@@ -30,7 +30,7 @@ pub(super) struct Turn<'a>(&'a Image);
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.0.copying.set(false);
-        self.0.0.moved.ring();
+        self.0.0.moved.notify_all();
     }
 }
 
@@ -142,7 +142,7 @@ impl Image {
             let found = self.scan().await?;
             if found.is_empty() {
                 self.0.idle.set(true);
-                self.0.moved.ring();
+                self.0.moved.notify_all();
                 return Ok(0);
             }
             self.settled_states().await?;
@@ -204,7 +204,7 @@ impl Image {
     /// Says whether they are; what is under way goes on.
     pub fn set_copying(&self, on: bool) {
         self.0.copies.set(on);
-        self.0.moved.ring();
+        self.0.moved.notify_all();
     }
 
     /// What waited for a superblock to be copied, or for a tree to be frozen no more.

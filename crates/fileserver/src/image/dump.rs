@@ -24,7 +24,7 @@ pub(super) struct Turn<'a>(&'a Image);
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.0.freezing.set(false);
-        self.0.0.moved.ring();
+        self.0.0.moved.notify_all();
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Halt<'a>(&'a Image);
 impl Drop for Halt<'_> {
     fn drop(&mut self) {
         self.0.0.halted.set(false);
-        self.0.0.moved.ring();
+        self.0.0.moved.notify_all();
     }
 }
 
@@ -65,7 +65,7 @@ impl Image {
         let done = self.dump_now(date).await;
         // What was frozen is to be copied, whatever came of the rest.
         self.0.idle.set(false);
-        self.0.moved.ring();
+        self.0.moved.notify_all();
         let blocks = done?;
         let all = self.dumps().into_iter().filter(|d| d.date == date);
         let dump = all.max_by_key(|d| d.serial);

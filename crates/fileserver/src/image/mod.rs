@@ -41,24 +41,24 @@
 //!      is in state dump.
 
 mod alloc;
+mod cached_worm;
 mod check;
 mod commit;
 mod contents;
 mod copy;
-mod cw;
 mod dump;
+mod dump_root;
 pub mod format;
+mod freeze_walk;
 mod grow;
 mod mend;
 mod names;
 mod open;
+mod relocate;
 mod repair;
-mod spare;
+mod spare_blocks;
 mod state;
 mod step;
-mod tidy;
-mod walk;
-mod years;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -68,12 +68,12 @@ use bio::{Pool, Seg};
 use reactor::Reactor;
 
 use crate::ahead::{self, Ahead, Loader};
-use crate::bell::Bell;
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::files::Ino;
-use crate::keepers::Keepers;
-use crate::loads::Loads;
+use crate::inflight_loads::Loads;
 use crate::medium::Medium;
+use crate::notify::Notify;
+use crate::orphans::Keepers;
 use crate::volume::{Dump, Facts, ReadAhead, Report};
 use format::{BLOCK, Layout};
 use state::{State, WORM};
@@ -109,7 +109,7 @@ struct Inner {
     begun: Cell<u64>,
     ended: Cell<u64>,
     committing: Cell<bool>,
-    committed: Bell,
+    committed: Notify,
     /// Operations wait.
     halted: Cell<bool>,
     /// Somebody freezes the tree.
@@ -119,7 +119,7 @@ struct Inner {
     /// See `looking`.
     closing: Cell<bool>,
     /// One of these, or the copier moved on.
-    moved: Bell,
+    moved: Notify,
     /// Somebody copies to the WORM.
     copying: Cell<bool>,
     /// Dumps are copied.
@@ -410,8 +410,8 @@ impl Image {
         let done = if writes { self.settle_and_sync().await } else { Ok(()) };
         self.0.closed.set(true);
         self.0.keepers.close();
-        for bell in [&self.0.moved, &self.0.committed] {
-            bell.ring();
+        for notify in [&self.0.moved, &self.0.committed] {
+            notify.notify_all();
         }
         done
     }

@@ -15,11 +15,11 @@ use super::format::{
 use super::state::{Shape, State, WORM};
 use super::{Image, Inner};
 use crate::ahead::Ahead;
-use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
-use crate::keepers::Keepers;
-use crate::loads::Loads;
+use crate::inflight_loads::Loads;
 use crate::medium::Medium;
+use crate::notify::Notify;
+use crate::orphans::Keepers;
 use crate::volume::{Options, View};
 
 /// Addresses that a recovered image leaves out: given since the dump, for all that is known.
@@ -148,12 +148,12 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
         begun: Cell::new(0),
         ended: Cell::new(0),
         committing: Cell::new(false),
-        committed: Bell::default(),
+        committed: Notify::default(),
         halted: Cell::new(false),
         freezing: Cell::new(false),
         looking: Cell::new(false),
         closing: Cell::new(false),
-        moved: Bell::default(),
+        moved: Notify::default(),
         copying: Cell::new(false),
         copies: Cell::new(true),
         queue: RefCell::default(),

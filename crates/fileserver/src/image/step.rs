@@ -6,7 +6,7 @@ use super::format::{self, BLOCK, Dentry, FIRST, Header, Tag, path};
 use super::state::{Place, State, WORM};
 use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::files::Ino;
-use crate::keepers::Keepers;
+use crate::orphans::Keepers;
 use crate::volume::{Dump, ReadAhead, View};
 
 /// How to take a change back.

@@ -23,7 +23,7 @@ use super::refusal::Refusal;
 use super::session::{Reply, Session};
 use super::trace::Traced;
 use super::unsent::{Held, Owed};
-use crate::bell::Bell;
+use crate::notify::Notify;
 
 /// Requests of one client under way.
 const REQUESTS_MAX: usize = 128;
@@ -65,7 +65,7 @@ struct Line {
     owed: Rc<Owed>,
     chunk: RefCell<Option<(Buf, usize)>>,
     /// Something is to be sent, or a request has ended.
-    news: Bell,
+    news: Notify,
     over: Cell<bool>,
 }
 
@@ -81,7 +81,7 @@ pub(super) async fn run(session: Rc<Session>, stream: Stream) {
         out: RefCell::default(),
         owed: Rc::default(),
         chunk: RefCell::default(),
-        news: Bell::default(),
+        news: Notify::default(),
         over: Cell::new(false),
     });
     let ends = line.clone();
@@ -102,7 +102,7 @@ pub(super) async fn run(session: Rc<Session>, stream: Stream) {
     line.session.end_line.take();
     line.over.set(true);
     line.abort_all();
-    line.news.ring();
+    line.news.notify_all();
     line.stream.close();
 }
 
@@ -149,7 +149,7 @@ impl Line {
                 return;
             }
             self.owed.release(batch.bytes);
-            self.news.ring();
+            self.news.notify_all();
         }
     }
 
@@ -254,7 +254,7 @@ impl Line {
             self.bytes.set(self.bytes.get().saturating_sub(ended.bytes));
             ended.flushed_by.into_iter().for_each(|flush| self.send(flush, &R::Flush));
         }
-        self.news.ring();
+        self.news.notify_all();
     }
 
     /// P2
@@ -276,7 +276,7 @@ impl Line {
             None => drop(doing),
         }
         self.send(tag, &R::Flush);
-        self.news.ring();
+        self.news.notify_all();
     }
 
     fn refuse(&self, tag: u16, why: &Refusal) {
@@ -286,7 +286,7 @@ impl Line {
             end -= 1;
         }
         self.send(tag, &R::Error { ename: &text[..end] });
-        self.news.ring();
+        self.news.notify_all();
     }
 
     fn reply(&self, tag: u16, reply: Reply) {

@@ -13,7 +13,7 @@ use super::unsent::Data;
 use super::{Door, Export, MSIZE_MIN, Presence, Server};
 use crate::fault::{Fault, Stop};
 use crate::files::{Change, Files, Flags, Kind, New, ROOT, Reader};
-use crate::keepers::Held;
+use crate::orphans::Held;
 use crate::users::{Id, NONE};
 use crate::volume::View;
 

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use bio::{Pool, PoolConfig, Seg};
 
-use crate::bell::Bell;
+use crate::notify::Notify;
 
 /// Bytes of replies that a connection may be owed. A client that takes none costs so much memory.
 const CONNECTION_BYTES: usize = 2 << 20;
@@ -24,7 +24,7 @@ const SMALL: usize = 4096;
 #[derive(Default)]
 pub(super) struct Owed {
     bytes: Cell<usize>,
-    freed: Bell,
+    freed: Notify,
 }
 
 impl Owed {
@@ -53,7 +53,7 @@ impl Owed {
     /// Replies were sent, or will not be.
     pub fn release(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
-        self.freed.ring();
+        self.freed.notify_all();
     }
 }
 

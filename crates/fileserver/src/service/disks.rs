@@ -21,7 +21,7 @@ use geom::{Core, Flow, Layer, Limits, Switchboard};
 use super::host::Host;
 use crate::fault::Fault;
 use crate::files::{Ino, Served};
-use crate::keepers::Held;
+use crate::orphans::Held;
 use crate::users::ADM;
 use crate::volume::View;
 

@@ -231,7 +231,7 @@ impl Host {
         self.server.nonone.set(params.nonone);
         self.dumps_on.set(!params.nodump);
         let ready = async {
-            console::people::settle(self).await?;
+            console::users::settle(self).await?;
             for (disk, path) in &self.shared.params.disks {
                 self.add_disk(disk, path).await?;
             }

@@ -27,8 +27,8 @@ use reactor::Stream;
 use transport::{CommonReason, Terms, Tls};
 
 use super::host::Host;
-use crate::bell::Bell;
 use crate::ninep::Door;
+use crate::notify::Notify;
 
 /// Bytes received, or read from the service, at a time.
 const PIECE: usize = 64 << 10;
@@ -45,7 +45,7 @@ struct Line {
     /// Encrypted, not sent yet.
     queue: RefCell<Vec<u8>>,
     /// The queue has grown or shrunk, or it is over.
-    news: Bell,
+    news: Notify,
     over: Cell<bool>,
 }
 
@@ -116,7 +116,7 @@ impl Line {
     /// What the protocol wants to say goes into the queue.
     fn gather(&self) -> Result<(), CommonReason> {
         self.tls.flush(&mut *self.queue.borrow_mut())?;
-        self.news.ring();
+        self.news.notify_all();
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl Line {
             if self.outside.send(&mut out).await.is_err() {
                 break;
             }
-            self.news.ring();
+            self.news.notify_all();
         }
         self.end();
         self.outside.close();
@@ -159,7 +159,7 @@ impl Line {
 
     fn end(&self) {
         self.over.set(true);
-        self.news.ring();
+        self.news.notify_all();
     }
 
     /// Until keys are agreed on: the name in the client's certificate (S1), and what else came
@@ -222,7 +222,7 @@ impl Host {
             outside: stream,
             tls,
             queue: RefCell::default(),
-            news: Bell::default(),
+            news: Notify::default(),
             over: Cell::new(false),
         });
         let sender = line.clone();

@@ -55,7 +55,7 @@ impl Volume {
             }
             volume.0.ended.set(volume.0.begun.get());
             volume.0.committing.set(false);
-            volume.0.committed.ring();
+            volume.0.committed.notify_all();
         });
     }
 
@@ -291,7 +291,7 @@ impl Volume {
             s.dumped = dump.number;
         }
         drop(state);
-        self.0.dumped.ring();
+        self.0.dumped.notify_all();
     }
 
     /// Pages of the table are written when the journal fills up, or may not hold the next record.

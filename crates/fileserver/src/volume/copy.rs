@@ -115,7 +115,7 @@ impl Volume {
     /// Says whether they are; what was copied of one counts when it goes on.
     pub fn set_copying(&self, on: bool) {
         self.0.copying.set(on);
-        self.0.dumped.ring();
+        self.0.dumped.notify_all();
     }
 
     /// While nothing is to be copied.
@@ -162,7 +162,7 @@ impl Volume {
         if let Some(r) = self.0.reports.borrow_mut().get_mut(leg) {
             r.busy_ns += self.0.reactor.now() - before;
         }
-        self.0.dumped.ring();
+        self.0.dumped.notify_all();
         Ok(())
     }
 

@@ -209,7 +209,7 @@ impl Volume {
                 if let Err(fault @ Fault::Fenced(_)) = seen {
                     volume.refuse(fault);
                 }
-                volume.0.looked.ring();
+                volume.0.looked.notify_all();
             });
         }
         let volume = self.clone();
@@ -228,7 +228,7 @@ impl Volume {
                     volume.heard(leg, false);
                 }
             }
-            volume.0.looked.ring();
+            volume.0.looked.notify_all();
         });
         loop {
             let seen = self.0.looked.count();

@@ -58,7 +58,7 @@ impl Volume {
         };
         let done = done.await;
         self.0.growing.set(false);
-        self.0.grown.ring();
+        self.0.grown.notify_all();
         done?;
         let mut state = self.0.state.borrow_mut();
         state.layout = new;

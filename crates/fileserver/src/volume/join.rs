@@ -56,7 +56,7 @@ impl Volume {
         }
         let latest = self.latest_on(leg);
         self.write_seat(leg, granted.unwrap_or(0).max(done), latest, false).await?;
-        self.0.dumped.ring();
+        self.0.dumped.notify_all();
         Ok(())
     }
 

@@ -14,8 +14,8 @@ use std::rc::Rc;
 use bio::Seg;
 
 use super::Volume;
-use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
+use crate::notify::Notify;
 
 /// A laggard takes so many times as long as the quickest leg, and so many ns more.
 const LAG: (u64, u64) = (4, 1_000_000);
@@ -58,7 +58,7 @@ impl Pace {
 #[derive(Default)]
 struct Answers {
     came: RefCell<Vec<(usize, Result<Seg, Fault>)>>,
-    bell: Bell,
+    notify: Notify,
 }
 
 impl Volume {
@@ -93,7 +93,7 @@ impl Volume {
             volume.pace(leg, |p| p.ended(done.is_ok(), volume.0.reactor.now() - began));
             let told = |e| Fault::Io(e, format!("{}: block {addr}", medium.name()));
             to.came.borrow_mut().push((leg, done.map(|()| seg).map_err(told)));
-            to.bell.ring();
+            to.notify.notify_all();
         });
         Ok(())
     }
@@ -128,11 +128,11 @@ impl Volume {
                     None => {}
                 }
             }
-            let seen = answers.bell.count();
+            let seen = answers.notify.count();
             let came = answers.came.take();
             if came.is_empty() {
                 let patience = due.map(|due| due.saturating_sub(self.0.reactor.now()));
-                answers.bell.after_or(&self.0.reactor, seen, patience).await;
+                answers.notify.after_or(&self.0.reactor, seen, patience).await;
             }
             for (leg, done) in came {
                 waiting.retain(|l| *l != leg);

@@ -65,11 +65,11 @@ use std::rc::Rc;
 use reactor::Reactor;
 
 use crate::ahead::{self, Ahead};
-use crate::bell::Bell;
 use crate::fault::{Addr, Fault, Stop, Wait};
-use crate::keepers::Keepers;
-use crate::loads::Loads;
+use crate::inflight_loads::Loads;
 use crate::medium::Medium;
+use crate::notify::Notify;
+use crate::orphans::Keepers;
 use state::State;
 pub(crate) use table::AddrMap;
 
@@ -123,7 +123,7 @@ struct Inner {
     /// The cache device is being made larger.
     growing: Cell<bool>,
     /// It has been.
-    grown: Bell,
+    grown: Notify,
     /// Blocks on their way into memory.
     loads: Loads,
     /// Commits begun and ended, and the fault of the last one.
@@ -131,9 +131,9 @@ struct Inner {
     ended: Cell<u64>,
     fault: RefCell<Option<Fault>>,
     committing: Cell<bool>,
-    committed: Bell,
+    committed: Notify,
     /// A dump was committed, or a leg got further.
-    dumped: Bell,
+    dumped: Notify,
     ring: RefCell<journal::Ring>,
     /// Who this server is.
     owner: fence::Owner,
@@ -149,13 +149,13 @@ struct Inner {
     /// How each leg answers reads.
     paces: RefCell<Vec<legs::Pace>>,
     /// There is a new device in the place of one.
-    replaced: Bell,
+    replaced: Notify,
     /// The device that is being replaced: nobody else writes to it.
     replacing: Cell<Option<usize>>,
     /// What legs are at, for reports.
     reports: RefCell<Vec<copy::Report>>,
     /// A look at the fence ended.
-    looked: Bell,
+    looked: Notify,
     /// Legs that did not answer the last one.
     silent: RefCell<Vec<bool>>,
     /// Who keeps files although they have no name any more.

@@ -19,11 +19,11 @@ use super::table::Table;
 use super::worm::{self, Label};
 use super::{Inner, Volume, legs};
 use crate::ahead::Ahead;
-use crate::bell::Bell;
 use crate::fault::{Addr, Fault};
-use crate::keepers::Keepers;
-use crate::loads::Loads;
+use crate::inflight_loads::Loads;
 use crate::medium::Medium;
+use crate::notify::Notify;
+use crate::orphans::Keepers;
 
 /// Why a volume is not opened with fewer or more devices of the WORM.
 pub const OTHER_LEGS: &str = "the volume was made with another number of devices of the WORM";
@@ -343,14 +343,14 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         ahead: Ahead::starting(o.ahead),
         copying: Cell::new(true),
         growing: Cell::new(false),
-        grown: Bell::default(),
+        grown: Notify::default(),
         loads: Loads::default(),
         begun: Cell::new(0),
         ended: Cell::new(0),
         fault: RefCell::new(None),
         committing: Cell::new(false),
-        committed: Bell::default(),
-        dumped: Bell::default(),
+        committed: Notify::default(),
+        dumped: Notify::default(),
         ring: RefCell::new(ring),
         owner: o.owner,
         name: o.name.clone(),
@@ -360,8 +360,8 @@ fn inner(o: &Options, state: State, ring: Ring) -> Inner {
         closed: Cell::new(false),
         paces: RefCell::new(vec![legs::Pace::default(); o.legs.len()]),
         reports: RefCell::new(reports.collect()),
-        looked: Bell::default(),
-        replaced: Bell::default(),
+        looked: Notify::default(),
+        replaced: Notify::default(),
         replacing: Cell::new(None),
         silent: RefCell::new(vec![false; o.legs.len()]),
         keepers: Keepers::default(),
@@ -495,7 +495,7 @@ impl Volume {
             }
         }
         self.refuse(Fault::Closed);
-        self.0.dumped.ring();
+        self.0.dumped.notify_all();
         self.0.keepers.close();
         done
     }

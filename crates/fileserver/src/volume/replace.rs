@@ -53,7 +53,7 @@ impl Volume {
         let done = self.prepare(o, leg, force).await;
         self.0.replacing.set(None);
         if done.is_ok() {
-            self.0.replaced.ring();
+            self.0.replaced.notify_all();
         }
         done
     }

@@ -8,7 +8,7 @@ use super::point::Dump;
 use super::space::Given;
 use super::state::State;
 use crate::fault::{Addr, Fault, Stop, Wait};
-use crate::keepers::Keepers;
+use crate::orphans::Keepers;
 use crate::tree::{self, Blocks, Root};
 
 /// What of the file system is looked at.

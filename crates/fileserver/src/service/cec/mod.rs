@@ -25,7 +25,7 @@ use reactor::{Link, Reactor};
 use wire::aoe::Mac;
 use wire::cec::{CEC_ETHERTYPE, CecFrame, CecKind};
 
-use crate::bell::Bell;
+use crate::notify::Notify;
 
 /// Connections at a time; a further one takes the place of the one that is idle longest.
 const SESSIONS_MAX: usize = 15;
@@ -85,7 +85,7 @@ pub(super) struct Cec {
     mac: Cell<Mac>,
     sessions: RefCell<Vec<Session>>,
     made: Cell<u64>,
-    bell: Bell,
+    notify: Notify,
 }
 
 /// An interface for the console; an error says why not.
@@ -163,7 +163,7 @@ impl Cec {
             mac: Cell::new(Mac([0; 6])),
             sessions: RefCell::default(),
             made: Cell::new(0),
-            bell: Bell::default(),
+            notify: Notify::default(),
         })
     }
 
@@ -185,13 +185,13 @@ impl Cec {
         self.mac.set(Mac(link.facts()?.mac));
         self.offer(link, EVERYBODY);
         loop {
-            let seen = self.bell.count();
+            let seen = self.notify.count();
             let wait = self.send_due(link)?;
             {
                 let mut ready = pin!(link.ready());
-                let mut rung = pin!(self.bell.after_or(&self.reactor, seen, wait));
+                let mut notified = pin!(self.notify.after_or(&self.reactor, seen, wait));
                 poll_fn(|cx| match ready.as_mut().poll(cx) {
-                    Poll::Pending => rung.as_mut().poll(cx).map(Ok),
+                    Poll::Pending => notified.as_mut().poll(cx).map(Ok),
                     polled => polled,
                 })
                 .await?;
@@ -353,7 +353,7 @@ impl Cec {
                 me.go_on(s);
             }
             drop(sessions);
-            me.bell.ring();
+            me.notify.notify_all();
         });
     }
 }

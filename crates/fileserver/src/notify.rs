@@ -1,4 +1,4 @@
-//! Waiting for something to happen on this core.
+//! Condition variable for the tasks of one core.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -7,28 +7,28 @@ use std::task::{Poll, Waker};
 
 use reactor::Reactor;
 
-/// Rings for everybody who waits.
+/// See the module.
 #[derive(Default)]
-pub struct Bell {
+pub struct Notify {
     count: Cell<u64>,
     waiting: RefCell<Vec<Waker>>,
 }
 
-impl Bell {
-    /// How often it rang; to be read before looking at what is waited for.
+impl Notify {
+    /// Number of notifications; to be read before the condition is tested.
     pub fn count(&self) -> u64 {
         self.count.get()
     }
 
-    /// Wakes everybody.
-    pub fn ring(&self) {
+    /// Wakes all waiting tasks.
+    pub fn notify_all(&self) {
         self.count.set(self.count.get() + 1);
         for waker in self.waiting.take() {
             waker.wake();
         }
     }
 
-    /// Until it has rung more than `seen` times.
+    /// Until it has notified more than `seen` times.
     pub async fn after(&self, seen: u64) {
         poll_fn(|cx| {
             if self.count.get() > seen {
@@ -43,12 +43,12 @@ impl Bell {
         .await;
     }
 
-    /// The same, or until so many ns have passed.
+    /// The same, for at most `ns`.
     pub async fn after_or(&self, reactor: &Reactor, seen: u64, ns: Option<u64>) {
-        let mut rung = pin!(self.after(seen));
-        let Some(ns) = ns else { return rung.await };
+        let mut notified = pin!(self.after(seen));
+        let Some(ns) = ns else { return notified.await };
         let mut slept = pin!(reactor.sleep(ns));
-        poll_fn(|cx| match rung.as_mut().poll(cx) {
+        poll_fn(|cx| match notified.as_mut().poll(cx) {
             Poll::Pending => slept.as_mut().poll(cx),
             ready => ready,
         })

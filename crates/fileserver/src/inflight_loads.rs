@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::bell::Bell;
 use crate::fault::Addr;
+use crate::notify::Notify;
 use crate::volume::AddrMap;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Loads(RefCell<AddrMap<Rc<Bell>>>);
+pub(crate) struct Loads(RefCell<AddrMap<Rc<Notify>>>);
 
 /// The right to load a block; ends with this, whatever happens to the task.
 pub(crate) struct Loading<'a> {
@@ -26,20 +26,20 @@ impl Loads {
     /// The caller is to load it; None: somebody else did, and that has ended.
     pub async fn begin(&self, at: Addr) -> Option<Loading<'_>> {
         let already = self.0.borrow().get(&at).cloned();
-        if let Some(bell) = already {
-            bell.after(bell.count()).await;
+        if let Some(notify) = already {
+            notify.after(notify.count()).await;
             return None;
         }
-        self.0.borrow_mut().insert(at, Rc::new(Bell::default()));
+        self.0.borrow_mut().insert(at, Rc::new(Notify::default()));
         Some(Loading { loads: self, at })
     }
 }
 
 impl Drop for Loading<'_> {
     fn drop(&mut self) {
-        let bell = self.loads.0.borrow_mut().remove(&self.at);
-        if let Some(bell) = bell {
-            bell.ring();
+        let notify = self.loads.0.borrow_mut().remove(&self.at);
+        if let Some(notify) = notify {
+            notify.notify_all();
         }
     }
 }

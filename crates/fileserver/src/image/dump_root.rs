@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use super::Image;
 use super::format::{DENTRIES, DIRECT, Dentry, LEVELS, Tag, path};
+use super::freeze_walk::Visit;
 use super::names::BLOCKS_MAX;
 use super::state::Spot;
 use super::step::Step;
-use super::walk::Visit;
 use crate::fault::{Addr, Fault, Stop};
 use crate::volume::{Dump, View};
 

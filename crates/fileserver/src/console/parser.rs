@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::former::{self, Today};
+use super::compat::{self, Today};
 use super::{FsVerb, Text, find, run, specs};
 use crate::service::Host;
 
@@ -112,7 +112,7 @@ fn add(out: &mut Map<String, Value>, key: &str, value: Value) {
 /// A line as a verb and its parameters; none for an empty one.
 pub(crate) fn understand(text: &str) -> Result<Option<(&'static str, Value)>, String> {
     let mut words = words(text)?;
-    match former::today(&words) {
+    match compat::today(&words) {
         Some(Today::Typed(instead)) => words = instead,
         Some(Today::Gone(why)) => return Err(format!("{}: {why}", words.join(" "))),
         None => {}

@@ -8,8 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::bell::Bell;
 use crate::files::Ino;
+use crate::notify::Notify;
 
 #[derive(Default)]
 struct Inner {
@@ -19,7 +19,7 @@ struct Inner {
     released: RefCell<Vec<Ino>>,
     /// Files whose contents stand where they are not to stay.
     unsettled: RefCell<Vec<Ino>>,
-    bell: Bell,
+    notify: Notify,
     closed: Cell<bool>,
 }
 
@@ -42,18 +42,18 @@ impl Keepers {
     /// A file is to be looked at by whoever waits in [`Keepers::released`].
     pub fn release(&self, ino: Ino) {
         self.0.released.borrow_mut().push(ino);
-        self.0.bell.ring();
+        self.0.notify.notify_all();
     }
 
     /// Files that were released since the last call; waits for one. None once it is closed.
     pub async fn released(&self) -> Vec<Ino> {
         loop {
-            let seen = self.0.bell.count();
+            let seen = self.0.notify.count();
             let released = self.0.released.take();
             if !released.is_empty() || self.0.closed.get() {
                 return released;
             }
-            self.0.bell.after(seen).await;
+            self.0.notify.after(seen).await;
         }
     }
 
@@ -75,7 +75,7 @@ impl Keepers {
     /// Nobody has to wait any more.
     pub fn close(&self) {
         self.0.closed.set(true);
-        self.0.bell.ring();
+        self.0.notify.notify_all();
     }
 }
 

@@ -4,10 +4,12 @@
 //! [`check`] reads the source tree as text and returns every breach as `file:line: rule`. The rules
 //! stand in `rules.rs`; each has a test of its own in `tests/` that shows it failing.
 
+mod invariants;
 mod licences;
 mod rules;
 mod source;
 
+pub use invariants::{Invariant, listed as listed_invariants, of as invariants_of};
 pub use licences::{ALLOWED, goes_with_ours};
 pub use rules::{FLOORS, check};
 pub use source::{Source, Tree};

@@ -3,5 +3,6 @@
 //! One module of them: `cargo test -p ashlar-tidy --test suite house::`.
 
 mod house;
+mod invariants;
 mod licences;
 mod whole;

@@ -29,6 +29,46 @@ fn each_is_read_and_planned() {
     house.stop();
 }
 
+/// Configurations of the manual and of the README: blocks of TOML that begin with `# ashlar.toml`.
+fn blocks_of_the_manual() -> Vec<(PathBuf, String)> {
+    let root = examples().join("..");
+    let mut pages = vec![root.join("README.md")];
+    for folder in [root.join("docs"), root.join("docs/cookbook")] {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        pages.extend(entries.filter(|path| path.extension().is_some_and(|e| e == "md")));
+    }
+    let mut blocks = Vec::new();
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for block in text.split("```toml\n# ashlar.toml\n").skip(1) {
+            let (toml, _) = block.split_once("\n```").expect("the block ends");
+            blocks.push((page.clone(), toml.to_owned()));
+        }
+    }
+    blocks
+}
+
+#[test]
+fn each_configuration_of_the_manual_is_planned() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mut house = House::new("manual");
+    house.configure("", "");
+    house.start();
+    let secret = house.path("chap.secret");
+    std::fs::write(&secret, "correct-horse-battery").unwrap();
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let blocks = blocks_of_the_manual();
+    assert!(blocks.len() >= 4, "{blocks:?}");
+    for (page, toml) in blocks {
+        let file = house.path("page.toml");
+        std::fs::write(&file, toml).unwrap();
+        let plan = house.ashlar(&["plan", file.to_str().unwrap()]);
+        assert_eq!(plan.code, 6, "{}: {plan}", page.display());
+    }
+    house.stop();
+}
+
 /// The listing as FreeBSD's camcontrol prints it, of the talk from which CAM came here.
 #[test]
 fn sas_and_sata_are_listed_side_by_side() {

@@ -1,7 +1,7 @@
 //! Every class with members on real files, under load through iSCSI: members are pulled in all the
 //! ways there are, users notice nothing, what comes back is made right, and no byte is wrong.
 //!
-//! `ASHLAR_LIVE_SECONDS`: how long members come and go; `CONTRIBUTING.md` has the full run.
+//! `ASHLAR_LIVE_SECONDS`: how long members come and go; `docs/verification.md` has the full run.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

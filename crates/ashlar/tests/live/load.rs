@@ -1,8 +1,8 @@
 //! Many sessions over many logical units. Every byte is compared while LUNs come, go, change and
 //! grow, and over SIGKILLs of the daemon.
 //!
-//! `ASHLAR_LOAD_SESSIONS`, `ASHLAR_LOAD_LUNS`, `ASHLAR_LOAD_SECONDS`: the sizes; `CONTRIBUTING.md`
-//! has those of the full run.
+//! `ASHLAR_LOAD_SESSIONS`, `ASHLAR_LOAD_LUNS`, `ASHLAR_LOAD_SECONDS`: the sizes;
+//! `docs/verification.md` has those of the full run.
 
 use std::collections::BTreeMap;
 use std::thread::sleep;

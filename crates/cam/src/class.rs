@@ -25,7 +25,7 @@ use crate::verbs::{VERBS, faults, orders::Orders};
 pub const CAM_CLASS: &str = "cam";
 
 /// What it is.
-pub const CAM_DOC: &str = "Disks that are reached by commands, whatever carries the commands.";
+pub const CAM_DOC: &str = "SCSI and ATA disks behind buses: iSCSI, AoE, sg, local, virtual.";
 
 /// Most disks of one prefix; more are left out of the graph.
 const UNITS_MAX: u32 = 65_536;

@@ -32,7 +32,7 @@ pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
 
 impl Span for Concat {
     const NAME: &'static str = "concat";
-    const DOC: &'static str = "Several providers, one behind the other.";
+    const DOC: &'static str = "Concatenation of several providers.";
     const LEAST: usize = 1;
     const APPENDS: bool = true;
     const VERBS: &'static [ClassVerb<SpanClass<Concat>>] = &[

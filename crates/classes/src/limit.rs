@@ -49,7 +49,7 @@ pub struct Limit {
 
 impl Filter for Limit {
     const NAME: &'static str = "limit";
-    const DOC: &'static str = "Lets through so many requests and bytes a second.";
+    const DOC: &'static str = "Limit of requests and bytes per second, with a burst.";
     const EXAMPLE: &'static str = "limit configure --iops 500 l0";
 
     type Params = LimitParams;

@@ -67,7 +67,7 @@ impl Kind for BlockDev {
     }
 
     fn doc(&self) -> &'static str {
-        "A block device of this machine, which nobody else may have mounted."
+        "A block device of this machine that is not mounted."
     }
 
     fn schema(&self) -> Value {

@@ -6,10 +6,12 @@
 
 mod invariants;
 mod licences;
+mod prose;
 mod rules;
 mod source;
 
 pub use invariants::{Invariant, listed as listed_invariants, of as invariants_of};
 pub use licences::{ALLOWED, goes_with_ours};
+pub use prose::{Counts, MEASURED, count as count_prose, measure as measure_prose};
 pub use rules::{FLOORS, check};
 pub use source::{Source, Tree};

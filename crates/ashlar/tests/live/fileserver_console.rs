@@ -165,7 +165,7 @@ fn options_of_a_check_that_cannot_be_meant_are_refused_and_nothing_is_changed() 
         // Nobody is kept out by what was refused.
         drop(ninep::attach(at, "rob").unwrap().unwrap());
         drop(client);
-        house.until("they have left", SOON, || console.types("who") == "nobody\n");
+        house.until("they have left", SOON, || console.types("who") == "no clients\n");
         // And now it is done.
         let said = console.types("check --rtmp --fix");
         for word in ["mended: /t is removed", "all is well"] {

@@ -34,6 +34,7 @@ mod live_classes;
 mod load;
 mod local_bus;
 mod local_cases;
+mod manual;
 mod mirror_edits;
 mod moved_portals;
 mod names;

@@ -83,7 +83,7 @@ fn nbd(script: &mut Script) {
              grep '^ashlar here 0 2 rw 512 ' /sys/block/nbd0/backend\n\
              [ \"$(queue write_cache)\" = 'write back' ]; [ $(queue fua) = 1 ]\n\
              [ $(queue discard_max_bytes) -gt 0 ]; [ $(queue max_sectors_kb) = 512 ]\n\
-             within 20 says ashlar attach --list -- '/dev/nbd0 .*rw .*nobody .*attached'\n\
+             within 20 says ashlar attach --list -- '/dev/nbd0 .*rw .*no process .*attached'\n\
              [ $(ashlar sessions --json | grep -c 'local:here') -ge 2 ]"
         ),
     );

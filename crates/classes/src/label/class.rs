@@ -72,7 +72,7 @@ impl Names {
 impl Typed for LabelClass {
     const NAME: &'static str = NAME;
     const DOC: &'static str =
-        "Names providers by the label or id of what is on them: file systems, GPT entries.";
+        "Providers named by the label or id of their contents (file systems, GPT entries).";
     const VERBS: &'static [ClassVerb<LabelClass>] = verbs::VERBS;
     const TASTES: bool = true;
     const ONLY_SHOWS: bool = true;

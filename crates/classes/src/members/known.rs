@@ -123,7 +123,7 @@ pub(crate) fn start(
 /// Refuses a provider that is what it would be a member of, or stands on that. It is none: a label
 /// of a member can be among its data, where that one ended before it grew.
 pub(crate) fn check_circle(t: &Topology, on: ProviderId, of: Option<GeomId>) -> Result<(), Error> {
-    let what = "it stands on what it would be a member of: that would make a cycle";
+    let what = "it uses what it would be a member of: that would make a cycle";
     match of.is_some_and(|geom| t.stands_on(on, geom)) {
         true => Err(Error::new(Errno::NoDev, what)),
         false => Ok(()),

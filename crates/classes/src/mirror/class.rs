@@ -96,7 +96,7 @@ impl MirrorClass {
 
 impl Typed for MirrorClass {
     const NAME: &'static str = NAME;
-    const DOC: &'static str = "RAID1: every member holds all of it.";
+    const DOC: &'static str = "RAID1: every member has a complete copy.";
     const VERBS: &'static [ClassVerb<MirrorClass>] = verbs::VERBS;
     const TASTES: bool = true;
     const HIDES_WHAT_IT_REFUSES: bool = true;

@@ -92,7 +92,7 @@ impl MultipathClass {
 
 impl Typed for MultipathClass {
     const NAME: &'static str = NAME;
-    const DOC: &'static str = "One disk reached by several ways.";
+    const DOC: &'static str = "Several paths to one disk.";
     const VERBS: &'static [ClassVerb<MultipathClass>] = verbs::VERBS;
     const TASTES: bool = true;
     const KNOWS_ENDS: bool = true;

@@ -51,7 +51,7 @@ pub(crate) fn describe(table: &Table, name: &str) -> String {
     if table.is_corrupt() {
         text += &format!(", damaged: {}; ", damages(table));
         text += &match table.recover() {
-            Ok(_) => format!("`part recover {name}` mends it"),
+            Ok(_) => format!("`part recover {name}` repairs it"),
             Err(error) => error.to_string(),
         };
     }

@@ -142,7 +142,7 @@ pub(super) async fn look(disk: &Taster, bytes: u64) -> Result<Found, String> {
 
 impl Typed for RaidClass {
     const NAME: &'static str = NAME;
-    const DOC: &'static str = "RAID as firmware keeps it: Intel (IMSM) and SNIA DDF.";
+    const DOC: &'static str = "RAID with firmware metadata: Intel (IMSM) and SNIA DDF.";
     const VERBS: &'static [ClassVerb<RaidClass>] = verbs::VERBS;
     const BY_HAND: bool = false;
     const TASTES: bool = true;

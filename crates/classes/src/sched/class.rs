@@ -69,7 +69,7 @@ pub(super) fn settings(hub: &Hub) -> Settings {
 impl Typed for SchedClass {
     const NAME: &'static str = NAME;
     const DOC: &'static str =
-        "Decides whose request a disk gets next; slipped in and taken out under load.";
+        "I/O scheduler between clients; inserted and removed under load.";
     const VERBS: &'static [ClassVerb<SchedClass>] = verbs::VERBS;
     type Params = SchedParams;
     type Claim = NoClaim;

@@ -79,7 +79,7 @@ fn build(
 impl Typed for TrimClass {
     const NAME: &'static str = NAME;
     const DOC: &'static str =
-        "Acknowledges deletes at once, merges them and sends them when they cost nobody anything.";
+        "Queue of deletes: acknowledged at once, merged, sent when the disk is idle.";
     const VERBS: &'static [ClassVerb<TrimClass>] = verbs::VERBS;
     type Params = TrimParams;
     type Claim = NoClaim;

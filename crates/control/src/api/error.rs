@@ -93,7 +93,7 @@ kinds! {
         "Run `ashlar schema NAME` to see what may stand there; nothing was changed.";
     /// A name that points nowhere, or stands twice.
     ConfigName = 13, "config_name", Usage, 400,
-        "A name in the configuration points at nothing, or stands twice.",
+        "A name in the configuration points at nothing, or is used twice.",
         "Correct the name; nothing was changed.";
     /// Two groups claim one initiator.
     AccessOverlap = 14, "access_overlap", Usage, 400,
@@ -154,7 +154,7 @@ kinds! {
         "Stop it first, or give this one another socket.";
     /// Wrong user.
     Forbidden = 42, "forbidden", Failed, 403,
-        "The daemon obeys root and the user it runs as, nobody else.",
+        "The daemon obeys only root and its own user.",
         "Run the command as that user.";
     /// What came over the socket makes no sense.
     Protocol = 43, "protocol", Failed, 502,

@@ -11,7 +11,7 @@ use geom::{ArgKind, ArgSpec};
 /// The whole command line, with the verbs of these classes.
 pub fn command(classes: &[ClassVerbs]) -> Command {
     let mut root = Command::new("ashlar")
-        .about("Block storage in user space: disks, layers, iSCSI targets")
+        .about("User-space block storage: disks, layers and targets")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .after_help(exit_codes())

@@ -190,7 +190,7 @@ fn who_sees_what() {
     assert!(nothing.contains("nothing  no group matches; the default is deny"), "{nothing}");
     let who = daemon.ends("access who m0", Exit::Done);
     assert!(who.ends_with("hosts    1  m0        read only  iqn.h:*  iqn.h:one\n"), "{who}");
-    assert_eq!(daemon.ends("access who d0p1", Exit::Done), "nobody\n");
+    assert_eq!(daemon.ends("access who d0p1", Exit::Done), "no initiator\n");
     assert!(daemon.ends("access who d0p9", Exit::Failed).contains("ASH-0020"));
     let sessions = daemon.ends("sessions --denied", Exit::Done);
     assert!(

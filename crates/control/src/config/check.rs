@@ -133,7 +133,7 @@ fn geoms(config: &Config, out: &mut Vec<Problem>) {
             (None, true) if ["device", "settings"].iter().any(|k| geom.params.contains_key(*k)) => {
                 continue;
             }
-            (None, true) => "it stands on nothing: `provider` or `members` is missing",
+            (None, true) => "it uses nothing: `provider` or `members` is missing",
             _ => continue,
         };
         out.push(problem("geom", i, "provider", Kind::ConfigKey, text.to_owned()));
@@ -142,7 +142,7 @@ fn geoms(config: &Config, out: &mut Vec<Problem>) {
         let mut seen = HashSet::new();
         for (k, member) in geom.members.iter().enumerate() {
             if !seen.insert(member) {
-                let text = format!("`{member}` stands twice among the members");
+                let text = format!("`{member}` is listed twice among the members");
                 let p = problem("geom", i, "members", Kind::ConfigName, text);
                 out.push(Problem { element: Some(k), ..p });
             }
@@ -173,7 +173,7 @@ fn cycles(config: &Config, out: &mut Vec<Problem>) {
     let mut left: Vec<usize> = left.into_iter().collect();
     left.sort_unstable();
     for i in left {
-        let text = "it stands on itself, through the geoms below it".to_owned();
+        let text = "it uses itself, through the geoms below it".to_owned();
         out.push(problem("geom", i, "name", Kind::ConfigName, text));
     }
 }

@@ -16,11 +16,11 @@ fn look(facts: &Facts) -> Vec<Finding> {
 fn troubles(bus: &BusState) -> impl Iterator<Item = Finding> {
     bus.troubles.iter().filter(|t| t.health != Health::Ok).map(|trouble| {
         let consequence = match bus.devices.is_empty() {
-            true => "none of its disks is there, nor what stands on them",
+            true => "none of its disks is there, nor anything on them",
             false => "disks or ways to disks are missing",
         };
         let fix = format!(
-            "mend what is named, or its section [[bus]]; `ashlar cam rescan {}` asks at once",
+            "correct what is named, or its section [[bus]]; `ashlar cam rescan {}` asks at once",
             bus.number
         );
         bad(Grade::Fail, format!("{}: {}", bus.name, trouble.why), consequence, fix)

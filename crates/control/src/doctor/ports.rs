@@ -78,7 +78,7 @@ fn unix(address: &str, path: &Path) -> Option<Finding> {
             Ok(_) => {
                 let fix =
                     format!("ss -lxp src {shown} shows who has it; stop it or change `listen`");
-                fail("somebody listens there".into(), fix)
+                fail("another process listens there".into(), fix)
             }
             Err(_) => None,
         },

@@ -46,9 +46,9 @@ fn look(facts: &Facts) -> Vec<Finding> {
         out.push(bad(
             Grade::Fail,
             format!("{file} has secrets in it and mode {:04o}", mode & 0o7777),
-            "everybody on this machine can read them",
+            "every user of this machine can read them",
             format!("chmod 600 {file}, and better: secret = \"file:PATH\""),
         ));
     }
-    if out.is_empty() { ok("nobody else can read them") } else { out }
+    if out.is_empty() { ok("no other user can read them") } else { out }
 }

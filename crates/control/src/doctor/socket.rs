@@ -28,7 +28,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
         )],
         (Err(_), true) => vec![bad(
             Grade::Warn,
-            format!("{path} is there and nobody answers"),
+            format!("{path} exists, but no daemon answers"),
             "the daemon was killed, or hangs",
             "ashlar serve, which takes a stale socket over",
         )],

@@ -240,7 +240,7 @@ impl Verb for Who {
 
     fn table(answer: &WhoAnswer) -> String {
         if answer.ways.is_empty() {
-            return "nobody\n".to_owned();
+            return "no initiator\n".to_owned();
         }
         let row = |w: &Way| {
             vec![

@@ -91,7 +91,7 @@ impl Verb for Apply {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "apply";
-    const DOC: &'static str = "Bring the daemon to the configuration, wholly or not at all";
+    const DOC: &'static str = "Apply the configuration, completely or not at all";
     const DETAIL: &'static str = "Every step is checked before the first is done. When a step \
         fails, those before it are taken back. Steps that destroy data need --yes-destroy NAME. \
         The configuration applied is archived: see history and undo.";

@@ -60,7 +60,7 @@ impl Verb for Attach {
     type Params = AttachParams;
     type Answer = Answer;
     const NAME: &'static str = "attach";
-    const DOC: &'static str = "Make a LUN a block device of this machine";
+    const DOC: &'static str = "Attach a LUN as a block device of this machine";
     const DETAIL: &'static str = "The LUN is one that an access group of a target with driver = \
         \"local\" grants the initiator local:TARGET. The kernel's requests pass the target engine \
         like any initiator's: masking, reservations, write protection and statistics hold. The \
@@ -118,7 +118,7 @@ impl Verb for Detach {
     type Params = DetachParams;
     type Answer = Answer;
     const NAME: &'static str = "detach";
-    const DOC: &'static str = "Take the block device of an attached LUN away";
+    const DOC: &'static str = "Detach the block device of a LUN";
     const DETAIL: &'static str = "Refused while the device is in use: mounted, swap, under \
         another device, or open in a process; says by whom. A LUN in `attach` of the target comes \
         back with the next start.";

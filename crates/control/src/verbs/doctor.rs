@@ -34,8 +34,8 @@ impl Verb for Doctor {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "doctor";
-    const DOC: &'static str = "Look for what stands in the way, and say the command that mends it";
-    const DETAIL: &'static str = "Needs no daemon. Exit code 3 when there is something to mend.";
+    const DOC: &'static str = "Check for problems and print the command that fixes each";
+    const DETAIL: &'static str = "Needs no daemon. Exit code 3 if something needs a fix.";
     const EXAMPLES: &'static [&'static str] = &["ashlar doctor", "ashlar doctor ports"];
     const POSITIONAL: &'static [&'static str] = &["check"];
 

@@ -52,7 +52,7 @@ impl Verb for Explain {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "explain";
-    const DOC: &'static str = "Say what an error's number means and what to do about it";
+    const DOC: &'static str = "Explain an error code and its cure";
     const EXAMPLES: &'static [&'static str] = &["ashlar explain ASH-0014", "ashlar explain"];
     const POSITIONAL: &'static [&'static str] = &["code"];
 

@@ -55,7 +55,7 @@ impl Verb for Geom {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "geom";
-    const DOC: &'static str = "Call a verb of a class";
+    const DOC: &'static str = "Run a verb of a class";
     const DETAIL: &'static str = "`insert` and `remove` slip any class that is one layer in \
         under those who use a provider, and take it out again, while requests flow. Meanwhile it \
         has the provider's name, and the provider its. It is no part of ashlar.toml and gone at \

@@ -26,7 +26,7 @@ impl Verb for History {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "history";
-    const DOC: &'static str = "List the configurations applied, oldest first";
+    const DOC: &'static str = "List applied configurations, oldest first";
     const EXAMPLES: &'static [&'static str] = &["ashlar history"];
 
     fn table(answer: &Answer) -> String {

@@ -171,7 +171,7 @@ impl Verb for Inspect {
     type Params = InspectParams;
     type Answer = Answer;
     const NAME: &'static str = "inspect";
-    const DOC: &'static str = "Find every label, table and file system on a provider";
+    const DOC: &'static str = "Show labels, tables and file systems on a provider";
     const DETAIL: &'static str = "Looks at the places where the classes of this daemon, the \
         classes of FreeBSD's GEOM, RAID firmware and Linux keep their signatures, and through the \
         first and the last MiB for what was left behind by media of another size. Each line has \
@@ -199,7 +199,7 @@ impl Verb for Wipe {
     type Params = WipeParams;
     type Answer = Answer;
     const NAME: &'static str = "wipe";
-    const DOC: &'static str = "Clear every label, table and file system from a provider";
+    const DOC: &'static str = "Erase labels, tables and file systems of a provider";
     const DETAIL: &'static str = "Says what it would clear, and clears it only with --yes-destroy \
         PROVIDER (all of it) or --only KIND or OFFSET. Refused while a user has the provider open. \
         Only the signatures are overwritten, with zeroes, file systems before tables and tables \

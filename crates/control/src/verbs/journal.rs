@@ -45,7 +45,7 @@ impl Verb for Journal {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "journal";
-    const DOC: &'static str = "List what happened since the daemon started";
+    const DOC: &'static str = "List events since the daemon started";
     const DETAIL: &'static str = "The same events come live from /v1/events on the socket.";
     const EXAMPLES: &'static [&'static str] = &["ashlar journal", "ashlar journal --after 120"];
 

@@ -270,7 +270,7 @@ pub(super) fn attached(all: &[crate::api::AttachedState]) -> Listing {
             if there { short(a.size_bytes) } else { "-".to_owned() },
             if a.read_only { "ro" } else { "rw" }.to_owned(),
             match (there, a.users.is_empty()) {
-                (true, true) => "nobody".to_owned(),
+                (true, true) => "no process".to_owned(),
                 _ => text::dash(&a.users.join(", ")),
             },
             if a.why.is_empty() { "attached".to_owned() } else { a.why.clone() },
@@ -311,7 +311,7 @@ impl Verb for List {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "list";
-    const DOC: &'static str = "List disks, geoms, providers, targets or LUNs, and why they exist";
+    const DOC: &'static str = "List disks, geoms, providers, targets or LUNs";
     const DETAIL: &'static str = "With --json the answer holds what was asked for in full, with \
         every counter and every class's own facts; `list` alone gives the whole state.";
     const EXAMPLES: &'static [&'static str] =

@@ -88,10 +88,10 @@ pub const VERBS: &[Entry] = &[
 
 /// What the verbs with a dot in their name have in common.
 pub const GROUPS: &[(&str, &str)] = &[
-    ("part", "Partition tables: show, create, change, back up, recover, destroy"),
-    ("access", "Who sees what: questions about access groups"),
-    ("alua", "Access states of groups of target ports"),
-    ("tray", "Media that are taken out and put in"),
+    ("part", "Show and edit partition tables"),
+    ("access", "Show what an initiator sees, and who sees a LUN"),
+    ("alua", "Show and set access states of target port groups"),
+    ("tray", "Load and eject removable media"),
 ];
 
 /// The verb of that name.

@@ -56,7 +56,7 @@ impl Verb for Status {
     type Params = StatusParams;
     type Answer = Answer;
     const NAME: &'static str = "part.status";
-    const DOC: &'static str = "Show each partition, the state of its table and where that stands";
+    const DOC: &'static str = "Show each partition, the state of its table and where the table is";
     const DETAIL: &'static str = "";
     const EXAMPLES: &'static [&'static str] = &["ashlar part status", "ashlar part status -s ada0"];
     const POSITIONAL: &'static [&'static str] = &["names"];

@@ -135,10 +135,10 @@ impl Verb for Plan {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "plan";
-    const DOC: &'static str = "Show what apply would change, and how risky it is";
+    const DOC: &'static str = "Show what apply would change, with the risk of each step";
     const DETAIL: &'static str = "Compares the configuration with what runs. Exit code 0 when they \
         agree, 6 when there are changes, 1 when one of them cannot be carried out. Nothing is \
-        changed. Risks: safe (nobody notices), \
+        changed. Risks: safe (no host notices), \
         disruptive (a connected host loses something, or there is one copy for a while), \
         destroys (data is lost).";
     const EXAMPLES: &'static [&'static str] = &["ashlar plan", "ashlar plan new.toml --json"];

@@ -64,7 +64,7 @@ impl Verb for Reservations {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "reservations";
-    const DOC: &'static str = "List who has reserved what, or end it";
+    const DOC: &'static str = "List or clear persistent reservations";
     const DETAIL: &'static str = "A host that died with a reservation keeps others out until \
         another registrant preempts it. When none is left, --clear ends all registrations and \
         reservations of a unit; the hosts that had them are told. Two hosts may write then that \

@@ -102,7 +102,7 @@ impl Verb for Schema {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "schema";
-    const DOC: &'static str = "Show what may stand in ashlar.toml, or what a verb takes";
+    const DOC: &'static str = "Show the schema of ashlar.toml or of a verb";
     const DETAIL: &'static str = "A disk has the keys of the section `disk` and those of its kind; \
         geoms and targets likewise. With --json the JSON Schema (2020-12).";
     const EXAMPLES: &'static [&'static str] =
@@ -179,7 +179,7 @@ fn sections() -> Vec<Named> {
         ),
         section(
             "access",
-            "[[access]]: which initiators see which LUNs of a target; nobody sees anything else.",
+            "[[access]]: which initiators see which LUNs of a target; nothing else is visible.",
             "[[access]]\ntarget = \"iqn.2026-11.org.example:store\"\ngroup = \"vmhosts\"\n\
              initiators = [\"iqn.1998-01.com.vmware:*\"]\n\
              luns = { 0 = \"d0\", 1 = { provider = \"d1\", mode = \"ro\" } }\n",

@@ -90,7 +90,7 @@ impl Verb for Sessions {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "sessions";
-    const DOC: &'static str = "List who is connected";
+    const DOC: &'static str = "List sessions of initiators and clients";
     const DETAIL: &'static str = "With --denied also the logins refused lately, with what was \
         expected of them.";
     const EXAMPLES: &'static [&'static str] = &["ashlar sessions", "ashlar sessions --denied"];
@@ -114,7 +114,7 @@ impl Verb for Sessions {
         ];
         let rows: Vec<_> = answer.sessions.iter().map(row).collect();
         let mut out = if rows.is_empty() {
-            "nobody is connected\n".to_owned()
+            "no sessions\n".to_owned()
         } else {
             text::table(&columns, &rows)
         };

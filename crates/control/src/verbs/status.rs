@@ -243,7 +243,7 @@ pub fn findings(state: &State, config: &Config, catalog: &Catalog) -> Vec<Findin
     }
     let missing = missing(state, config);
     for (at, see) in &missing {
-        let why = "it is configured and is not there: what it stands on is gone, or never came";
+        let why = "it is configured and is not there: what it uses is gone, or never arrived";
         add(Health::Failed, at.clone(), why, "Run `ashlar apply` to bring it back.", see);
     }
     if let Some(last) = state.denied.last() {
@@ -351,7 +351,7 @@ impl Verb for Status {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "status";
-    const DOC: &'static str = "Say how everything is: state, why, action, what to see";
+    const DOC: &'static str = "Show health: what is wrong, why, and what to do";
     const DETAIL: &'static str = "Exit code 0 when everything is ok, 3 when anything is degraded \
         or failed.";
     const EXAMPLES: &'static [&'static str] = &["ashlar status", "ashlar status --json"];

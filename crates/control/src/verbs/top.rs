@@ -89,7 +89,7 @@ impl Verb for Top {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "top";
-    const DOC: &'static str = "Watch queues, rates and latencies of every provider";
+    const DOC: &'static str = "Show live load and latency of every provider";
     const DETAIL: &'static str = "Columns: L(q) requests in flight now; ops/s; for reads (r), \
         writes (w) and, with --deletes, deletes (d): per second, KiB per second, median and 99th \
         percentile in milliseconds; share of time with requests in flight. Keys: q quit, s sort, \

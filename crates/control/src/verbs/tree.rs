@@ -287,7 +287,7 @@ impl Verb for Tree {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "tree";
-    const DOC: &'static str = "Draw everything from the disks to the live sessions";
+    const DOC: &'static str = "Draw the graph from disks to sessions";
     const DETAIL: &'static str = "Every line: name, size, access counts (read, write, exclusive), \
         class, state, and why it exists.";
     const EXAMPLES: &'static [&'static str] =

@@ -27,7 +27,7 @@ impl Verb for Undo {
     type Params = Params;
     type Answer = Answer;
     const NAME: &'static str = "undo";
-    const DOC: &'static str = "Go back to the configuration before the present one";
+    const DOC: &'static str = "Return to the previous configuration";
     const DETAIL: &'static str = "The archived configuration is planned and applied like any \
         other, and archived anew: undoing twice gives the present one back. The file ashlar.toml \
         is not touched.";

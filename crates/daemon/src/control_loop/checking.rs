@@ -15,7 +15,7 @@ fn is_free(topology: &Topology, class: &str, name: &str, going: &[(String, Strin
     let goes =
         |g: GeomId| going.iter().any(|(class, name)| topology.find_geom(class, name) == Some(g));
     let Some((keeper, command)) = topology.kept(geom, &goes) else { return Ok(()) };
-    let why = format!("{keeper} stands on it; type `{command}` first");
+    let why = format!("{keeper} uses it; type `{command}` first");
     Err(Error::new(Kind::Busy, "remove", why).at(name))
 }
 

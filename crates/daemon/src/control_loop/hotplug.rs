@@ -59,7 +59,7 @@ impl ControlLoop {
             match self.create_geom(&geom) {
                 Ok(()) => {
                     self.returns.well(&geom.name);
-                    self.note(Level::Info, &geom.name, "what it stands on is back".to_owned());
+                    self.note(Level::Info, &geom.name, "what it uses is back".to_owned());
                 }
                 Err(e) => {
                     let said = self.returns.news(&geom.name, &e.source);
@@ -156,7 +156,7 @@ impl ControlLoop {
 
     /// It is made when what it stands on has come.
     pub(super) fn expect(&mut self, geom: &GeomConfig, on: &str) {
-        let text = format!("it stands on {on}, which is not there yet; it waits for it");
+        let text = format!("it uses {on}, which is not there yet; it waits for it");
         self.note(Level::Warn, &geom.name, text);
         self.returns.expect(&geom.name);
     }

@@ -86,7 +86,7 @@ impl Front for Client {
 
     fn over(&self, over: Over) {
         self.line.end(match over {
-            Over::Exchanged => "another unit stands behind the LUN now".to_owned(),
+            Over::Exchanged => "the LUN is another unit now".to_owned(),
             Over::Closed(reason) => format!("closed: {reason:?}"),
         });
     }

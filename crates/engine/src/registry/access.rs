@@ -74,7 +74,7 @@ fn refusal(target: &str, groups: &Groups, initiator: &str, portal: &Address) -> 
     }
     let names: Vec<&str> = groups.groups().iter().map(|g| g.name.as_str()).collect();
     match names.as_slice() {
-        [] => format!("{target} has no access group, so nobody may log in"),
+        [] => format!("{target} has no access group, so no initiator may log in"),
         _ => format!(
             "no access group of {target} ({}) names the initiator {initiator}; \
              add this name to one of them",

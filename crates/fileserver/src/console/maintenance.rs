@@ -76,7 +76,7 @@ pub(super) struct Halt {}
 
 impl FsVerb for Halt {
     const NAME: &'static str = "halt";
-    const DOC: &'static str = "Serve nobody any more, and make everything durable";
+    const DOC: &'static str = "Stop serving and make everything durable";
     const DETAIL: &'static str = "Clients are cut off. Its devices stay its own; another server \
          that reaches the WORM may take it at once. `fs start` opens it again.";
     const EXAMPLE: &'static str = "fs halt main";

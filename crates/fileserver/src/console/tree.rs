@@ -182,7 +182,7 @@ pub(super) struct Remove {
 
 impl FsVerb for Remove {
     const NAME: &'static str = "remove";
-    const DOC: &'static str = "Remove files and empty directories, whoever owns them";
+    const DOC: &'static str = "Remove files and empty directories of any owner";
     const DETAIL: &'static str = "Dumps that have them keep them.";
     const POSITIONAL: &'static [&'static str] = &["paths"];
     const EXAMPLE: &'static str = "fs remove main /tmp/x";

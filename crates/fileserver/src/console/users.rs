@@ -197,7 +197,7 @@ pub(super) struct Who {
 
 impl FsVerb for Who {
     const NAME: &'static str = "who";
-    const DOC: &'static str = "List who is connected";
+    const DOC: &'static str = "List connected clients";
     const POSITIONAL: &'static [&'static str] = &["user"];
     const EXAMPLE: &'static str = "fs who main";
     type Answer = Connected;
@@ -219,7 +219,7 @@ impl FsVerb for Who {
             );
         }
         if all.is_empty() {
-            t = "nobody\n".to_owned();
+            t = "no clients\n".to_owned();
         }
         Ok(Connected { text: t, who: all })
     }
@@ -282,7 +282,7 @@ pub(super) struct Allow {
 
 impl FsVerb for Allow {
     const NAME: &'static str = "allow";
-    const DOC: &'static str = "Let everybody, or one user, do everything, until `fs disallow`";
+    const DOC: &'static str = "Allow all users, or one, everything until `fs disallow`";
     const DETAIL: &'static str = "Permissions are not looked at: for setting up, and for mending \
          what nobody owns.";
     const POSITIONAL: &'static [&'static str] = &["user"];
@@ -314,7 +314,7 @@ pub(super) struct Disallow {}
 
 impl FsVerb for Disallow {
     const NAME: &'static str = "disallow";
-    const DOC: &'static str = "Look at everybody's permissions again";
+    const DOC: &'static str = "Check permissions of all users again";
     const EXAMPLE: &'static str = "fs disallow main";
     type Answer = Allowed;
 

@@ -54,7 +54,7 @@ impl FsClass {
 
     /// One sentence.
     pub const DOC: &'static str =
-        "Serves files by 9P from a cached WORM, and keeps every day's dump for ever.";
+        "9P file server on a cached WORM with permanent daily dumps.";
 
     /// Reads the certificates and keys of a file server again. Clients that are connected go on.
     ///

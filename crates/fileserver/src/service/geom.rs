@@ -430,7 +430,7 @@ impl Geom for FsGeom {
             out.push(Trouble::degraded(why, action));
         }
         if let Some(fault) = &status.dump_fault {
-            let action = format!("mend that, then `ashlar fs dump {name}`");
+            let action = format!("repair that, then `ashlar fs dump {name}`");
             out.push(Trouble::degraded(format!("the last daily dump failed: {fault}"), action));
         }
         for b in self.below.iter().filter(|b| b.lost) {

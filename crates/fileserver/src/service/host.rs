@@ -81,7 +81,7 @@ pub fn start(core: &Rc<Core>, shared: Arc<Shared>, disks: Vec<Opened>) {
         match made {
             Ok(host) => host.run().await,
             Err(why) => {
-                let next = "mend `device`, then `ashlar apply`".to_owned();
+                let next = "correct `device`, then `ashlar apply`".to_owned();
                 shared.report(|s| s.phase = Phase::Refused(why, next));
                 while !matches!(shared.order().await, Order::Stop) {}
             }
@@ -186,7 +186,7 @@ impl Host {
             Errno::NxIo,
             match self.shared.status().phase {
                 Phase::Opening => "it is opening still: try again".to_owned(),
-                Phase::Refused(why, next) => format!("it serves nobody: {why}; {next}"),
+                Phase::Refused(why, next) => format!("it serves no client: {why}; {next}"),
                 _ => format!("it is halted: `ashlar fs start {}`", self.shared.name),
             },
         ))
@@ -240,7 +240,7 @@ impl Host {
         if let Err(e) = ready.await {
             // Nobody was served: it is as it was.
             let _ = self.halt().await;
-            return Err((e.what, format!("mend that, then `ashlar fs start {name}`")));
+            return Err((e.what, format!("repair that, then `ashlar fs start {name}`")));
         }
         self.look();
         self.shared.report(|s| s.phase = Phase::Serving);
@@ -336,7 +336,7 @@ impl Host {
                  WORM back from its newest dump"
             ),
             Fault::Io(..) => format!("see to the device, then `ashlar fs start {name}`"),
-            _ => format!("mend that, then `ashlar fs start {name}`"),
+            _ => format!("repair that, then `ashlar fs start {name}`"),
         };
         (fault.to_string(), next)
     }

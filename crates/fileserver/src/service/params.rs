@@ -192,7 +192,7 @@ impl FsParams {
         let refuse = |what: String| Err(Error::inval(format!("settings: {what}")));
         let s = Settings::parse(&text).map_err(|why| Error::inval(format!("settings: {why}")))?;
         if self.device.is_some() {
-            return refuse("`device` says what it stands on already".into());
+            return refuse("`device` names its members already".into());
         }
         if let Some(name) = s.ream.first().or(s.recover.first()) {
             return refuse(format!(

@@ -26,7 +26,7 @@ impl Topology {
         self.spliceable(geom, above, below)?;
         let (low, high) = (&self.providers[below].limits, &self.providers[above].limits);
         if low.media_bytes != high.media_bytes || low.sector_bytes != high.sector_bytes {
-            let what = "the layer changes the size or sector size; it cannot be slipped in";
+            let what = "the layer changes the size or sector size; it cannot be inserted";
             return Err(Error::inval(what));
         }
         if self.consumers[own].counts != Access::NONE {
@@ -142,7 +142,7 @@ impl Topology {
             }
             Some(_) => Err(Error::new(
                 Errno::NotSup,
-                "only a layer with one disk below and one above can be slipped in or out",
+                "only a layer with one disk below and one above can be inserted or removed",
             )),
             None => Err(Error::new(Errno::NoEnt, "no such geom")),
         }

@@ -106,7 +106,7 @@ impl Geom for TasteGeom {
 }
 
 /// Why what others write is left alone.
-const LENT: &str = "it is exported, or stands on what is: what is there belongs to initiators";
+const LENT: &str = "it is exported, or uses a provider that is: its contents belong to initiators";
 
 impl Topology {
     /// Asks for a new look at a provider by all classes that have no geom on it.
@@ -325,7 +325,7 @@ impl Topology {
             return Some("it is a member that another class refused: `clear` it there first");
         }
         if self.covering(p).is_some() {
-            return Some("a layer was slipped in over it meanwhile");
+            return Some("a layer was inserted over it meanwhile");
         }
         if pp.counts.w > 0 {
             let also = self.classes[class].tastes_written();

@@ -114,7 +114,7 @@ impl Net {
         self.link(link).map(|l| l.addr[side])
     }
 
-    /// None: somebody listens there already and will not share.
+    /// None: another process listens there already and will not share.
     pub(crate) fn listen(&mut self, mut addr: SocketAddr, share: bool) -> Option<SocketAddr> {
         while addr.port() == 0 {
             let port = self.free_port();

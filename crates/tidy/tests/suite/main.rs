@@ -5,4 +5,5 @@
 mod house;
 mod invariants;
 mod licences;
+mod prose;
 mod whole;

@@ -227,7 +227,7 @@ pub fn fuzz_client_login(data: &[u8]) {
         match login.response(&bhs, body) {
             Ok(ClientStep::Send(request)) => assert!(request.text.len() <= TEXT_LEN_MAX),
             Ok(ClientStep::Done(_)) => {
-                assert!(!chap, "nobody here knows the target's secret");
+                assert!(!chap, "no secret is configured for the target");
                 return;
             }
             Err(_) => return,

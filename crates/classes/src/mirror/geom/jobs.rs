@@ -348,7 +348,7 @@ impl MirrorGeom {
         }
         std::mem::take(&mut self.twins).into_iter().for_each(|p| t.retaste(p));
         if self.mirror.running && self.mirror.in_role(Role::Active).is_empty() {
-            t.remark(me, Grade::Failed, "nobody is left who has everything: the mirror is gone");
+            t.remark(me, Grade::Failed, "no member with everything is left: the mirror is gone");
             Self::take_apart(t, me, self);
         }
         true

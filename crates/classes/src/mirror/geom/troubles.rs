@@ -52,7 +52,7 @@ impl MirrorGeom {
     pub(super) fn stays(&self, t: &mut Topology, me: GeomId, slot: usize) {
         let Some(consumer) = self.consumers.get(&slot) else { return };
         let name = self.name_of(t, *consumer);
-        let why = format!("{name} failed a request, and nobody else has everything: it stays");
+        let why = format!("{name} failed a request, and no other member has everything: it stays");
         t.remark(me, Grade::Failed, &why);
     }
 

@@ -14,7 +14,7 @@ const KNOBS: &[Knob] = &[
         min: 16,
         default: 8192,
         max: 65536,
-        doc: "KiB of one client, after which nobody waits for it",
+        doc: "KiB of one client, after which others go first",
     },
 ];
 const WAIT: usize = 0;

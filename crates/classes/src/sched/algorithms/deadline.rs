@@ -46,7 +46,7 @@ const WRITES_STARVED: usize = 4;
 
 pub(super) const KIND: Kind = Kind {
     name: "deadline",
-    doc: "in the order of the disk, reads first, nobody beyond a time",
+    doc: "in the order of the disk, reads first, with a deadline for each request",
     knobs: KNOBS,
     shares: false,
     make: |knobs| Box::new(Deadline::new(knobs)),

@@ -29,7 +29,7 @@ fn spoilt(seed: u64, is_image: bool) -> Plant {
     }
     all_can_come(&mut plant, "before it");
     // They leave.
-    while plant.verb("who", Value::Null).unwrap()["text"] != "nobody\n" {}
+    while plant.verb("who", Value::Null).unwrap()["text"] != "no clients\n" {}
     plant
 }
 

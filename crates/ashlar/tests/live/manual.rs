@@ -1,0 +1,91 @@
+//! Pages of the manual whose sessions are run: every `console` block of a page in its order, in one
+//! folder and with one daemon. Each command's output must be as printed there; `...` stands for
+//! what differs from run to run.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::house::House;
+
+/// The portal of the pages; replaced by the daemon's own.
+const PORTAL: &str = "127.0.0.1:3260";
+/// Longest wait for the output of a command that only asks.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A command line, and the lines that it prints.
+struct Step {
+    command: String,
+    prints: Vec<String>,
+}
+
+impl Step {
+    /// It changes nothing, so it may be repeated until a rebuild or the like has ended.
+    fn asks(&self) -> bool {
+        let words: Vec<&str> = self.command.split(' ').collect();
+        let verbs = ["tree", "status", "list", "access", "history"];
+        words[0] == "ashlar" && words[1..].iter().take(2).any(|word| verbs.contains(word))
+    }
+
+    fn is_printed(&self, output: &str) -> bool {
+        let lines: Vec<&str> = output.lines().map(str::trim_end).collect();
+        let fits = |(want, line): (&String, &&str)| match want.split_once("...") {
+            Some((before, after)) => line.starts_with(before) && line.ends_with(after),
+            None => want == line,
+        };
+        lines.len() == self.prints.len() && self.prints.iter().zip(&lines).all(fits)
+    }
+}
+
+/// The configuration and the steps of a page.
+fn read(page: &Path, portal: &str) -> (String, Vec<Step>) {
+    let text = std::fs::read_to_string(page).unwrap().replace(PORTAL, portal);
+    let block = |fence: &str| {
+        let blocks = text.split(fence).skip(1).map(|rest| rest.split_once("\n```").unwrap().0);
+        blocks.collect::<Vec<&str>>()
+    };
+    let mut steps: Vec<Step> = Vec::new();
+    for line in block("```console\n").into_iter().flat_map(str::lines) {
+        match line.strip_prefix("$ ") {
+            Some(command) => steps.push(Step { command: command.into(), prints: Vec::new() }),
+            None => steps.last_mut().expect("a command").prints.push(line.trim_end().into()),
+        }
+    }
+    (block("```toml\n# ashlar.toml\n")[0].to_owned(), steps)
+}
+
+/// Standard output and standard error of a command in the folder of the house.
+fn run(house: &House, command: &str) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_ashlar")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{command} 2>&1")]).current_dir(house.path(""));
+    shell.env("PATH", path).env("ASHLAR_SOCKET", house.path("ashlar.sock"));
+    shell.env("ASHLAR_CONFIG", house.path("ashlar.toml"));
+    String::from_utf8(shell.output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn the_first_hour_is_as_printed() {
+    let mut house = House::new("first-hour");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/first-hour.md");
+    let (config, steps) = read(&page, &house.portal().to_string());
+    house.write("ashlar.toml", &config);
+    assert!(steps.len() > 15, "{} steps", steps.len());
+    for step in steps {
+        if step.command.starts_with("ashlar serve") {
+            house.start();
+            continue;
+        }
+        let mut output = run(&house, &step.command);
+        if step.asks() {
+            house.until(&step.command, LIMIT, || {
+                output = run(&house, &step.command);
+                step.is_printed(&output)
+            });
+        }
+        let Step { command, prints } = &step;
+        assert!(step.is_printed(&output), "$ {command}\n{output}\nprinted: {prints:#?}");
+    }
+    house.stop();
+}

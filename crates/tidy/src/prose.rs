@@ -1,0 +1,83 @@
+//! Measure of the prose in comments: how often words that a stranger stumbles over appear in
+//! 10,000 words.
+
+use std::collections::BTreeMap;
+
+use crate::source::Tree;
+
+/// A word or phrase that is counted, and the most of it in 10,000 words of the whole tree. The
+/// limits are lowered as the prose gets better, to the goal in the last column.
+pub const MEASURED: &[(&str, f64, f64)] = &[
+    ("clause as a noun", 66.0, 3.0),
+    ("nobody", 19.0, 1.0),
+    ("whoever", 10.0, 1.0),
+    ("somebody", 8.0, 1.0),
+    ("everybody", 8.0, 1.0),
+    ("stands", 22.0, 1.0),
+    ("told", 22.0, 1.0),
+];
+
+/// Words of comments and what was counted in them.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// All words.
+    pub words: usize,
+    /// In the order of [`MEASURED`].
+    pub found: [usize; MEASURED.len()],
+}
+
+impl Counts {
+    /// How many of each in 10,000 words.
+    pub fn rates(&self) -> [f64; MEASURED.len()] {
+        self.found.map(|n| n as f64 * 10_000.0 / self.words.max(1) as f64)
+    }
+
+    fn add(&mut self, other: &Counts) {
+        self.words += other.words;
+        self.found.iter_mut().zip(other.found).for_each(|(to, n)| *to += n);
+    }
+}
+
+/// Verbs that make a clause of `what` or `who` a noun: "what comes in", "who waits".
+const CLAUSE_VERBS: &[&str] = &[
+    "is", "are", "was", "were", "has", "have", "had", "comes", "came", "goes", "went", "stands",
+    "lies", "waits", "it", "they", "a", "the", "he",
+];
+
+/// Counts the comments of a text.
+pub fn count(text: &str) -> Counts {
+    let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+    let words: Vec<String> = comments
+        .flat_map(str::split_whitespace)
+        .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let mut counts = Counts { words: words.len(), ..Counts::default() };
+    for (n, word) in words.iter().enumerate() {
+        let next = words.get(n + 1).map(String::as_str).unwrap_or_default();
+        let kind = match word.as_str() {
+            "what" | "who" if CLAUSE_VERBS.contains(&next) => 0,
+            "nobody" => 1,
+            "whoever" => 2,
+            "somebody" => 3,
+            "everybody" => 4,
+            "stand" | "stands" | "stood" => 5,
+            "tell" | "tells" | "told" => 6,
+            _ => continue,
+        };
+        counts.found[kind] += 1;
+    }
+    counts
+}
+
+/// Counts by crate, and `""` for the whole tree.
+pub fn measure(tree: &Tree) -> BTreeMap<String, Counts> {
+    let mut all = BTreeMap::<String, Counts>::new();
+    for source in &tree.sources {
+        let counts = count(&source.text);
+        for name in ["", source.room()] {
+            all.entry(name.to_owned()).or_default().add(&counts);
+        }
+    }
+    all
+}

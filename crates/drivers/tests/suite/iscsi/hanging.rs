@@ -7,7 +7,7 @@ use testkit::disk::Mode;
 use wire::iscsi::{ClientError, LoginStatus, Response, TaskAnswer, TaskRequest, task_function};
 
 use crate::iscsi::server::{Server, Shape};
-use testkit::iscsi::initiator::{Client, How, connect, rw10};
+use testkit::iscsi::initiator::{Client, How, connect, dial, rw10};
 
 /// LUN of the disk that hangs.
 const STUCK: u8 = 2;

@@ -11,24 +11,24 @@ pub const CEC_HEAD_LEN: usize = 18;
 /// Most bytes of data.
 pub const CEC_DATA_MAX: usize = 255;
 
-/// What a message is.
+/// The type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CecKind {
-    /// Whoever wants to type begins a connection.
+    /// A client requests a connection.
     InitA,
-    /// The console has taken it.
+    /// The console has accepted it.
     InitB,
-    /// Whoever types has heard that.
+    /// The client confirms the connection.
     InitC,
-    /// What was typed, or is to be shown.
+    /// Typed characters, or output to display.
     Data,
-    /// The data of that number came.
+    /// Acknowledges the data of that number.
     Ack,
-    /// Which consoles are there?
+    /// Asks for consoles.
     Discover,
-    /// One is: its shelf (-1: none) and its name.
+    /// The answer of a console: its shelf (-1: none) and its name.
     Offer,
-    /// The connection is no more.
+    /// The connection is closed.
     Reset,
 }
 
@@ -46,13 +46,13 @@ const KINDS: [CecKind; 8] = [
 /// A message with its Ethernet header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CecFrame<'a> {
-    /// Whom it is for.
+    /// The receiver.
     pub to: Mac,
-    /// Who sent it.
+    /// The sender.
     pub from: Mac,
-    /// What it is.
+    /// The type of the message.
     pub kind: CecKind,
-    /// The connection's number, chosen by whoever types.
+    /// The connection's number, chosen by the client.
     pub conn: u8,
     /// The data's number.
     pub seq: u8,
@@ -61,7 +61,7 @@ pub struct CecFrame<'a> {
 }
 
 impl<'a> CecFrame<'a> {
-    /// Reads a frame; what fills it up is left out.
+    /// Reads a frame; padding is left out.
     pub fn decode(frame: &'a [u8]) -> Result<CecFrame<'a>, WireError> {
         let mut reader = Reader::new(frame);
         let mut mac = |field| {
@@ -81,7 +81,7 @@ impl<'a> CecFrame<'a> {
         Ok(CecFrame { to, from, kind, conn, seq, data })
     }
 
-    /// The frame, without what fills a short one up. Data beyond the most is left out.
+    /// The frame without padding. Data beyond [`CEC_DATA_MAX`] bytes is left out.
     pub fn encode(&self) -> Vec<u8> {
         let data = self.data.get(..CEC_DATA_MAX).unwrap_or(self.data);
         let mut out = Vec::with_capacity(CEC_HEAD_LEN + data.len());

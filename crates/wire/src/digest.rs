@@ -2,9 +2,8 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// CRC32C (Castagnoli) of `bytes`, as iSCSI (RFC 7143 section 13.1)
-/// and NVMe over TCP use it. On the wire it stands least
-/// significant byte first.
+/// CRC32C (Castagnoli) of `bytes`, as iSCSI (RFC 7143 section 13.1) and NVMe over TCP use it. On
+/// the wire the least significant byte is first.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
@@ -21,7 +20,7 @@ impl Crc32c {
 
     /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        // The register holds the complement of what the CRC over these bytes would be.
+        // The register holds the complement of the CRC over the bytes so far.
         let register = u64::from(!self.0);
         let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, register);
         digest.update(bytes);
@@ -36,7 +35,7 @@ impl Crc32c {
         }
     }
 
-    /// The digest as it stands on the wire.
+    /// The digest in wire order.
     pub fn wire(self) -> [u8; 4] {
         self.0.to_le_bytes()
     }

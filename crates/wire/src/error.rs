@@ -1,13 +1,13 @@
-//! The one error of the codecs: a small kind, the field's name, and where it stands.
+//! The error type of all codecs: a kind, the field's name, and its offset.
 
 use std::fmt;
 
-/// What is wrong with a field.
+/// A problem with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Fewer bytes than the field or structure needs.
     Truncated,
-    /// A length above what was negotiated or what a limit allows.
+    /// A length above the negotiated value or a limit.
     TooLong,
     /// A value the standard does not allow here.
     BadValue,
@@ -25,7 +25,7 @@ pub enum Kind {
 /// it can be logged and compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WireError {
-    /// What is wrong.
+    /// The problem.
     pub kind: Kind,
     /// The field, by the name its standard gives it.
     pub field: &'static str,

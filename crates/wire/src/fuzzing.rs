@@ -1,9 +1,9 @@
 //! Entry points for fuzzing: ordinary functions that take any bytes.
 //!
-//! Each checks more than "it does not fall over": what was read and written again reads the same,
-//! and results stay within what was allowed. [`TARGETS`] lists them; the crate's tests run all of
-//! them over the corpus in `fuzz/corpus` and seeded mutations of it, and `fuzz/` runs them under a
-//! fuzzer.
+//! Each target checks more than the absence of panics: decoded data that is encoded again decodes
+//! to the same value, and results stay within the limits. [`TARGETS`] lists them. The crate's tests
+//! run all of them over the corpus in `fuzz/corpus` and seeded mutations of it, and `fuzz/` runs
+//! them under a fuzzer.
 
 mod aoe;
 mod cec;

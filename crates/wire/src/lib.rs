@@ -6,7 +6,7 @@
 //!
 //! * [`iscsi`]: PDUs, framing and digests, text, negotiation, login (RFC 7143, RFC 7144).
 //! * [`scsi`]: CDBs, sense, INQUIRY, mode pages, LUN addressing, parameter data (SAM, SPC, SBC).
-//! * [`nvme`]: PDUs of NVMe over TCP, Fabrics and NVM commands, what a controller says of itself.
+//! * [`nvme`]: PDUs of NVMe over TCP, Fabrics and NVM commands, identify data and log pages.
 //! * [`nbd`]: handshake, requests and replies of NBD, and the SCSI commands they become.
 //! * [`ninep`]: 9P2000, both directions.
 //! * [`aoe`]: frames of ATA over Ethernet. [`ata`]: registers, IDENTIFY DEVICE, TRIM (ACS-3).
@@ -14,7 +14,7 @@
 //! * [`fuse`]: how the kernel asks for a file system of one file.
 //! * [`netlink`]: how the kernel is asked for a network block device.
 //! * [`pattern`]: patterns of initiator names. [`portal`]: rules for addresses that are come to.
-//! * [`smp`]: what SAS expanders say of themselves and of their phys.
+//! * [`smp`]: information of SAS expanders about themselves and their phys.
 //! * [`x509`]: the names in a certificate.
 //! * `fuzzing`, with the feature of that name: one function per codec that takes any bytes; run by
 //!   `cargo test` and by `fuzz/`.

@@ -5,7 +5,8 @@
 //!   message    length 4, type 2, flags 2, sequence 4, port 4, command, version, 0 0, attributes
 //!   attribute  length 2, type 2, value, up to 3 bytes to a multiple of 4
 //! ```
-//! Numbers are the machine's own. The peer is the kernel; what it says is read like a stranger's.
+//! Numbers are in the machine's byte order. The peer is the kernel, but its messages are checked
+//! like those of an untrusted peer.
 
 use crate::error::WireError;
 
@@ -139,7 +140,7 @@ impl Message {
     }
 }
 
-/// What the kernel said.
+/// A message of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said<'a> {
     /// A command was carried out, or refused with an errno.
@@ -170,7 +171,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     part.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// The first message of what was received: its sequence number, what it says, and what follows it.
+/// Decodes the first message of the received bytes: its sequence number, its contents, and the
+/// rest.
 pub fn decode(bytes: &[u8]) -> Result<(u32, Said<'_>, &[u8]), WireError> {
     let short = WireError::short("nlmsg_len", 0);
     let length = u32_at(bytes, 0).ok_or(short)?;

@@ -3,8 +3,8 @@
 //! ASCII letters are compared without regard to case, as names of iSCSI and Fibre Channel are; in
 //! NQNs of NVMe, which begin with `nqn.`, case counts (NVMe base specification 2.0, 4.5).
 //!
-//! The configuration, the command line and the engine all ask this file, so what `access check`
-//! says is what an initiator meets.
+//! The configuration, the command line and the engine all use these patterns, so `access check`
+//! reports the same result that an initiator gets.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Rules for portals: the address of ours to which somebody came.
+//! Rules for portals, the local addresses that clients connect to.
 //!
 //! ```text
 //! 10.0.0.1        that address, any port      10.0.0.1:3260   that one only
@@ -6,8 +6,8 @@
 //! unix:/run/a/*   a Unix socket, by a pattern of its path
 //! ether:eth*      an Ethernet interface, by a pattern of its name
 //! ```
-//! The configuration, the command line and the engine all ask this file, as they ask
-//! [`crate::pattern`] about names.
+//! The configuration, the command line and the engine all use these rules, as they use
+//! [`crate::pattern`] for names.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -85,7 +85,7 @@ impl PortalRule {
         address.map(|a| PortalRule::Inet { address: Some(a.to_canonical()), port: None })
     }
 
-    /// True when somebody who came to `at` is meant.
+    /// True if the rule matches the local address `at`.
     pub fn matches(&self, at: Place<'_>) -> bool {
         match (self, at) {
             (PortalRule::Inet { address, port }, Place::Inet(at)) => {
@@ -118,12 +118,12 @@ impl PortalRule {
     }
 }
 
-/// True when somebody who came to `at` is meant by one of the rules. No rule means everybody.
+/// True if one of the rules matches the local address `at`. An empty list matches all.
 pub fn any_matches(rules: &[PortalRule], at: Place<'_>) -> bool {
     rules.is_empty() || rules.iter().any(|r| r.matches(at))
 }
 
-/// True when somebody could be meant by both lists.
+/// True if a client could match both lists.
 pub fn any_overlaps(a: &[PortalRule], b: &[PortalRule]) -> bool {
     a.is_empty() || b.is_empty() || a.iter().any(|x| b.iter().any(|y| x.overlaps(y)))
 }

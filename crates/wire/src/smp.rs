@@ -1,4 +1,4 @@
-//! SMP: what expanders say of themselves and of their phys (SAS-2). Frames without their CRC.
+//! SMP: data of SAS expanders about themselves and their phys (SAS-2). Frames without their CRC.
 
 use crate::bytes::Reader;
 use crate::error::WireError;

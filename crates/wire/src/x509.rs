@@ -29,7 +29,7 @@ const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// id-ce-subjectAltName
 const ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
-/// What a certificate calls its subject.
+/// The names of a certificate's subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// The most specific common name.

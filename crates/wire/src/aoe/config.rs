@@ -1,4 +1,4 @@
-//! Asking who is there, and the config string.
+//! Query Config Information: discovery of targets, and their config string.
 
 use super::VERSION;
 use crate::error::WireError;
@@ -9,7 +9,7 @@ pub const CONFIG_LEN: usize = 8;
 /// Longest config string, bytes.
 pub const STRING_MAX: usize = 1024;
 
-/// What a request does with the string; one whose test fails is not answered.
+/// Operations on the config string; a request whose test fails is not answered.
 pub mod directive {
     /// Reads it.
     pub const READ: u8 = 0;
@@ -30,7 +30,7 @@ pub struct Config<'a> {
     pub buffers: u16,
     /// The target's firmware.
     pub firmware: u16,
-    /// Most sectors of data in a frame; 0 stands for 2.
+    /// Most sectors of data in a frame; 0 means 2.
     pub sectors: u8,
     /// The AoE version that the target speaks.
     pub version: u8,
@@ -41,7 +41,7 @@ pub struct Config<'a> {
 }
 
 impl<'a> Config<'a> {
-    /// Reads what follows the header.
+    /// Reads the bytes after the header.
     pub fn decode(body: &'a [u8]) -> Result<Config<'a>, WireError> {
         let short = WireError::short("config", 24);
         let (head, rest) = body.split_first_chunk::<CONFIG_LEN>().ok_or(short)?;
@@ -69,12 +69,12 @@ impl<'a> Config<'a> {
         [b0, b1, f0, f1, self.sectors, self.version << 4 | self.directive & 0x0F, l0, l1]
     }
 
-    /// What an initiator asks with.
+    /// The initiator's request.
     pub fn ask(directive: u8, string: &'a [u8]) -> Config<'a> {
         Config { directive, string, ..Config::default() }
     }
 
-    /// What a target answers with.
+    /// The target's answer.
     pub fn tell(buffers: u16, firmware: u16, sectors: u8, string: &'a [u8]) -> Config<'a> {
         Config { buffers, firmware, sectors, version: VERSION, directive: 0, string }
     }

@@ -17,11 +17,11 @@ const ERROR: u8 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Mac(pub [u8; 6]);
 
-/// Everybody on a link.
+/// The broadcast address.
 pub const BROADCAST: Mac = Mac([0xFF; 6]);
 
 impl Mac {
-    /// Whether it is that of a group, everybody included: nobody sends from one.
+    /// True for group addresses, broadcast included; no station sends from one.
     pub fn is_group(self) -> bool {
         self.0[0] & 1 == 1
     }
@@ -66,9 +66,9 @@ impl FromStr for Mac {
 /// Shelf and slot: a target's name on its network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
-    /// Major; 65535 stands for all and is nobody's own.
+    /// Major; 65535 addresses all shelves and belongs to none.
     pub shelf: u16,
-    /// Minor; 255 stands for all and is nobody's own.
+    /// Minor; 255 addresses all slots and belongs to none.
     pub slot: u8,
 }
 
@@ -121,26 +121,26 @@ impl FromStr for Address {
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Who is to have the frame.
+    /// The destination.
     pub to: Mac,
-    /// Who sent it.
+    /// The source.
     pub from: Mac,
     /// [`super::VERSION`]; a target answers another with [`super::error::VERSION`].
     pub version: u8,
     /// R: an answer. A target answers none of these.
     pub response: bool,
-    /// E: what went wrong, one of [`super::error`].
+    /// E: the error, one of [`super::error`].
     pub error: Option<u8>,
     /// The target.
     pub address: Address,
     /// One of [`super::command`].
     pub command: u8,
-    /// The initiator's name for the frame; 0 where nobody asked.
+    /// The initiator's name for the frame; 0 in frames that do not answer a request.
     pub tag: u32,
 }
 
 impl Header {
-    /// Reads a frame's header; gives what follows it.
+    /// Reads a frame's header; returns the rest of the frame too.
     pub fn decode(frame: &[u8]) -> Result<(Header, &[u8]), WireError> {
         let (b, rest) = frame.split_first_chunk().ok_or(WireError::short("AoE header", 0))?;
         let b: &[u8; HEADER_LEN] = b;

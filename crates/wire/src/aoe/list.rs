@@ -1,4 +1,4 @@
-//! Lists of Ethernet addresses: who may come, and for whom a target is reserved.
+//! Lists of Ethernet addresses: permitted initiators, and those that hold a reservation.
 
 use super::Mac;
 use crate::error::WireError;
@@ -47,13 +47,13 @@ pub mod reserve {
 pub struct Masks<'a> {
     /// [`mask::READ`] or [`mask::EDIT`].
     pub command: u8,
-    /// 0, or what kept the list from being edited.
+    /// 0, or the reason why the list was not edited.
     pub error: u8,
     list: &'a [[u8; MASK_LEN]],
 }
 
 impl<'a> Masks<'a> {
-    /// Reads what follows the header.
+    /// Reads the bytes after the header.
     pub fn decode(body: &'a [u8]) -> Result<Masks<'a>, WireError> {
         let short = WireError::short("MAC mask list", 24);
         let (head, rest) = body.split_first_chunk::<MASKS_LEN>().ok_or(short)?;
@@ -90,7 +90,7 @@ pub struct Reserve<'a> {
 }
 
 impl<'a> Reserve<'a> {
-    /// Reads what follows the header.
+    /// Reads the bytes after the header.
     pub fn decode(body: &'a [u8]) -> Result<Reserve<'a>, WireError> {
         let short = WireError::short("reservation", 24);
         let (head, rest) = body.split_first_chunk::<RESERVE_LEN>().ok_or(short)?;
@@ -99,7 +99,7 @@ impl<'a> Reserve<'a> {
         Ok(Reserve { command, list: list.ok_or(WireError::short("addresses", 26))? })
     }
 
-    /// Who is in the list.
+    /// The addresses in the list.
     pub fn addresses(&self) -> impl ExactSizeIterator<Item = Mac> + 'a {
         self.list.iter().map(|mac| Mac(*mac))
     }

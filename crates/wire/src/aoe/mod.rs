@@ -4,13 +4,13 @@
 //!   0  destination 6, source 6, 0x88A2
 //!  14  version 4 bits, flags 4 bits (R 8: a response, E 4: an error)
 //!  15  error, shelf 2, slot, command, tag 4
-//!  24  what the command has: ata 12 and data, config 8 and a string, masks 4 and a list,
+//!  24  the command's fields: ata 12 and data, config 8 and a string, masks 4 and a list,
 //!      reserve 2 and a list
 //! ```
 //! A frame is read in two steps: [`Header`], which is enough to answer with an error, then by its
-//! command one of [`Ata`], [`Config`], [`Masks`], [`Reserve`]. A frame is at least
-//! [`FRAME_MIN`] bytes long; what fills it up is not looked at. A command that is not known here is
-//! no error of the codec: a target answers it with [`error::COMMAND`].
+//! command one of [`Ata`], [`Config`], [`Masks`], [`Reserve`]. A frame is at least [`FRAME_MIN`]
+//! bytes long; padding is ignored. An unknown command is no error of the codec: a target answers it
+//! with [`error::COMMAND`].
 
 mod ata;
 mod config;
@@ -41,11 +41,11 @@ pub const SECTOR: usize = 512;
 pub mod command {
     /// An ATA command.
     pub const ATA: u8 = 0;
-    /// Asks who is there; reads and sets the config string.
+    /// Discovers targets; reads and sets the config string.
     pub const CONFIG: u8 = 1;
-    /// Reads and edits the list of those that may come.
+    /// Reads and edits the list of permitted initiators.
     pub const MASKS: u8 = 2;
-    /// Reads and sets the list of those for whom the target is reserved.
+    /// Reads and sets the list of initiators for which the target is reserved.
     pub const RESERVE: u8 = 3;
     /// First of those that vendors use as they like.
     pub const VENDOR: u8 = 0xF0;

@@ -1,4 +1,4 @@
-//! What hangs on a SATA link and is no disk: enclosure bridges (SEMB) and port multipliers.
+//! Enclosure bridges (SEMB) and port multipliers on a SATA link.
 
 use crate::bytes::Reader;
 use crate::error::WireError;
@@ -7,7 +7,7 @@ use crate::error::WireError;
 pub const SEP_ATTN: u8 = 0x67;
 /// LBA of SEP_ATTN: IDENTIFY SEP, a page to be received, a page to be sent.
 pub mod sep {
-    /// The SAF-TE or SES device says who it is.
+    /// Identifies the SAF-TE or SES device.
     pub const IDENTIFY: u8 = 0x00;
     /// RECEIVE DIAGNOSTIC RESULTS.
     pub const RECEIVE: u8 = 0x02;
@@ -21,7 +21,7 @@ pub const READ_PORT_MULTIPLIER: u8 = 0xe4;
 pub const WRITE_PORT_MULTIPLIER: u8 = 0xe8;
 /// The port of a multiplier that is the multiplier itself.
 pub const CONTROL_PORT: u8 = 15;
-/// General registers: product, revision, number of ports, and what it does of itself.
+/// General registers: product, revision, number of ports, and features.
 pub mod gscr {
     /// Product and vendor.
     pub const PRODUCT: u16 = 0;
@@ -31,11 +31,11 @@ pub mod gscr {
     pub const PORTS: u16 = 2;
     /// Ports whose SError is not 0, a bit each.
     pub const ERRORS: u16 = 32;
-    /// What it can do.
+    /// The supported features.
     pub const FEATURES: u16 = 64;
-    /// What of that it is to do.
+    /// The enabled features.
     pub const ENABLED: u16 = 96;
-    /// Bit of these two: it notifies of what happens at its ports.
+    /// Bit of these two: it sends notifications of events at its ports.
     pub const NOTIFIES: u32 = 1 << 3;
 }
 /// Registers of a port: those of a SATA link (SStatus, SError, SControl).
@@ -53,7 +53,7 @@ pub mod pscr {
     pub const SEEN: u32 = 1;
     /// SStatus: a device is there and the link is up.
     pub const UP: u32 = 3;
-    /// SControl: COMRESET is sent as long as it stands there.
+    /// SControl: COMRESET is sent as long as this value is set.
     pub const RESET: u32 = 1;
     /// Both: the port is off.
     pub const OFF: u32 = 4;
@@ -62,7 +62,7 @@ pub mod pscr {
     /// SError: a device has come, or come again; it is not reached until this is cleared.
     pub const EXCHANGED: u32 = 1 << 26;
 }
-/// A value as it stands in COUNT and LBA.
+/// Splits a value into COUNT and LBA.
 pub const fn pm_registers(value: u32) -> (u16, u64) {
     ((value & 0xff) as u16, (value >> 8) as u64)
 }

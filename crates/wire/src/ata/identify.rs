@@ -5,18 +5,18 @@ use crate::error::WireError;
 /// Bytes of the data.
 pub const IDENTIFY_LEN: usize = 512;
 
-/// What a device makes of TRIM.
+/// The TRIM support of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trim {
     /// Most blocks of 512 bytes of ranges that a command may have; 0: the device does not say.
     pub blocks_max: u16,
-    /// DRAT: what was let go reads the same every time.
+    /// DRAT: a trimmed block reads the same every time.
     pub deterministic: bool,
-    /// RZAT: what was let go reads as zeroes.
+    /// RZAT: a trimmed block reads as zeroes.
     pub zeroes: bool,
 }
 
-/// What a device says of itself.
+/// The identity and the features that a device reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Identify {
     /// Up to 40 characters.
@@ -97,7 +97,7 @@ const DRAT: u16 = 1 << 14;
 const RZAT: u16 = 1 << 5;
 const LONG_SECTORS: u16 = 1 << 12;
 const MANY_A_PHYSICAL: u16 = 1 << 13;
-/// What 28 bits can count, which is one less than they can address.
+/// The largest count in 28 bits, which is one less than they can address.
 const SECTORS_28_MAX: u64 = 0x0FFF_FFFF;
 /// ACS-3.
 const MAJOR: u16 = 1 << 10;
@@ -134,7 +134,7 @@ impl Words {
         }
     }
 
-    /// Whether a bit of a word that tells whether it is valid is set.
+    /// Tests a bit of a word that has its own validity bits; false if the word is invalid.
     fn valid(&self, at: usize, bit: u16) -> bool {
         self.0[at] & VALID_MASK == VALID && self.0[at] & bit != 0
     }

@@ -1,4 +1,4 @@
-//! General purpose log 10h: which queued command failed, and of what (ACS-3 9.15).
+//! General purpose log 10h: the queued command that failed, and its error (ACS-3 9.15).
 
 use super::TRIM_BLOCK;
 use crate::error::{Kind, WireError};
@@ -9,7 +9,7 @@ pub const NCQ_ERROR_LOG: u8 = 0x10;
 /// Byte 0: the error is of a command that was not queued.
 const NOT_QUEUED: u8 = 0x80;
 
-/// What READ LOG EXT says of the command that stopped the queue.
+/// The data of READ LOG EXT about the command that stopped the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NcqError {
     /// Its tag; `None`: it was none of the queue's.

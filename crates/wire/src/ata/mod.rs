@@ -65,7 +65,7 @@ pub const FEATURE_TRIM: u8 = 1;
 
 /// Bits of the status register (ACS-3 section 6.2).
 pub mod status {
-    /// ERR: the error register says what.
+    /// ERR: the error register describes the error.
     pub const ERROR: u8 = 0x01;
     /// DRQ: data are waited for.
     pub const DATA: u8 = 0x08;

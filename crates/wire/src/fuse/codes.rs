@@ -43,9 +43,9 @@ pub mod opcode {
     pub const RELEASEDIR: u32 = 29;
     /// Makes a folder durable.
     pub const FSYNCDIR: u32 = 30;
-    /// May somebody?
+    /// Check access permissions.
     pub const ACCESS: u32 = 34;
-    /// Whoever waits for a request no longer does.
+    /// Interrupt a request: its caller no longer waits.
     pub const INTERRUPT: u32 = 36;
     /// The last request.
     pub const DESTROY: u32 = 38;
@@ -87,7 +87,7 @@ pub mod fallocate {
     pub const ZERO_RANGE: u32 = 1 << 4;
 }
 
-/// What LSEEK looks for.
+/// The types of region that LSEEK finds.
 pub mod whence {
     /// Data.
     pub const DATA: u32 = 3;

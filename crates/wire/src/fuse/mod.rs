@@ -1,7 +1,8 @@
-//! FUSE: how the kernel asks a process for a file system (`include/uapi/linux/fuse.h`), as far as
-//! one file of fixed name in one folder needs it. Numbers are in the byte order of the machine.
+//! FUSE, the protocol in which the kernel asks a process for a file system
+//! (`include/uapi/linux/fuse.h`), as far as one file of fixed name in one folder needs it. Numbers
+//! are in the byte order of the machine.
 //!
-//! * [`Request`]: what the kernel asks. * [`reply`]: what is answered.
+//! * [`Request`]: a request of the kernel. * [`reply`]: the replies.
 
 pub mod codes;
 pub mod reply;

@@ -1,5 +1,5 @@
-//! Replies: a header, then what the operation brings. Nothing of the file is kept by the kernel
-//! for any time, so that a change of size is seen at once.
+//! Replies: a header, then the result of the operation. The kernel may not cache anything about the
+//! file, so that a change of size is seen at once.
 
 /// Bytes of a reply's header.
 pub const REPLY_HEAD: usize = 16;
@@ -7,7 +7,7 @@ pub const REPLY_HEAD: usize = 16;
 /// Bytes of the longest reply besides data and entries of a folder.
 pub const REPLY_MAX: usize = REPLY_HEAD + 128;
 
-/// Code of the notice that what is known of a node holds no longer.
+/// Code of the notice that invalidates the kernel's cache of a node.
 const NOTIFY_INVAL_INODE: u32 = 2;
 
 const FOLDER: u32 = 0o040_000;
@@ -19,7 +19,7 @@ pub fn head(unique: u64, len: usize) -> [u8; REPLY_HEAD] {
     header(total, 0, unique)
 }
 
-/// A reply that says what was wrong: one of [`super::codes::errno`], or any other of Linux.
+/// An error reply: one of [`super::codes::errno`], or any other of Linux.
 pub fn error(unique: u64, errno: u32) -> [u8; REPLY_HEAD] {
     let errno = i32::try_from(errno).unwrap_or(5);
     header(16, errno.wrapping_neg(), unique)
@@ -32,7 +32,7 @@ fn header(len: u32, error: i32, unique: u64) -> [u8; REPLY_HEAD] {
     [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
 }
 
-/// What a node is.
+/// The attributes of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// The node.
@@ -41,7 +41,7 @@ pub struct Attributes {
     pub size: u64,
     /// A folder; else a file.
     pub folder: bool,
-    /// Nobody may write.
+    /// Write protected.
     pub read_only: bool,
     /// Best size of a request, bytes.
     pub block: u32,
@@ -88,14 +88,14 @@ fn whole(unique: u64, out: &mut Vec<u8>, fill: impl FnOnce(&mut Body<'_>)) {
     out.iter_mut().skip(start).zip(head).for_each(|(to, from)| *to = from);
 }
 
-/// What INIT is told.
+/// The parameters of the reply to INIT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Init {
     /// Longest read ahead, bytes.
     pub readahead: u32,
-    /// What both can do.
+    /// Capabilities that both sides have.
     pub flags: u32,
-    /// Requests that nobody waits for, at once.
+    /// Background requests at once.
     pub background: u16,
     /// Longest WRITE, bytes.
     pub write_max: u32,
@@ -155,7 +155,8 @@ pub fn offset(unique: u64, offset: u64, out: &mut Vec<u8>) {
     });
 }
 
-/// Answers STATFS of a file system that one file of `bytes` fills; `block`: what can be let go.
+/// Answers STATFS of a file system that one file of `bytes` fills; `block` is the unit in which
+/// space is freed.
 pub fn statfs(unique: u64, bytes: u64, block: u32, out: &mut Vec<u8>) {
     let blocks = bytes / u64::from(block.max(1));
     whole(unique, out, |b| {

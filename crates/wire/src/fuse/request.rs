@@ -1,8 +1,8 @@
 //! Requests.
 //!
 //! Invariants
-//!  R1  A request says its own length, and it is that of the message; what its operation needs
-//!      stands within it.
+//!  R1  The length in a request's header equals that of the message; the operation's fields are
+//!      inside it.
 
 use super::codes::opcode;
 use crate::bytes::Reader;
@@ -20,26 +20,26 @@ pub const INIT_LEN: usize = REQUEST_HEAD + 16;
 /// Longest name, bytes.
 pub const NAME_MAX: usize = 255;
 
-/// What every request begins with.
+/// The header of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Bytes of the whole request.
     pub len: u32,
-    /// What is asked.
+    /// The operation code.
     pub opcode: u32,
     /// The kernel's name for it, given back with the reply.
     pub unique: u64,
     /// The file or folder.
     pub node: u64,
-    /// User who asks.
+    /// The caller's user.
     pub uid: u32,
-    /// Group who asks.
+    /// The caller's group.
     pub gid: u32,
-    /// Process that asks.
+    /// The caller's process.
     pub pid: u32,
 }
 
-/// What is asked.
+/// A request's operation and its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
     /// The first request.
@@ -50,7 +50,7 @@ pub enum Operation<'a> {
         minor: u32,
         /// Longest read ahead that the kernel wants, bytes.
         readahead: u32,
-        /// What the kernel can do.
+        /// The kernel's capabilities.
         flags: u32,
     },
     /// The node of a name in a folder.
@@ -107,9 +107,9 @@ pub enum Operation<'a> {
     Releasedir,
     /// Makes a folder durable.
     Fsyncdir,
-    /// May somebody?
+    /// Checks access permissions.
     Access,
-    /// Whoever waits for a request no longer does.
+    /// Interrupts a request: its caller no longer waits.
     Interrupt {
         /// Which request.
         unique: u64,
@@ -122,14 +122,14 @@ pub enum Operation<'a> {
         offset: u64,
         /// Bytes.
         len: u64,
-        /// What, by bits.
+        /// Mode bits.
         mode: u32,
     },
     /// Where data or holes begin.
     Lseek {
         /// From where on.
         offset: u64,
-        /// What is looked for.
+        /// The type of region to find.
         whence: u32,
     },
     /// Anything else.
@@ -141,7 +141,7 @@ pub enum Operation<'a> {
 pub struct Request<'a> {
     /// Its header.
     pub header: Header,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation<'a>,
 }
 

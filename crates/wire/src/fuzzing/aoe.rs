@@ -1,9 +1,9 @@
-//! Targets for AoE and for what ATA devices say.
+//! Targets for AoE and for data of ATA devices.
 
 use crate::aoe::{Ata, Config, Header, Masks, Reserve, command};
 use crate::ata::{Identify, NcqError, TRIM_BLOCK, trim_blocks, trim_ranges};
 
-/// A frame: what is read is written as it came, but for bits that have no meaning.
+/// A frame: a decoded frame encodes to the same bytes, except for bits without a meaning.
 pub fn fuzz_aoe(data: &[u8]) {
     let Ok((header, body)) = Header::decode(data) else { return };
     let again = header.encode();
@@ -35,8 +35,8 @@ pub fn fuzz_aoe(data: &[u8]) {
     }
 }
 
-/// IDENTIFY DEVICE data: what is understood is said again so that it is understood the same; and
-/// ranges of TRIM, and the log of queued commands that failed.
+/// IDENTIFY DEVICE data: decoded data is encoded again and decodes to the same value. Also ranges
+/// of TRIM, and the log of queued commands that failed.
 pub fn fuzz_ata(data: &[u8]) {
     if let Ok(said) = Identify::decode(data) {
         assert!(said.sector_bytes >= 512 && said.queue_depth >= 1);

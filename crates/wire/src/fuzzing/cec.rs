@@ -2,7 +2,7 @@
 
 use crate::cec::{CEC_HEAD_LEN, CecFrame};
 
-/// A frame of a console: what was read and written again reads the same, whatever filled it up.
+/// A console frame: a decoded frame encodes to the same bytes, without its padding.
 pub fn fuzz_cec(data: &[u8]) {
     if let Ok(frame) = CecFrame::decode(data) {
         let bytes = frame.encode();

@@ -1,4 +1,4 @@
-//! Targets for what enclosures, expanders and disks say to those who look after them.
+//! Targets for data of enclosures, expanders and disks that management tools read.
 
 use crate::ata::SepIdentify;
 use crate::scsi::{
@@ -7,8 +7,8 @@ use crate::scsi::{
 };
 use crate::smp::{Manufacturer, Phy, ReportGeneral};
 
-/// Pages of SES: the first byte says how long the configuration is, behind it stands another page.
-/// What is understood is said again so that it is understood the same.
+/// Pages of SES: the first byte gives the length of the configuration, and another page follows it.
+/// Decoded pages are encoded again and decode to the same value.
 pub fn fuzz_ses(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let _pages = ses_supported(rest);
@@ -47,7 +47,7 @@ pub fn fuzz_smp(data: &[u8]) {
     }
 }
 
-/// Defect lists, mode pages, tracks of discs, and who an enclosure behind a bridge is.
+/// Defect lists, mode pages, tracks of discs, and the identity of an enclosure behind a bridge.
 pub fn fuzz_upkeep(data: &[u8]) {
     for twelve in [false, true] {
         let Ok(said) = Defects::decode(twelve, data) else { continue };

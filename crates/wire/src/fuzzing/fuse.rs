@@ -2,7 +2,7 @@
 
 use crate::fuse::{Header, NAME_MAX, Operation, REQUEST_HEAD, Request, WRITE_HEAD, reply};
 
-/// A message of the kernel, whole and with its data cut off: what is read lies within it.
+/// A message of the kernel, whole and with its data cut off: decoded fields are inside it.
 pub fn fuzz_fuse(data: &[u8]) {
     if let Ok(header) = Header::decode(data) {
         let mut again = Vec::new();

@@ -12,7 +12,7 @@ fn encoded(pdu: &impl Pdu) -> Bhs {
     out
 }
 
-/// A header with additional headers: what reads well, writes and reads the same.
+/// A header with additional headers: a decoded one that is encoded again decodes to the same value.
 pub fn fuzz_request(data: &[u8]) {
     let Some((bhs, rest)) = split_header(data) else { return };
     let Ok(request) = Request::decode(bhs, rest) else { return };
@@ -38,7 +38,7 @@ pub fn fuzz_request(data: &[u8]) {
     assert_eq!(Request::decode(&again, &[]), Ok(request));
 }
 
-/// A target's header: what reads well, writes and reads the same.
+/// A target's header: a decoded one that is encoded again decodes to the same value.
 pub fn fuzz_response(data: &[u8]) {
     let Some((bhs, rest)) = split_header(data) else { return };
     let _ = sense_of_segment(rest);
@@ -90,7 +90,7 @@ pub fn fuzz_framing(data: &[u8]) {
     }
 }
 
-/// Text: what reads well, writes and reads the same.
+/// Text: decoded pairs that are encoded again decode to the same pairs.
 pub fn fuzz_text(data: &[u8]) {
     let Ok(found) = pairs(data) else { return };
     let mut out = TextBuilder::new();
@@ -149,8 +149,8 @@ fn record<'a>(script: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     Some((*flags, body))
 }
 
-/// A byte of options, then a script of Login Requests (flags, 16-bit length, text): it ends, and
-/// nobody gets in without the proof that was asked for.
+/// A byte of options, then a script of Login Requests (flags, 16-bit length, text). The login ends,
+/// and never succeeds without the required authentication.
 pub fn fuzz_login(data: &[u8]) {
     let Some((options, mut script)) = data.split_first() else { return };
     let chap = options & 1 != 0;

@@ -26,8 +26,8 @@ impl Exports for Shop {
     }
 }
 
-/// A byte of options, then what a client says: it ends, the replies can be read, the answer does
-/// not depend on how the bytes are cut, and nobody passes without TLS where it is required.
+/// A byte of options, then a client's input. The handshake ends, the replies can be decoded, the
+/// answer does not depend on how the input is split, and no client enters without required TLS.
 pub fn fuzz_nbd_handshake(data: &[u8]) {
     let Some((options, stream)) = data.split_first() else { return };
     let tls = [Tls::Off, Tls::Allow, Tls::Require][usize::from(options % 3)];
@@ -45,7 +45,7 @@ pub fn fuzz_nbd_handshake(data: &[u8]) {
     }
 }
 
-/// What was answered, whether transmission began, whether STARTTLS came.
+/// The reply, whether transmission began, whether STARTTLS was requested.
 fn talk(tls: Tls, stream: &[u8], cut: usize) -> (Vec<u8>, bool, bool) {
     let mut out = Vec::new();
     let mut server = Handshake::new(Settings { tls }, &mut out);
@@ -96,7 +96,7 @@ pub fn fuzz_x509(data: &[u8]) {
     }
 }
 
-/// A byte of options, then headers: what reads well, writes and reads the same.
+/// A byte of options, then headers: a decoded one that is encoded again decodes to the same value.
 pub fn fuzz_nbd_transmission(data: &[u8]) {
     let Some((options, bytes)) = data.split_first() else { return };
     let form = [Form::Simple, Form::Structured, Form::Extended][usize::from(options % 3)];

@@ -4,8 +4,8 @@ use crate::netlink::{
     HEAD, MESSAGE_MAX, Message, Said, attribute, attribute_u16, attribute_u32, decode,
 };
 
-/// Messages one after the other: each lies within what came, and so do its attributes; an
-/// attribute that was read reads the same when it is written again.
+/// Consecutive messages: each is inside the received bytes, and so are its attributes. A decoded
+/// attribute that is encoded again decodes to the same value.
 pub fn fuzz_netlink(data: &[u8]) {
     let mut rest = data;
     while let Ok((sequence, said, after)) = decode(rest) {

@@ -2,7 +2,7 @@
 
 use crate::ninep::{HEAD, R, Stat, T, WRITE_HEAD, head};
 
-/// A message, as a request and as a reply: what is read is written as it came.
+/// A message, as a request and as a reply: a decoded message encodes to the same bytes.
 pub fn fuzz_ninep(data: &[u8]) {
     let Some(first) = data.first_chunk::<HEAD>() else { return };
     let Ok((size, _, tag)) = head(first, 1 << 20) else { return };

@@ -3,8 +3,8 @@
 use crate::nvme::*;
 use crate::scsi::{Sense, UnmapList};
 
-/// A byte of what was agreed on, then a PDU: its lengths are its own, and what reads well, writes
-/// and reads the same.
+/// A byte of negotiated parameters, then a PDU. Its lengths are consistent, and a valid PDU that is
+/// encoded again decodes to the same value.
 pub fn fuzz_nvme(data: &[u8]) {
     let Some((how, bytes)) = data.split_first() else { return };
     let framer = Framer {

@@ -33,7 +33,7 @@ fn cdb_of(kind: PeripheralType, data: &[u8]) {
     }
 }
 
-/// Sense data: what reads well, writes and reads the same in descriptor format.
+/// Sense data: decoded data, encoded in descriptor format, decodes to the same value.
 pub fn fuzz_sense(data: &[u8]) {
     let Ok(sense) = Sense::decode(data) else { return };
     let mut out = [0; SENSE_LEN_MAX];
@@ -110,7 +110,7 @@ const COPY_LIMITS: CopyLimits = CopyLimits {
     chunk_bytes: 1 << 20,
 };
 
-/// A byte that picks the form, then an EXTENDED COPY list: what is accepted is within the limits,
+/// A byte that picks the form, then an EXTENDED COPY list: an accepted list is within the limits,
 /// and field pointers point into the list.
 pub fn fuzz_copy(data: &[u8]) {
     let Some((form, list)) = data.split_first() else { return };
@@ -135,8 +135,8 @@ pub fn fuzz_copy(data: &[u8]) {
     }
 }
 
-/// A byte that picks POPULATE TOKEN or WRITE USING TOKEN, then its list, which writes and reads the
-/// same; what follows is a token.
+/// A byte that picks POPULATE TOKEN or WRITE USING TOKEN, then its list. A decoded list that is
+/// encoded again decodes to the same value. The rest is read as a token.
 pub fn fuzz_token(data: &[u8]) {
     let Some((which, list)) = data.split_first() else { return };
     let distinct = |ranges: &[BlockRange]| {
@@ -187,8 +187,8 @@ pub fn fuzz_parameters(data: &[u8]) {
     }
 }
 
-/// Target port groups both ways: what is read writes and reads the same, and a list to set holds
-/// no more groups than it has bytes for.
+/// Target port groups both ways: decoded groups that are encoded again decode to the same value,
+/// and a list to set holds no more groups than it has bytes for.
 pub fn fuzz_alua(data: &[u8]) {
     for extended in [false, true] {
         let Ok((groups, seconds)) = parse_target_port_groups(data, extended) else { continue };
@@ -202,8 +202,9 @@ pub fn fuzz_alua(data: &[u8]) {
     assert_eq!(again, Ok(lines));
 }
 
-/// A service action, then a PERSISTENT RESERVE OUT list: what reads well, writes and reads the
-/// same. The bytes as TransportID and as PERSISTENT RESERVE IN data as well.
+/// A service action, then a PERSISTENT RESERVE OUT list: a decoded list that is encoded again
+/// decodes to the same value. The bytes are also read as TransportID and as PERSISTENT RESERVE IN
+/// data.
 pub fn fuzz_reserve(data: &[u8]) {
     let Some((action, list)) = data.split_first() else { return };
     if let Some(action) = PrOutAction::from_code(action & 7)
@@ -250,8 +251,8 @@ pub fn fuzz_medium(data: &[u8]) {
     assert_eq!(guard_more(guard(a), b), guard(data));
 }
 
-/// What a device says of itself: INQUIRY, its pages, mode data. Limits that are heard are said
-/// again so that they are heard the same.
+/// The data that a device reports: INQUIRY, its pages, mode data. Decoded limits are encoded again
+/// and decode to the same value.
 pub fn fuzz_initiator(data: &[u8]) {
     if let Ok(said) = parse_inquiry(data) {
         assert!(said.qualifier < 8 && said.kind < 32 && said.vendor.len() <= 8);

@@ -19,7 +19,7 @@ pub const CDB_LEN_MAX: usize = 260;
 const TYPE_EXTENDED_CDB: u8 = 1;
 const TYPE_READ_LENGTH: u8 = 2;
 
-/// What the additional headers of a SCSI Command hold.
+/// The contents of the additional headers of a SCSI Command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ahs<'a> {
     pub cdb_rest: &'a [u8],

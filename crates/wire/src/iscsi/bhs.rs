@@ -1,4 +1,4 @@
-//! The basic header segment: what every PDU shares (RFC 7143 section 11.2.1).
+//! The basic header segment, common to all PDUs (RFC 7143 section 11.2.1).
 //!
 //! ```text
 //! byte  0        1        2        3        4         5 .. 7              8 .. 15   16 .. 19
@@ -11,7 +11,7 @@ use crate::error::WireError;
 /// Length of the basic header segment, in bytes.
 pub const BHS_LEN: usize = 48;
 
-/// A basic header segment as it stands on the wire.
+/// A basic header segment in wire format.
 pub type Bhs = [u8; BHS_LEN];
 
 /// The reserved tag 0xffffffff: no task, or no target transfer.

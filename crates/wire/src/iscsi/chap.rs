@@ -162,8 +162,8 @@ pub fn response(algorithm: Algorithm, id: u8, secret: &[u8], challenge: &[u8]) -
     }
 }
 
-/// Compares without telling by its duration where the first difference is. Different lengths are
-/// told at once; the length of a response is no secret.
+/// Compares in constant time, independent of the position of the first difference. Different
+/// lengths are reported at once; the length of a response is no secret.
 pub fn equal_constant_time(a: &[u8], b: &[u8]) -> bool {
     let differs = a.iter().zip(b).fold(0u8, |sum, (x, y)| std::hint::black_box(sum | (x ^ y)));
     a.len() == b.len() && differs == 0

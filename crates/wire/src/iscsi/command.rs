@@ -1,4 +1,5 @@
-//! SCSI Command and its Data-Out PDUs (RFC 7143 sections 11.3 and 11.7): what the data path reads.
+//! SCSI Command and its Data-Out PDUs, as the data path reads them (RFC 7143 sections 11.3 and
+//! 11.7).
 
 use super::ahs;
 use super::bhs::*;
@@ -16,7 +17,7 @@ pub enum Attribute {
     Simple,
     /// A barrier.
     Ordered,
-    /// Overtakes what is queued.
+    /// Overtakes queued commands.
     HeadOfQueue,
     /// Runs during an auto contingent allegiance.
     Aca,
@@ -35,7 +36,7 @@ impl Attribute {
     }
 }
 
-/// SCSI Command, without what stands in additional headers (see [`CommandPdu`]).
+/// SCSI Command without its additional headers (see [`CommandPdu`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScsiCommand {
     /// I: deliver at once.
@@ -123,7 +124,7 @@ pub struct CommandPdu<'a> {
 }
 
 impl<'a> CommandPdu<'a> {
-    /// Reads the header and the additional headers, whose length must be what the header says.
+    /// Reads the header and the additional headers, whose length must match the header.
     pub fn decode(bhs: &Bhs, ahs: &'a [u8]) -> Result<CommandPdu<'a>, WireError> {
         let header = ScsiCommand::decode(bhs)?;
         if usize::from(header.ahs_len) != ahs.len() {

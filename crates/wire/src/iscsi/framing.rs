@@ -1,8 +1,8 @@
-//! Where a PDU ends, and whether its digests agree.
+//! PDU boundaries and digest verification.
 //!
-//! A connection collects bytes and asks [`Framer::header`] what it needs. With header digests on,
-//! the digest is verified before DataSegmentLength or the opcode is looked at; only
-//! TotalAHSLength, which is at most 1020 bytes, decides where the digest stands.
+//! A connection collects bytes and asks [`Framer::header`] for the next step. With header digests
+//! on, the digest is verified before DataSegmentLength or the opcode is used. Only TotalAHSLength,
+//! which is at most 1020 bytes, is used earlier, to locate the digest.
 //!
 //! ```text
 //! | BHS 48 | AHS 0..1020 | header digest 0/4 |  data  | pad 0..3 | data digest 0/4 |
@@ -14,7 +14,7 @@ use super::bhs::{BHS_LEN, Bhs, ahs_len_of, data_len_of};
 use crate::digest::{Crc32c, crc32c, pad_len};
 use crate::error::{Kind, WireError};
 
-/// What a connection has agreed on, as far as framing goes.
+/// The negotiated parameters of a connection that affect framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framer {
     /// HeaderDigest=CRC32C.
@@ -32,7 +32,7 @@ pub struct Framer {
 pub const PRE_LOGIN: Framer =
     Framer { header_digest: false, data_digest: false, data_len_max: 8192, ahs_len_max: 0 };
 
-/// What the next step needs.
+/// The requirement of the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// This many bytes from the PDU's start, before the header can be understood.

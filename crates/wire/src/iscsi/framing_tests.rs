@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn crc_vectors_of_the_standard() {
-    // RFC 7143 appendix A.4 (RFC 3720 B.4): bytes as they stand on the wire.
+    // RFC 7143 appendix A.4 (RFC 3720 B.4): bytes in wire order.
     let up: Vec<u8> = (0..32).collect();
     let down: Vec<u8> = (0..32).rev().collect();
     let command: [u8; 48] = [

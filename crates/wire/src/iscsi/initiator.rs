@@ -1,4 +1,4 @@
-//! The login phase seen from the initiator, without I/O: for benchmarks, tests and tools.
+//! The initiator's side of the login phase, without I/O: for benchmarks, tests and tools.
 //!
 //! ```text
 //!   start --(CHAP)--> Method --> Algorithm --> Response --+
@@ -33,7 +33,7 @@ pub struct ClientChap {
     pub mutual: Option<(ChapUser, Challenge)>,
 }
 
-/// What an initiator wants.
+/// The initiator's configuration for a login.
 #[derive(Clone)]
 pub struct ClientConfig {
     /// InitiatorName.
@@ -76,7 +76,7 @@ impl ClientRequest {
 /// A finished login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connected {
-    /// What was agreed.
+    /// The negotiated parameters.
     pub params: Params,
     /// TSIH of the session.
     pub tsih: u16,
@@ -90,7 +90,7 @@ pub struct Connected {
     pub portal_group: Option<String>,
 }
 
-/// What to do next.
+/// The caller's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientStep {
     /// Send this and wait for the response.
@@ -108,7 +108,7 @@ pub enum ClientError {
     Refused(LoginStatus, Option<String>),
     /// The target left the protocol; the words say where.
     Protocol(&'static str),
-    /// The target did not prove who it is.
+    /// The target did not prove its identity.
     TargetNotProven,
 }
 
@@ -153,7 +153,7 @@ pub struct ClientLogin {
     exp_stat_sn: u32,
     input: TextInput,
     negotiation: Negotiation,
-    /// What the target must answer to our challenge; None when it is not asked.
+    /// The target's expected response to our challenge; None if it is not challenged.
     wanted: Option<chap::ChapResponse>,
     portal_group: Option<String>,
 }

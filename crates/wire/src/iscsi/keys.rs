@@ -1,5 +1,5 @@
-//! The table of keys (RFC 7143 section 13, RFC 7144 section 5): what each may say, what holds when
-//! nobody says it, how two offers become one result, and when it may be said.
+//! The table of keys (RFC 7143 section 13, RFC 7144 section 5): permitted values, defaults, result
+//! functions and permitted phases.
 
 /// A key that the negotiation knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,7 +115,7 @@ pub enum Phase {
     FullFeature,
 }
 
-/// Who may say a key.
+/// The sides that may send a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// Either side.
@@ -139,11 +139,11 @@ pub struct KeySpec {
     pub low: u32,
     /// Largest legal number.
     pub high: u32,
-    /// What holds when nobody says it (for lists, the index of the default value).
+    /// The default value (for lists, its index).
     pub default: u32,
-    /// When it may be said.
+    /// The phases in which it may be sent.
     pub phase: Phase,
-    /// Who may say it.
+    /// The sides that may send it.
     pub sender: Sender,
     /// Whether it means something in a discovery session; if not, the answer is Irrelevant.
     pub discovery: bool,
@@ -167,7 +167,7 @@ impl KeySpec {
         KeySpec { key, name, rule, low, high, default, phase, sender: by, discovery: true }
     }
 
-    /// The bit that stands for this key in a set of keys.
+    /// The bit of this key in a set of keys.
     pub(crate) const fn bit(&self) -> u64 {
         1 << self.key as u8
     }

@@ -1,8 +1,8 @@
-//! The login phase seen from the target (RFC 7143 sections 6.3 and 11.12), without I/O.
+//! The target's side of the login phase (RFC 7143 sections 6.3 and 11.12), without I/O.
 //!
-//! The caller hands in each PDU that arrives and does what the [`Step`] says. Who exists, who may
-//! enter and with which secrets is asked by [`Step::NeedTarget`] and answered by
-//! [`Login::decide`]; randomness comes in as [`LoginConfig::challenge`].
+//! The caller passes each received PDU and acts on the returned [`Step`]. [`Step::NeedTarget`] asks
+//! for the target, its access rights and its secrets; the caller answers with [`Login::decide`].
+//! Random bytes are passed in [`LoginConfig::challenge`].
 //!
 //! ```text
 //!   request --> NeedTarget --decide--> Reply ... Reply --> FullFeature
@@ -38,10 +38,10 @@ const SECURITY: u8 = 0;
 const OPERATIONAL: u8 = 1;
 const FULL_FEATURE: u8 = 3;
 
-/// What a login needs from its target.
+/// The target's configuration for a login.
 #[derive(Clone)]
 pub struct LoginConfig {
-    /// What the target wants and allows.
+    /// The keys that the target offers and accepts.
     pub offer: Offer,
     /// CHAP algorithms that are allowed.
     pub algorithms: Algorithms,
@@ -63,7 +63,7 @@ pub enum SessionType {
     Discovery,
 }
 
-/// Who wants what. Names are normalised (lower case).
+/// The initiator, the target and the type of session. Names are normalised (lower case).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetQuery {
     /// Normal or discovery.
@@ -102,7 +102,7 @@ pub enum Access {
 /// Conditions under which a login goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// What must be shown.
+    /// The required authentication.
     pub auth: Auth,
     /// TSIH of the session, not 0.
     pub tsih: u16,
@@ -138,9 +138,9 @@ impl LoginReply {
 pub struct Established {
     /// The last response; send it first.
     pub reply: LoginReply,
-    /// What was agreed.
+    /// The negotiated parameters.
     pub params: Params,
-    /// Who, what and which session, as asked by [`Step::NeedTarget`].
+    /// The initiator, the target and the type of session, as in [`Step::NeedTarget`].
     pub query: TargetQuery,
     /// TSIH of the session.
     pub tsih: u16,
@@ -152,7 +152,7 @@ pub struct Established {
     pub exp_cmd_sn: u32,
 }
 
-/// What to do next.
+/// The caller's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send this and wait for the next request.
@@ -170,7 +170,7 @@ pub enum Step {
         /// Why, for the log: plain words or a key's name.
         reason: &'static str,
     },
-    /// Close the connection without a word: what arrived is no login.
+    /// Close the connection without a response: the received PDU is not a login.
     Close(WireError),
 }
 
@@ -286,7 +286,7 @@ impl Login {
         }
     }
 
-    /// Rules about the header: version, stages, and what must not change.
+    /// Rules about the header: version, stages, and fields that must not change.
     fn check(&mut self, request: &LoginRequest) -> Result<(), Failure> {
         self.requests += 1;
         if self.requests > REQUESTS_MAX {
@@ -376,7 +376,8 @@ impl Login {
         Ok(self.reply(out.into_bytes(), goes))
     }
 
-    /// Keys that say who is who: taken in the first text, repeated unchanged later.
+    /// Keys that identify the initiator and the target: taken from the first text, repeated
+    /// unchanged later.
     fn is_identity(&self, name: &str, value: &str) -> Result<bool, Failure> {
         let Some(query) = &self.query else {
             return Ok(false);
@@ -394,7 +395,7 @@ impl Login {
         if same { Ok(true) } else { Err(Failure::protocol("identity changed during login")) }
     }
 
-    /// What the first response says (RFC 7143 section 13.9).
+    /// Appends the keys of the first response (RFC 7143 section 13.9).
     fn greet(&mut self, out: &mut TextBuilder) -> Result<(), WireError> {
         let normal = self.query.as_ref().is_some_and(|q| q.session == SessionType::Normal);
         if let (false, true, Some(grant)) = (self.greeted, normal, &self.grant) {
@@ -442,7 +443,7 @@ impl Login {
         Ok(!waiting)
     }
 
-    /// Sends text, cut to what the initiator takes, and changes the stage when all is sent.
+    /// Sends text, cut to the initiator's limit, and changes the stage after the last part.
     fn reply(&mut self, mut text: Vec<u8>, goes: Option<u8>) -> Step {
         let max = self.negotiation.params().send_data_len_max.min(8192);
         let max = usize::try_from(max).unwrap_or(8192);
@@ -528,7 +529,7 @@ fn session_type(value: &str) -> Result<SessionType, Failure> {
     }
 }
 
-/// Reads who is who from the first whole text.
+/// Reads the identifying keys from the first whole text.
 fn identify(pairs: &[(&str, &str)], request: &LoginRequest) -> Result<TargetQuery, Failure> {
     no_duplicates(pairs)?;
     let missing = |what| Failure::new(LoginStatus::MissingParameter, what);

@@ -1,4 +1,4 @@
-//! Logins between our two sides, and everything an initiator may do wrong.
+//! Logins between our two sides, and protocol errors of initiators.
 
 use super::*;
 use crate::iscsi::{
@@ -50,7 +50,7 @@ fn chap_client(name: &str, secret: &str) -> ClientConfig {
     ClientConfig { chap: Some(chap), ..client() }
 }
 
-/// What came of a login.
+/// The result of a login.
 type Outcome = Result<(Box<Established>, Connected), (LoginStatus, ClientError)>;
 
 /// Runs both sides against each other over encoded bytes.

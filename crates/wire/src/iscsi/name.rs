@@ -30,8 +30,8 @@ pub fn normalise_name(name: &str) -> Result<String, WireError> {
     if good { Ok(lower) } else { Err(WireError::bad("iSCSI name", 0)) }
 }
 
-/// The profile of RFC 3722 for what is not ASCII: tables B.1 and B.2 of RFC 3454, form KC, and
-/// nothing that those prohibit. It is that of internationalized domain names.
+/// The profile of RFC 3722 for names that are not ASCII: tables B.1 and B.2 of RFC 3454, form KC,
+/// and no character that those prohibit. It equals the profile of internationalized domain names.
 fn fold(name: &str) -> Result<String, WireError> {
     if name.is_ascii() {
         return Ok(name.to_ascii_lowercase());

@@ -3,7 +3,7 @@
 //! Invariants
 //!  N1  A key is received at most once in a negotiation.
 //!  N2  Every key received as an offer gets one answer; declarations and answers get none.
-//!  N3  What was agreed never goes beyond what this side's [`Offer`] allows.
+//!  N3  The result of a negotiation never exceeds this side's [`Offer`].
 //!
 //! ```text
 //!            receive: offer ---------> answered (result in params)
@@ -25,12 +25,12 @@ pub enum Side {
     Initiator,
 }
 
-/// What this side accepts for a digest.
+/// The values that this side accepts for a digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DigestPolicy {
     /// Never.
     Off,
-    /// Either; as acceptor take what the other side prefers, as proposer prefer none.
+    /// Either; the acceptor takes the other side's preference, the proposer prefers none.
     #[default]
     Allow,
     /// Either; as proposer prefer CRC32C.
@@ -66,7 +66,7 @@ pub enum TaskReporting {
     Rfc3720,
     /// Fence the response.
     ResponseFence,
-    /// End tasks at once and tell other initiators by asynchronous message.
+    /// End tasks at once and notify other initiators with an asynchronous message.
     FastAbort,
 }
 
@@ -76,8 +76,8 @@ const TASK_REPORTING: [(&str, TaskReporting); 3] = [
     ("FastAbort", TaskReporting::FastAbort),
 ];
 
-/// The parameters of a session and connection. [`Params::default`] is what holds before anything
-/// was negotiated. Lengths are bytes.
+/// The parameters of a session and connection. [`Params::default`] gives the values before any
+/// negotiation. Lengths are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// CRC32C over headers.
@@ -90,7 +90,7 @@ pub struct Params {
     pub initial_r2t: bool,
     /// The initiator may send data with the command.
     pub immediate_data: bool,
-    /// Largest data segment this side accepts (what it declared).
+    /// Largest data segment this side accepts (its declared value).
     pub recv_data_len_max: u32,
     /// Largest data segment the other side accepts.
     pub send_data_len_max: u32,
@@ -180,8 +180,9 @@ impl Params {
     }
 }
 
-/// What this side wants and allows. The numbers of `params` are this side's part of each key's rule
-/// (`recv_data_len_max` is what it declares); its digests and TaskReporting are not looked at.
+/// The values that this side offers and allows. The numbers of `params` are this side's part of
+/// each key's rule (`recv_data_len_max` is its declared value); its digests and TaskReporting are
+/// not used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// HeaderDigest.
@@ -223,9 +224,9 @@ impl Negotiation {
         }
     }
 
-    /// One text exchange in full feature phase, which starts from what holds. Only
+    /// One text exchange in full feature phase, which starts from the current values. Only
     /// MaxRecvDataSegmentLength can change; keys of the login are answered Reject. SendTargets is
-    /// not for here: the caller takes it out first.
+    /// not handled here: the caller removes it first.
     pub fn full_feature(side: Side, discovery: bool, offer: Offer, params: Params) -> Negotiation {
         let login = Negotiation::login(side, discovery, offer);
         Negotiation { full_feature: true, params, declared: true, ..login }
@@ -241,9 +242,9 @@ impl Negotiation {
         Ok(())
     }
 
-    /// Proposes the keys that must be said because the other side has not said them: for the
-    /// initiator those whose default is not what it wants, for the target those whose default goes
-    /// beyond what it allows. Answers whether anything waits for an answer now.
+    /// Proposes the keys that are needed because the other side has not sent them. The initiator
+    /// proposes keys whose default differs from its wish, the target those whose default exceeds
+    /// its limit. Returns whether a proposal waits for an answer now.
     pub fn propose(&mut self, out: &mut TextBuilder) -> Result<bool, WireError> {
         for spec in KEYS {
             if (self.received | self.proposed) & spec.bit() != 0
@@ -285,9 +286,9 @@ impl Negotiation {
         needed.then(|| value_text(spec, ours))
     }
 
-    /// Reads the pairs of one whole text and writes the answers. FirstBurstLength is looked at
-    /// last, for it depends on others. Errors: a key twice, a key this side alone may say or that
-    /// is not for this phase, an answer beyond what was proposed.
+    /// Reads the pairs of one whole text and writes the answers. FirstBurstLength is processed last
+    /// because it depends on other keys. Errors: a key twice, a key that only this side may send or
+    /// that is not for this phase, an answer beyond the proposal.
     pub fn receive(
         &mut self,
         pairs: &[(&str, &str)],
@@ -464,7 +465,7 @@ impl Negotiation {
         Ok(self.params)
     }
 
-    /// What holds so far.
+    /// The current values.
     pub fn params(&self) -> &Params {
         &self.params
     }

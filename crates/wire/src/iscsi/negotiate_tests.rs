@@ -4,7 +4,7 @@ use super::*;
 use crate::fuzzing::Prng;
 use crate::iscsi::pairs;
 
-/// What a target answers to one text, or the error's field.
+/// The target's answer to one text, or the error's field.
 fn answers(offer: Offer, discovery: bool, text: &str) -> Result<(String, Params), &'static str> {
     let mut target = Negotiation::login(Side::Target, discovery, offer);
     let mut out = TextBuilder::new();
@@ -178,7 +178,7 @@ fn a_strict_target_proposes_and_holds_to_it() {
     assert_eq!((params.max_burst, params.first_burst), (4096, 4096));
 }
 
-/// Whatever two sides offer, both end with the same parameters, within what each allows.
+/// For all offers of two sides, both end with the same parameters, within the limits of each.
 #[test]
 fn two_sides_agree() {
     let mut rng = Prng::new(3);

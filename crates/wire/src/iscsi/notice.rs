@@ -205,7 +205,7 @@ impl Pdu for Reject {
     }
 }
 
-/// What an asynchronous message says (RFC 7143 section 11.9.1).
+/// The event of an asynchronous message (RFC 7143 section 11.9.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AsyncEvent {
     /// A SCSI event; sense data follows as in a SCSI Response.
@@ -228,7 +228,7 @@ pub enum AsyncEvent {
 /// Asynchronous Message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncMessage {
-    /// What it says.
+    /// The event.
     pub event: AsyncEvent,
     /// Logical unit number, for SCSI events.
     pub lun: [u8; 8],

@@ -1,4 +1,4 @@
-//! What every typed PDU can do.
+//! The trait of all typed PDUs.
 
 use super::bhs::Bhs;
 use crate::error::WireError;

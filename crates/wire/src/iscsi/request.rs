@@ -285,7 +285,7 @@ pub enum LogoutReason {
 pub struct LogoutRequest {
     /// I: deliver at once.
     pub immediate: bool,
-    /// What to close.
+    /// The reason code: it selects the session or the connection to close.
     pub reason: LogoutReason,
     /// Initiator task tag.
     pub task_tag: u32,

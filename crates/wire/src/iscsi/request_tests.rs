@@ -107,7 +107,7 @@ fn targets_opcodes_and_unknown_ones_are_unknown() {
     }
 }
 
-/// What was decoded encodes to a header that decodes to the same.
+/// Encodes a decoded request and checks that the header decodes to the same request.
 fn again(request: Request<'_>) -> Bhs {
     let mut out = [0xaa; BHS_LEN];
     match request {

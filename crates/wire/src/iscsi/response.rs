@@ -37,7 +37,7 @@ impl Numbers {
     }
 }
 
-/// How a transfer's real length differs from what the initiator expected.
+/// The difference between the real and the expected length of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residual {
     /// As expected.
@@ -50,7 +50,7 @@ pub enum Residual {
 }
 
 impl Residual {
-    /// From what the command needed and what the initiator expected, both in bytes.
+    /// From the command's and the initiator's transfer lengths, both in bytes.
     pub fn of(needed: u64, expected: u32) -> Residual {
         let wide = u64::from(expected);
         match needed.cmp(&wide) {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants
-//!  S1  Done is reached only with what the policy asks for.
+//!  S1  Done is reached only after the authentication that the policy requires.
 //!  S2  A key out of its turn ends the login; nothing is answered twice.
 //!  S3  A wrong secret and an unknown name take the same path to the same status.
 
@@ -18,25 +18,26 @@ use super::status::LoginStatus;
 use super::text::TextBuilder;
 use crate::error::WireError;
 
-/// What an initiator must show to use a target.
+/// The authentication that a target requires of an initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
     /// Nothing.
     None,
     /// CHAP.
     Chap {
-        /// Who may log in. Names should differ; the first that matches counts. None: everybody
-        /// is asked and nobody is let in.
+        /// The accounts that may log in. Names should differ; the first match counts. If the list
+        /// is empty, authentication is required and every login fails.
         accounts: Vec<ChapAccount>,
     },
 }
 
-/// One who may log in.
+/// An account that may log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChapAccount {
-    /// What the initiator shows.
+    /// The initiator's credentials.
     pub user: ChapUser,
-    /// What this side answers when that initiator asks it to prove itself; None refuses that.
+    /// This side's credentials when that initiator requests mutual authentication; None refuses the
+    /// request.
     pub mutual: Option<ChapUser>,
 }
 
@@ -171,7 +172,7 @@ impl Security {
         let name = value_of(pairs, "CHAP_N").ok_or(Failure::protocol("CHAP_N is missing"))?;
         let proof = value_of(pairs, "CHAP_R").ok_or(Failure::protocol("CHAP_R is missing"))?;
         let proof = chap::parse_response(proof, algorithm)?;
-        // S3: an unknown name is checked against a secret that nobody has.
+        // S3: for an unknown name, an empty secret is used, which no account has.
         let account = accounts.iter().find(|account| account.user.name == name);
         let secret = account.map_or(&[][..], |account| &account.user.secret);
         let Challenge { id, bytes } = self.challenge;

@@ -12,7 +12,7 @@ pub enum LoginStatus {
     TargetMovedPermanently,
     /// Miscellaneous initiator errors.
     InitiatorError,
-    /// The initiator could not prove who it is.
+    /// The initiator could not be authenticated.
     AuthenticationFailure,
     /// The initiator may not use this target.
     AuthorizationFailure,
@@ -81,7 +81,7 @@ impl LoginStatus {
         found.map_or(LoginStatus::Other(code), |(status, ..)| *status)
     }
 
-    /// What it means, in plain words.
+    /// Its meaning in plain words.
     pub fn reason(self) -> &'static str {
         let found = TABLE.iter().find(|(status, ..)| *status == self);
         found.map_or("a status outside the standard", |(.., words)| words)

@@ -81,8 +81,8 @@ fn value_len_max(key: &str) -> usize {
     }
 }
 
-/// Builds text. It holds at most [`TEXT_LEN_MAX`] bytes; what would go beyond is refused, so that
-/// answering many keys cannot grow without bound.
+/// Builds text. It holds at most [`TEXT_LEN_MAX`] bytes and refuses more, so that answers to many
+/// keys cannot grow without bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextBuilder {
     text: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What follows the header of a chunk.
+//! Payloads of structured reply chunks.
 
 use super::codes::Error;
 use crate::bytes::Reader;
@@ -10,7 +10,7 @@ pub const OFFSET_LEN: usize = 8;
 /// Longest text in an error chunk, bytes; a longer one is cut.
 pub const TEXT_MAX: usize = 255;
 
-/// What an extent beyond 32 bits is cut to, bytes: a multiple of 64 KiB.
+/// Extents beyond 32 bits are cut to this length, bytes: a multiple of 64 KiB.
 const LONG_EXTENT: u32 = 0xffff_0000;
 
 /// A run of bytes with one state.

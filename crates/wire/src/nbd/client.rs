@@ -45,7 +45,7 @@ pub struct BlockSizes {
     pub maximum: u32,
 }
 
-/// What the handshake agreed on.
+/// The result of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Bytes of the export.
@@ -161,11 +161,11 @@ impl Dial {
         }
     }
 
-    /// Takes bytes of the server and appends what is to be sent; answers how many it took. Those
-    /// left over are given again with more behind them.
+    /// Consumes bytes from the server and appends the reply to `out`. Returns the number of bytes
+    /// consumed; the caller passes the rest again, followed by more.
     ///
     /// # Errors
-    /// Why the connection is of no use.
+    /// The reason why the connection cannot be used.
     pub fn input(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Progress), Refusal> {
         let mut used = 0;
         loop {

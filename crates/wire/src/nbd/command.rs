@@ -31,8 +31,8 @@ pub fn block_status(lba: u64, alloc: u32) -> Cdb {
 }
 
 /// Extents of `base:allocation` from the reply to GET LBA STATUS, beginning at byte `offset` and
-/// ending before `offset + len`; neighbours of one state are one. Empty when the reply tells
-/// nothing about the first byte. `zeroes`: what is not mapped reads as zeroes.
+/// ending before `offset + len`. Adjacent extents of one state are merged. Empty if the reply does
+/// not cover the first byte. `zeroes`: unmapped blocks read as zeroes.
 pub fn extents(reply: &[u8], block_bytes: u32, offset: u64, len: u64, zeroes: bool) -> Vec<Extent> {
     let hole = allocation::HOLE | if zeroes { allocation::ZERO } else { 0 };
     let mut out: Vec<Extent> = Vec::new();
@@ -63,23 +63,23 @@ pub fn extents(reply: &[u8], block_bytes: u32, offset: u64, len: u64, zeroes: bo
     out
 }
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done.
     Good,
-    /// Something else was to be told first, or others ended it: send it once more.
+    /// A unit attention was reported first, or another initiator aborted it: send it once more.
     Again,
     /// For good.
     Failed(Error),
 }
 
-/// What the end of a command means to a request; `writes` when it changes the medium.
+/// The result of a command for a request; `writes` when it changes the medium.
 pub fn outcome(status: u8, sense: Option<Sense>, writes: bool) -> Outcome {
     match status {
         // GOOD, CONDITION MET
         0x00 | 0x04 => Outcome::Good,
-        // BUSY, TASK SET FULL: whoever waited for buffers waited in vain.
+        // BUSY, TASK SET FULL: the wait for buffers failed.
         0x08 | 0x28 => Outcome::Failed(Error::NoMem),
         // TASK ABORTED, by another initiator
         0x40 => Outcome::Again,

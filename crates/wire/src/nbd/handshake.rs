@@ -9,13 +9,13 @@
 //! ```
 //!
 //! Invariants
-//!  H1  Whatever was agreed on before STARTTLS is forgotten, and bytes that came behind it in the
-//!      clear end the connection: nobody in between speaks for the client.
-//!  H2  Without TLS where it is required nothing is answered but STARTTLS and ABORT: not even
-//!      whether an export exists.
-//!  H3  Contexts hold for the export that they were set for, and for no other.
-//!  H4  No more memory than [`OPTION_MAX`] is held for what a client sends, and none by its word
-//!      alone.
+//!  H1  Everything that was agreed on before STARTTLS is forgotten. Bytes that follow it in the
+//!      clear end the connection, so an attacker cannot inject options before TLS begins.
+//!  H2  Without TLS where it is required, only STARTTLS and ABORT are answered. Other options do
+//!      not reveal whether an export exists.
+//!  H3  Contexts apply only to the export that they were set for.
+//!  H4  At most [`OPTION_MAX`] bytes are held of a client's input, and a length field alone
+//!      allocates none.
 //!  H5  A client that did not ask for the block sizes of an export may send any request. It enters
 //!      an export that serves whole blocks only if these have no more than [`BLOCK_USUAL`] bytes.
 
@@ -55,7 +55,7 @@ pub struct Settings {
     pub tls: Tls,
 }
 
-/// What a client is told about an export.
+/// The description of an export that is sent to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// Its name in full.
@@ -64,7 +64,7 @@ pub struct Export {
     pub description: String,
     /// Bytes.
     pub size: u64,
-    /// Transmission flags, without DF, which depends on what was agreed.
+    /// Transmission flags, without DF, which depends on the negotiation.
     pub flags: u16,
     /// Smallest, best and largest request, bytes.
     pub block_sizes: [u32; 3],
@@ -92,16 +92,16 @@ pub struct Listed {
     pub description: String,
 }
 
-/// Who knows the exports. Asked as often as the client likes: nothing expensive happens here until
-/// `enter`.
+/// The directory of exports. A client may query it as often as it likes, so nothing expensive
+/// happens before `enter`.
 pub trait Exports {
     /// Looks at an export. With `enter` transmission begins next if the answer is good.
     fn find(&mut self, name: &str, enter: bool) -> Result<Export, Unavailable>;
-    /// Every export that this client may enter; None when that is not told.
+    /// Every export that this client may enter; None if the list is not disclosed.
     fn list(&mut self) -> Option<Vec<Listed>>;
 }
 
-/// What was agreed on when transmission begins.
+/// The result of the negotiation when transmission begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The name as the client wrote it.
@@ -116,18 +116,18 @@ pub struct Agreed {
     pub sizes: bool,
 }
 
-/// What happens next.
+/// The caller's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// All input is used up: more is needed.
     More,
     /// An option was answered; there may be input left.
     Answered,
-    /// Send what is queued, then begin TLS as the server, then call [`Handshake::secured`].
+    /// Send the queued bytes, then begin TLS as the server, then call [`Handshake::secured`].
     StartTls,
-    /// Send what is queued; requests follow, maybe already in what is left of the input.
+    /// Send the queued bytes. Requests follow, possibly already in the rest of the input.
     Transmit(Box<Agreed>),
-    /// Send what is queued and close.
+    /// Send the queued bytes and close.
     Abort,
 }
 
@@ -213,7 +213,7 @@ impl Handshake {
         self.options
     }
 
-    /// Takes input until something happens. Answers how much of it was used, and what happened.
+    /// Consumes input until a step is due. Returns the number of bytes consumed, and the step.
     pub fn input(
         &mut self,
         bytes: &[u8],
@@ -240,7 +240,7 @@ impl Handshake {
                 }
                 Phase::Over => return Err(Hangup::new("the handshake is over")),
             };
-            // H4: what is held grows by what has come.
+            // H4: the held bytes grow only with received bytes.
             let take = wanted.saturating_sub(self.held.len()).min(rest.len());
             self.held.extend_from_slice(rest.get(..take).unwrap_or(&[]));
             used += take;
@@ -371,7 +371,7 @@ impl Handshake {
         Step::StartTls
     }
 
-    /// Flags as they are with what was agreed.
+    /// Transmission flags after negotiation.
     fn flags_of(&self, export: &Export) -> u16 {
         let df = if self.form == Form::Simple { 0 } else { export_flag::SEND_DF };
         (export.flags & !export_flag::SEND_DF) | df | export_flag::HAS_FLAGS
@@ -473,7 +473,7 @@ impl Handshake {
             let text = clipped(&export.description);
             reply(option, rep::INFO, &[&kind(info::DESCRIPTION), text.as_bytes()], out);
         }
-        // Told to everybody: who does not ask may still keep to it.
+        // Sent to every client: even one that did not ask may respect them.
         let [min, best, max] = export.block_sizes.map(u32::to_be_bytes);
         reply(option, rep::INFO, &[&kind(info::BLOCK_SIZE), &min, &best, &max], out);
         reply(option, rep::ACK, &[], out);

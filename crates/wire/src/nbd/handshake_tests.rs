@@ -1,4 +1,4 @@
-//! Clients of every kind at the door.
+//! Handshakes with all kinds of clients.
 
 use super::*;
 use crate::nbd::OptionReply;

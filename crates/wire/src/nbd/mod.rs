@@ -3,8 +3,8 @@
 //! (`doc/proto.md` of the NBD project).
 //!
 //! * [`Handshake`]: the server's side until transmission begins. Bytes in, bytes out.
-//! * [`Request`] and [`Head`]: headers of transmission; [`chunk`]: what follows the header of a
-//!   structured reply; [`reply`]: replies as a client reads them.
+//! * [`Request`] and [`Head`]: headers of transmission; [`chunk`]: payloads of a structured reply;
+//!   [`reply`]: replies as a client reads them.
 //! * [`client::Dial`]: the client's side of the handshake; [`dial`]: its options one by one.
 //! * [`command`]: the SCSI commands that carry out requests.
 

@@ -107,7 +107,7 @@ pub struct OptionReply<'a> {
     pub option: u32,
     /// Type.
     pub kind: u32,
-    /// What it brings.
+    /// The payload of the reply.
     pub payload: &'a [u8],
 }
 

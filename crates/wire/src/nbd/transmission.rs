@@ -52,7 +52,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads a header of [`request_len`] bytes; what follows is not looked at.
+    /// Reads a header of [`request_len`] bytes; further bytes are ignored.
     pub fn decode(form: Form, bytes: &[u8]) -> Result<Request, WireError> {
         let mut r = Reader::new(bytes);
         let extended = form == Form::Extended;
@@ -155,8 +155,8 @@ impl Head {
         at
     }
 
-    /// Reads a header at the start of `bytes`, for clients; answers its bytes too. Which it is
-    /// tells the first word.
+    /// Reads a header at the start of `bytes`, for clients, and returns its length too. The first
+    /// word identifies the kind of reply.
     pub fn decode(bytes: &[u8]) -> Result<(Head, usize), WireError> {
         let mut r = Reader::new(bytes);
         let head = match r.u32("magic")? {

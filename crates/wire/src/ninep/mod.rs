@@ -3,8 +3,8 @@
 //! ```text
 //!   | size 4 | type 1 | tag 2 | fields ...     integers little-endian, strings with a count of 2
 //! ```
-//! Decoding borrows; nothing is copied but what is small. The data of a Twrite and of an Rread stay
-//! where they are: [`write_head`] and [`read_head`] are the bytes before them.
+//! Decoding borrows, and only small fields are copied. The data of a Twrite and of an Rread is not
+//! moved: [`write_head`] and [`read_head`] are the bytes before it.
 
 mod message;
 mod shown;
@@ -32,7 +32,7 @@ pub const WALK_MAX: usize = 16;
 /// Bytes of an error's text that every client takes.
 pub const ERROR_MAX: usize = 127;
 
-/// What Topen and Tcreate ask for.
+/// The access mode of Topen and Tcreate.
 pub mod open {
     /// To read.
     pub const READ: u8 = 0;
@@ -66,9 +66,9 @@ pub(crate) mod kind {
     pub const TWSTAT: u8 = 126;
 }
 
-/// Size, type and tag of the message that begins with these bytes. Size includes itself; one that
-/// is shorter than the head or longer than `msize` ends the connection, for nothing behind it can
-/// be told.
+/// Size, type and tag of the message that begins with these bytes. Size includes itself. A message
+/// that is shorter than the head or longer than `msize` ends the connection, because the start of
+/// the next message is unknown.
 pub fn head(b: &[u8; HEAD], msize: u32) -> Result<(u32, u8, u16), WireError> {
     let size = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
     if (size as usize) < HEAD {
@@ -142,7 +142,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Appends a string; what does not fit its count is cut at a character.
+/// Appends a string; a string too long for its count is cut at a character.
 pub(crate) fn put_text(out: &mut Vec<u8>, s: &str) {
     let mut end = s.len().min(usize::from(u16::MAX));
     while !s.is_char_boundary(end) {

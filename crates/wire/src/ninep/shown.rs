@@ -19,7 +19,7 @@ impl Display for Qid {
 }
 
 impl Display for Stat<'_> {
-    /// What is left as it is, is left away.
+    /// Fields that a wstat leaves unchanged are omitted.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let keep = Stat::KEEP;
         f.write_str("stat")?;

@@ -1,4 +1,4 @@
-//! What a file is, as a directory shows it (stat(5)).
+//! Directory entries that describe a file (stat(5)).
 
 use super::{Fields, put_text};
 use crate::error::WireError;
@@ -79,7 +79,7 @@ pub struct Stat<'a> {
     pub uid: &'a str,
     /// Group.
     pub gid: &'a str,
-    /// Who changed it last.
+    /// The user that changed it last.
     pub muid: &'a str,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Stat<'a> {
         false
     }
 
-    /// Appends it, as it stands in a directory.
+    /// Appends it in the format of a directory entry.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&((self.len() - 2) as u16).to_le_bytes());
         out.extend_from_slice(&self.kind.to_le_bytes());

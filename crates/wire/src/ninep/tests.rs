@@ -1,4 +1,4 @@
-//! Every message both ways, and what is refused.
+//! Encoding and decoding of every message, and rejected messages.
 
 use super::*;
 
@@ -147,7 +147,7 @@ fn a_directory_is_entries_one_behind_the_other() {
     let (first, n) = Stat::decode(&out).unwrap();
     assert_eq!((first, n), (stat(), stat().len()));
     assert_eq!(Stat::decode(&out[n..]).unwrap(), (Stat::KEEP, 49));
-    // A count that does not agree with what is in it.
+    // A count that contradicts the contents.
     out[0] += 1;
     assert_eq!(Stat::decode(&out).unwrap_err().field, "stat.size");
 }

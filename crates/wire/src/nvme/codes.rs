@@ -42,7 +42,7 @@ pub mod fatal {
     pub const SEQUENCE: u16 = 2;
     /// The header digest does not agree.
     pub const HEADER_DIGEST: u16 = 3;
-    /// Data beyond what was asked for, or not where it goes on.
+    /// Data outside the requested range, or not at the next offset.
     pub const DATA_RANGE: u16 = 4;
     /// More R2Ts, or more data in one PDU, than was agreed on.
     pub const LIMIT: u16 = 5;
@@ -168,7 +168,7 @@ pub mod feature {
 
 /// Properties of a controller, by their offsets.
 pub mod property {
-    /// CAP: what it can do; 8 bytes.
+    /// CAP: capabilities; 8 bytes.
     pub const CAPABILITIES: u32 = 0x00;
     /// VS: the version; 4 bytes.
     pub const VERSION: u32 = 0x08;
@@ -180,7 +180,7 @@ pub mod property {
 
 /// Asynchronous events: type, information and log page as a completion carries them.
 pub mod event {
-    /// Namespace attribute changed: log page 04h tells which.
+    /// Namespace attribute changed: log page 04h lists the namespaces.
     pub const NAMESPACE_CHANGED: u32 = 0x02 | 0x04 << 16;
     /// Discovery log page changed.
     pub const DISCOVERY_CHANGED: u32 = 0x02 | 0xf0 << 8 | 0x70 << 16;
@@ -196,5 +196,5 @@ pub const NSID_ALL: u32 = u32::MAX;
 /// The version that a controller claims: 1.4.
 pub const VERSION: u32 = 0x0001_0400;
 
-/// The NQN at which every host may ask what it may connect to.
+/// The NQN of the discovery service, at which every host may ask for its subsystems.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";

@@ -104,7 +104,7 @@ impl Command {
 /// The end of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// Dwords 0 and 1: what the command says.
+    /// Dwords 0 and 1: the command-specific result.
     pub result: u64,
     /// SQHD.
     pub head: u16,

@@ -13,7 +13,7 @@ pub const NQN_MAX: usize = 223;
 /// CNTLID of a host that takes any controller.
 pub const DYNAMIC_CONTROLLER: u16 = 0xffff;
 
-/// What a Connect command says.
+/// The fields of a Connect command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connect {
     /// RECFMT.
@@ -24,7 +24,7 @@ pub struct Connect {
     pub size: u16,
     /// CATTR bit 2: SQ flow control is off, SQHD means nothing.
     pub no_flow_control: bool,
-    /// KATO: the host is dead when nothing was heard for so long, ms; 0 never.
+    /// KATO: a host that is silent for so long is considered dead, ms; 0 never.
     pub keep_alive_ms: u32,
 }
 
@@ -78,7 +78,7 @@ impl ConnectData {
     /// See [`ConnectData::HOST_ID_AT`].
     pub const HOST_AT: u16 = 512;
 
-    /// Reads it; an error is the offset of what is wrong.
+    /// Reads it; an error is the offset of the invalid field.
     pub fn decode(b: &[u8; CONNECT_LEN]) -> Result<ConnectData, u16> {
         let name = |at: u16| {
             let bytes = b.get(usize::from(at)..).and_then(|rest| rest.get(..256)).unwrap_or(&[]);
@@ -107,7 +107,7 @@ impl ConnectData {
     }
 }
 
-/// True for what may name a host or a subsystem.
+/// True for valid names of hosts and subsystems.
 pub fn is_nqn(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_graphic();
     name.len() <= NQN_MAX && name.len() > 4 && name.starts_with("nqn.") && name.chars().all(plain)
@@ -120,7 +120,7 @@ pub struct Property {
     pub long: bool,
     /// OFST.
     pub at: u32,
-    /// What is set.
+    /// The value to set.
     pub value: u64,
 }
 
@@ -160,7 +160,7 @@ impl Capabilities {
     }
 }
 
-/// CC, and what follows from it for CSTS.
+/// CC, and the state of CSTS that it causes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Configuration(pub u32);
 

@@ -1,4 +1,4 @@
-//! Where a PDU ends and what is wrong with its header (NVMe/TCP 3.3).
+//! PDU boundaries and header errors (NVMe/TCP 3.3).
 //!
 //! ```text
 //! | common 8 | rest of the header | digest 0/4 | pad | data | digest 0/4 |
@@ -6,13 +6,14 @@
 //! |<---------------- data_at --------------------->|
 //! |<------------------------------ len ------------------------------->|
 //! ```
-//! The lengths contradict each other in a bad PDU: what follows from them is computed with checks.
+//! In a bad PDU the lengths may contradict each other, so all values derived from them are computed
+//! with checks.
 
 use super::codes::{fatal, pdu as kind, pdu_flag as flag};
 use super::pdu::{COMMON_LEN, Common, Fault, Initialize, TERM_LEN_MAX};
 use crate::digest::crc32c;
 
-/// What a connection has agreed on.
+/// The negotiated parameters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Framer {
     /// PDUs come from a controller; else from a host.
@@ -155,7 +156,7 @@ mod tests {
             (common(4, 3, 72, 72, 592), 3),
             (common(4, 3, 72, 78, 592), 3),
             (common(4, 3, 72, 252, 100), 3),
-            // Nothing but the digest, and less than that: what is left would wrap.
+            // Only the digest, and less than its length: the remaining length would wrap.
             (common(4, 3, 72, 76, 80), 4),
             (common(6, 3, 24, 28, 31), 4),
             (common(4, 3, 72, 76, 40), 4),

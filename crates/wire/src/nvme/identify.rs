@@ -1,4 +1,4 @@
-//! What controllers and namespaces say of themselves (NVMe base 5.17, NVM command set 4.1.5).
+//! Identify data of controllers and namespaces (NVMe base 5.17, NVM command set 4.1.5).
 
 use super::codes::{VERSION, admin};
 use super::page::{Page, field};
@@ -9,10 +9,10 @@ pub const IDENTIFY_LEN: usize = 4096;
 /// Bytes of a command in a submission queue, in units of 16.
 const COMMAND_UNITS: u32 = 4;
 
-/// A controller; what is not here it has not.
+/// A controller; features that have no field are not supported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Controller {
-    /// Answers what hosts may connect to, and serves no namespaces.
+    /// A discovery controller: it reports subsystems and serves no namespaces.
     pub discovery: bool,
     /// SN, 20 characters.
     pub serial: String,
@@ -26,7 +26,7 @@ pub struct Controller {
     pub number: u16,
     /// MDTS: most bytes of one transfer are 4 KiB shifted so far.
     pub transfer_shift: u8,
-    /// OAES: events that it tells.
+    /// OAES: the events that it reports.
     pub events: u32,
     /// AERL: Asynchronous Event Requests at once, less one.
     pub event_requests: u8,
@@ -57,7 +57,7 @@ impl Controller {
         // CTRATT: host identifiers have 128 bits.
         page.u32(92, self.events).u32(96, 1).u8(111, if self.discovery { 2 } else { 1 });
         page.u16(128, self.retry_delay);
-        // ACL, AERL, FRMW: one slot that nobody writes; LPA: effects, offsets and long lengths.
+        // ACL, AERL, FRMW: one read-only slot; LPA: effects, offsets and long lengths.
         page.u8(258, 3).u8(259, self.event_requests).u8(260, 3).u8(261, 1 << 1 | 1 << 2);
         page.u16(320, self.keep_alive).u16(514, self.commands).u32(516, self.namespaces);
         // SGLS: any alignment, offsets in the capsule. MSDBD: one descriptor.
@@ -91,7 +91,7 @@ pub struct Namespace {
     pub frees: bool,
     /// Deallocated blocks read as zeroes.
     pub zeroes: bool,
-    /// Nobody may write.
+    /// Write protected.
     pub read_only: bool,
     /// EUI-64, where there is one.
     pub eui64: Option<[u8; 8]>,
@@ -122,7 +122,7 @@ impl Namespace {
         u8::from(self.zeroes) | u8::from(self.frees) << 3
     }
 
-    /// What of CNS 00h is here.
+    /// Reads the fields of CNS 00h that are kept here.
     pub fn decode(b: &[u8]) -> Namespace {
         let more_one = |at| u32::from(u16::from_le_bytes(field(b, at))) + 1;
         let ([free], [attributes], [shift]) = (field(b, 33), field(b, 99), field(b, 130));

@@ -1,15 +1,16 @@
-//! NVMe over TCP: the PDUs of the transport, Fabrics, admin and NVM commands, and what a
-//! controller says of itself (NVMe base 2.0, NVMe/TCP transport 1.0, NVM command set 1.0).
+//! NVMe over TCP: the PDUs of the transport, Fabrics, admin and NVM commands, and the data
+//! structures that a controller reports (NVMe base 2.0, NVMe/TCP transport 1.0, NVM command set
+//! 1.0).
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `pdu` | headers of the PDUs, both directions |
-//! | `framing` | where a PDU and its data end, what digests cover, what is wrong with a header |
+//! | `framing` | boundaries of a PDU and its data, digest coverage, header errors |
 //! | `command` | submission and completion queue entries |
-//! | `status` | status codes, and what the end of a SCSI command means |
+//! | `status` | status codes, and their mapping from SCSI status and sense data |
 //! | `fabrics` | Connect, properties |
 //! | `nvm` | I/O commands and ranges of Dataset Management |
-//! | `identify`, `log` | what controllers and namespaces say of themselves |
+//! | `identify`, `log` | identify data and log pages of controllers and namespaces |
 //! | `codes` | numbers of opcodes, features, events |
 //!
 //! Everything is little-endian.

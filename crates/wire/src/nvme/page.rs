@@ -1,6 +1,6 @@
 //! Structures of fixed size that are mostly zeroes.
 
-/// Bytes that begin as zeroes; what does not fit is not written.
+/// Bytes that begin as zeroes; values that do not fit are not written.
 pub(super) struct Page(Vec<u8>);
 
 impl Page {

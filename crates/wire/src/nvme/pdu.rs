@@ -53,7 +53,7 @@ impl Common {
     }
 }
 
-/// What ends a connection, as a TermReq says it.
+/// A fatal error of a connection, as a TermReq reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// FES, see [`fatal`].
@@ -81,7 +81,8 @@ impl Fault {
 pub struct Initialize {
     /// From a controller.
     pub response: bool,
-    /// HPDA or CPDA: data sent to who says it begins at a multiple of so many dwords, less one.
+    /// HPDA or CPDA: data sent to the sender of this PDU begins at a multiple of so many dwords,
+    /// less one.
     pub alignment: u8,
     /// HDGST_ENABLE.
     pub header_digest: bool,
@@ -125,7 +126,7 @@ impl Initialize {
     }
 }
 
-/// H2CData, C2HData and R2T behind the common header: data, or what is asked for.
+/// H2CData, C2HData and R2T behind the common header: the data, or the requested range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Data {
     /// CCCID: the command's identifier.

@@ -1,4 +1,4 @@
-//! How commands end (NVMe base 4.2.3), and what the end of a SCSI command means there.
+//! Completion status (NVMe base 4.2.3) and its mapping from SCSI status and sense data.
 
 use crate::scsi::{Key, Sense};
 
@@ -58,7 +58,7 @@ statuses! {
 }
 
 impl Status {
-    /// Type and code, without what may be done about it.
+    /// Type and code, without the retry fields.
     pub fn code(self) -> u16 {
         self.0 & 0x7ff
     }
@@ -75,23 +75,23 @@ impl Status {
     }
 }
 
-/// What became of a SCSI command.
+/// The outcome of a SCSI command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done.
     Good,
-    /// Something else was to be told first, or others ended it: send it once more.
+    /// A unit attention was reported first, or another initiator aborted it: send it once more.
     Again,
     /// For good.
     Failed(Status),
 }
 
-/// What the end of a SCSI command means; `writes` when it changes the medium.
+/// The NVMe result of a SCSI command; `writes` when it changes the medium.
 pub fn outcome(status: u8, sense: Option<Sense>, writes: bool) -> Outcome {
     match status {
         // GOOD, CONDITION MET
         0x00 | 0x04 => Outcome::Good,
-        // BUSY, TASK SET FULL: whoever waited for buffers waited in vain.
+        // BUSY, TASK SET FULL: the wait for buffers failed.
         0x08 | 0x28 => Outcome::Failed(Status::INTERRUPTED),
         // TASK ABORTED, by another initiator
         0x40 => Outcome::Again,

@@ -33,7 +33,7 @@ pub enum AccessState {
     NonOptimized = 0x1,
     /// Ready to take over; the medium is not accessed.
     Standby = 0x2,
-    /// Only who and where is told.
+    /// Only few commands are served, mainly those that identify the unit and its ports.
     Unavailable = 0x3,
     /// As unavailable, and an initiator cannot change it.
     Offline = 0xe,
@@ -80,11 +80,11 @@ impl AccessState {
     }
 }
 
-/// What brought a group into its state (STATUS CODE).
+/// The cause of a group's state (STATUS CODE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StateCause {
-    /// Nothing to tell.
+    /// No change to report.
     #[default]
     None = 0,
     /// SET TARGET PORT GROUPS.
@@ -102,7 +102,7 @@ pub struct PortGroup {
     pub state: AccessState,
     /// PREF: the preferred group.
     pub preferred: bool,
-    /// What brought it there.
+    /// The cause of the state.
     pub cause: StateCause,
     /// Relative target port identifiers; at most [`GROUP_PORTS_MAX`] are sent.
     pub ports: Vec<u16>,
@@ -192,8 +192,8 @@ pub struct SetGroup {
 /// Reads a SET TARGET PORT GROUPS list; an empty one asks for nothing.
 ///
 /// # Errors
-/// PARAMETER LIST LENGTH ERROR when it ends in the middle of a line, INVALID FIELD IN PARAMETER
-/// LIST for a state that cannot be set and for a group that stands twice.
+/// PARAMETER LIST LENGTH ERROR when it ends in the middle of a descriptor, INVALID FIELD IN
+/// PARAMETER LIST for a state that cannot be set and for a group that occurs twice.
 pub fn parse_set_target_port_groups(list: &[u8]) -> Result<Vec<SetGroup>, Sense> {
     if list.is_empty() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Commands of ours (SBC-4): for protocols whose requests become SCSI commands.
+//! SCSI commands that we send (SBC-4), for protocols whose requests become SCSI commands.
 
 /// A CDB of 16 bytes.
 pub type Cdb = [u8; 16];
@@ -42,7 +42,7 @@ pub fn flush() -> Cdb {
     cdb(0x91, 0, 0, 0)
 }
 
-/// PRE-FETCH(16); IMMED: nobody waits for it.
+/// PRE-FETCH(16) with IMMED: the status does not wait for the transfer.
 pub fn pre_fetch(lba: u64, blocks: u32) -> Cdb {
     cdb(0x90, 1 << 1, lba, blocks)
 }

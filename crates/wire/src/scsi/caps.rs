@@ -93,7 +93,7 @@ pub fn report_luns(luns: impl IntoIterator<Item = Lun>) -> Vec<u8> {
     out
 }
 
-/// The same behind what `out` holds, each number written by a method of addressing.
+/// The same, appended to `out`, each number written by a method of addressing.
 pub fn report_luns_into(
     out: &mut Vec<u8>,
     luns: impl IntoIterator<Item = Lun>,
@@ -151,7 +151,7 @@ pub fn lba_status(extents: &[LbaExtent]) -> Vec<u8> {
         out.extend(extent.blocks.to_be_bytes());
         out.extend([extent.state as u8, 0, 0, 0]);
     }
-    // PARAMETER DATA LENGTH counts what follows it.
+    // PARAMETER DATA LENGTH counts the bytes after it.
     let len = u32::try_from(out.len() - 4).unwrap_or(u32::MAX);
     if let Some(head) = out.first_chunk_mut::<4>() {
         *head = len.to_be_bytes();

@@ -2,11 +2,11 @@
 //!
 //! | file | reads |
 //! | --- | --- |
-//! | `primary` | what every unit has: INQUIRY, modes, logs, diagnostics, buffers, MAINTENANCE |
+//! | `primary` | commands of all units: INQUIRY, modes, logs, diagnostics, buffers, MAINTENANCE |
 //! | `block` | commands with logical blocks |
 //! | `reserve` | RESERVE and PERSISTENT RESERVE |
 //! | `copy` | EXTENDED COPY, tokens, RECEIVE COPY |
-//! | `media` | what only a CD has |
+//! | `media` | commands of CD units only |
 
 mod block;
 mod copy;
@@ -58,7 +58,7 @@ impl From<CdbError> for Sense {
     }
 }
 
-/// What a 32-byte command says about protection information (SBC-3 4.22).
+/// The fields of a 32-byte command for protection information (SBC-3 4.22).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tags {
     /// EXPECTED INITIAL LOGICAL BLOCK REFERENCE TAG.
@@ -128,7 +128,7 @@ pub enum SanitizeAction {
 pub enum PageControl {
     /// Current values.
     Current,
-    /// A mask of what can be changed.
+    /// A mask of the changeable bits.
     Changeable,
     /// Default values.
     Default,
@@ -468,8 +468,8 @@ impl Command {
     }
 
     /// Reads a CDB for a type of device. `cdb` may be longer than the command (iSCSI pads to 16
-    /// bytes); what follows the command is not looked at. Bits outside the usage map of the table
-    /// are refused. Answers the table's row too.
+    /// bytes); bytes after the command are ignored. Bits outside the usage map of the table are
+    /// refused. Returns the table's row too.
     pub fn parse_for(
         kind: PeripheralType,
         cdb: &[u8],
@@ -491,7 +491,7 @@ fn padded<const N: usize>(info: &CommandInfo, cdb: &[u8]) -> [u8; N] {
     bytes
 }
 
-/// Every family answers None for what is not its own.
+/// Each family's parser returns None for commands of other families.
 fn parse_checked(
     b: &[u8; 16],
     kind: PeripheralType,

@@ -59,12 +59,12 @@ impl Types {
     }
 }
 
-/// How long a command takes, in seconds (SPC-4 6.35.4); 0 is not told.
+/// Timeouts of a command, in seconds (SPC-4 6.35.4); 0 means not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// From which time on an initiator may ask what became of it.
+    /// Time after which an initiator may query the command's progress.
     pub nominal_s: u32,
-    /// How long an initiator should wait before it gives the command up.
+    /// Time that an initiator should wait before it aborts the command.
     pub recommended_s: u32,
 }
 
@@ -78,8 +78,8 @@ pub struct CommandInfo {
     pub service_action: Option<u16>,
     /// The standard's name.
     pub name: &'static str,
-    /// CDB usage data (SPC-4 6.35.3), as long as the CDB: byte 0 the opcode, then a bit for each
-    /// one that is looked at; the service action stands with its value.
+    /// CDB usage data (SPC-4 6.35.3), as long as the CDB: byte 0 is the opcode, then one bit for
+    /// each CDB bit that is evaluated. The service action is given by its value.
     pub usage: &'static [u8],
     /// Where the data goes.
     pub direction: Direction,
@@ -140,7 +140,7 @@ const fn action_error(opcode: u8) -> CdbError {
 /// No row of [`COMMANDS`] has the opcode.
 const NO_ROW: u8 = u8::MAX;
 
-/// First row of [`COMMANDS`] by opcode; rows of one opcode stand together.
+/// First row of [`COMMANDS`] by opcode; rows of one opcode are adjacent.
 static FIRST_ROW: [u8; 256] = first_rows();
 
 const fn first_rows() -> [u8; 256] {

@@ -46,7 +46,7 @@ pub enum Defect {
     Place(u32, u8, u32),
 }
 
-/// What a device answered.
+/// The defect data that a device returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defects {
     /// It may be another one than was asked for.

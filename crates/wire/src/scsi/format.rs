@@ -4,10 +4,10 @@ use super::codes::asc;
 use super::protection::ProtectionType;
 use super::sense::Sense;
 
-/// What FORMAT UNIT is told in its parameter list.
+/// The parameter list of FORMAT UNIT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatList {
-    /// PROTECTION FIELD USAGE: half of what selects the type of protection.
+    /// PROTECTION FIELD USAGE: selects the type of protection together with FMTPINFO.
     pub usage: u8,
     /// IMMED: the status comes before the format ends.
     pub immed: bool,
@@ -54,7 +54,7 @@ pub fn parse_format_list(long: bool, data: &[u8], block_len: u32) -> Result<Form
     Ok(FormatList { usage: usage & 7, immed: flags & 0x02 != 0, pattern })
 }
 
-/// The initialization pattern descriptor; `at` is where it stands.
+/// The initialization pattern descriptor at offset `at`.
 fn parse_pattern(data: &[u8], at: usize, block_len: u32) -> Result<Option<Vec<u8>>, Sense> {
     let field = |n: usize| Sense::list_field(u16::try_from(at + n).unwrap_or(0), None);
     let Some(([modifier, kind, a, b], rest)) = data.split_first_chunk::<4>() else {
@@ -76,8 +76,8 @@ fn parse_pattern(data: &[u8], at: usize, block_len: u32) -> Result<Option<Vec<u8
     }
 }
 
-/// The type of protection that FMTPINFO and PROTECTION FIELD USAGE select (SBC-3 table 41): None is
-/// none at all. What no pair means is refused, at the field that is wrong.
+/// The type of protection that FMTPINFO and PROTECTION FIELD USAGE select (SBC-3 table 41); None
+/// means no protection. A pair without a meaning is refused, at the invalid field.
 pub fn format_protection(info: u8, usage: u8) -> Result<Option<ProtectionType>, Sense> {
     match (info & 3, usage) {
         (0, 0) => Ok(None),
@@ -89,19 +89,19 @@ pub fn format_protection(info: u8, usage: u8) -> Result<Option<ProtectionType>, 
     }
 }
 
-/// What SANITIZE OVERWRITE is told.
+/// The parameter list of SANITIZE OVERWRITE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overwrite {
     /// INVERT: every other pass writes the complement; the last one writes the pattern.
     pub invert: bool,
     /// Passes, 1 to 31.
     pub passes: u8,
-    /// What is repeated in each block, 1 byte to a block.
+    /// The pattern that is repeated in each block, 1 byte up to a block.
     pub pattern: Vec<u8>,
 }
 
-/// Reads the parameter list of SANITIZE OVERWRITE. Errors in it are told as errors of the CDB,
-/// which is what initiators expect: the list's length is a field of the CDB.
+/// Reads the parameter list of SANITIZE OVERWRITE. Errors in it are reported as errors of the CDB,
+/// as initiators expect: the list's length is a field of the CDB.
 pub fn parse_overwrite(data: &[u8], block_len: u32) -> Result<Overwrite, Sense> {
     let wrong = Sense::new(asc::INVALID_FIELD_IN_CDB);
     let Some(([flags, _, a, b], rest)) = data.split_first_chunk::<4>() else {

@@ -18,7 +18,7 @@ pub fn show_naa(naa: &Naa) -> String {
 /// Reads an NAA name of 16 (NAA 3h, 5h) or 32 (NAA 6h) hexadecimal digits.
 ///
 /// # Errors
-/// What is wrong with it, for the operator.
+/// The problem, as a text for the operator.
 pub fn parse_naa(text: &str) -> Result<Naa, String> {
     let wanted = || {
         format!(
@@ -42,7 +42,7 @@ pub fn parse_naa(text: &str) -> Result<Naa, String> {
 /// Reads a UUID as RFC 9562 writes it.
 ///
 /// # Errors
-/// What is wrong with it, for the operator.
+/// The problem, as a text for the operator.
 pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
     let wanted = || format!("`{text}` is no UUID: 8-4-4-4-12 hexadecimal digits, not all zeroes");
     let is_dash = |(i, b): (usize, u8)| (b == b'-') == matches!(i, 8 | 13 | 18 | 23);
@@ -65,7 +65,7 @@ pub fn show_uuid(uuid: &[u8; 16]) -> String {
 /// Reads an EUI-64 of 16 hexadecimal digits.
 ///
 /// # Errors
-/// What is wrong with it, for the operator.
+/// The problem, as a text for the operator.
 pub fn parse_eui64(text: &str) -> Result<[u8; 8], String> {
     let eui = if text.len() == 16 { digits(text) } else { None };
     eui.filter(|eui| *eui != [0; 8])

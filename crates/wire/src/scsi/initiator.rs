@@ -1,5 +1,5 @@
 //! Parameter data as initiators read them: INQUIRY and its pages of any device, mode data of a
-//! disk. Lengths are the sender's word and are checked against what came.
+//! disk. Lengths given by the device are checked against the received data.
 
 use super::vpd::{Limits, Provisioning};
 use crate::bytes::Reader;
@@ -33,7 +33,7 @@ pub struct Inquiry {
     pub whole: usize,
 }
 
-/// Bytes as text: what is not printable is a space.
+/// Converts bytes to text; bytes that are not printable become spaces.
 fn text(bytes: &[u8]) -> String {
     let plain = |b: &u8| if b.is_ascii_graphic() { char::from(*b) } else { ' ' };
     bytes.iter().map(plain).collect::<String>().trim().to_owned()
@@ -67,8 +67,8 @@ pub fn parse_inquiry(data: &[u8]) -> Result<Inquiry, WireError> {
     })
 }
 
-/// The body of a VPD page, no longer than its header says and than what came. A page with another
-/// code than was asked for is an error: there are devices that answer every page with one.
+/// The body of a VPD page, limited by the header's length and by the received data. A page with
+/// another code than the requested one is an error: some devices return one page for all codes.
 pub fn vpd_body(page: u8, data: &[u8]) -> Result<&[u8], WireError> {
     let mut reader = Reader::new(data);
     reader.take(1, "PERIPHERAL DEVICE TYPE")?;
@@ -85,7 +85,7 @@ pub fn parse_vpd_serial(data: &[u8]) -> Result<String, WireError> {
     vpd_body(0x80, data).map(text)
 }
 
-/// Who a unit is, by page 83h.
+/// The names of a unit, from page 83h.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitNames {
     /// NAA or EUI-64 designator of the unit, in hexadecimal: `GEOM::lunid`.
@@ -168,7 +168,7 @@ pub fn parse_vpd_provisioning(data: &[u8], limits: &mut Limits) -> Result<(), Wi
     Ok(())
 }
 
-/// What MODE SENSE says of a disk.
+/// The mode data of a disk, from MODE SENSE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskMode {
     /// WP: writes are refused.

@@ -29,8 +29,8 @@ pub struct TargetPortName {
     pub name: String,
 }
 
-/// Who a logical unit is. Text is cut or padded with spaces to its field; bytes that are not
-/// printable ASCII become spaces.
+/// The identity of a logical unit. Text is cut or padded with spaces to its field; bytes that are
+/// not printable ASCII become spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Peripheral device type.
@@ -151,8 +151,8 @@ pub(crate) fn printable(text: &str) -> impl Iterator<Item = u8> + '_ {
 }
 
 impl Identity {
-    /// Reads standard INQUIRY data of at least 36 bytes, for initiators; what it does not say stays
-    /// at its default. Unknown device types are an error.
+    /// Reads standard INQUIRY data of at least 36 bytes, for initiators; absent fields keep their
+    /// defaults. Unknown device types are an error.
     pub fn parse(data: &[u8]) -> Result<Identity, WireError> {
         let mut reader = Reader::new(data);
         let kind = match reader.u8("PERIPHERAL DEVICE TYPE")? & 0x1f {

@@ -7,7 +7,7 @@
 
 use super::sense::Sense;
 
-/// What an error counter page counts.
+/// The counters of an error counter page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorCounts {
     /// TOTAL BYTES PROCESSED.
@@ -29,7 +29,7 @@ pub struct SpaceCounts {
     pub shared: bool,
 }
 
-/// What the pages tell of a unit.
+/// The counters of a unit that the log pages report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounts {
     /// Page 02h.
@@ -90,7 +90,7 @@ const NOT_SAVED: u8 = 0x80;
 /// One interval of page 19h is a microsecond: 10 to the minus 6.
 const INTERVAL: [u8; 8] = [0, 0, 0, 6, 0, 0, 0, 1];
 
-/// Whether a page is served at all, whatever its subpage: what LOG SELECT may reset.
+/// True if the page with this subpage is served; LOG SELECT may reset such a page.
 pub fn is_log_page(page: u8, subpage: u8, counts: &LogCounts) -> bool {
     counts.pages().any(|one| one == (page, subpage))
 }

@@ -5,7 +5,7 @@
 //!          01b LUN high 6 | byte 1 LUN low     flat, LUN 0 .. 16383
 //!          10b target(0)| bus(0) LUN 5 bits    logical unit addressing, LUN 0 .. 31
 //!          11b 01b 2h   | bytes 1 .. 3 LUN     extended flat, LUN 0 .. 2^24 - 1
-//!          11b 10b 2h   | bytes 1 .. 5 LUN     long extended flat; beyond 2^24 - 1 nobody is there
+//!          11b 10b 2h   | bytes 1 .. 5 LUN     long extended flat; no unit is beyond 2^24 - 1
 //!          11b 00b 1h   | byte 1               well-known logical unit
 //! ```
 //! Every form of one number names the same logical unit; deeper levels must be zero.
@@ -13,8 +13,8 @@
 /// Largest number; more cannot be addressed in one level.
 pub const LUN_MAX: u32 = 0x00ff_ffff;
 
-/// How REPORT LUNS writes numbers; what does not fit a method is written by the next one. Every
-/// method is understood, whichever is written.
+/// The method by which REPORT LUNS writes numbers. A number that does not fit a method is written
+/// by the next one. Every method is understood, whichever is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Addressing {
     /// Peripheral device addressing up to 255, flat up to 16,383, then extended flat.

@@ -1,6 +1,6 @@
-//! Parameter data of CD and DVD units (MMC-6): what is needed to serve an image of a data disc.
+//! Parameter data of CD and DVD units (MMC-6), as needed to serve an image of a data disc.
 //!
-//! The disc has one session with one data track; all builders answer the whole data, which
+//! The disc has one session with one data track. All builders return the whole data, which
 //! [`super::truncate`] cuts.
 
 use crate::bytes::Reader;
@@ -16,10 +16,10 @@ pub const CD_BLOCKS_MAX: u64 = 80 * 60 * 75;
 const PROFILE_CD_ROM: u16 = 0x0008;
 const PROFILE_DVD_ROM: u16 = 0x0010;
 
-/// What is in the drive.
+/// The medium in the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disc {
-    /// Nothing.
+    /// No medium.
     None,
     /// A data disc of so many blocks.
     Data(u64),
@@ -163,18 +163,18 @@ pub fn get_configuration(disc: Disc, filter: FeatureFilter, from: u16) -> Vec<u8
     out
 }
 
-/// What has happened to the medium, as GET EVENT STATUS NOTIFICATION says it.
+/// A media event, as GET EVENT STATUS NOTIFICATION reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MediaEvent {
-    /// Nothing new.
+    /// No event.
     #[default]
     None = 0,
-    /// Somebody asks that it be ejected.
+    /// The user requests an eject.
     EjectRequest = 1,
-    /// A medium has come.
+    /// A medium was inserted.
     New = 2,
-    /// The medium has gone.
+    /// The medium was removed.
     Removal = 3,
 }
 
@@ -242,7 +242,7 @@ pub fn capabilities_page(locked: bool) -> Vec<u8> {
     out
 }
 
-/// What the first volume descriptor of an ISO 9660 image says.
+/// The contents of the first volume descriptor of an ISO 9660 image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IsoVolume {
     /// Volume identifier, without trailing spaces.
@@ -266,7 +266,7 @@ pub fn parse_iso_volume(data: &[u8]) -> Option<IsoVolume> {
         _ => ' ',
     });
     let label = label.collect::<String>().trim_end().to_owned();
-    // Both byte orders stand there; they have to agree.
+    // The field is stored in both byte orders; they must agree.
     let blocks = u32::from_le_bytes(*data.get(80..)?.first_chunk()?);
     let other = u32::from_be_bytes(*data.get(84..)?.first_chunk()?);
     (blocks == other).then_some(IsoVolume { label, blocks })

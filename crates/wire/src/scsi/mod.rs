@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `commands` | the table of commands: usage maps, access rules; what reports say of it |
+//! | `commands` | the table of commands: usage maps, access rules; reports about it |
 //! | `cdb` | a CDB as a typed command |
 //! | `sense`, `codes` | sense data, and the additional sense codes by name |
 //! | `status` | status codes |

@@ -2,9 +2,9 @@
 //! (SPC-4 6.11 to 6.14, 7.5; SBC-3 6.5).
 //!
 //! Invariants
-//!  M1  What MODE SENSE reports as current, changeable, default and saved comes from the same
+//!  M1  All values that MODE SENSE reports (current, changeable, default, saved) come from the same
 //!      builder (`pages`).
-//!  M2  MODE SELECT changes all or nothing: a new state is answered only when every page is right.
+//!  M2  MODE SELECT changes all or nothing: a new state is returned only when every page is valid.
 //!  M3  A bit outside the changeable mask must have its current value.
 
 mod fields;
@@ -40,7 +40,7 @@ pub struct ModeState {
     pub tmf_only: bool,
     /// DPICZ, control page: RDPROTECT zero checks no protection information.
     pub unchecked_reads: bool,
-    /// LBPERE, error recovery page: initiators are told of thresholds.
+    /// LBPERE, error recovery page: threshold crossings are reported to initiators.
     pub threshold_errors: bool,
     /// SITUA, provisioning page: only one of them is.
     pub single_attention: bool,
@@ -66,7 +66,7 @@ impl ModeState {
     };
 }
 
-/// The four sets of values, and the facts that pages tell.
+/// The four sets of values, and other facts that pages report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModeBlock {
     /// Current values.
@@ -75,7 +75,7 @@ pub struct ModeBlock {
     pub default: ModeState,
     /// Saved values; they hold after a reset.
     pub saved: ModeState,
-    /// True for what MODE SELECT may change.
+    /// True for values that MODE SELECT may change.
     pub changeable: ModeState,
     /// Values can be saved (PS, SP).
     pub savable: bool,
@@ -87,7 +87,7 @@ pub struct ModeBlock {
     pub protected: bool,
     /// DPO and FUA are honoured.
     pub dpo_fua: bool,
-    /// Revolutions a minute; 0 not told, 1 does not rotate.
+    /// Revolutions a minute; 0: not reported, 1: does not rotate.
     pub rotation: u16,
     /// IALUAE: access states may change by themselves.
     pub implicit_alua: bool,
@@ -187,7 +187,7 @@ fn block_descriptor(long: bool, mode: &ModeBlock) -> Vec<u8> {
     out
 }
 
-/// What a MODE SELECT asks for.
+/// The changes that a MODE SELECT requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeSelect {
     /// The values that would hold.

@@ -1,4 +1,4 @@
-//! Pages by hand, the round trip of SENSE and SELECT, and lists that lie.
+//! Pages built by hand, the round trip of SENSE and SELECT, and inconsistent lists.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn lists_of_pages() {
     assert_eq!(codes(0x3f, 0xff), [1, 2, 3, 4, 7, 8, 0x0a, 0x4a, 0x1a, 0x1c]);
     assert_eq!(codes(0x0a, 0xff), [0x0a, 0x4a]);
     assert_eq!(codes(0x0a, 1), [0x4a]);
-    // The short header can tell all of it.
+    // The short header has room for all pages.
     for has_thresholds in [false, true] {
         let mode = ModeBlock { has_thresholds, ..mode() };
         let all = mode_sense(false, false, false, PageControl::Current, (0x3f, 0xff), &mode);
@@ -97,7 +97,7 @@ fn thresholds_by_hand_and_backwards() {
     let state = parse_mode_select(true, &list, &mode).unwrap().state;
     let want = Threshold { enabled: true, kind: ThresholdKind::Available, count: 9 };
     assert_eq!(state.thresholds, [want, used, Threshold::default()]);
-    // More than all, and what goes together with nothing.
+    // More than the maximum, and an invalid combination.
     for (at, value, want) in [(47, 101, (44, Some(7))), (33, 1, (33, Some(7)))] {
         let mut wrong = list.clone();
         wrong[at] = value;
@@ -135,8 +135,8 @@ fn protection_and_refusals() {
     }
 }
 
-/// SELECT of what SENSE gave changes nothing; every changeable bit can be changed; every other
-/// bit is refused where it stands.
+/// A SELECT with the data of SENSE changes nothing. Every changeable bit can be changed, and every
+/// other bit is refused with its position.
 #[test]
 fn select_is_sense_backwards() {
     let mode = mode();

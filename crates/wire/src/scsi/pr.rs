@@ -2,9 +2,10 @@
 //! RESERVE IN (SPC-4 6.15, 6.16).
 //!
 //! Invariants
-//!  R1  A list is taken whole or not at all; what is taken has no byte that was not looked at, but
-//!      for reserved and obsolete fields, which are ignored as the standard asks.
-//!  R2  TransportIDs in a list are compared in one form ([`TransportId`]), however they came.
+//!  R1  A list is accepted whole or not at all. Every byte of an accepted list was checked, except
+//!      reserved and obsolete fields, which are ignored as the standard asks.
+//!  R2  TransportIDs in a list are compared in one form ([`TransportId`]), independent of their
+//!      original form.
 
 use super::codes::asc;
 use super::sense::Sense;
@@ -57,7 +58,7 @@ impl PrType {
         self as u8
     }
 
-    /// Those who may not write may not read either.
+    /// True if initiators without write access have no read access either.
     pub const fn excludes_reads(self) -> bool {
         matches!(
             self,
@@ -150,7 +151,7 @@ pub enum PrInAction {
     ReadKeys = 0,
     /// The reservation.
     ReadReservation = 1,
-    /// What is supported.
+    /// The supported features.
     ReportCapabilities = 2,
     /// Every registration, with the ports.
     ReadFullStatus = 3,
@@ -318,10 +319,9 @@ pub fn pr_reservation(generation: u32, held: Option<(u64, PrType)>) -> Vec<u8> {
     with_len(out)
 }
 
-/// What ALLOW COMMANDS says: TEST UNIT READY passes every type, and MODE SENSE, READ BUFFER,
-/// RECEIVE DIAGNOSTIC RESULTS, READ DEFECT DATA, REPORT SUPPORTED OPERATION CODES and the like
-/// pass the Write
-/// Exclusive types (SPC-4 table 213, 011b).
+/// The ALLOW COMMANDS value: TEST UNIT READY passes every type, and MODE SENSE, READ BUFFER,
+/// RECEIVE DIAGNOSTIC RESULTS, READ DEFECT DATA, REPORT SUPPORTED OPERATION CODES and the like pass
+/// the Write Exclusive types (SPC-4 table 213, 011b).
 const ALLOW_COMMANDS: u8 = 3;
 
 /// REPORT CAPABILITIES parameter data: RESERVE and RELEASE are compatible (CRH), SPEC_I_PT and
@@ -362,14 +362,15 @@ pub fn pr_full_status<'a>(generation: u32, all: impl Iterator<Item = &'a PrStatu
     with_len(out)
 }
 
-/// Sets ADDITIONAL LENGTH, bytes 4 to 7, to what follows byte 7.
+/// Sets ADDITIONAL LENGTH, bytes 4 to 7, to the number of bytes after byte 7.
 fn with_len(mut out: Vec<u8>) -> Vec<u8> {
     let len = len32(out.len().saturating_sub(8));
     out.iter_mut().skip(4).zip(len).for_each(|(to, from)| *to = from);
     out
 }
 
-/// Reads READ FULL STATUS parameter data, for initiators: PRgeneration and what is whole.
+/// Reads READ FULL STATUS parameter data, for initiators: PRgeneration and the complete
+/// descriptors.
 pub fn parse_pr_full_status(data: &[u8]) -> Option<(u32, Vec<PrStatus>)> {
     let mut reader = Reader::new(data);
     let generation = reader.u32("PRGENERATION").ok()?;

@@ -3,10 +3,10 @@
 //! ```text
 //!   LOGICAL BLOCK GUARD (2) | LOGICAL BLOCK APPLICATION TAG (2) | LOGICAL BLOCK REFERENCE TAG (4)
 //! ```
-//! The guard is the CRC of the block's data with polynomial 8BB7h. What the reference tag is
+//! The guard is the CRC of the block's data with polynomial 8BB7h. The meaning of the reference tag
 //! depends on the type: 1 the low half of the LBA, 2 a number that the initiator gives for the
 //! first block and that grows by one, 3 the initiator's own. An application tag of FFFFh (and for
-//! type 3 also a reference tag of FFFFFFFFh) says that nothing is to be checked.
+//! type 3 also a reference tag of FFFFFFFFh) disables all checks.
 
 /// Bytes of protection information with each logical block.
 pub const TUPLE_LEN: usize = 8;
@@ -23,7 +23,7 @@ pub struct Tuple {
 }
 
 impl Tuple {
-    /// What a formatted or unmapped block has: nothing is checked.
+    /// The protection information of a formatted or unmapped block: nothing is checked.
     pub const ESCAPE: Tuple = Tuple { guard: 0xffff, app: 0xffff, reference: 0xffff_ffff };
 
     /// Reads a tuple.
@@ -76,7 +76,7 @@ impl ProtectionType {
     }
 }
 
-/// What RDPROTECT, WRPROTECT, VRPROTECT or ORPROTECT ask for (SBC-3 tables 94 to 100).
+/// The checks that RDPROTECT, WRPROTECT, VRPROTECT or ORPROTECT select (SBC-3 tables 94 to 100).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protect {
     /// The information is transferred with each block.
@@ -90,8 +90,8 @@ pub struct Protect {
 }
 
 impl Protect {
-    /// The meaning of a field's three bits; None for reserved values. With 0 nothing moves, and
-    /// what is on the medium is checked on reads.
+    /// The meaning of a field's three bits; None for reserved values. With 0 no protection
+    /// information is transferred, and that on the medium is checked on reads.
     pub fn from_field(field: u8) -> Option<Protect> {
         let (moves, guard, app, reference) = match field {
             0 => (false, true, true, true),
@@ -104,9 +104,9 @@ impl Protect {
         Some(Protect { moves, guard, app, reference })
     }
 
-    /// What VERIFY compares of the tuples that it is sent with those of the medium, by VRPROTECT
-    /// (SBC-4 5.36, the last table, with ATO one); None for reserved values. With 0 nothing is
-    /// sent.
+    /// The fields of the received tuples that VERIFY compares with those of the medium, by
+    /// VRPROTECT (SBC-4 5.36, the last table, with ATO one); None for reserved values. With 0 no
+    /// tuples are sent.
     pub fn compared(field: u8) -> Option<Protect> {
         let (moves, guard, app, reference) = match field {
             0 => (false, false, false, false),
@@ -159,7 +159,7 @@ pub fn guard(data: &[u8]) -> u16 {
     guard_more(0, data)
 }
 
-/// The guard of what gave `crc` so far followed by `data`.
+/// Continues the guard `crc` over `data`.
 pub fn guard_more(mut crc: u16, data: &[u8]) -> u16 {
     let (chunks, rest) = data.as_chunks::<SLICES>();
     for chunk in chunks {

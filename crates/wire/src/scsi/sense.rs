@@ -22,7 +22,7 @@ pub struct FieldPointer {
     pub bit: Option<u8>,
 }
 
-/// What happened to a command.
+/// Sense data of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sense {
     /// Key and code.
@@ -38,7 +38,7 @@ pub struct Sense {
     pub segment: Option<u16>,
     /// Reports an earlier command (response code 71h or 73h).
     pub deferred: bool,
-    /// How much of what runs is done, of 65536 (NOT READY and NO SENSE only).
+    /// Progress of the running operation, of 65536 (NOT READY and NO SENSE only).
     pub progress: Option<u16>,
 }
 

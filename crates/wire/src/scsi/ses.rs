@@ -1,8 +1,8 @@
-//! Diagnostic pages of enclosures (SES-2): which elements there are (01h), how they are and what
-//! is asked of them (02h), what they are called (07h), and which device is in which slot (0Ah).
+//! Diagnostic pages of enclosures (SES-2): configuration (01h), status and control (02h), element
+//! descriptors (07h), and devices in slots (0Ah).
 //!
-//! Pages 02h, 07h and 0Ah say nothing without page 01h: it gives the order of what they list. All
-//! carry its generation; pages of different generations do not belong together.
+//! Pages 02h, 07h and 0Ah can be read only with page 01h, which gives the order of the elements.
+//! All carry its generation; pages of different generations do not belong together.
 
 use crate::bytes::Reader;
 use crate::error::WireError;
@@ -23,7 +23,7 @@ pub mod ses_page {
 
 /// Types of elements that hold a device.
 pub const DEVICE_SLOT: u8 = 0x01;
-/// As [`DEVICE_SLOT`], with what arrays want to say.
+/// As [`DEVICE_SLOT`], with the status bits of arrays.
 pub const ARRAY_DEVICE_SLOT: u8 = 0x17;
 
 /// Most elements of one enclosure that are looked at; a page that lists more is refused.
@@ -46,7 +46,7 @@ pub struct SesType {
     pub kind: u8,
     /// How many.
     pub count: u8,
-    /// What they are together.
+    /// The text that describes the type.
     pub text: String,
 }
 
@@ -92,7 +92,7 @@ impl SesStatus {
         self.0[2] & IDENT != 0
     }
 
-    /// A slot's device is faulty, by itself or because somebody said so.
+    /// A slot's device is faulty, as detected or as requested.
     pub fn is_faulty(self) -> bool {
         self.0[3] & FAULT != 0
     }
@@ -103,14 +103,14 @@ impl SesStatus {
     }
 }
 
-/// What page 0Ah says of one element.
+/// The entry of one element in page 0Ah.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SesPlace {
-    /// Which element, over all types, without those that stand for a whole type.
+    /// Index of the element over all types, without overall elements.
     pub element: u16,
     /// DEVICE SLOT NUMBER.
     pub slot: u8,
-    /// SAS ADDRESS of the device in it; 0: nobody.
+    /// SAS ADDRESS of the device in it; 0: no device.
     pub sas: u64,
 }
 
@@ -202,7 +202,7 @@ impl SesConfig {
         page(ses_page::CONFIGURATION, 0, &body)
     }
 
-    /// Elements, without those that stand for a whole type.
+    /// Number of elements, without overall elements.
     pub fn elements(&self) -> usize {
         self.types.iter().map(|one| usize::from(one.count)).sum()
     }
@@ -225,7 +225,7 @@ impl SesConfig {
         None
     }
 
-    /// Reads what page 02h says of each element; pages of another generation are refused.
+    /// Reads the status of each element from page 02h; pages of another generation are refused.
     pub fn status(&self, data: &[u8]) -> Result<Vec<SesStatus>, WireError> {
         let mut reader = self.body(data, ses_page::STATUS)?;
         let mut out = Vec::new();
@@ -251,8 +251,8 @@ impl SesConfig {
         page(ses_page::STATUS, 0, &body)
     }
 
-    /// Page 02h that asks one slot, by its number among the elements, to show its lights; what else
-    /// is asked of it stays as its status says, and no other element is meant.
+    /// Page 02h that requests the lights of one slot, given by its number among the elements. Its
+    /// other requests stay as in its status, and no other element is selected.
     pub fn control(&self, element: usize, now: SesStatus, locate: bool, fault: bool) -> Vec<u8> {
         let mut body = self.generation.to_be_bytes().to_vec();
         let mut at = 0;
@@ -261,7 +261,7 @@ impl SesConfig {
             for _ in 0..one.count {
                 let mut bytes = [0; 4];
                 if at == element {
-                    // PRDFAIL, and of an array's slot what it says of the array, are kept.
+                    // PRDFAIL is kept, and so are the array bits of an array's slot.
                     let kept = if one.kind == ARRAY_DEVICE_SLOT { now.0[1] } else { 0 };
                     let ident = if locate { IDENT } else { 0 };
                     let fault = if fault { REQUEST_FAULT } else { 0 };
@@ -292,7 +292,7 @@ impl SesConfig {
         Ok(out)
     }
 
-    /// Reads page 07h: what each element is called.
+    /// Reads the name of each element from page 07h.
     pub fn names(&self, data: &[u8]) -> Result<Vec<String>, WireError> {
         let mut reader = self.body(data, ses_page::DESCRIPTORS)?;
         let mut name = || {
@@ -339,14 +339,14 @@ impl SesConfig {
             let mut place = SesPlace { element: next, ..SesPlace::default() };
             if first & 0x10 != 0 {
                 let [overall, element] = one.array("ELEMENT INDEX")?;
-                // EIIOE: those that stand for a whole type are counted too.
+                // EIIOE: the index includes overall elements.
                 place.element = match overall & 1 != 0 {
                     true => self.without_overall(element).ok_or(WireError::bad("EIIOE", at + 2))?,
                     false => u16::from(element),
                 };
             }
             next = place.element.saturating_add(1);
-            // Of others than SAS, and what is invalid, nothing is known here.
+            // Descriptors of other protocols and invalid ones are skipped.
             if first & 0x80 != 0 || first & 0x0f != SAS {
                 continue;
             }
@@ -370,7 +370,7 @@ impl SesConfig {
         Ok(out)
     }
 
-    /// Page 0Ah with SAS devices, one phy each; `expander` is what they are attached to.
+    /// Page 0Ah with SAS devices, one phy each, attached to `expander`.
     pub fn encode_places(&self, places: &[SesPlace], expander: u64) -> Vec<u8> {
         let mut body = self.generation.to_be_bytes().to_vec();
         for place in places {
@@ -418,7 +418,7 @@ pub fn ses_supported(data: &[u8]) -> Result<&[u8], WireError> {
     reader.take(len.min(reader.rest().len()), "supported pages")
 }
 
-/// What an element is, for people.
+/// The type of an element, for people.
 pub fn ses_kind(kind: u8) -> &'static str {
     match kind {
         DEVICE_SLOT => "Device Slot",

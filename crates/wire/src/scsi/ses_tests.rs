@@ -95,7 +95,8 @@ fn an_index_that_counts_whole_types_is_understood() {
     let config = config();
     let mut page = config.encode_places(&[SesPlace { element: 5, slot: 1, sas: 2 }], 9);
     page[8 + 2] = 1;
-    // 0 stands for all slots; 1, 2 are they; 3 for all sensors; 4; 5 for the last type; 6.
+    // 0: overall element of the slots; 1, 2: slots; 3: overall of the sensors; 4; 5: overall of the
+    // last type; 6.
     for (index, element) in [(1, Some(0)), (2, Some(1)), (4, Some(2)), (6, Some(3)), (3, None)] {
         page[8 + 3] = index;
         let found = config.places(&page).ok().map(|p| p[0].element);

@@ -1,6 +1,6 @@
 //! SCSI status codes (SAM-5 section 5.3.1).
 //!
-//! The table from the block layer's errno vocabulary to sense data stands in the target room, which
+//! The table from the block layer's errno vocabulary to sense data is in the target crate, which
 //! knows both vocabularies.
 
 /// How a command ended.
@@ -10,7 +10,7 @@ pub enum Status {
     /// Done.
     #[default]
     Good = 0x00,
-    /// Sense data says what happened.
+    /// Sense data describes the problem.
     CheckCondition = 0x02,
     /// PRE-FETCH: everything fits in the cache.
     ConditionMet = 0x04,

@@ -22,7 +22,7 @@ const ISCSI_NAME_MAX: usize = 223;
 /// PROTOCOL IDENTIFIER of iSCSI.
 const ISCSI: u8 = 0x5;
 
-/// PROTOCOL IDENTIFIER of what has none.
+/// PROTOCOL IDENTIFIER of a port without a protocol.
 const NO_PROTOCOL: u8 = 0xf;
 
 /// Between an iSCSI name and its ISID.
@@ -52,7 +52,7 @@ impl TransportId {
     }
 
     /// Reads the first TransportID of `data`; also its length there. None when it is cut, has an
-    /// unknown protocol or format, or names nobody.
+    /// unknown protocol or format, or has no name.
     pub fn decode(data: &[u8]) -> Option<(TransportId, usize)> {
         let head = data.first_chunk::<4>()?;
         let (format, protocol) = (head[0] >> 6, head[0] & 0x0f);
@@ -74,7 +74,7 @@ impl TransportId {
         }
     }
 
-    /// As it stands in parameter data.
+    /// Its bytes in parameter data.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -152,7 +152,7 @@ fn of_text(first: u8, text: &str) -> Option<TransportId> {
     Some(TransportId(out.into()))
 }
 
-/// The text before the first zero; what follows it must be zero too.
+/// The text before the first zero; all further bytes must be zero too.
 fn text_of(bytes: &[u8]) -> Option<&str> {
     let end = bytes.iter().position(|b| *b == 0)?;
     let (text, padding) = bytes.split_at_checked(end)?;

@@ -30,7 +30,7 @@ impl<'a> UnmapList<'a> {
         let (head, rest) = data.split_first_chunk::<8>().ok_or(cut)?;
         let data_len = usize::from(u16::from_be_bytes([head[0], head[1]]));
         let list_len = usize::from(u16::from_be_bytes([head[2], head[3]]));
-        // UNMAP DATA LENGTH counts what follows it: six bytes of header and the descriptors.
+        // UNMAP DATA LENGTH counts the bytes after it: six bytes of header and the descriptors.
         if list_len > 0 && data_len < list_len + 6 {
             return Err(Sense::list_field(0, None));
         }

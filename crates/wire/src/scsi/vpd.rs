@@ -70,14 +70,14 @@ pub struct Limits {
     pub anchor: bool,
     /// THRESHOLD EXPONENT: a threshold set has 2 to its power blocks; 0 without thresholds.
     pub threshold_exponent: u8,
-    /// THRESHOLD PERCENTAGE: how finely percentages are told; 0 without thresholds.
+    /// THRESHOLD PERCENTAGE: the granularity of reported percentages; 0 without thresholds.
     pub threshold_percent: u8,
 }
 
-/// What the pages are made of.
+/// The data that the pages are built from.
 #[derive(Clone, Copy, Debug)]
 pub struct Vpd<'a> {
-    /// Who the unit is.
+    /// The identity of the unit.
     pub identity: &'a Identity,
     /// Its limits.
     pub limits: &'a Limits,
@@ -175,7 +175,7 @@ fn designator(out: &mut Vec<u8>, set: u8, kind: u8, body: &[u8]) {
     out.extend(body.iter().take(usize::from(len)));
 }
 
-/// What the unit does with task attributes, unit attentions, caches and sense data.
+/// The unit's support for task attributes, unit attentions, caches and sense data.
 fn extended(identity: &Identity) -> Vec<u8> {
     let mut out = vec![0; 60];
     // SPT, GRD_CHK, APP_CHK, REF_CHK; HEADSUP, ORDSUP, SIMPSUP; V_SUP with a volatile cache;

@@ -80,8 +80,8 @@ fn lba21(b: &[u8; 16]) -> u64 {
     u64::from(u32::from_be_bytes([0, b[1] & 0x1f, b[2], b[3]]))
 }
 
-/// LBA and length by the opcode's group; protection, DPO and FUA stand in byte 1 of all but the
-/// 6-byte ones.
+/// LBA and length by the opcode's group; protection, DPO and FUA are in byte 1 of all but the
+/// 6-byte commands.
 fn extent(b: &[u8; 16]) -> Extent {
     let group = b[0] >> 5;
     let (lba, blocks) = match group {
@@ -109,7 +109,7 @@ fn byte_check(flags: u8) -> Result<u8, CdbError> {
     }
 }
 
-/// `flags` stand at byte `at`.
+/// `flags` come from byte `at`.
 fn write_same(flags: u8, extent: Extent, at: usize) -> Result<Command, CdbError> {
     let (anchor, unmap) = (flags & 0x10 != 0, flags & 0x08 != 0);
     if anchor && !unmap {

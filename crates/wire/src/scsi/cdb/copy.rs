@@ -3,7 +3,7 @@
 use super::{CdbError, Command};
 use crate::bytes::get32;
 
-/// A copy command whose parameter list says what to do.
+/// A copy command with a parameter list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyOut {
     /// 83h/00h: EXTENDED COPY with a one-byte list identifier.
@@ -16,7 +16,7 @@ pub enum CopyOut {
     WriteUsingToken,
 }
 
-/// What is asked of the copy manager.
+/// A request to the copy manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyStatus {
     /// 84h/00h: RECEIVE COPY STATUS(LID1).

@@ -1,4 +1,4 @@
-//! What only a CD or DVD has (MMC-6). The rest of its commands is read as a disk's.
+//! Commands of CD and DVD units only (MMC-6). Their other commands are read as a disk's.
 
 use super::{CdbError, Command};
 use crate::bytes::{get16, get24, get32};

@@ -1,8 +1,8 @@
-//! Under which reservations and asymmetric access states a command runs (SPC-4 5.13.1 and 5.15.2,
-//! SBC-3 4.17, SPC-2 5.5): rules as data, one class a command.
+//! Access rules: the reservations and asymmetric access states under which a command runs (SPC-4
+//! 5.13.1 and 5.15.2, SBC-3 4.17, SPC-2 5.5), as data, one class a command.
 
-/// What a persistent reservation of others means for a command (SPC-4 table 67, SBC-3 table 13).
-/// The holder, and every registrant under the types that say so, is always let through.
+/// The effect of another initiator's persistent reservation on a command (SPC-4 table 67, SBC-3
+/// table 13). The holder is never restricted, nor is a registrant under the registrants types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistent {
     /// No reservation stops it.
@@ -44,15 +44,16 @@ pub enum Alua {
 pub struct Access {
     /// Persistent reservations of others.
     pub persistent: Persistent,
-    /// It runs although another nexus holds the unit by RESERVE. What [`Persistent::StartStop`]
-    /// and [`Persistent::Prevent`] say to their parameters holds here as well.
+    /// It runs although another nexus holds the unit by RESERVE. The rules of
+    /// [`Persistent::StartStop`] and [`Persistent::Prevent`] for their parameters apply here as
+    /// well.
     pub despite_reserve: bool,
     /// Port states.
     pub alua: Alua,
 }
 
 impl Access {
-    /// Who and what is there: INQUIRY, REPORT LUNS, REQUEST SENSE, port groups.
+    /// Commands that identify units and ports: INQUIRY, REPORT LUNS, REQUEST SENSE, port groups.
     pub(super) const FREE: Access =
         Access { persistent: Persistent::Always, despite_reserve: true, alua: Alua::Any };
     /// Facts that a RESERVE does not hide.
@@ -85,7 +86,8 @@ impl Access {
     /// See [`Persistent::Reserve`].
     pub(super) const RESERVE: Access =
         Access { persistent: Persistent::Reserve, despite_reserve: false, alua: Alua::Active };
-    /// See [`Persistent::Release`]; a RELEASE of what others hold has no effect and no conflict.
+    /// See [`Persistent::Release`]; a RELEASE of another nexus's reservation has no effect and no
+    /// conflict.
     pub(super) const RELEASE: Access =
         Access { persistent: Persistent::Release, despite_reserve: true, alua: Alua::Active };
     /// See [`Persistent::PersistentOut`].

@@ -2,7 +2,7 @@
 
 use super::{CdbError, CommandInfo};
 
-/// What REPORT SUPPORTED OPERATION CODES asks for (SPC-4 6.35.1).
+/// The request of REPORT SUPPORTED OPERATION CODES (SPC-4 6.35.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// 000b: every command.
@@ -15,8 +15,8 @@ pub enum Report {
     Either(u8, u16),
 }
 
-/// Parameter data of REPORT SUPPORTED OPERATION CODES, not truncated: `commands` is what the unit
-/// serves; `timeouts` is the RCTD bit.
+/// Parameter data of REPORT SUPPORTED OPERATION CODES, not truncated. `commands` are those that the
+/// unit serves; `timeouts` is the RCTD bit.
 pub fn report_opcodes(
     commands: &[&CommandInfo],
     report: Report,

@@ -28,8 +28,8 @@ fn the_table_is_sound() {
     }
 }
 
-/// What writes is a write for reservations, what reads is not, and the answers to who and what
-/// are always given.
+/// Commands that write count as writes for reservations, and commands that read do not. Commands
+/// that only identify units and ports are always served.
 #[test]
 fn access_rules_agree_with_what_commands_do() {
     for info in COMMANDS {

@@ -1,7 +1,7 @@
 //! The EXTENDED COPY parameter list (SPC-4 6.4.1): header, CSCD descriptors, segment descriptors.
 //!
-//! Parsing checks everything that the list says about itself; what it says about units (that they
-//! exist, how large they are) is the copy manager's.
+//! Parsing checks the structure of the list. The copy manager checks the units that it refers to:
+//! whether they exist, and how large they are.
 
 use super::{CopyLimits, at16, field, field16, field32, field64};
 use crate::scsi::codes::asc;
@@ -44,10 +44,10 @@ pub enum ListUsage {
     None,
 }
 
-/// Who takes part in a copy: an identification descriptor (E4h).
+/// A participant in a copy: an identification descriptor (E4h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cscd<'a> {
-    /// NUL bit: a null device, which nobody can reach.
+    /// NUL bit: a null device, which cannot be accessed.
     pub null: bool,
     /// Peripheral device type that the unit must have.
     pub peripheral: u8,
@@ -121,7 +121,7 @@ pub enum Segment {
         source_lba: u64,
         /// First block of the destination.
         destination_lba: u64,
-        /// 0Dh: what is copied is held for RECEIVE COPY DATA.
+        /// 0Dh: the copied data is held for RECEIVE COPY DATA.
         hold: bool,
     },
     /// 0Ah: bytes from an offset in a block to an offset in a block.
@@ -176,7 +176,7 @@ pub struct CopyList<'a> {
     pub cscds: Vec<Cscd<'a>>,
     /// Offset of the first CSCD descriptor.
     pub cscds_at: u16,
-    /// What to do, in order.
+    /// The segments to copy, in order.
     pub segments: Vec<SegmentAt>,
 }
 
@@ -184,7 +184,7 @@ pub struct CopyList<'a> {
 struct Header {
     len: usize,
     cscds: usize,
-    /// Where the CSCD descriptor list length stands.
+    /// Offset of the CSCD descriptor list length.
     cscds_field: usize,
     segments: usize,
     inline: usize,

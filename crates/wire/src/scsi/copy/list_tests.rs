@@ -108,13 +108,13 @@ fn an_empty_list_is_no_error_and_a_cut_one_is() {
         for cut in 1..whole.len() {
             assert_eq!(refused(form, &whole[..cut]).code, asc::PARAMETER_LIST_LEN, "{cut}");
         }
-        // What follows the lists is nobody's.
+        // Bytes after the lists are ignored.
         let longer = [whole, vec![0xff; 9]].concat();
         assert!(CopyList::parse(form, &longer, &LIMITS).is_ok());
     }
 }
 
-/// (what is wrong, list, sense).
+/// (error, list, sense).
 #[test]
 fn malformed_lists() {
     let one = |flags: u8, cscds: &[Vec<u8>], segments: &[Vec<u8>]| lid1(1, flags, cscds, segments);

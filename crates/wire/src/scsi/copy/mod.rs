@@ -7,7 +7,7 @@
 //! | `list` | the EXTENDED COPY parameter list, LID1 and LID4, and its descriptors |
 //! | `odx` | POPULATE TOKEN and WRITE USING TOKEN parameter lists |
 //! | `token` | the 512-byte ROD token |
-//! | `results` | what the RECEIVE commands answer |
+//! | `results` | the parameter data of the RECEIVE commands |
 //! | `page` | VPD page 8Fh |
 
 mod list;
@@ -25,8 +25,8 @@ pub use results::{
 };
 pub use token::{ROD_TOKEN_LEN, RodToken, RodType, TOKEN_SECRET_LEN};
 
-/// What a copy manager takes and tells. Every number is told in VPD page 8Fh or by RECEIVE COPY
-/// OPERATING PARAMETERS, and enforced by the parsers here or by the copy manager.
+/// The limits of a copy manager. Each one is reported in VPD page 8Fh or by RECEIVE COPY OPERATING
+/// PARAMETERS, and enforced by the parsers here or by the copy manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyLimits {
     /// Most CSCD descriptors of a list; more are refused with TOO MANY TARGET DESCRIPTORS.
@@ -39,7 +39,7 @@ pub struct CopyLimits {
     pub inline_len: u32,
     /// Most bytes held for RECEIVE COPY DATA; the oldest are thrown away beyond it.
     pub held_len: u32,
-    /// Copies that the copy manager runs at once for everybody.
+    /// Copies that the copy manager runs at once, for all units together.
     pub concurrent: u16,
     /// Copies of one unit that have a list identifier, running or remembered.
     pub identified: u8,
@@ -49,7 +49,7 @@ pub struct CopyLimits {
     pub timeout_max_s: u32,
     /// Inactivity timeout of a token that asks for none, seconds.
     pub timeout_default_s: u32,
-    /// Most bytes that a token stands for; more are refused.
+    /// Most bytes that a token represents; more are refused.
     pub token_bytes: u64,
     /// Bytes read and written at a time: the best size of a request.
     pub chunk_bytes: u32,
@@ -65,7 +65,7 @@ pub const COPY_OUT_ACTIONS: [u8; 5] = [0x00, 0x01, 0x10, 0x11, 0x1c];
 /// Service actions of operation code 84h that are served.
 pub const COPY_IN_ACTIONS: [u8; 7] = [0x00, 0x01, 0x03, 0x04, 0x05, 0x07, 0x08];
 
-/// A big-endian field of a slice whose length nobody has checked.
+/// A big-endian field of a slice whose length is unchecked.
 fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk::<N>().copied()
 }

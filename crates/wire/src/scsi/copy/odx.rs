@@ -16,7 +16,7 @@ const WRITE_RANGES: usize = 536;
 pub struct BlockRange {
     /// First block.
     pub lba: u64,
-    /// Number of blocks; 0 stands for none.
+    /// Number of blocks; 0 means none.
     pub blocks: u32,
 }
 
@@ -34,7 +34,7 @@ pub struct PopulateToken {
     pub immed: bool,
     /// Seconds after which an unused token dies; 0 asks for the default.
     pub timeout_s: u32,
-    /// What the token stands for, in this order; no block twice.
+    /// The ranges that the token represents, in this order; no block twice.
     pub ranges: Vec<BlockRange>,
 }
 
@@ -73,7 +73,7 @@ pub struct WriteToken {
     pub immed: bool,
     /// The token is not needed any more when the command ends.
     pub delete: bool,
-    /// First block of what the token stands for, in blocks of its creator.
+    /// First block within the data of the token, in blocks of its creator.
     pub offset: u64,
     /// The token.
     pub token: [u8; ROD_TOKEN_LEN],
@@ -97,12 +97,12 @@ impl WriteToken {
     }
 }
 
-/// The ranges from byte `at` on; their length stands in the two bytes before.
+/// The ranges from byte `at` on; the two bytes before hold their length.
 fn parse_ranges(data: &[u8], at: usize, limits: &CopyLimits) -> Result<Vec<BlockRange>, Sense> {
     let cut = Sense::new(asc::PARAMETER_LIST_LEN);
     let len_at = at.saturating_sub(2);
     let len = usize::from(field16(data, len_at).ok_or(cut)?);
-    // The first field counts what follows it.
+    // The first field counts the bytes after it.
     let said = usize::from(field16(data, 0).ok_or(cut)?);
     if said.saturating_add(2) < at.saturating_add(len) {
         return Err(Sense::list_field(0, None));

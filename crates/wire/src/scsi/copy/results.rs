@@ -1,12 +1,12 @@
-//! What the RECEIVE commands of a copy manager answer (SPC-4 6.18 to 6.22), not truncated.
+//! Parameter data of the RECEIVE commands of a copy manager (SPC-4 6.18 to 6.22), not truncated.
 
 use super::token::ROD_TOKEN_LEN;
 use super::{CopyLimits, DESCRIPTOR_TYPES, count_rest};
 
-/// Bytes of a token that REPORT ALL ROD TOKENS tells: all but the extended data.
+/// Bytes of a token in REPORT ALL ROD TOKENS data: all but the extended data.
 const MANAGEMENT_LEN: usize = 96;
 
-/// Where a copy stands.
+/// The state of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyState {
     /// It runs, and its command has not ended.
@@ -18,7 +18,7 @@ pub enum CopyState {
     Good,
     /// Ended by an error.
     Failed,
-    /// Ended by somebody.
+    /// Aborted on request.
     Aborted,
 }
 
@@ -47,7 +47,7 @@ impl CopyState {
 /// How far a copy has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyProgress<'a> {
-    /// Where it stands.
+    /// The state of the copy.
     pub status: CopyState,
     /// Service action of the command that began it.
     pub action: u8,
@@ -59,7 +59,7 @@ pub struct CopyProgress<'a> {
     pub bytes: u64,
     /// Bytes thrown away that should have been held.
     pub held_lost: bool,
-    /// Milliseconds until it is worth asking again; `u32::MAX` when nobody knows.
+    /// Milliseconds after which to ask again; `u32::MAX` if unknown.
     pub again_ms: u32,
     /// SAM status byte with which it ended; 0 while it runs.
     pub ended: u8,

@@ -1,4 +1,4 @@
-//! The ROD token (SPC-4 5.17.6.4.2, SBC-3 4.28.4): what an initiator carries from one unit to
+//! The ROD token (SPC-4 5.17.6.4.2, SBC-3 4.28.4), which an initiator carries from one unit to
 //! another instead of the data.
 //!
 //! ```text
@@ -17,13 +17,13 @@ use crate::scsi::sense::Sense;
 
 /// Bytes of a token.
 pub const ROD_TOKEN_LEN: usize = 512;
-/// ROD TOKEN LENGTH: what follows the field.
+/// ROD TOKEN LENGTH: the bytes after the field.
 const LENGTH: u16 = 0x01f8;
 /// Where the target device descriptor begins.
 const TARGET_AT: usize = 128;
 /// Bytes of the target's name that fit before the secret.
 const NAME_LEN_MAX: usize = ROD_TOKEN_LEN - TARGET_AT - 4 - TOKEN_SECRET_LEN;
-/// Bytes at the end that nobody can guess.
+/// Bytes at the end of a token that cannot be guessed.
 pub const TOKEN_SECRET_LEN: usize = 128;
 
 /// Types of representations of data that are known here.
@@ -68,7 +68,7 @@ pub struct RodToken {
     pub block_len: u32,
     /// Name of the target device; cut to 252 bytes.
     pub target: String,
-    /// What makes the token hard to guess.
+    /// The secret that makes the token hard to guess.
     pub secret: [u8; TOKEN_SECRET_LEN],
 }
 
@@ -84,7 +84,7 @@ impl RodToken {
         out.extend(self.creator);
         out.extend(self.bytes.to_be_bytes());
         out.extend([0; 32]);
-        // What follows from here is of the device type: its logical block first.
+        // The bytes from here on depend on the device type: its logical block first.
         out.extend(self.block_len.to_be_bytes());
         out.resize(TARGET_AT, 0);
         // Protocol iSCSI, UTF-8; PIV, target device, SCSI name string.
@@ -97,8 +97,8 @@ impl RodToken {
         token
     }
 
-    /// Type and identifier of a token that an initiator presents. Nothing else in it is looked at:
-    /// it must be byte for byte what its maker remembers.
+    /// Type and identifier of a token that an initiator presents. Its other bytes are not checked
+    /// here: they must equal those that the creator remembers.
     pub fn parse(bytes: &[u8; ROD_TOKEN_LEN]) -> Result<(RodType, u64), Sense> {
         let code = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let kind = match RodType::from_code(code) {

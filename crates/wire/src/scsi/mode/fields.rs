@@ -1,5 +1,5 @@
-//! Mode pages of any device as initiators see them: which came, and the fields of those whose
-//! layout is known, by the names that camcontrol has for them.
+//! Mode pages of any device as initiators read them: the pages received, and the fields of those
+//! with a known layout, under the names that camcontrol uses.
 
 use crate::bytes::Reader;
 use crate::error::WireError;
@@ -91,7 +91,7 @@ pub fn mode_fields(page: u8, subpage: u8) -> (&'static str, &'static [ModeField]
 }
 
 impl ModeField {
-    /// The bytes that it stands in.
+    /// The number of bytes that it occupies.
     fn bytes(self) -> usize {
         let (high, width) = self.bits;
         (7 - usize::from(high.min(7)) + usize::from(width)).div_ceil(8).max(1)

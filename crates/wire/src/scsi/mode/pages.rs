@@ -79,7 +79,7 @@ pub(super) fn page(which: (u8, u8), state: &ModeState, mode: &ModeBlock, fixed: 
             out.resize(FIRST, 0);
             out.extend(state.thresholds.iter().flat_map(|one| one.encode(fixed)));
         }
-        // Verify error recovery, disconnect-reconnect, power conditions: nothing to tell.
+        // Verify error recovery, disconnect-reconnect, power conditions: all zeroes.
         _ => {}
     }
     out.resize(len, 0);

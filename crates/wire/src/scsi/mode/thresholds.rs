@@ -16,7 +16,7 @@ pub(super) const DESCRIPTOR: usize = 8;
 /// Where the first one begins in the page; what UNIT ATTENTIONs point at.
 pub(super) const FIRST: usize = 16;
 
-/// What a threshold is about, and which way it is crossed.
+/// The resource of a threshold, and the direction in which it is crossed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThresholdKind {
     /// Percent of the resources that are available, falling: log parameter 0003h.
@@ -46,9 +46,9 @@ impl ThresholdKind {
 /// One threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threshold {
-    /// Initiators are told when it is crossed.
+    /// A crossing is reported to initiators.
     pub enabled: bool,
-    /// What is counted.
+    /// The resource that is counted.
     pub kind: ThresholdKind,
     /// THRESHOLD COUNT: percent, at most 100, or threshold sets.
     pub count: u32,
@@ -75,7 +75,7 @@ impl Threshold {
         [how | if self.enabled { 0x80 } else { 0 }, resource, 0, 0, a, b, c, d]
     }
 
-    /// Reads one; an error is the byte in it, and its bit, of what there cannot be.
+    /// Reads one; an error is the byte and the bit of the invalid field in it.
     pub(super) fn decode(bytes: &[u8]) -> Result<Threshold, (usize, u8)> {
         let mut reader = Reader::new(bytes);
         let [first, resource, _, _] = reader.array::<4>("threshold").map_err(|_| (0, 7))?;

@@ -1,16 +1,16 @@
-//! Where something listens, or who is at the other end, as text knows it.
+//! The textual form of a listener's or a peer's address.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Longest path of a Unix socket, bytes: what the kernel's address holds with its last zero.
+/// Longest path of a Unix socket, bytes: the kernel's `sun_path` (108) without its final zero.
 pub const UNIX_PATH_MAX: usize = 107;
 
 const UNIX_PREFIX: &str = "unix:";
 
-/// Longest name of an interface, bytes: what the kernel's name holds with its last zero.
+/// Longest name of an interface, bytes: the kernel's `IFNAMSIZ` (16) without its final zero.
 pub const INTERFACE_MAX: usize = 15;
 
 const ETHER_PREFIX: &str = "ether:";
@@ -21,7 +21,7 @@ const ETHER_PREFIX: &str = "ether:";
 pub enum Address {
     /// TCP over IPv4 or IPv6.
     Inet(SocketAddr),
-    /// A Unix socket by its path; of a peer, which has none, what is known about it.
+    /// A Unix socket by its path. A peer has no path: then a description of it.
     Unix(Arc<str>),
     /// An Ethernet interface by its name; of a peer, its MAC address.
     Ether(Arc<str>),
@@ -52,7 +52,7 @@ impl Address {
         }
     }
 
-    /// The host without the port; what the others are called otherwise.
+    /// The host without the port; the whole text for an address of another family.
     pub fn host(&self) -> String {
         match self {
             Address::Inet(at) => at.ip().to_string(),
@@ -67,8 +67,7 @@ impl Address {
         fits.then(|| Address::Unix(path.into()))
     }
 
-    /// A text that begins with `ether:` and goes on with what the kernel takes for a name of an
-    /// interface.
+    /// Parses `ether:NAME`, where NAME is a valid interface name for the kernel.
     pub fn parse_ether(text: &str) -> Option<Address> {
         let name = text.strip_prefix(ETHER_PREFIX)?;
         let odd = |c: char| c.is_whitespace() || c.is_control() || c == '/' || c == ':';

@@ -1,6 +1,6 @@
 //! Channels: descriptors that hand over whole messages, one a call, as `/dev/fuse` does.
 //!
-//! Messages are read and written on the spot; only for their coming does anybody wait.
+//! Messages are read and written at once; only the arrival of a message is waited for.
 
 use std::cell::RefCell;
 use std::io;
@@ -36,7 +36,7 @@ impl Reactor {
     }
 }
 
-/// What a channel is made of.
+/// The transport of a channel.
 pub enum ChannelEnd {
     /// A descriptor through which the kernel asks.
     Kernel(OwnedFd),

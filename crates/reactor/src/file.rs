@@ -19,8 +19,8 @@ pub struct OpenHow {
     pub create: bool,
     /// Around the page cache (O_DIRECT): offsets, lengths and addresses must be aligned.
     pub direct: bool,
-    /// Nobody else may hold the block device exclusively, mounts included (O_EXCL); ignored for
-    /// files.
+    /// Open the block device exclusively (O_EXCL): fails while another process or a mount has it.
+    /// Ignored for files.
     pub exclusive: bool,
     /// Length in bytes to give the file; None leaves it.
     pub size: Option<u64>,
@@ -37,7 +37,7 @@ pub struct Inline {
     pub writes: bool,
 }
 
-/// What kind of thing a file is, as the disks room wants to know it.
+/// The properties of a file, as the disks crate needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileFacts {
     /// A block device, not a file.
@@ -121,7 +121,7 @@ impl File {
     /// Length now, in bytes.
     pub fn size(&self) -> io::Result<u64> {
         match &self.0.body {
-            // Also right for files; the position is used by nobody.
+            // Also right for files; the file position is not used anywhere.
             Body::Kernel(fd) => Ok(fs::seek(fd, SeekFrom::End(0))?),
             Body::Simulated(disk) => Ok(disk.with(|d| d.size())),
         }
@@ -145,7 +145,7 @@ impl File {
         self.as_fd().map_or(Ok(()), |fd| locks::share(fd, at))
     }
 
-    /// Gives up what [`File::share_byte`] took.
+    /// Releases the lock of [`File::share_byte`].
     pub fn release_byte(&self, at: u64) -> io::Result<()> {
         self.as_fd().map_or(Ok(()), |fd| locks::release(fd, at))
     }
@@ -247,14 +247,14 @@ impl Run {
         (self.len.min(u64::MAX >> 2) << 1) | u64::from(self.is_data)
     }
 
-    /// What [`crate::Reactor::map`] has told.
+    /// Decodes the result of [`crate::Reactor::map`].
     pub fn of_result(result: u64) -> Run {
         Run { is_data: result & 1 != 0, len: result >> 1 }
     }
 }
 
-/// What the file system's map says of the byte at `offset`; no data is read. A file whose file
-/// system has no map, or cannot read it, is stored as a whole. Blocks where the map has to be read.
+/// The run of the file system's extent map at `offset`; no data is read. If the file system has no
+/// map, or cannot read it, the file counts as data throughout. Blocks if the map must be read.
 pub(crate) fn map(fd: BorrowedFd<'_>, offset: u64) -> rustix::io::Result<Run> {
     run(offset, |from| fs::seek(fd, from))
 }
@@ -316,7 +316,7 @@ fn facts(fd: &OwnedFd, how: OpenHow) -> io::Result<FileFacts> {
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
 fn is_in_memory(fd: &OwnedFd) -> bool {
-    // Whoever does not say lies on a device.
+    // If `fstatfs` fails, the file counts as stored on a device.
     fs::fstatfs(fd).is_ok_and(|s| IN_MEMORY.contains(&(s.f_type as u32)))
 }
 

@@ -1,6 +1,6 @@
-//! A thread per core, and the only place that touches the kernel.
+//! Event loops, one thread per core, through which the data path reaches the kernel.
 //!
-//! * [`Reactor`]: the handle on a core's loop. [`Reactor::turn`] gathers completions, tells them
+//! * [`Reactor`]: the handle on a core's loop. [`Reactor::turn`] gathers completions, reports them
 //!   by [`Token`], fires timers and runs tasks.
 //! * Data path: [`Reactor::read`], [`Reactor::write`] and their like on [`File`]s. No future and
 //!   no allocation for each; memory lent to the kernel stays lent until the completion was reaped.
@@ -11,7 +11,7 @@
 //! * Ports: io_uring where the kernel lets us, epoll and a few threads where not, and [`sim`]: a
 //!   seeded world with a virtual clock, links and disks ([`model`]) that fail on request.
 //!
-//! `unsafe` stands in `port/` only, where memory meets the kernel.
+//! `unsafe` code is allowed in `port/` only, where memory is shared with the kernel.
 
 mod address;
 mod channel;

@@ -32,7 +32,7 @@ pub const ETHERNET_LEN: usize = 14;
 /// Frames that wait for `flush`; a further one has to wait (`WouldBlock`).
 pub const FRAMES_QUEUED_MAX: usize = 256;
 
-/// What an interface says of itself.
+/// The state of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkFacts {
     /// Its number.
@@ -57,7 +57,7 @@ pub enum LinkWay {
     Calls,
 }
 
-/// What a link has carried.
+/// Traffic counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
     /// Frames that came.
@@ -82,7 +82,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Bytes with what fills it up.
+    /// Length including the padding.
     pub(crate) fn len(&self) -> usize {
         self.head.len() + self.rest.len() + self.filling()
     }
@@ -213,8 +213,9 @@ impl Link {
         &self.inner.interface
     }
 
-    /// What the interface says now: some system calls, so now and then and not for each frame.
-    /// Room for longer frames is made when its MTU has grown. `NotFound`: it has gone.
+    /// The current state of the interface. It takes some system calls, so do not call it for each
+    /// frame. If the MTU has grown, the receive buffers grow too. `NotFound`: the interface is
+    /// gone.
     pub fn facts(&self) -> io::Result<LinkFacts> {
         let found = match self.inner.socket.fd() {
             None => self.inner.socket.tap_facts(),
@@ -317,9 +318,9 @@ impl Link {
         self.inner.queue.borrow().waiting().len()
     }
 
-    /// Sends what waits; answers how many frames went. Some may wait still ([`Link::queued`]): then
-    /// the kernel holds as many as it wants to. Frames that the interface does not take, too long
-    /// or too many, are dropped and counted. An interface that is down takes none.
+    /// Sends queued frames and returns the number sent. Frames that the kernel does not accept yet
+    /// stay queued ([`Link::queued`]). Frames that the interface rejects, too long or too many, are
+    /// dropped and counted. An interface that is down accepts none.
     pub fn flush(&self) -> io::Result<usize> {
         let mut queue = self.inner.queue.borrow_mut();
         let mut went = 0;
@@ -356,7 +357,7 @@ impl Link {
         Ok(went)
     }
 
-    /// What the link has carried so far.
+    /// The traffic counters so far.
     pub fn counts(&self) -> LinkCounts {
         self.inner.counts.get()
     }

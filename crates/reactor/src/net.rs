@@ -110,12 +110,12 @@ impl Reactor {
         Ok(self.stream(socket, peer))
     }
 
-    /// Listens at the path of a Unix socket. One that nobody listens at any more is taken over.
+    /// Listens at the path of a Unix socket. A stale socket file, without a listener, is replaced.
     pub fn listen_unix(&self, path: &str) -> io::Result<UnixListener> {
         self.listen_unix_prepared(path, |_| Ok(()))
     }
 
-    /// The same. `prepare` may change the file at the path before anybody can connect to it; it is
+    /// The same. `prepare` may change the file at the path before a client can connect to it. It is
     /// not called in simulation, where there is no file.
     pub fn listen_unix_prepared(
         &self,
@@ -176,8 +176,8 @@ impl Listener {
     }
 }
 
-/// A listening Unix socket. Dropping the last one that shares it stops listening; the path stays,
-/// and is taken over by whoever listens there next.
+/// A listening Unix socket. Dropping the last handle stops listening. The path stays, and the next
+/// listener at this path replaces it.
 pub struct UnixListener {
     reactor: Reactor,
     socket: Rc<Socket>,
@@ -211,7 +211,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Receives what comes first, at most `into.len()` bytes; 0 at the end of the stream.
+    /// Receives the next bytes of the stream, at most `into.len()`; 0 at the end of the stream.
     pub async fn recv(&self, into: &Seg) -> io::Result<usize> {
         let op = Op::Recv { all: false };
         let fill = |loans: &mut Vec<Loan>| loans.push(into.lend(Direction::In));
@@ -256,9 +256,9 @@ impl Stream {
         self.send_as(Op::Send { lazily: false }, out).await
     }
 
-    /// As [`Stream::send`], for what nothing waits for: when all of it went out at once, the
-    /// reactor tells so together with the next thing that happens, and does not wake for it. Memory
-    /// that others wait for, or more to send, is a reason not to use it.
+    /// Like [`Stream::send`], for data that no other work depends on. If all of it was sent at
+    /// once, the reactor reports the completion with its next event and does not wake for it. Do
+    /// not use it while requests wait for buffer memory, or if more data follows.
     pub async fn send_lazily(&self, out: &mut Vec<Seg>) -> io::Result<()> {
         self.send_as(Op::Send { lazily: true }, out).await
     }
@@ -291,7 +291,7 @@ impl Stream {
         self.socket.reset_on_drop();
     }
 
-    /// Who is at the other end, when that is known.
+    /// The peer's address, if it is known.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.peer.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }

@@ -1,4 +1,4 @@
-//! Chance, from the kernel's generator or from a seed.
+//! Random numbers, from the kernel's generator or from a seed.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 

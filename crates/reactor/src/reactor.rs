@@ -41,7 +41,7 @@ pub struct Config {
     pub cpu: Option<usize>,
 }
 
-/// What is handed to the kernel, and what came back of it.
+/// Operations handed to the kernel, and their completions.
 pub(crate) struct Kernel {
     pub(crate) slots: Slots,
     pub(crate) port: Port,
@@ -60,7 +60,7 @@ pub(crate) struct Inner {
     pub(crate) tasks: Rc<Tasks>,
     pub(crate) remote: Arc<Remote>,
     pub(crate) random: RefCell<Random>,
-    /// Ended without the kernel; told by the next turn.
+    /// Operations that ended without the kernel; the next turn reports them.
     pub(crate) instant: RefCell<VecDeque<(Token, Result<u64, Errno>)>>,
     pub(crate) scratch: RefCell<crate::turn::Scratch>,
 }
@@ -177,7 +177,8 @@ impl Reactor {
         self.inner.random.borrow_mut().fill(out);
     }
 
-    /// Reads `into.len()` bytes from `offset`, told as the bytes read: fewer at the end of file.
+    /// Reads `into.len()` bytes from `offset`. The result is the number of bytes read, which is
+    /// smaller at the end of the file.
     pub fn read(&self, token: Token, file: &File, offset: u64, into: &Segs) {
         let op = Op::Read { offset };
         if self.needs_kernel(token, offset, into) {
@@ -221,9 +222,9 @@ impl Reactor {
         self.allocate(token, file, PUNCH_HOLE | KEEP_SIZE, offset, len);
     }
 
-    /// Tells a block device that the range is not needed any more (BLKDISCARD). What is read there
-    /// afterwards is the device's affair, and it may leave parts of the range as they were.
-    /// `NotSup` when it cannot, and for files.
+    /// Discards a range of a block device (BLKDISCARD). Later reads of the range return whatever
+    /// the device chooses, and it may leave parts of the range unchanged. Ends with `NotSup` for
+    /// files and for devices without support.
     pub fn discard(&self, token: Token, file: &File, offset: u64, len: u64) {
         self.on_range(token, file, Op::Discard { offset, len }, offset, len);
     }
@@ -288,13 +289,13 @@ impl Reactor {
         Ok(id)
     }
 
-    /// Somebody waits for memory: the next turn does not sleep on sends that were begun by
-    /// [`crate::Stream::send_lazily`] since the last one, but frees what they held.
+    /// Requests wait for buffer memory: the next turn does not sleep on sends that
+    /// [`crate::Stream::send_lazily`] began since the last one, but frees their memory.
     pub fn heed(&self) {
         self.inner.kernel.borrow_mut().port.heed();
     }
 
-    /// Nobody waits for the operation any more: cancelled, and freed once it was reaped.
+    /// Cancels an operation whose waiter is gone; its slot is freed when its completion is reaped.
     pub(crate) fn abandon(&self, id: SlotId) {
         let mut kernel = self.inner.kernel.borrow_mut();
         let Kernel { slots, port, .. } = &mut *kernel;
@@ -310,7 +311,7 @@ impl Reactor {
         drop(waker);
     }
 
-    /// Tells `token` in `ns` from now.
+    /// Reports `token` after `ns` nanoseconds.
     pub fn after(&self, ns: u64, token: Token) -> TimerId {
         let due = self.now().saturating_add(ns);
         self.inner.timers.borrow_mut().set(due, Alarm::Tell(token))
@@ -406,8 +407,9 @@ impl Reactor {
     /// Drops all tasks, cancels everything in the kernel's hands and waits until it let go.
     /// Tasks hold handles on the reactor they run on: without this they keep each other alive.
     ///
-    /// Answers, in words for a log, what the kernel did not give back within seconds (a file system
-    /// that hangs): its memory and its descriptors are never freed.
+    /// Returns a text for the log for each operation that the kernel did not give back within
+    /// seconds (a file system that hangs). The memory and the descriptors of these operations are
+    /// never freed.
     pub fn shutdown(&self) -> Vec<String> {
         self.inner.tasks.abort_all();
         let alarms = self.inner.timers.borrow_mut().clear();

@@ -1,4 +1,4 @@
-//! How another thread gets a reactor's attention.
+//! Wakeup of a reactor from another thread.
 //!
 //! ```text
 //!            park (reactor)                     reactor back from the kernel
@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //!  W1  The eventfd is written only for a parked reactor: a busy one costs its callers no call.
-//!  W2  What was put on a list before `notify` is seen by the turn that consumes the notification.
+//!  W2  An entry put on a list before `notify` is seen by the turn that consumes the notification.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ pub(crate) struct Remote {
     id: u64,
     state: AtomicU8,
     woken: Mutex<Vec<TaskKey>>,
-    /// None in simulation, where nobody ever sleeps.
+    /// None in simulation, where no thread sleeps.
     bell: Option<OwnedFd>,
 }
 
@@ -80,12 +80,12 @@ impl Remote {
         }
     }
 
-    /// True when somebody asked for a turn and none was taken yet.
+    /// True if a turn was requested and has not been taken yet.
     pub(crate) fn is_notified(&self) -> bool {
         self.state.load(Ordering::SeqCst) == NOTIFIED
     }
 
-    /// Announces sleep; false when somebody wants a turn first.
+    /// Announces sleep; false if a turn was requested first.
     pub(crate) fn park(&self) -> bool {
         self.state.compare_exchange(RUNNING, PARKED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
@@ -119,7 +119,7 @@ impl Remote {
     }
 }
 
-/// What a task's `Waker` points at: one for a task's whole life.
+/// The data behind a task's `Waker`: one for a task's whole life.
 pub(crate) struct TaskWaker {
     remote: Arc<Remote>,
     task: TaskKey,

@@ -64,13 +64,13 @@ pub struct ScsiAnswer {
 /// Takes a device's block device for ourselves, for as long as the answer lives.
 ///
 /// # Errors
-/// `ResourceBusy`: the machine uses it, or somebody else has taken it. Others of open(2).
+/// `ResourceBusy`: this machine or another process uses the device. Others of open(2).
 pub fn take_block_device(device: &Path) -> io::Result<OwnedFd> {
     let how = OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(rustix::fs::open(device, how, Mode::empty())?)
 }
 
-/// A node that is open for what may wait for a device: it belongs to no reactor.
+/// An open node for calls that may wait for a device: it belongs to no reactor.
 pub struct ScsiDoor(OwnedFd);
 
 impl ScsiDoor {
@@ -100,7 +100,8 @@ impl ScsiDoor {
     }
 }
 
-/// A node of this reactor's own. Closed with the last clone; what it has then ends unheard.
+/// A node of this reactor. It is closed with the last clone; results of commands in flight are then
+/// discarded.
 #[derive(Clone)]
 pub struct ScsiNode {
     reactor: Reactor,

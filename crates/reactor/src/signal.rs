@@ -1,4 +1,4 @@
-//! A bell between tasks of one reactor, and work with a deadline.
+//! A wakeup signal between tasks of one reactor, and futures with a deadline.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -8,9 +8,8 @@ use std::task::{Poll, Waker};
 
 use crate::reactor::Reactor;
 
-/// Wakes a task of the same thread (one waits, any may ring). Clones share it. A ring while nobody
-/// waits is remembered once, so a writer that looks at its queue, finds it empty and waits misses
-/// nothing.
+/// Wakes a task of the same thread (one waits, any may ring). Clones share it. One ring without a
+/// waiter is remembered, so a writer that finds its queue empty and then waits misses nothing.
 #[derive(Clone, Default)]
 pub struct Signal(Rc<Inside>);
 
@@ -21,7 +20,7 @@ struct Inside {
 }
 
 impl Signal {
-    /// Nobody waits, nothing rang.
+    /// Without a waiter and without a remembered ring.
     pub fn new() -> Signal {
         Signal::default()
     }

@@ -3,13 +3,13 @@
 //! ```text
 //!          take                 Port::start            settle: all done, or an error
 //!   FREE --------> (filled in) -------------> STARTED -------------------------> DONE -> FREE
-//!                                              ^    |  settle: a part only          (told, or
+//!                                              ^    |  settle: a part only          (reported or
 //!                                              +----+  (started again)               abandoned)
 //! ```
 //!
 //! Invariants
 //!  O1  A slot owns its loans, its iovecs and its file or socket from `take` until its completion
-//!      was reaped, whatever becomes of whoever asked. Nothing is ever borrowed.
+//!      was reaped, even if the requester is gone. Nothing is ever borrowed.
 //!  O2  A started slot is boxed and is not touched but by its port: the kernel holds addresses.
 //!  O3  An id of an earlier use of a slot finds nothing: generations differ.
 
@@ -83,7 +83,7 @@ pub(crate) enum Op {
         offset: u64,
         len: u64,
     },
-    /// A block device's own discard: what is read there afterwards is not said.
+    /// A block device's own discard: later reads of the range are unspecified.
     Discard {
         offset: u64,
         len: u64,
@@ -96,7 +96,7 @@ pub(crate) enum Op {
     Recv {
         all: bool,
     },
-    /// `lazily`: nothing goes on when it has ended, and that is told with the next thing that is.
+    /// `lazily`: no other work waits for its end, which is reported together with the next event.
     Send {
         lazily: bool,
     },
@@ -134,7 +134,7 @@ pub(crate) struct Slot {
     pub(crate) on: On,
     pub(crate) end: End,
     pub(crate) loans: Vec<Loan>,
-    /// The ranges of the next call: a window on what is left of `loans`.
+    /// The ranges of the next call: a window on the remaining part of `loans`.
     pub(crate) iov: Vec<IoVec>,
     pub(crate) header: crate::port::MsgHeader,
     pub(crate) done: u64,
@@ -144,7 +144,7 @@ pub(crate) struct Slot {
     next_byte: usize,
 }
 
-/// What came of a completion.
+/// The outcome of a completion.
 pub(crate) enum Settled {
     Again,
     Ended,
@@ -204,7 +204,7 @@ impl Slot {
         }
     }
 
-    /// The descriptor of what it is about; -1: of nothing.
+    /// The descriptor of the operation's object; -1 if it has none.
     pub(crate) fn fd(&self) -> RawFd {
         match &self.on {
             On::File(file) => file.raw_fd(),
@@ -213,7 +213,7 @@ impl Slot {
         }
     }
 
-    /// What it does and to what, for a log.
+    /// The operation and its object as text for a log.
     pub(crate) fn told(&self) -> String {
         let what = match self.op {
             Op::Read { offset } => format!("read at {offset}"),

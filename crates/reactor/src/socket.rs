@@ -52,7 +52,7 @@ impl Socket {
     /// A connected descriptor from elsewhere.
     pub(crate) fn adopt(fd: OwnedFd) -> Rc<Socket> {
         // Operations wait by themselves; the flag would make io_uring fail them with EAGAIN. When
-        // it cannot be cleared the first operation says what is wrong.
+        // If it cannot be cleared, the first operation reports the error.
         let _ = set_blocking(&fd);
         Socket::new(Body::Kernel(fd))
     }
@@ -117,9 +117,9 @@ impl Socket {
         Ok(Socket::new(Body::Kernel(fd)))
     }
 
-    /// Listens at a path. A socket that a process left behind, at which nobody listens, is taken
-    /// away; anything else at the path is an error. `prepare` is called while the path exists and
-    /// nobody can connect; if it fails the path is removed.
+    /// Listens at a path. A stale socket that a process left behind is removed; anything else at
+    /// the path is an error. `prepare` is called while the path exists and clients cannot connect
+    /// yet. If it fails, the path is removed.
     pub(crate) fn listen_unix(
         world: Option<&World>,
         path: &str,
@@ -359,7 +359,7 @@ fn is_listening(fd: &OwnedFd) -> bool {
     sockopt::socket_acceptconn(fd).unwrap_or(false)
 }
 
-/// True when a socket stands at the path and nobody listens there any more.
+/// True if the path is a socket without a listener.
 fn is_left_behind(path: &str, at: &SocketAddrUnix) -> io::Result<bool> {
     use std::os::unix::fs::FileTypeExt;
     let is_socket = std::fs::symlink_metadata(Path::new(path))?.file_type().is_socket();

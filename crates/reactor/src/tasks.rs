@@ -82,7 +82,7 @@ impl Tasks {
         key
     }
 
-    /// Polls what is ready now, at most [`TASK_POLLS_PER_TURN`]; returns the polls made.
+    /// Polls the tasks that are ready now, at most [`TASK_POLLS_PER_TURN`]; returns the polls made.
     pub(crate) fn run(&self) -> usize {
         let bound = self.ready.borrow().len().min(TASK_POLLS_PER_TURN);
         let mut polls = 0;

@@ -14,7 +14,7 @@ pub struct TimerId {
     generation: u32,
 }
 
-/// What happens at a deadline.
+/// The action at a deadline.
 pub(crate) enum Alarm {
     Tell(Token),
     Wake(Waker),
@@ -72,7 +72,7 @@ impl Timers {
         self.remove(entry.at as usize)
     }
 
-    /// Changes who is woken, keeping the deadline; false when the timer is not armed.
+    /// Replaces the waker and keeps the deadline; false if the timer is not armed.
     pub(crate) fn rewake(&mut self, id: TimerId, waker: &Waker) -> bool {
         let Some(entry) = self.entries.get_mut(id.index as usize) else {
             return false;

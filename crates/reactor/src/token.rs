@@ -1,4 +1,4 @@
-//! What a completion is told by.
+//! The identifier under which a completion is reported.
 
 /// The caller's name for an operation; the reactor hands it back and never looks inside.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -1,7 +1,7 @@
-//! One turn of the loop: gather completions, tell them, fire timers, run tasks.
+//! One turn of the loop: gather completions, report them, fire timers, run tasks.
 //!
-//! What tasks and receivers submit in a turn goes to the kernel with the one call that begins the
-//! next turn, which gathers completions at the same time.
+//! Operations that tasks and receivers submit in a turn reach the kernel with the one call that
+//! begins the next turn, which also gathers completions.
 
 use std::task::Waker;
 
@@ -31,10 +31,10 @@ pub enum Patience {
     Forever,
 }
 
-/// What a turn did.
+/// The work of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turned {
-    /// Completions and timers told to the receiver.
+    /// Completions and timers reported to the receiver.
     pub told: usize,
     /// Polls of tasks.
     pub polls: usize,
@@ -65,10 +65,11 @@ fn to_result(raw: i64) -> Result<u64, Errno> {
 }
 
 impl Reactor {
-    /// One turn: submits what is queued, gathers completions (waiting for the first as long as
-    /// `patience` allows when there is nothing else to do), tells `done` each of them and each
-    /// timer that fired, and runs tasks. `done` may start operations, timers and tasks; it must
-    /// not take a turn. In a simulated world no turn waits: the world moves the clock.
+    /// One turn: submits queued operations, gathers completions, reports each of them and each
+    /// timer that fired to `done`, and runs tasks. If there is nothing else to do, it waits for the
+    /// first completion as long as `patience` allows. `done` may start operations, timers and
+    /// tasks; it must not take a turn. In a simulated world no turn waits: the world moves the
+    /// clock.
     pub fn turn(
         &self,
         patience: Patience,
@@ -162,7 +163,7 @@ impl Reactor {
         port.gather(slots, wait, reaped);
     }
 
-    /// Continues what came in parts, frees or hands over what ended.
+    /// Continues partial operations, and frees or reports those that ended.
     fn settle(&self, scratch: &mut Scratch) {
         let mut kernel = self.inner.kernel.borrow_mut();
         let Kernel { slots, port, reaped } = &mut *kernel;

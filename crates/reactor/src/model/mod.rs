@@ -1,14 +1,14 @@
-//! A disk as a value: contents, a volatile cache, time, and everything that goes wrong with disks.
+//! A model of a disk: contents, volatile cache, timing and faults.
 //!
-//! It does no I/O and reads no clock: whoever holds it hands it the time, performs the operation
-//! when [`DiskModel::begin`] says that it ends, and cuts its power. Used by the simulated world
+//! It does no I/O and reads no clock. Its owner passes the time, performs the operation when
+//! [`DiskModel::begin`] says that it ends, and cuts its power. It is used by the simulated world
 //! and, behind a real reactor, by the disks room.
 //!
 //! Invariants
 //!  K1  A read sees the last write that ended before it, flushed or not, as long as power lasts.
-//!  K2  After a power cut every sector holds what was stable, or one of the writes to it that ended
-//!      since, or that were under way: chosen for each sector by itself. What a flush or a
-//!      durable write ended with is stable, unless the disk was told to lie.
+//!  K2  After a power cut every sector holds its stable content or one of the writes to it that
+//!      ended since or were in flight, chosen for each sector independently. Data of a completed
+//!      flush or durable write is stable, unless the disk is configured to lie.
 //!  K3  The same seed and the same calls give the same disk.
 
 mod sectors;
@@ -24,7 +24,7 @@ pub use timing::Timing;
 /// Faults set at once on one disk; further ones are refused.
 pub const FAULTS_MAX: usize = 256;
 
-/// What a disk is like.
+/// The properties of a disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskShape {
     /// Bytes; for a growable one, at first.
@@ -54,7 +54,7 @@ impl Default for DiskShape {
     }
 }
 
-/// What is done to a disk.
+/// An operation on a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiskOp {
     /// Reads.
@@ -125,7 +125,7 @@ impl DiskModel {
         self.size
     }
 
-    /// Changes the size; what lies behind the end is gone for good.
+    /// Changes the size; data behind the new end is lost.
     pub fn set_size(&mut self, size: u64) {
         if size < self.size {
             self.sectors.cut_off(size);
@@ -223,8 +223,8 @@ impl DiskModel {
         !self.shape.volatile_cache || (durable && !self.lies)
     }
 
-    /// Power is lost, and comes back: of each sector written since the last flush any version
-    /// may be what is found.
+    /// Power is lost and restored: each sector written since the last flush keeps any one of its
+    /// versions.
     pub fn power_cut(&mut self) {
         self.power_cuts += 1;
         self.busy_until = 0;

@@ -76,7 +76,7 @@ impl Sectors {
         });
     }
 
-    /// Only what holds something is visited: a whole large disk is zeroed in no time.
+    /// Only stored sectors are visited, so a whole large disk is zeroed at once.
     pub(super) fn zero(&mut self, offset: u64, len: u64, stable: bool) {
         let (unit, end) = (self.unit as u64, offset.saturating_add(len));
         let (first, last) = (offset.div_ceil(unit), end / unit);
@@ -155,7 +155,7 @@ impl Sectors {
 
     pub(super) fn power_cut(&mut self, random: &mut SeededRandom) {
         for (sector, mut versions) in std::mem::take(&mut self.dirty) {
-            // One choice more than there are versions: what was stable.
+            // One choice more than there are versions: the stable content.
             let choice = random.below(versions.len() as u64 + 1) as usize;
             if choice < versions.len() {
                 self.settle(sector, versions.swap_remove(choice));

@@ -1,4 +1,4 @@
-//! How long a modelled disk takes.
+//! The timing of a modelled disk.
 
 use crate::model::DiskOp;
 use crate::random::SeededRandom;

@@ -8,8 +8,8 @@ use bio::{Direction, Loan};
 /// Ranges of one message behind its head without memory of its own for their list.
 const FEW: usize = 16;
 
-/// Ranges of one message behind its head; a longer list is cut, and the kernel refuses what is too
-/// short for it.
+/// Ranges of one message behind its header. A longer list is cut, and the kernel rejects a list
+/// that is too short for the message.
 const PARTS_MAX: usize = 320;
 
 fn incoming(loan: &mut Loan) -> IoSliceMut<'_> {

@@ -1,6 +1,6 @@
-//! What an operation looks like in the submission queue of io_uring.
+//! Submission queue entries of io_uring.
 //!
-//! Every pointer made here lies in the slot (invariant U3 of `uring.rs`).
+//! Every pointer made here points into the slot (invariant U3 of `uring.rs`).
 
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};

@@ -13,11 +13,12 @@ use crate::link::{FRAME_MIN, LinkFacts, LinkWay, Waiting};
 /// Frames of one call.
 pub(crate) const BATCH: usize = 32;
 
-/// Bytes that the kernel may hold for a link in each direction; what comes on top is lost, as on a
-/// wire. Several times what all initiators together may have under way at a busy target.
+/// Bytes that the kernel may hold for a link in each direction; frames beyond it are lost, as on a
+/// wire. It is several times the data that all initiators together may have in flight at a busy
+/// target.
 const HELD_BYTES: libc::c_int = 16 << 20;
 
-/// What fills up a frame that is too short.
+/// The padding of a frame that is too short.
 static FILLING: [u8; FRAME_MIN] = [0; FRAME_MIN];
 
 pub(super) fn check(result: libc::c_int) -> io::Result<usize> {
@@ -30,12 +31,12 @@ pub(crate) fn open(interface: &str, ethertype: u16) -> io::Result<OwnedFd> {
     // Without a type nothing comes before it is bound: else frames of all interfaces would.
     // SAFETY: socket(2) takes no memory of ours.
     let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
     for (forced, plain) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
     {
-        // Without the privilege the kernel gives what its limits allow.
+        // Without the privilege the kernel grants a size within its limits.
         if set(&fd, libc::SOL_SOCKET, forced, HELD_BYTES).is_err() {
             set(&fd, libc::SOL_SOCKET, plain, HELD_BYTES)?;
         }
@@ -93,7 +94,7 @@ fn index_of(fd: &impl AsRawFd, interface: &str) -> io::Result<libc::c_int> {
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
 }
 
-/// What the kernel says of an interface.
+/// Reads the kernel's state of an interface.
 pub(crate) fn facts(fd: BorrowedFd<'_>, interface: &str) -> io::Result<LinkFacts> {
     let index = index_of(&fd, interface)?;
     let mut answer = question(interface)?;
@@ -178,7 +179,7 @@ impl Calls {
 enum By {
     Ring(Ring),
     Calls(Calls),
-    /// They do not: what comes next is being opened.
+    /// No method while the next one is being opened.
     None,
 }
 
@@ -265,11 +266,11 @@ impl Inbox {
     }
 }
 
-/// What a socket has to say beside frames.
+/// Reports the pending error of a socket.
 fn trouble(fd: BorrowedFd<'_>) -> io::Result<()> {
     let wait_not = libc::MSG_DONTWAIT;
-    // SAFETY: a buffer of no bytes. A socket with a ring has no frames here; what it has is an
-    // error, or that there is nothing.
+    // SAFETY: a buffer of no bytes. A socket with a ring returns no frames here, only an error or
+    // `EAGAIN`.
     check(unsafe { libc::recv(fd.as_raw_fd(), ptr::null_mut(), 0, wait_not) } as libc::c_int)?;
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! The one interface to a kernel, and its three kinds.
+//! The interface to a kernel, with three implementations.
 //!
-//! A port is handed slots to start and reports raw results: bytes or a negative errno, once for
-//! each start. Continuing after a part, telling and freeing are the reactor's.
+//! A port starts the slots that it receives and reports raw results: bytes or a negative errno,
+//! once for each start. The reactor continues partial operations, reports results and frees slots.
 
 pub(crate) mod channel;
 mod entry;
@@ -27,8 +27,8 @@ pub(crate) use poll::Poll;
 pub(crate) use sim::SimPort;
 pub(crate) use uring::Uring;
 
-/// How long a port that is closed waits for what is in the kernel's hands. A file system that hangs
-/// gives nothing back, ever.
+/// How long a port that is closed waits for operations in the kernel. A file system that hangs
+/// never completes its operations.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// Which port a reactor shall use.
@@ -114,7 +114,7 @@ pub(crate) enum Port {
 }
 
 impl Port {
-    /// Opens the port asked for and says what was decided.
+    /// Opens the requested port and describes the decision.
     pub(crate) fn open(
         choice: PortChoice,
         remote: &Arc<Remote>,

@@ -54,7 +54,7 @@ impl Poll {
     pub(crate) fn open(remote: &Arc<Remote>) -> io::Result<Poll> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         if let Some(bell) = remote.bell() {
-            // Edge triggered: each write is an event, and nobody needs to read the counter.
+            // Edge triggered: each write is an event, and the counter need not be read.
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
             epoll::add(&epoll, bell, epoll::EventData::new_u64(BELL), flags)?;
         }
@@ -135,7 +135,7 @@ impl Poll {
         self.waiting += 1;
     }
 
-    /// Tries again what waits on the descriptor (R1).
+    /// Retries the operations that wait for the descriptor (R1).
     fn on_event(&mut self, slots: &mut Slots, data: u64) {
         let (serial, fd) = ((data >> 32) as u32, data as u32);
         let Some(watch) = self.watches.get_mut(fd as usize) else {
@@ -233,7 +233,7 @@ impl Poll {
     }
 }
 
-/// Whole milliseconds, rounded up: what epoll_wait can do on every kernel.
+/// Whole milliseconds, rounded up: the resolution of epoll_wait on every kernel.
 fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),

@@ -29,11 +29,11 @@ const RING_BYTES: usize = 8 << 20;
 const PLACES_MAX: usize = 4096;
 /// Longest frames: a place is as long as the longest, so longer ones would leave few places.
 const FRAME_MAX: usize = 16 << 10;
-/// Places stand in blocks that the kernel allocates whole, bytes.
+/// Size of the blocks that hold the places and that the kernel allocates whole, bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// Bytes before a frame in its place, at most: the head, the sender's address, and a gap that
-/// aligns what is behind the Ethernet header (`tpacket_rcv`).
+/// aligns the data behind the Ethernet header (`tpacket_rcv`).
 const BEFORE: usize = mem::size_of::<Head>() + mem::size_of::<libc::sockaddr_ll>() + 16 + 16;
 
 /// Frames that come to a socket.
@@ -54,8 +54,8 @@ fn set<T>(fd: BorrowedFd<'_>, name: libc::c_int, value: &T) -> io::Result<usize>
 }
 
 impl Ring {
-    /// For frames of up to `room` bytes, of a socket that has none. What the socket held is lost.
-    /// `Unsupported`: they are too long for a ring.
+    /// For frames of up to `room` bytes, of a socket without a ring. Frames that the socket already
+    /// held are lost. `Unsupported`: the frames are too long for a ring.
     pub(crate) fn open(fd: BorrowedFd<'_>, room: usize) -> io::Result<Ring> {
         if room > FRAME_MAX {
             return Err(io::ErrorKind::Unsupported.into());
@@ -116,7 +116,8 @@ impl Ring {
             let (len, here, mac) = unsafe { ((*head).tp_len, (*head).tp_snaplen, (*head).tp_mac) };
             let (at, here) = (usize::from(mac), here as usize);
             let fits = at + here <= self.place_bytes && here == len as usize;
-            // SAFETY: it lies in the place (G2), which nobody writes while it is ours (G1).
+            // SAFETY: it is inside the place (G2), which the kernel does not write while it is ours
+            // (G1).
             let frame = fits.then(|| unsafe { slice::from_raw_parts(place.add(at), here) });
             take(frame);
             status.store(libc::TP_STATUS_KERNEL, Ordering::Release);

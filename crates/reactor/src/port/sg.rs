@@ -84,7 +84,7 @@ const BLKSECTGET: libc::c_ulong = 0x1267;
 const SG_SCSI_RESET: libc::c_ulong = 0x2284;
 const RESET_DEVICE: libc::c_int = 0x101;
 
-/// What a header names (P2).
+/// The memory that a header refers to (P2).
 struct Parcel {
     cdb: [u8; CDB_MAX],
     sense: [u8; SENSE_MAX],
@@ -98,7 +98,7 @@ struct Parcel {
 pub(crate) struct Parcels {
     places: Vec<Option<Box<Parcel>>>,
     free: Vec<usize>,
-    /// The names of commands, as whoever sent them calls them.
+    /// The names of commands, as their senders chose them.
     names: Vec<u64>,
 }
 
@@ -154,8 +154,8 @@ impl Parcels {
             ..Header::empty()
         };
         let bytes = mem::size_of::<Header>();
-        // SAFETY: the header is ours for the call; what it names is the parcel's, which stays where
-        // it is until it was received (P2).
+        // SAFETY: the header is ours for the call; its pointers refer to the parcel, which does not
+        // move until the result was received (P2).
         let sent = unsafe { libc::write(fd.as_raw_fd(), ptr::from_ref(&header).cast(), bytes) };
         if sent < 0 {
             let error = io::Error::last_os_error();

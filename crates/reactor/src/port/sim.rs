@@ -21,7 +21,8 @@ fn collect(iov: &[IoVec], room: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for v in iov {
         let n = v.len.min(room - out.len());
-        // SAFETY: the range lies in a loan of the started slot (O1), nobody writes it meanwhile.
+        // SAFETY: the range is part of a loan of the started slot (O1), which is not written
+        // meanwhile.
         out.extend_from_slice(unsafe { std::slice::from_raw_parts(v.base, n) });
     }
     out
@@ -31,7 +32,8 @@ fn collect(iov: &[IoVec], room: usize) -> Vec<u8> {
 fn spread(iov: &[IoVec], mut bytes: &[u8]) {
     for v in iov {
         let (now, rest) = bytes.split_at(v.len.min(bytes.len()));
-        // SAFETY: the range lies in a loan of the started slot (O1), nobody looks meanwhile (B3).
+        // SAFETY: the range is part of a loan of the started slot (O1), which is not read meanwhile
+        // (B3).
         unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), v.base, now.len()) };
         bytes = rest;
     }
@@ -64,7 +66,7 @@ impl SimPort {
                     Op::Write { .. } => (collect(&slot.iov, bytes_of(slot)), 0),
                     _ => (Vec::new(), bytes_of(slot) as u64),
                 };
-                // The disk is told where this call begins, not where the whole operation does.
+                // The disk receives the offset of this call, not that of the whole operation.
                 let op = match slot.op {
                     Op::Read { .. } => Op::Read { offset: slot.offset_now() },
                     Op::Write { durable, .. } => Op::Write { offset: slot.offset_now(), durable },

@@ -4,19 +4,21 @@
 //!  U1  At most one `io_uring_enter` a turn (one more each time the submission queue fills up).
 //!  U2  It never waits with a zero timeout, and gives a timeout only when there is a deadline:
 //!      a look costs 0.2 us, a zero wait 18 us.
-//!  U3  Every pointer in a submission lies in a started slot, which outlives it (O1, O2).
-//!  U4  The ring is dropped only after everything in flight was cancelled and reaped; what would
-//!      not end in time is leaked, never freed under the kernel.
-//!  U5  A lazy send goes out within the call that submits it and says nothing, or says at once that
-//!      it did not, and is sent on as any other. One call takes an answer and waits for the next
-//!      request, and no timer guards it.
-//!  U6  What something waits for ends the wait: any send that is not lazy; and a turn of which
-//!      somebody waits for memory (`heed`) does not sleep on lazy sends, whose memory it frees.
-//!  U7  A discard that this kernel's ring refuses is a call of a thread instead, and what that one
-//!      says is what is told: the ring does not say whether it or the device cannot.
-//!  U8  A short call on a file in memory never enters the ring, which would give it to a thread: it
-//!      is made at once, and the next look tells it and does not wait. That look does not enter the
-//!      kernel only to submit something, but never twice in a row.
+//!  U3  Every pointer in a submission points into a started slot, which outlives it (O1, O2).
+//!  U4  The ring is dropped only after everything in flight was cancelled and reaped. Operations
+//!      that do not end in time are leaked and never freed under the kernel.
+//!  U5  A lazy send completes within the call that submits it and posts no completion, or reports
+//!      at once that it did not, and is then continued like any other send. One call sends a reply
+//!      and waits for the next request, and no timer guards it.
+//!  U6  An operation with a waiter, such as any send that is not lazy, ends the wait. A turn in
+//!      which requests wait for memory (`heed`) does not sleep on lazy sends, whose memory it
+//!      frees.
+//!  U7  A discard that this kernel's ring refuses is repeated as a system call of a worker thread.
+//!      The result of that call is reported: the ring does not distinguish its own refusal from the
+//!      device's.
+//!  U8  A short call on a file in memory never enters the ring, which would hand it to a thread. It
+//!      is made at once; the next `gather` reports it and does not wait. That `gather` does not
+//!      enter the kernel only to submit something, but never twice in a row.
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,11 +36,11 @@ use crate::port::{Reaped, Wait};
 use crate::remote::Remote;
 use crate::slots::{On, Op, SlotId, Slots, raw};
 
-/// Entries of the submission queue; when they are taken, the queue is submitted at once, and what
-/// the kernel does not take then waits in a list of ours.
+/// Entries of the submission queue. When it is full, it is submitted at once, and entries that the
+/// kernel does not accept then wait in `backlog`.
 const SUBMISSIONS: u32 = 512;
 
-/// Entries of the completion queue; the kernel keeps what does not fit until there is room.
+/// Entries of the completion queue; the kernel keeps further completions until there is room.
 const COMPLETIONS: u32 = 4096;
 
 /// Kernel threads for operations that block, [on files, on others]; more wait in line.
@@ -62,13 +64,13 @@ pub(crate) struct Uring {
     in_flight: usize,
     /// Lazy sends that were queued and have not said anything (U5).
     quiet: Vec<SlotId>,
-    /// The kernel can leave out what ended well.
+    /// The kernel can omit the completions of successful operations.
     skips: bool,
     /// The next wait does not sleep on lazy sends (U6).
     heeds: bool,
-    /// What the submission queue had no room for, in order.
+    /// Operations for which the submission queue had no room, in order.
     backlog: VecDeque<Waiting>,
-    /// What the ring does not know (U7).
+    /// Operations that the ring does not support (U7).
     calls: Workers,
     /// Ended, to be reported by the next `gather` (U8).
     ready: Reaped,
@@ -224,7 +226,7 @@ impl Uring {
         self.bell_armed = self.push(entry.user_data(BELL));
     }
 
-    /// Submits what is queued; waits for `want` completions at most `limit`.
+    /// Submits the queued entries; waits for `want` completions at most `limit`.
     fn enter(&mut self, want: u32, limit: Option<u64>) {
         let queued = self.ring.submission().len() as u32;
         let mut flags = EnterFlags::GETEVENTS;
@@ -290,7 +292,7 @@ impl Uring {
                 self.park(limit);
             }
         }
-        // What was not submitted has freed no memory yet.
+        // Operations that were not submitted have freed no memory yet.
         self.heeds &= self.put_off;
         out.append(&mut self.ready);
         self.calls.take_results(out);
@@ -320,7 +322,7 @@ impl Uring {
         let taken = queue.is_empty() && !queue.cq_overflow();
         drop(queue);
         if !taken || !self.ring.completion().is_empty() {
-            // What it has to say of them may be among what was not looked at yet.
+            // Their completions may be among those that were not read yet.
             return;
         }
         for id in self.quiet.drain(..) {
@@ -421,7 +423,7 @@ mod tests {
     use crate::port::PortChoice;
     use crate::{Config, Patience, Reactor, Stream};
 
-    /// Nobody here may wait for so long.
+    /// A bound that no test may reach.
     const LONG: Duration = Duration::from_secs(30);
 
     fn page(pool: &Pool) -> Seg {
@@ -449,7 +451,7 @@ mod tests {
         }
     }
 
-    /// Turns until `done`; a turn that waits for what does not come ends by its deadline.
+    /// Turns until `done`; a turn that waits in vain ends by its deadline.
     fn run(r: &Reactor, done: &Cell<bool>) {
         let start = Instant::now();
         while !done.get() {

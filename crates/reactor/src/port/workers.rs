@@ -163,8 +163,8 @@ fn work(shared: &Shared, remote: &Remote) {
     }
 }
 
-/// The result of a short call on a file in memory, made in line: else a thread is woken for a copy.
-/// io_uring wakes one too, for those file systems do not tell it that they never wait.
+/// The result of a short call on a file in memory, made in line: otherwise a thread is woken for a
+/// copy. io_uring wakes one too, because those file systems do not declare that they never wait.
 pub(super) fn in_line(slot: &mut Slot, id: SlotId) -> Option<i64> {
     let On::File(file) = &slot.on else { return None };
     if !file.facts().is_in_memory {

@@ -26,7 +26,7 @@ fn state(shared: &Shared) -> MutexGuard<'_, State> {
 /// The kernel's end.
 pub struct Kernel(Shared);
 
-/// The end of whoever is asked, on its way to a reactor.
+/// The requester's end, on its way to a reactor.
 pub struct ChannelEnd(Shared);
 
 /// The same as a channel.
@@ -49,7 +49,7 @@ impl Kernel {
         state(&self.0).said.pop_front()
     }
 
-    /// The end: what was asked and not read is lost, replies find nobody.
+    /// Unmounts: requests that were not read are lost, and replies are discarded.
     pub fn unmount(&self) {
         let mut state = state(&self.0);
         state.unmounted = true;

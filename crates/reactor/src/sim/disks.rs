@@ -1,4 +1,4 @@
-//! Simulated files: a disk model, and what is under way on it.
+//! Simulated files: a disk model and its operations in flight.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ struct Inside {
 /// thread.
 pub(crate) struct SimDisk(Mutex<Inside>);
 
-/// `FALLOC_FL_PUNCH_HOLE`: the mode bit that tells a discard from zeroing.
+/// `FALLOC_FL_PUNCH_HOLE`: the mode bit that distinguishes a discard from zeroing.
 const PUNCH_HOLE: u32 = 2;
 
 fn disk_op(op: Op, read_len: u64, written: u64) -> (DiskOp, u64, u64) {
@@ -104,7 +104,7 @@ impl SimDisk {
         result.unwrap_or_else(|e| -i64::from(e.posix()))
     }
 
-    /// What was under way is torn and to be ended now.
+    /// Tears the operations in flight and returns them to be ended now.
     pub(crate) fn power_cut(&self) -> Vec<(usize, SlotId)> {
         let mut inside = self.0.lock();
         let Inside { model, jobs, hung } = &mut *inside;
@@ -123,7 +123,7 @@ impl SimDisk {
         over
     }
 
-    /// Hangs, or lets go of what hung.
+    /// Hangs the disk, or releases the hung operations.
     pub(crate) fn hang(&self, hang: bool) -> Vec<(usize, SlotId)> {
         let mut inside = self.0.lock();
         inside.hung = hang;
@@ -138,7 +138,7 @@ impl SimDisk {
         over
     }
 
-    /// The reactor is gone: what it had under way is carried out, as a kernel would.
+    /// The reactor is gone: its operation in flight is carried out, as a kernel would do.
     pub(crate) fn orphan(&self, port: usize, id: SlotId, offset: u64) {
         self.finish(port, id, offset, &mut []);
     }

@@ -62,7 +62,7 @@ struct Tap {
     frames: VecDeque<Rc<[u8]>>,
     waiters: Waiters,
     open: bool,
-    /// The interface went down; told once.
+    /// The interface went down; reported once.
     fell: bool,
 }
 

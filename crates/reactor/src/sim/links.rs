@@ -81,7 +81,7 @@ enum Phase {
 struct Link {
     addr: [SocketAddr; 2],
     phase: [Phase; 2],
-    /// `pipes[s]` carries what side `s` sends.
+    /// `pipes[s]` carries the bytes sent by side `s`.
     pipes: [Pipe; 2],
     silent: bool,
 }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   World::run:   deliver events that are due -> choose one ready reactor -> its turn -> again
-//!                 nobody ready: the clock jumps to the next event or timer
+//!                 no reactor ready: the clock jumps to the next event or timer
 //!                 nothing to come: Ended::Quiet
 //! ```
 //!
 //! Invariants
 //!  V1  Everything depends on the seed and on the calls made, in their order: no thread, no real
 //!      clock, no order of a hash table. The same seed gives the same `World::trace`.
-//!  V2  Time moves in `run` only: a little for each turn, else to what comes next.
+//!  V2  Time advances in `run` only: a little for each turn, otherwise to the next event or timer.
 //!  V3  A reactor's operations are carried out in its own turns; the world only says which are due.
 //!  V4  With [`Orders`] in it the world's chance no longer says whose turn it is: they do.
 
@@ -45,7 +45,7 @@ pub(crate) use net::{SimSocket, SocketKey};
 /// Virtual cost of one turn, in ns: at least, and how much more at most.
 const TURN_NS: (u64, u64) = (300, 3_000);
 
-/// What happens at a moment to come.
+/// A future event.
 pub(crate) enum Event {
     /// An operation of a reactor ends.
     Op { port: usize, id: SlotId },
@@ -87,7 +87,8 @@ impl State {
         }
     }
 
-    /// One of the actors that are ready. Undisturbed, whoever was at it goes on.
+    /// One of the ready actors, chosen at random or by the orders. The first choice of the orders
+    /// is the actor that had the last turn.
     fn whose_turn(&mut self, ready: &[usize]) -> usize {
         let at = match &mut self.orders {
             None => self.random.below(ready.len() as u64) as usize,
@@ -152,7 +153,7 @@ pub struct World {
     clock: Rc<Cell<u64>>,
 }
 
-/// One reactor and what it does when it is its turn.
+/// One reactor and the work of its turn.
 pub struct Actor<'a> {
     reactor: Reactor,
     turn: Box<dyn FnMut() + 'a>,
@@ -195,9 +196,9 @@ impl Default for Limits {
 /// Why `World::run` returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to stop.
+    /// A stop was requested.
     Stopped,
-    /// Nobody has anything to do, and nothing will ever happen.
+    /// No actor has work, and no event or timer is pending.
     Quiet,
     /// The time was over.
     TimeUp,
@@ -317,7 +318,7 @@ impl World {
         Ended::StepsUp
     }
 
-    /// Whose turn it is, and what is asked of [`World::choose`], follows `orders` from now on (V4).
+    /// From now on `orders` decides the next actor and the answers of [`World::choose`] (V4).
     pub fn explore(&self, orders: Orders) {
         self.state.borrow_mut().orders = Some(orders);
     }
@@ -327,7 +328,7 @@ impl World {
         self.state.borrow_mut().orders.take()
     }
 
-    /// Orders say what happens, not chance.
+    /// True if orders make the choices, not chance.
     pub fn is_explored(&self) -> bool {
         self.state.borrow().orders.is_some()
     }
@@ -369,8 +370,8 @@ impl World {
         Some(self.disk(name)?.with(f))
     }
 
-    /// The disk loses power and gets it back: operations under way end with `Io`, any subset of
-    /// what was not flushed is lost. False when there is no such disk.
+    /// The disk loses power and gets it back: operations under way end with `Io`, and any subset of
+    /// the unflushed data is lost. False when there is no such disk.
     pub fn power_cut(&self, name: &str) -> bool {
         let Some(disk) = self.disk(name) else {
             return false;
@@ -411,14 +412,14 @@ impl World {
         self.state.borrow().net.alive()
     }
 
-    /// Cuts a connection: both ends see a reset at once, what was on its way is lost.
+    /// Cuts a connection: both ends see a reset at once, and data in transit is lost.
     pub fn cut(&self, link: LinkId) {
         let mut state = self.state.borrow_mut();
         state.note(8);
         state.cut(link);
     }
 
-    /// From now on nothing arrives on this connection any more, and nobody is told.
+    /// From now on nothing arrives on this connection, and neither end is notified.
     pub fn half_open(&self, link: LinkId) {
         self.state.borrow_mut().net.silence(link);
     }

@@ -1,4 +1,4 @@
-//! A simulated socket as the net file holds it.
+//! A simulated socket, as `net` uses it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -63,7 +63,7 @@ impl SimSocket {
         }
     }
 
-    /// What the station says of itself.
+    /// The state of the station's link.
     pub(crate) fn tap_facts(&self) -> io::Result<LinkFacts> {
         let tap = self.tap_number()?;
         let facts = self.world.state.borrow().ether.facts(tap);
@@ -116,7 +116,7 @@ impl SimSocket {
         }
     }
 
-    /// What became of the connection attempt.
+    /// The result of the connection attempt.
     pub(crate) fn connect_result(&self) -> io::Result<()> {
         let SocketKey::End { link, side } = self.key else {
             return Err(io::ErrorKind::NotConnected.into());

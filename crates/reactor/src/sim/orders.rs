@@ -1,15 +1,14 @@
-//! Every order: a search over the choices of a scenario that gives the same run for the same
-//! choices.
+//! A search over the choices of a scenario, which runs the same for the same choices.
 //!
-//! Where several things could happen next, the scenario asks [`Orders::choose`]. The first option
-//! is what happens when nobody interferes; each other one, where it can be avoided, is an
-//! interference. All runs with at most so many interferences are made, none twice: most faults of
-//! concurrent programs need one or two (Musuvathi and Qadeer, "Iterative context bounding", 2007).
+//! If several events could happen next, the scenario asks [`Orders::choose`]. The first option is
+//! the undisturbed course; each other option, if it can be avoided, is an interference. All runs
+//! with at most a given number of interferences are made, none twice: most faults of concurrent
+//! programs need one or two (Musuvathi and Qadeer, "Iterative context bounding", 2007).
 //!
 //! ```text
 //!   run:   first option until the end          begin(): the last choice that has another option
-//!          of the path, then always 0                   and can afford it takes that; what came
-//!          (and the path grows)                         after it is forgotten
+//!          of the path, then always 0                   and can afford it takes that; all later
+//!          (and the path grows)                         choices are forgotten
 //! ```
 //!
 //! Invariants
@@ -50,8 +49,8 @@ impl Orders {
         Orders { path: Vec::new(), at: 0, budget, runs: 0 }
     }
 
-    /// One of `options` ways to go on, the first being the undisturbed one. `free`: none of them
-    /// disturbs anybody.
+    /// Chooses one of `options`, the first being the undisturbed one. `free`: no option is an
+    /// interference.
     pub fn choose(&mut self, options: usize, free: bool) -> usize {
         if options < 2 {
             return 0;

@@ -1,4 +1,4 @@
-//! Memory for disks that live in memory: blocks of one size, cut out of large pages.
+//! Memory of in-memory disks: blocks of one size, cut out of large pages.
 //!
 //! A request at a random place of such a disk pays more for finding the memory than for copying
 //! 4 KiB of it: a block of the common allocator begins in the middle of a page, and every small

@@ -132,7 +132,7 @@ impl Buf {
         self.header().bytes.as_ptr() as usize
     }
 
-    /// True when there is another handle on it, or a part of it: somebody else may look at it.
+    /// True if there is another handle on it or on a part of it, which may read it.
     #[inline]
     pub fn is_shared(&self) -> bool {
         self.header().refs.get() > 1
@@ -161,7 +161,7 @@ impl Buf {
         h.check_edit(start, len);
         assert!(h.looking.get() == 0, "B1: somebody is looking at this buffer");
         let _guard = Looking::enter(&h.looking, -1);
-        // SAFETY: as in `look`; nobody else looks until the guard is dropped (B1, B3).
+        // SAFETY: as in `look`; there is no other reader until the guard is dropped (B1, B3).
         f(unsafe {
             std::slice::from_raw_parts_mut(h.bytes.as_ptr().add(start as usize), len as usize)
         })

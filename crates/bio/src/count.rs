@@ -1,4 +1,4 @@
-//! An allocator that counts, so that a test can prove that a path does not allocate.
+//! A counting allocator, with which a test can prove that a path does not allocate.
 //!
 //! A test binary says `#[global_allocator] static COUNTED: CountingAlloc = CountingAlloc;`, which
 //! needs no `unsafe` there. Programs do not use it.

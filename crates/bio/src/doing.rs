@@ -1,4 +1,4 @@
-//! What this thread is at, for the words of a panic: three plain stores a request, and no more.
+//! The request that this thread is processing, for panic messages: three plain stores a request.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,7 +12,7 @@ thread_local! {
 /// The request that a thread carried last into its layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doing {
-    /// What is done.
+    /// The operation.
     pub op: Op,
     /// First byte.
     pub offset: u64,
@@ -33,7 +33,7 @@ impl Doing {
         REQUEST.set(Some(self));
     }
 
-    /// What this thread carried last; None: nothing, or the thread has ended.
+    /// The last request of this thread; None: there was none, or the thread has ended.
     pub fn last() -> Option<Doing> {
         REQUEST.try_with(Cell::get).ok().flatten()
     }

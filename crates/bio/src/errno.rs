@@ -44,7 +44,8 @@ vocabulary! {
     Io = 5, "EIO", "input/output error";
     /// Provider gone, not configured yet, or without a medium.
     NxIo = 6, "ENXIO", "device is gone or has no medium";
-    /// A wait was cut short; try again. On the data path: only of what has `Flags::FAIL_FAST`.
+    /// A wait was cut short; try again. On the data path: only for requests with
+    /// `Flags::FAIL_FAST`.
     Again = 11, "EAGAIN", "cancelled while waiting, try again";
     /// No memory for the request now. Never reaches the originator: the dispatcher resubmits.
     NoMem = 12, "ENOMEM", "no buffer free";
@@ -78,12 +79,12 @@ vocabulary! {
     TimedOut = 110, "ETIMEDOUT", "timed out";
     /// The device, or the way to it, failed, and not its medium (Linux: a target error).
     RemoteIo = 121, "EREMOTEIO", "the device or the way to it failed";
-    /// Taken back by whoever asked.
+    /// Cancelled by the requester.
     Canceled = 125, "ECANCELED", "cancelled";
 }
 
 impl Errno {
-    /// The member nearest to a Linux errno; what has no nearer meaning is `Io`.
+    /// The member nearest to a Linux errno; errors without an equivalent become `Io`.
     pub fn from_posix(raw: i32) -> Errno {
         match raw {
             13 => Errno::Perm,

@@ -1,20 +1,20 @@
-//! The one request that crosses every line between rooms, and the memory it carries.
+//! Block I/O requests, which cross all crate boundaries, and the memory that they carry.
 //!
 //! * [`Bio`]: an operation on a range of bytes, with the frames of the layers it went through.
 //! * [`Buf`], [`Seg`], [`Segs`]: pooled, page-aligned, bounded memory; [`Pool`] hands it out.
 //! * [`Arena`]: memory of disks that live in memory, in large pages.
-//! * [`Slab`]: where the Bios of one core live; a Bio is owned by exactly one place at a time,
-//!   and one that waits is woken by the one [`Ticket`] that is good.
-//! * [`Owned`]: what one thread keeps for itself in an object that all share.
+//! * [`Slab`]: the Bios of one core. A Bio is owned by exactly one place at a time, and a waiting
+//!   Bio is woken by its one valid [`Ticket`].
+//! * [`Owned`]: a value that belongs to one thread, in a shared object.
 //! * [`Errno`]: the vocabulary of errors below the protocols, one meaning each.
 //! * [`Bio::delete_ranges`]: a DELETE of several ranges.
 //! * [`Extent`]: byte ranges whose arithmetic cannot overflow.
 //! * [`sync`]: locks without poison.
 //!
-//! This room knows nothing of classes or sockets. It is one of the two rooms where
-//! `unsafe` may stand: in `buf.rs`, `pool.rs` and `arena.rs` (raw memory), `pinned.rs` (a resolved
-//! pointer), `owned.rs` (a value of one thread), `count.rs` (an allocator for tests) and
-//! `parity.rs` (vector instructions).
+//! This crate is independent of classes and sockets. It is one of the two where `unsafe` is
+//! allowed: in `buf.rs`, `pool.rs` and `arena.rs` (raw memory), `pinned.rs` (a resolved pointer),
+//! `owned.rs` (a value of one thread), `count.rs` (an allocator for tests) and `parity.rs` (vector
+//! instructions).
 
 mod arena;
 mod buf;

@@ -1,13 +1,13 @@
-//! A value inside a shared object that one thread alone uses, without a lock.
+//! A value in a shared object that only one thread uses, without a lock.
 //!
 //! Invariants
-//!  O1  The thread that asks first owns it, for good: nobody else ever reaches the value, but who
-//!      drops it.
+//!  O1  The first thread that asks owns the value for good. No other thread ever reaches it, except
+//!      the one that drops it.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Numbers given to threads so far; zero is nobody's.
+/// Numbers given to threads so far; zero means no owner.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
 /// A thread that has no number yet: no value's owner.
@@ -18,20 +18,20 @@ thread_local! {
     static ME: Cell<u64> = const { Cell::new(UNNUMBERED) };
 }
 
-/// What a core keeps of its own in a layer that all cores share. A lock that nobody else takes
-/// costs two locked instructions, more than the rest of a layer; this, a comparison.
+/// Per-core state in a layer that all cores share. An uncontended lock would cost two locked
+/// instructions, more than the rest of a layer; this costs a comparison.
 #[derive(Default)]
 pub struct Owned<T> {
     owner: AtomicU64,
     value: RefCell<T>,
 }
 
-// SAFETY: the value is reached through `get` only, by one thread (O1), and through `Drop`, when
-// nobody else has the object; a value that may be made here and used or dropped there is `Send`.
+// SAFETY: the value is reached through `get` only, by one thread (O1), and through `Drop`, when no
+// other thread has the object. A value that is made here and used or dropped there is `Send`.
 unsafe impl<T: Send> Sync for Owned<T> {}
 
 impl<T> Owned<T> {
-    /// Nobody's yet.
+    /// A value without an owner.
     pub fn new(value: T) -> Owned<T> {
         Owned { owner: AtomicU64::new(0), value: RefCell::new(value) }
     }

@@ -1,8 +1,7 @@
 //! Parity: sums of blocks (XOR) and multiples of them in GF(2^8), as RAID5 and RAID6 have them.
 //!
-//! The field is the one that everybody uses for RAID6: x^8 + x^4 + x^3 + x^2 + 1, generator 2. All
-//! functions work on the shorter of the two lengths. Which instructions are used is found out
-//! when the program runs.
+//! The field is the usual one for RAID6: x^8 + x^4 + x^3 + x^2 + 1, generator 2. All functions work
+//! on the shorter of the two lengths. The instruction set is detected at run time.
 
 /// The field's polynomial without its highest term.
 const POLY: u8 = 0x1d;
@@ -91,7 +90,7 @@ const BLOCK: usize = 4096;
 /// The parities of a row: `p = d + e + ...`, `q = 2^n d + 2^m e + ...`, from data with its
 /// exponents, the largest first. Data is fetched once and sums are written once.
 ///
-/// All are as long as the first of the data; what is longer is left alone.
+/// All slices are as long as the first data slice; bytes beyond this length are left unchanged.
 pub fn row(p: Option<&mut [u8]>, q: Option<&mut [u8]>, from: &[(&[u8], usize)]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {

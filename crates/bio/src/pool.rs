@@ -4,12 +4,13 @@
 //!  P1  The bytes handed out and cached together never exceed `limit_bytes`.
 //!  P2  A buffer goes back to its pool when its last handle and its last loan are gone, not before.
 //!  P3  Memory outlives the pool's own handle for as long as one buffer is out.
-//!  P4  What was not needed since [`Pool::cool`] was called last has no pages of the system; its
-//!      addresses stay, so that P1 counts it and it is there when it is needed again.
+//!  P4  Memory that was not needed since the last call of [`Pool::cool`] has no pages of the
+//!      system. Its addresses stay, so that P1 counts it and it is available when it is needed
+//!      again.
 //!
 //! Buffers are recycled last in, first out: a warm buffer is still in the cache. Fresh memory is
-//! zeroed by the allocator; recycled memory keeps its old bytes, so whoever fills a buffer from a
-//! disk or a peer fills all of what it passes on.
+//! zeroed by the allocator, but recycled memory keeps its old bytes. Code that fills a buffer from
+//! a disk or a peer must therefore fill every byte that it passes on.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::{Cell, RefCell};
@@ -49,7 +50,7 @@ impl Default for PoolConfig {
     }
 }
 
-/// What a pool holds now.
+/// The current memory use of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUsage {
     /// Bytes taken from the system.
@@ -125,7 +126,7 @@ impl Pool {
         Some(Buf::adopt(header, self.0.clone()))
     }
 
-    /// What is held and what is out.
+    /// Returns the reserved and the used memory.
     pub fn usage(&self) -> PoolUsage {
         PoolUsage {
             reserved_bytes: self.0.reserved.get(),
@@ -149,13 +150,13 @@ impl Pool {
         }
     }
 
-    /// True while somebody waits for a buffer to come back.
+    /// True while a request waits for a buffer to be returned.
     pub fn is_awaited(&self) -> bool {
         !self.0.waiters.borrow().is_empty()
     }
 
-    /// Gives the system the pages of what was not needed since this was called last, the largest
-    /// and longest unused first; at most `COOL_BYTES` at once. Bytes given back.
+    /// Returns the pages of memory not needed since the last call to the system, the largest and
+    /// longest unused first, at most `COOL_BYTES` per call. Returns the number of bytes given back.
     pub fn cool(&self) -> usize {
         let (used, peak) = (self.0.used.get(), self.0.peak.get());
         self.0.peak.set(used);
@@ -272,7 +273,7 @@ impl Drop for Inner {
         for list in self.free.iter_mut().chain(&mut self.cold) {
             for header in list.get_mut().drain(..) {
                 // SAFETY: a buffer that is out holds an `Rc` of `Inner`, so none is out now (P3),
-                // and what is on the free list has no handle (P2).
+                // and a buffer on the free list has no handle (P2).
                 unsafe { destroy(header) };
             }
         }

@@ -1,4 +1,4 @@
-//! The Bio.
+//! The Bio, a block I/O request.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::frame::Frames;
 use crate::scatter::Scatter;
 use crate::segs::Segs;
 
-/// What a Bio asks for.
+/// The operation of a Bio.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Op {
@@ -85,9 +85,10 @@ impl Flags {
     pub const ORDERED: Flags = Flags(2);
     /// Zeroes must be allocated, not deallocated (WRITE SAME without UNMAP, "no hole").
     pub const NO_HOLE: Flags = Flags(4);
-    /// There is another way to the medium: what this one would make wait, it ends with
-    /// [`Errno::Again`], and whoever set this asks the other for the whole of it. It is about one
-    /// way, so children of a layer (`fork`) do not inherit it; pieces of a cut request do.
+    /// There is another path to the medium. If this path would make the request wait, the request
+    /// ends with [`Errno::Again`], and the layer that set the flag sends all of it on the other
+    /// path. It concerns one path, so children of a layer (`fork`) do not inherit it; pieces of a
+    /// cut request do.
     pub const FAIL_FAST: Flags = Flags(8);
 
     /// True when every flag of `other` is set.
@@ -114,8 +115,8 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// On whose behalf, as a number: schedulers classify by it, statistics count by it. Who that is,
-/// initiator, session, LUN, process or task, stands in a book (`geom::Origins`). Zero is the daemon
+/// The originator of a request, as a number: schedulers classify by it, statistics count by it.
+/// `geom::Origins` maps it to an initiator, session, LUN, process or task. Zero is the daemon
 /// itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Origin(pub u32);
@@ -174,10 +175,11 @@ impl Ticket {
     const MASK: u32 = (1 << Self::SERIAL_BITS) - 1;
 }
 
-/// Who is told when a Bio ends. An enum, never a boxed closure: completing allocates nothing.
+/// The receiver of a Bio's completion. An enum, never a boxed closure: completing allocates
+/// nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// Nobody.
+    /// No receiver.
     Nobody,
     /// The parent it was forked from.
     Parent(BioId),
@@ -207,7 +209,7 @@ pub enum Attr {
 /// change `offset` on the way down and puts it back on the way up; it never changes `data` of a
 /// Bio it received, it forks children with slices of it.
 pub struct Bio {
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// Modifiers.
     pub flags: Flags,
@@ -230,7 +232,7 @@ pub struct Bio {
     /// Bytes done, once it has ended: fewer than `length` at the end of the medium, and of a
     /// DELETE of several ranges those that it names.
     pub completed: u64,
-    /// Who is told.
+    /// The receiver of the completion.
     pub end: End,
     /// Layers it went through.
     pub frames: Frames,
@@ -238,8 +240,8 @@ pub struct Bio {
     pub edge: u32,
     /// Children not ended yet.
     pub waits: u32,
-    /// A note of the layer that forked it, for that layer's `child_done`: which member, say.
-    /// Nobody below looks at it.
+    /// A note of the layer that forked it, for that layer's `child_done`, for example the member.
+    /// Lower layers do not read it.
     pub mark: u32,
     pub(crate) scatter: Option<Scatter>,
     id: BioId,
@@ -298,8 +300,8 @@ impl Bio {
         self.id
     }
 
-    /// A ticket to wake it with, for whoever will end its wait. It is good for one wake, and only
-    /// until the next one is made: a timer or completion that somebody forgot finds nothing.
+    /// A ticket that wakes it. The ticket is good for one wake, and only until the next one is
+    /// made: a stale timer or completion has no effect.
     #[inline]
     pub fn ticket(&self) -> Ticket {
         let serial = self.serial.get().wrapping_add(1) & Ticket::MASK;

@@ -1,15 +1,15 @@
-//! A DELETE of several ranges.
+//! DELETE requests with several ranges.
 //!
-//! Telling a device of one range costs as much as telling it of many, so one DELETE may name
-//! several. They are kept counted from `offset`: whoever moves a request by a constant moves all.
+//! A device takes as long for one range as for many, so one DELETE may name several. Ranges are
+//! relative to `offset`, so changing `offset` moves all of them.
 //!
 //! Invariants
 //!  X1  A list has at least two ranges. They ascend, none is empty, none overlaps another; the
 //!      first begins at `offset`, the last ends at `offset + length`.
-//!  X2  A layer sees no list that is longer than it takes, one that takes one range none: the
-//!      dispatcher cuts it before. So whoever looks
-//!      at `offset` and `length` alone never deletes what lies between two ranges. Zeroes may be
-//!      asked for by a list too, in place of what is deleted; of those no layer sees one.
+//!  X2  A layer never sees a list with more ranges than it accepts, and a layer that accepts one
+//!      range sees no list: the dispatcher cuts it before. Code that uses only `offset` and
+//!      `length` therefore never deletes data between two ranges. A list may also ask for zeroes in
+//!      place of deletion; no layer sees such a list.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub(crate) struct Scatter {
     total: u64,
 }
 
-/// Appends a range to a list in order: what lies apart on a whole may touch on a member.
+/// Appends a range to an ordered list. Ranges that are apart on the whole device may touch on a
+/// member.
 pub fn append_range(list: &mut Vec<Range<u64>>, range: Range<u64>) {
     match list.last_mut().filter(|last| last.end == range.start) {
         Some(last) => last.end = range.end,
@@ -50,7 +51,7 @@ impl Bio {
         true
     }
 
-    /// Makes it name what another one names; nothing is copied but the bounds.
+    /// Takes over the ranges of another Bio; only bounds are copied.
     pub fn name_as(&mut self, other: &Bio) {
         (self.offset, self.length) = (other.offset, other.length);
         self.scatter = other.scatter.clone();
@@ -118,7 +119,7 @@ impl Bio {
         pieces
     }
 
-    /// Cuts off what lies further than `room` bytes behind `offset`.
+    /// Cuts off ranges beyond `room` bytes after `offset`.
     pub fn cut_off(&mut self, room: u64) {
         if self.length <= room {
             return;

@@ -35,7 +35,7 @@ impl Seg {
         self.len == 0
     }
 
-    /// True when there is another handle on its buffer: somebody else may look at it.
+    /// True if there is another handle on its buffer, which may read it.
     pub fn is_shared(&self) -> bool {
         self.buf.is_shared()
     }
@@ -61,13 +61,13 @@ impl Seg {
         self.buf.look(self.start, self.len, f)
     }
 
-    /// Changes the bytes. Panics when somebody else is looking (B1) or the kernel writes (B3).
+    /// Changes the bytes. Panics while there is another reader (B1) or the kernel writes (B3).
     #[inline]
     pub fn with_mut<R>(&self, f: impl FnOnce(&mut [u8]) -> R) -> R {
         self.buf.edit(self.start, self.len, f)
     }
 
-    /// Copies `from` to `at`; what does not fit is not copied. Returns the bytes copied.
+    /// Copies `from` to `at`; bytes that do not fit are not copied. Returns the bytes copied.
     pub fn copy_from(&self, at: usize, from: &[u8]) -> usize {
         self.with_mut(|to| match to.get_mut(at..) {
             Some(to) => {
@@ -178,7 +178,7 @@ impl Segs {
         self.len = 0;
     }
 
-    /// Lets go of what lies beyond the first `len` bytes.
+    /// Releases the bytes after the first `len`.
     pub fn truncate(&mut self, len: usize) {
         while self.len > len {
             let over = self.len - len;

@@ -1,4 +1,4 @@
-//! Where the Bios of one core live.
+//! The Bios of one core.
 //!
 //! Invariants
 //!  S1  A Bio is owned by exactly one place at a time: the slab (parked: it waits for a
@@ -60,7 +60,7 @@ impl Slab {
         place.parked = Some(bio);
     }
 
-    /// Takes a parked Bio out. `None` when `id` has ended, or somebody has it out.
+    /// Takes a parked Bio out. `None` if `id` has ended or the Bio is already taken.
     #[inline]
     pub fn take(&mut self, id: BioId) -> Option<Box<Bio>> {
         let place = self.places.get_mut(id.index as usize)?;
@@ -101,7 +101,7 @@ impl Slab {
         self.places.len() - self.free.len()
     }
 
-    /// Parked Bios, for pictures and for finding what waits.
+    /// Parked Bios, for diagnostics and for finding waiting requests.
     pub fn iter(&self) -> impl Iterator<Item = &Bio> {
         self.places.iter().filter(|p| p.used).filter_map(|p| p.parked.as_deref())
     }

@@ -19,7 +19,7 @@ impl<T> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
     }
 
-    /// What it holds.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         whole(self.0.into_inner())
     }
@@ -40,7 +40,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// What it holds; who has it for itself needs no lock.
+    /// Returns the value; an exclusive borrow needs no lock.
     pub fn get_mut(&mut self) -> &mut T {
         whole(self.0.get_mut())
     }

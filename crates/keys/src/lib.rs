@@ -1,5 +1,5 @@
-//! keys: what a listener or a client of ours needs for TLS (RFC 8446), read from files, who a
-//! client is, and when certificates expire.
+//! keys: TLS (RFC 8446) configuration of listeners and clients read from files, identities of TLS
+//! clients, and expiry of certificates.
 //!
 //! Certificates only (X.509, RFC 5280): the library has no pre-shared keys. It reads the wall clock
 //! when it looks at a certificate's dates, and its own source of randomness: in handshakes only.
@@ -20,7 +20,8 @@ pub struct Files<'a> {
     pub certificate: &'a str,
     /// Its private key.
     pub key: &'a str,
-    /// The certificates of whoever may vouch for clients; empty asks clients for none.
+    /// The CA certificates that client certificates are checked against. If it is empty, no client
+    /// certificate is requested.
     pub client_ca: &'a str,
 }
 
@@ -71,7 +72,7 @@ impl Keys {
         Ok(Keys(Arc::new(config)))
     }
 
-    /// The server's side of a connection. The caller bounds what it hands in.
+    /// The server's side of a connection. The caller bounds the input that it passes in.
     ///
     /// # Errors
     /// The library's.
@@ -128,7 +129,7 @@ impl ClientKeys {
     /// certificate must bear.
     ///
     /// # Errors
-    /// A text: what is wrong with the name, or the library's.
+    /// A text: the name is invalid, or the library's error.
     pub fn begin(&self, host: &str) -> Result<ClientConnection, String> {
         let name = ServerName::try_from(host.to_owned()).map_err(|e| format!("{host}: {e}"))?;
         let mut tls = ClientConnection::new(self.0.clone(), name).map_err(|e| e.to_string())?;

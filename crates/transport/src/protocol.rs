@@ -1,4 +1,4 @@
-//! What a protocol adds to the framework.
+//! The protocol-specific part of a server: the traits that a protocol implements.
 
 use std::future::Future;
 use std::io;

@@ -12,7 +12,7 @@ pub enum CommonReason {
     Truncated,
     /// The network ended it.
     Lost(io::ErrorKind),
-    /// The peer does not read what it is sent.
+    /// The peer does not read the data sent to it.
     NotReading,
     /// The peer does not send the rest of a request, or data that it owes.
     DataOverdue,
@@ -30,11 +30,11 @@ pub enum CommonReason {
 pub struct Terms {
     /// The other end: "initiator".
     pub peer: &'static str,
-    /// What it sends: "PDU".
+    /// The unit that it sends: "PDU".
     pub request: &'static str,
-    /// What precedes the first request: "login".
+    /// The phase before the first request: "login".
     pub handshake: &'static str,
-    /// What is logged of a handshake that takes too long.
+    /// The log text for a handshake that takes too long.
     pub timeout: &'static str,
 }
 

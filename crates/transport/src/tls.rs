@@ -1,4 +1,4 @@
-//! TLS on one connection: rustls fed by hand.
+//! TLS on one connection: rustls with explicit input and output.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};

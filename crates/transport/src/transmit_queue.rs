@@ -12,7 +12,7 @@ use bio::{Buf, PAGE_BYTES, Pool, Seg};
 /// Bytes handed to one send: the progress of a slow peer is seen after each.
 pub const SEND_MAX: usize = 512 * 1024;
 
-/// Segments handed to one send: what the kernel takes in one call.
+/// Segments per send, below the kernel's limit for one call (`IOV_MAX`, 1024).
 const SEGS_MAX: usize = 1000;
 
 /// The queue of one connection.

@@ -1,4 +1,4 @@
-//! What a unit has done, for LOG SENSE.
+//! Command counters of a logical unit, for LOG SENSE.
 //!
 //! Invariants
 //!  C1  Counters of a nexus are written by the core of its session only, without atomic additions.
@@ -15,7 +15,7 @@ use wire::scsi::{ErrorCounts, LogCounts};
 use crate::nexus::unit_attention::Nexus;
 use crate::registry::add;
 
-/// What is counted; the places of [`Counts`].
+/// Index into [`Counts`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Count {
     Reads,
@@ -39,7 +39,7 @@ type Sums = [u64; COUNTS];
 #[derive(Default)]
 pub(crate) struct Counts([AtomicU64; COUNTS]);
 
-/// What a finished command did.
+/// Effect of a finished command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Did {
     Read,
@@ -90,7 +90,7 @@ impl Counts {
 struct Past {
     /// Of nexuses that have ended.
     ended: Sums,
-    /// What LOG SELECT has put back to zero.
+    /// Counts that LOG SELECT has reset to zero.
     reset: Sums,
 }
 
@@ -123,7 +123,7 @@ impl History {
         past.reset = History::sums(&past, nexuses);
     }
 
-    /// What the log pages tell.
+    /// Counters for the log pages.
     pub fn counts(&self, nexuses: &[Arc<Nexus>], block: u32, minutes: u32) -> LogCounts {
         let sums = {
             let past = self.past();

@@ -1,8 +1,8 @@
 //! The target engine of one core.
 //!
 //! Invariants
-//!  E1  A session lives on one core; everything it does happens there.
-//!  E2  Engines talk by mailbox only; a message asks or answers, it never carries data.
+//!  E1  A session lives on one core; all of its work runs there.
+//!  E2  Engines communicate by mailbox only; a message asks or answers, it never carries data.
 //!  E3 to E6: see `command/buffers.rs`.
 
 use std::cell::{Cell, RefCell};
@@ -22,7 +22,7 @@ use crate::task_set::management::{AbortOrder, Tms};
 use crate::unit::Device;
 use crate::unit::alua::Transition;
 
-/// What engines and the control thread tell an engine.
+/// Messages from engines and the control thread to an engine.
 pub enum Message {
     /// Groups have changed: look at all sessions.
     Refresh,
@@ -37,7 +37,7 @@ pub enum Message {
     },
     /// Abort commands for another core's task management, and say when it is done.
     Abort(AbortOrder),
-    /// What was asked of another core is done.
+    /// An operation requested from another core is complete.
     Aborted {
         /// The asker's number for it.
         ticket: u32,
@@ -117,7 +117,7 @@ impl Engine {
         &self.core
     }
 
-    /// What all engines share.
+    /// State that all engines share.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
@@ -246,7 +246,7 @@ impl Engine {
     }
 }
 
-/// The core ends: sessions that nobody closed hold it, and are held by it.
+/// Runs when the core ends: sessions that are still open hold the engine, and it holds them.
 struct Leave(Weak<Engine>);
 
 impl Drop for Leave {

@@ -1,4 +1,4 @@
-//! Entry points for fuzzing what comes from a medium; `wire` has those of what comes from peers.
+//! Entry points for fuzzing data read from a medium; `wire` has the entry points for peer data.
 
 use crate::unit::protection::{Header, Layout};
 

@@ -1,13 +1,13 @@
-//! What logical units keep over a restart of the daemon.
+//! State of logical units that survives a restart of the daemon.
 //!
 //! A [`Vault`] is given by the daemon ([`crate::Registry::set_vault`]); without one nothing is
 //! kept, and commands that promise durability say so with an error.
 //!
 //! Invariants
-//!  W1  A save ends once, with success only when the bytes are on stable storage: what a load finds
-//!      from then on is these bytes or those of a later save.
+//!  W1  A save ends once, with success only when the bytes are on stable storage: a later load
+//!      returns these bytes or those of a later save.
 //!  W2  A save that fails leaves what an earlier one stored.
-//!  W3  A ticket that is dropped is a save that failed: nobody waits for ever.
+//!  W3  A dropped ticket counts as a failed save, so no waiter waits for ever.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -29,13 +29,13 @@ pub enum Kind {
     Reservations,
     /// Saved mode pages.
     ModePages,
-    /// What is being done to the medium as a whole.
+    /// Running operation on the whole medium (FORMAT UNIT, SANITIZE).
     Medium,
     /// Identifying information that initiators gave the unit.
     Identifying,
     /// Relative identifiers of target ports; of no unit.
     Ports,
-    /// What the operator changed by hand; of no unit.
+    /// Manual changes by the operator; belongs to no unit.
     ByHand,
     /// Where a unit keeps its protection information.
     Protection,
@@ -43,7 +43,7 @@ pub enum Kind {
     Aoe,
     /// Which disks have the names that the configuration calls; of no unit.
     Names,
-    /// Where providers ended that are known by what is at their ends; of no unit.
+    /// Previous end of each provider that is identified by data at its end; belongs to no unit.
     Ends,
     /// Which unit initiators know behind each of their LUNs; of no unit.
     Known,
@@ -101,7 +101,7 @@ impl Kind {
 
 /// Stable storage for small records, by the serial number of a unit.
 pub trait Vault: Send + Sync {
-    /// Begins to store `bytes` in the place of what was there; `done` is told the end, from any
+    /// Begins to store `bytes` in place of the earlier record; `done` receives the result, on any
     /// thread. Called on a core: it must not wait. Saves of one record end in the order in which
     /// they began.
     fn save(&self, serial: &str, kind: Kind, bytes: Vec<u8>, done: Ticket);
@@ -117,7 +117,7 @@ pub trait Vault: Send + Sync {
         false
     }
 
-    /// What was stored last; `None` when nothing was. Called on the control thread: it may wait.
+    /// Last stored record, or `None`. Called on the control thread: it may wait.
     fn load(&self, serial: &str, kind: Kind) -> Result<Option<Vec<u8>>, Error>;
 }
 
@@ -199,7 +199,7 @@ impl Future for Saved {
     }
 }
 
-/// A ticket and what waits for it.
+/// A ticket and the future that waits for it.
 pub fn ticket() -> (Ticket, Saved) {
     let shared = Arc::new(Mutex::new(Shared::default()));
     (Ticket(Some(shared.clone())), Saved(shared))
@@ -232,7 +232,7 @@ struct Memory {
     held: Vec<(Key, Vec<u8>, Ticket)>,
 }
 
-/// A vault for tests: it lasts as long as the value, fails and delays when told to.
+/// A vault for tests: it lasts as long as the value, and fails and delays on request.
 #[derive(Default)]
 pub struct MemoryVault(Mutex<Memory>);
 
@@ -263,7 +263,7 @@ impl MemoryVault {
         }
     }
 
-    /// What is stored.
+    /// Stored record.
     pub fn record(&self, serial: &str, kind: Kind) -> Option<Vec<u8>> {
         self.state().records.get(&(serial.to_string(), kind)).cloned()
     }

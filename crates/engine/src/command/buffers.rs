@@ -1,21 +1,22 @@
-//! Who gets buffers when there are not enough for all.
+//! Distribution of buffers when there are not enough for all commands.
 //!
-//! Every core has one line for what waits: reads that need buffers for their data, writes that
-//! need them before they ask the initiator, commands whose data stands at the door. The pool is
-//! never filled by those who must wait for more of it.
+//! Every core has one queue of commands that wait for memory: reads that need buffers for their
+//! data, writes that need them before they request it, and commands whose data has arrived. A
+//! command that must wait for more of the pool never fills it.
 //!
 //! Invariants
-//!  E3  What waits for memory gets it in the order in which it came, whatever it is.
+//!  E3  Waiting commands get memory in the order in which they came, whatever their kind.
 //!  E4  Write data takes the memory for all of a command at once, and leaves a quarter of the pool
-//!      to reads and to what is under way: what holds all of its memory can end whatever others do.
+//!      to reads and to running commands: a command that holds all of its memory can always end.
 //!  E5  Commands that hold a part and wait for the rest ([`Part`]) hold an eighth of the pool at
 //!      most, all together.
-//!  E6  Nobody waits longer than [`PATIENCE_NS`]: then its command ends BUSY.
-//!  E7  A session gets memory while it holds no more than what is free, or nothing: what was read
-//!      for it, what its transport has not sent yet, and write data, there or on its way. So n
-//!      sessions that take all they can, and whose peers do not read or do not send, leave an
-//!      (n+1)th of the pool to others; of what write data may have (E4) likewise. Who is over this
-//!      share keeps its place in the line, and those behind go past it.
+//!  E6  A command that waits longer than [`PATIENCE_NS`] ends BUSY.
+//!  E7  A session gets memory while it holds no more than the free part of the pool, or nothing.
+//!      Counted are its read data, the data that its transport has not sent yet, and its write
+//!      data, received or outstanding. So n sessions that take all they can, with peers that do not
+//!      read or do not send, leave an (n+1)th of the pool to others. The same holds for the part
+//!      for write data (E4). A session over this share keeps its place in the queue, and later ones
+//!      pass it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,7 +31,7 @@ use crate::engine::Engine;
 /// How long a command waits for memory, ns; then it ends BUSY, before the initiator loses patience.
 pub const PATIENCE_NS: u64 = 15_000_000_000;
 
-/// Somebody who waits for memory.
+/// A waiter for memory.
 pub trait Eater {
     /// Tries again to get it for what `word` means; true when it was got, or is not wanted any
     /// more.
@@ -89,13 +90,13 @@ pub(crate) fn transfer_max(limit: usize) -> u32 {
 }
 
 impl Engine {
-    /// True while somebody waits for memory: newcomers wait behind them (E3).
+    /// True while a command waits for memory: newcomers queue behind it (E3).
     #[inline]
     pub fn is_hungry(&self) -> bool {
         self.memory.feeding.get() && !self.memory.over.get()
     }
 
-    /// Puts somebody at the end of the line.
+    /// Appends a waiter to the queue.
     pub fn starve(self: &Rc<Self>, eater: Rc<dyn Eater>, word: u64) {
         let since = self.core().now();
         self.memory.line.borrow_mut().push_back(Hungry { eater, word, since });
@@ -137,13 +138,12 @@ impl Engine {
 }
 
 impl Engine {
-    /// Gives memory to those in the line who can have it; true when somebody left the line (E3,
-    /// E7).
+    /// Gives memory to the waiters that can have it; true when one left the queue (E3, E7).
     fn serve(&self) -> bool {
         let (mut at, mut left) = (0, false);
         self.memory.over.set(false);
         for _ in 0..LOOK_MAX {
-            // Only this task takes somebody out, so places do not move while one eats.
+            // Only this task removes waiters, so positions do not move while one is served.
             let next = self.memory.line.borrow().get(at).cloned();
             let Some(Hungry { eater, word, .. }) = next else {
                 self.memory.over.set(true);
@@ -162,7 +162,7 @@ impl Engine {
     }
 }
 
-/// Gives memory to those who wait for it (E3, E6, E7).
+/// Gives memory to the waiters (E3, E6, E7).
 async fn feed(engine: Rc<Engine>) {
     loop {
         let oldest = engine.memory.line.borrow().front().map(|h| h.since);

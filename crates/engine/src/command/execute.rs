@@ -1,6 +1,7 @@
-//! Running commands: from arrival to answer. States and invariants are drawn in `command/mod.rs`.
+//! Execution of commands: from arrival to answer. States and invariants are drawn in
+//! `command/mod.rs`.
 //!
-//! The way of a READ or WRITE allocates nothing in steady state: places, tag table, scatter lists
+//! The path of a READ or WRITE allocates nothing in steady state: places, tag table, scatter lists
 //! and Bios are recycled, and the answer from below finds its place by a word.
 
 use std::cell::RefMut;
@@ -171,7 +172,7 @@ impl Session {
         Ok(wanted)
     }
 
-    /// What a command needs, or why it cannot run.
+    /// The needs of a command, or why it cannot run.
     fn plan(&self, path: &Path, cdb: &Cdb) -> Result<Plan, Ending> {
         if path.is_read_only() && !self.map.borrow().read_only_reserves() {
             gate::spare_others(cdb)?;
@@ -250,7 +251,7 @@ impl Session {
     fn start(&self, mut slots: RefMut<'_, Slots>, place: u32, fed: bool) -> bool {
         let Some(slot) = slots.get_mut(place) else { return true };
         if slot.abort.is_some() {
-            // Doomed: what said so ends it in a moment.
+            // Doomed: its abort ends it in a moment.
             return true;
         }
         let barred = slot.path.as_ref().map_or(0, |p| p.nexus().flags() & slot.bars);
@@ -428,7 +429,7 @@ impl Session {
         }));
     }
 
-    /// What the conversation of a command gets into its hands.
+    /// Context of the conversation of a command.
     fn job(&self, place: u32, tie: &Rc<Tie>) -> Option<Job> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(place)?;
@@ -467,7 +468,7 @@ impl Session {
     }
 }
 
-/// What a plain read or write needs below, taken out of its place.
+/// The parts of a plain read or write that the layers below need, taken out of its place.
 pub(crate) struct Launch {
     /// Place and generation, for the answer (C3).
     word: u64,
@@ -480,8 +481,7 @@ pub(crate) struct Launch {
 impl Launch {
     pub(crate) fn of(place: u32, slot: &mut Slot, blocks: Blocks) -> Launch {
         if blocks.op == Op::Write {
-            // No byte beyond what the initiator sent reaches the medium, and no part of a block
-            // does.
+            // No byte beyond the sent data reaches the medium, and no part of a block does.
             let unit = slot.block_bytes() as usize;
             let whole = slot.data.len() / unit * unit;
             slot.data.truncate(whole);
@@ -525,24 +525,24 @@ impl Session {
     fn is_over_of(&self, limit: usize) -> bool {
         let used = self.engine().core().pool().usage().used_bytes;
         let free = limit.saturating_sub(used);
-        // What a session holds is a part of what is out.
+        // The memory of a session is a part of the used memory.
         used > free && self.holds() > free
     }
 
-    /// It holds more than its share of what write data may have: its commands wait for memory, and
+    /// It holds more than its share of the memory for write data: its commands wait for memory, and
     /// those of others go past them (E7).
     pub fn is_over_data(&self) -> bool {
         self.is_over_of(data_max(self.engine().core().pool().usage().limit_bytes))
     }
 }
 
-/// The initiator is ready to send what the command takes. Of less, GOOD would vouch for bytes that
-/// are discarded: whole blocks of a write can be carried out (RFC 7143 11.4.5.2: residual
-/// overflow), a part of a block or of a parameter list cannot.
+/// Checks that the initiator sends the data that the command takes. With less data, GOOD would
+/// vouch for bytes that are discarded: whole blocks of a write can be carried out (RFC 7143
+/// 11.4.5.2: residual overflow), a part of a block or of a parameter list cannot.
 fn expects_enough(cdb: &Cdb, plan: &Plan, command: &Command<'_>) -> Result<(), Ending> {
     let expect_out = command.expect_out;
-    // One that would send to an initiator which wants to send itself moves nothing: GOOD with an
-    // overflow. One that would write nothing of what it should must not say GOOD.
+    // A read from an initiator that offers only write data moves nothing: GOOD with an overflow. A
+    // write from an initiator that expects only read data must not end GOOD.
     if plan.out > 0 && expect_out == 0 && command.expect_in > 0 {
         return Err(Ending::check(asc::DATA_PHASE_ERROR));
     }
@@ -569,7 +569,7 @@ fn is_protected(path: &Path) -> bool {
     path.is_read_only() || device.spec().read_only || device.mode().has(ModeBits::SWP)
 }
 
-/// What a command needs, or why it cannot run at this unit through this nexus.
+/// The needs of a command, or why it cannot run at this unit through this nexus.
 fn plan(path: &Path, cdb: &Cdb) -> Result<Plan, Ending> {
     let device = path.device();
     let plan = match spc::find(cdb) {

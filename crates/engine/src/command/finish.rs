@@ -1,5 +1,5 @@
-//! The end of commands: answers, aborts, and who may go next. States and invariants are drawn in
-//! `command/mod.rs`.
+//! The end of commands: answers, aborts, and the start of commands that waited. States and
+//! invariants are drawn in `command/mod.rs`.
 
 use std::cell::RefMut;
 
@@ -49,14 +49,14 @@ impl Session {
         data.clear();
         let mut slots = self.slots.borrow_mut();
         if let Some(slot) = slots.get_mut(place) {
-            // What it has allocated is used again.
+            // Keeps the allocated capacity for later commands.
             slot.data = data;
         }
         self.release(slots, place);
     }
 
-    /// Tells GOOD of a conversation that goes on. It leaves the order of its unit, but not its
-    /// place: task management and the end of the session still wait for it.
+    /// Sends GOOD for a conversation that continues. The command leaves the order of its unit, but
+    /// not its place: task management and the end of the session still wait for it.
     pub(crate) fn answer_early(&self, word: u64) {
         let (path, entry, waiters, answer) = {
             let mut slots = self.slots.borrow_mut();
@@ -66,7 +66,7 @@ impl Session {
                 return;
             }
             slot.answered = true;
-            // Nobody aborts it yet: those who wait are the order's.
+            // No function aborts it yet: the waiters are those of the task set.
             let waiters = std::mem::take(&mut slot.waiters);
             let answer = self.take_answer(place, slot, &Ending::Good);
             slot.state = Some(CommandState::Executing);
@@ -88,7 +88,7 @@ impl Session {
         }
     }
 
-    /// Takes what the answer needs out of a place and counts it.
+    /// Takes the contents of the answer out of a place and counts the command.
     fn take_answer(&self, place: u32, slot: &mut Slot, ending: &Ending) -> Answer {
         slot.state = Some(CommandState::Responding);
         let mut data = std::mem::take(&mut slot.data);
@@ -150,7 +150,8 @@ impl Session {
         }
     }
 
-    /// Frees a place, starts what waited for its turn, tells task management, ends the session.
+    /// Frees a place, starts the commands that waited for its turn, notifies task management, ends
+    /// the session.
     fn release(&self, mut slots: RefMut<'_, Slots>, place: u32) {
         let Some(slot) = slots.get_mut(place) else { return };
         let waiters = std::mem::take(&mut slot.waiters);
@@ -188,7 +189,7 @@ impl Session {
     }
 
     /// Aborts a command. True when it is at the medium, so that its end has to be waited for;
-    /// `waiter` is told then.
+    /// `waiter` is notified then.
     pub(crate) fn abort(&self, word: u64, how: AbortHow, waiter: Option<u32>) -> bool {
         let mut slots = self.slots.borrow_mut();
         let Some((place, slot)) = slots.by_word(word) else { return false };
@@ -281,7 +282,7 @@ fn ending_of_blocks(slot: &Slot, bio: &Bio) -> Ending {
     }
 }
 
-/// Cuts the data to what the initiator expects and computes the residual.
+/// Cuts the data to the expected length and computes the residual.
 fn answer_of(slot: &Slot, ending: &Ending, data: &mut Segs) -> Residual {
     let inward = slot.expect_in > 0 || slot.plan.reply > 0;
     if *ending != Ending::Good {

@@ -1,11 +1,12 @@
-//! Why a command may not run now: decided when the word of its nexus is not zero, which is rare.
+//! Checks that can keep a command from running: needed only when the word of its nexus is not zero,
+//! which is rare.
 //!
 //! ```text
 //!   ACA --> unit attention --> (the CDB is parsed) --> reservation --> asymmetric access --> plan
 //! ```
-//! The plan looks at write protection. An auto contingent allegiance comes before everything else
-//! (SAM-5 5.3.3), what INQUIRY, REPORT LUNS and REQUEST SENSE may do in spite of a unit attention
-//! is in SPC-4 5.14.2, the rights under a reservation in the commands' classes
+//! The plan checks write protection. An auto contingent allegiance comes before everything else
+//! (SAM-5 5.3.3). SPC-4 5.14.2 defines which of INQUIRY, REPORT LUNS and REQUEST SENSE run in spite
+//! of a unit attention. The rights under a reservation are in the commands' classes
 //! ([`wire::scsi::Access`]), those of asymmetric access states in SPC-4 5.11.2.
 
 use wire::scsi::{Access, Alua, Asc, Command as Cdb, Key, Persistent, PrOutAction, Status, asc};
@@ -35,7 +36,7 @@ pub(crate) fn attention(nexus: &Nexus, opcode: u8) -> Option<Asc> {
     nexus.take()
 }
 
-/// What keeps a command with these rules from running, its CDB being right.
+/// Checks whether a command with these rules may run; its CDB is valid.
 #[cold]
 pub(crate) fn rights(word: u32, access: Access, cdb: &[u8]) -> Result<(), Ending> {
     if word & barred(access, cdb) != 0 {
@@ -69,13 +70,13 @@ pub(crate) fn barred(access: Access, cdb: &[u8]) -> u32 {
     }
 }
 
-/// Whether a command touches the medium, or changes what others find: it has to wait until its
-/// initiator knows which unit it is about.
+/// Whether a command touches the medium, or changes state that other initiators see: it has to wait
+/// until its initiator knows the unit's identity.
 pub(crate) fn needs_acquaintance(access: Access) -> bool {
     !matches!(access.persistent, Persistent::Always | Persistent::Release)
 }
 
-/// Whether a command asks who the unit is: standard INQUIRY and its page 83h.
+/// Whether a command asks for the unit's identity: standard INQUIRY and its page 83h.
 pub(crate) fn asks_who(cdb: &[u8]) -> bool {
     match cdb {
         [0x12, evpd, page, ..] => evpd & 1 == 0 || *page == 0x83,
@@ -83,8 +84,8 @@ pub(crate) fn asks_who(cdb: &[u8]) -> bool {
     }
 }
 
-/// Lets through what an initiator may do that may not write: what it does to a unit is not noticed
-/// by others.
+/// Admits the commands of an initiator without write access: those whose effects on a unit are not
+/// visible to others.
 pub(crate) fn spare_others(command: &Cdb) -> Result<(), Ending> {
     match command {
         Cdb::ModeSelect { .. }

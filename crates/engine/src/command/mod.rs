@@ -25,7 +25,7 @@
 //!  C1  A place is free exactly when its state is `None`; then its tag is not in the table.
 //!  C2  Every accepted command ends with one `respond` or one `discard`, never both.
 //!  C3  A word given to the layers below carries the place's generation: an answer for an earlier
-//!      tenant finds nobody.
+//!      command in that place is discarded.
 
 pub(crate) mod buffers;
 pub(crate) mod execute;
@@ -57,7 +57,7 @@ pub enum CommandState {
     Executing = 4,
     /// Aborted, but requests are still below.
     Aborting = 5,
-    /// The transport is being told.
+    /// The transport is sending the answer.
     Responding = 6,
     /// Waits until the unit has fewer commands than it can use (`qos/mod.rs`).
     Queued = 7,
@@ -133,7 +133,7 @@ pub struct Command<'a> {
     pub expect_out: u32,
 }
 
-/// What the transport does next for a command.
+/// Next step of the transport for a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// Bring this many bytes of write data, then call `data`. Never zero.
@@ -153,7 +153,7 @@ pub(crate) struct Slot {
     pub path: Option<Rc<Path>>,
     /// Without a path: how the command ends.
     pub absent: Asc,
-    /// Whose its requests are, below.
+    /// Origin of its requests, for the layers below.
     pub origin: Origin,
     pub command: Cdb,
     pub opcode: u8,
@@ -176,7 +176,7 @@ pub(crate) struct Slot {
     pub lent: usize,
     /// It waits for its turn at the unit (`qos/mod.rs`).
     pub queued: bool,
-    /// What it counts for below, since `began_ns`, while it is there.
+    /// Its cost in the layers below while it is there, since `began_ns`.
     pub flying: Option<u32>,
     pub began_ns: u64,
     pub abort: Option<AbortHow>,
@@ -188,7 +188,7 @@ pub(crate) struct Slot {
     pub needed: u64,
     /// Bytes asked for below: the dispatcher cuts a request at the end of a medium that shrank.
     pub asked: u64,
-    /// What a conversation and the engine say to each other.
+    /// State shared by a conversation and the engine.
     pub tie: Option<Rc<Tie>>,
     /// Task management functions that wait for the end.
     pub waiters: Vec<u32>,
@@ -230,7 +230,7 @@ impl Slot {
         }
     }
 
-    /// Takes over what the transport says of a command; nothing is planned yet.
+    /// Takes over the transport's description of a command; nothing is planned yet.
     fn begin(&mut self, command: &Command<'_>) {
         self.opcode = command.cdb.first().copied().unwrap_or(0);
         self.attribute = command.attribute;

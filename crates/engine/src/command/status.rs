@@ -1,4 +1,4 @@
-//! The one table from the block layer's errno vocabulary to what an initiator hears.
+//! The one table from the block layer's errno vocabulary to the status and sense of a command.
 
 use bio::{Errno, Op};
 use wire::scsi::{Asc, Sense, Status, asc};
@@ -46,7 +46,7 @@ enum Fate {
 
 use Fate::{Sense as S, Status as T};
 
-/// Errno, heard by a command that reads, heard by a command that writes. In the order of
+/// Errno, result for a command that reads, result for a command that writes. In the order of
 /// `Errno::ALL`; a test keeps it whole.
 const TABLE: &[(Errno, Fate, Fate)] = &[
     (Errno::Perm, S(asc::NOT_READY), S(asc::WRITE_PROTECTED)),
@@ -73,7 +73,7 @@ const TABLE: &[(Errno, Fate, Fate)] = &[
     (Errno::Canceled, T(Status::Busy), T(Status::Busy)),
 ];
 
-/// What an initiator hears when a request below ended with `error`.
+/// Ending of a command when a request below ended with `error`.
 pub fn ending_of(error: Errno, op: Op) -> Ending {
     let row = TABLE.iter().find(|(e, _, _)| *e == error);
     let fate = row.map_or(

@@ -1,4 +1,4 @@
-//! EXTENDED COPY (SPC-4 6.4, 6.5): segments in order, each a move or a look.
+//! EXTENDED COPY (SPC-4 6.4, 6.5): segments in order, each a transfer or a verification.
 
 use wire::scsi::{CopyForm, CopyList, ListUsage, Segment, SegmentAt, Sense, Status, asc};
 
@@ -9,14 +9,14 @@ use super::transfer::{Move, cancelled};
 use crate::command::status::Ending;
 use crate::handlers::Job;
 
-/// Where LBAs and counts stand in a segment descriptor.
+/// Offsets of LBAs and counts in a segment descriptor.
 const COUNT_AT: u16 = 10;
 const SOURCE_LBA_AT: u16 = 12;
 const DESTINATION_LBA_AT: u16 = 20;
 const SOURCE_ID_AT: u16 = 4;
 const DESTINATION_ID_AT: u16 = 6;
 
-/// Why a segment was not done, before it is told which one it was.
+/// Reason for a failed segment, without the segment's number.
 enum Stop {
     /// The meaning, and the field of the descriptor, if it is one.
     Abort(wire::scsi::Asc, Option<u16>),
@@ -69,7 +69,7 @@ async fn segments(job: &Job, list: &CopyList<'_>, op: &Operation) -> Result<(), 
     Ok(())
 }
 
-/// What the initiator hears when a unit's medium refused a request of a copy.
+/// Answer to the initiator when a unit's medium refused a request of a copy.
 fn third_party(ending: Ending, segment: u16) -> Ending {
     match ending {
         Ending::Status(Status::TaskAborted) => ending,

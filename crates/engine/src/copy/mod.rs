@@ -1,8 +1,8 @@
-//! The copy manager: data goes from unit to unit without passing through the initiator.
+//! The copy manager: moves data from unit to unit without passing it through the initiator.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `operations` | copies that run, and what is remembered of those that ended |
+//! | `operations` | copies that run, and results of those that ended |
 //! | `reach` | which units a list may name, and what may be done to them |
 //! | `transfer` | moving blocks and bytes in chunks, several at a time |
 //! | `extended` | EXTENDED COPY |
@@ -12,12 +12,12 @@
 //! Invariants
 //!  Y1  A copy reaches only units of the LUN map of the session that asked for it, with the rights
 //!      of that session's own nexuses at them.
-//!  Y2  A token stands for the data as it was when POPULATE TOKEN ended, or it is revoked: whoever
-//!      writes to what a live token stands for revokes it before the write goes down, and data that
-//!      was read for a token is written only while the token is not revoked.
-//!  Y3  What an operation holds is bounded: [`OUTSTANDING`] chunks of [`CHUNK_BYTES`] each.
-//!  Y4  An operation is waited for by whoever ends it: it keeps its command's place in the session
-//!      until nothing of it can touch a medium, whenever its status was sent.
+//!  Y2  A token represents the data as it was when POPULATE TOKEN ended, or it is revoked. A write
+//!      to blocks of a live token revokes the token before the write reaches the medium, and data
+//!      that was read for a token is written only while the token is not revoked.
+//!  Y3  The memory of an operation is bounded: [`OUTSTANDING`] chunks of [`CHUNK_BYTES`] each.
+//!  Y4  A function that ends an operation waits for it. The operation keeps its command's place in
+//!      the session until no part of it can touch a medium, whenever its status was sent.
 
 pub(crate) mod extended;
 pub(crate) mod offload;
@@ -41,7 +41,7 @@ pub(crate) const OUTSTANDING: usize = 4;
 /// PARAMETER LIST LENGTH ERROR before any of it is sent.
 pub(crate) const LIST_LEN_MAX: u32 = 64 * 1024;
 
-/// What the copy manager takes and tells.
+/// Limits that the copy manager enforces and reports.
 pub(crate) const LIMITS: CopyLimits = CopyLimits {
     cscds: 32,
     segments: 256,

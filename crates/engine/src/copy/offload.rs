@@ -19,7 +19,7 @@ use crate::unit::{Device, ModeBits};
 /// Blocks zeroed at a time, bytes.
 const ZERO_BYTES: u64 = 16 << 20;
 
-/// Where the ranges, the offset and the token stand in the lists.
+/// Offsets of the ranges, the offset and the token in the lists.
 const POPULATE_RANGES: u16 = 16;
 const WRITE_OFFSET: u16 = 8;
 
@@ -161,7 +161,7 @@ pub(crate) async fn write(job: &Job, id: u32) -> Result<(), Ending> {
     }
 }
 
-/// What is asked for must lie in what the token stands for, in whole blocks of both units.
+/// Checks that the requested range lies in the data of the token, in whole blocks of both units.
 fn fits(job: &Job, rod: &Rod, offset: u64, blocks: u64) -> Result<(), Sense> {
     let unit = u64::from(rod.device.block_bytes());
     let len = blocks.saturating_mul(u64::from(job.device.block_bytes()));
@@ -209,7 +209,7 @@ async fn by_token(
     Ok(())
 }
 
-/// Where byte `at` of what a token stands for lies on its unit, and how many follow it there.
+/// Offset on the unit of byte `at` of a token's data, and the number of bytes that follow it there.
 fn place_in(rod: &Rod, at: u64, unit: u64) -> Option<(u64, u64)> {
     let mut skip = at;
     for range in &rod.ranges {

@@ -1,4 +1,4 @@
-//! Copies that run, and what is remembered of those that ended.
+//! Copies that run, and the results of those that ended.
 //!
 //! ```text
 //!   begin() --> RUNNING --advance()--> RUNNING --end()--> REMEMBERED --> gone: RESULTS_KEEP_NS,
@@ -81,7 +81,7 @@ impl Operation {
         self.facts.lock()
     }
 
-    /// True when somebody wants it to end.
+    /// True when the operation was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }
@@ -109,7 +109,7 @@ impl Operation {
         facts.segments = facts.segments.saturating_add(1);
     }
 
-    /// Holds data for RECEIVE COPY DATA; what came first goes when there is too much.
+    /// Holds data for RECEIVE COPY DATA; the oldest data is dropped when there is too much.
     pub fn hold(&self, data: &[u8]) {
         let mut facts = self.facts();
         facts.held.extend(data);
@@ -178,7 +178,7 @@ impl Operation {
 }
 
 struct Entry {
-    /// `None`: nobody can ask for it.
+    /// `None`: no command can ask for its result.
     name: Option<Name>,
     operation: Arc<Operation>,
 }
@@ -244,7 +244,8 @@ impl Operations {
         Some(operation)
     }
 
-    /// A nexus has ended, its commands too: nobody can ask for what it did.
+    /// A nexus has ended, and its commands too: removes its results, which no command can ask for
+    /// any more.
     pub fn forget(&self, nexus: &Nexus) {
         self.entries().retain(|e| !e.name.is_some_and(|n| n.is_of(nexus)));
     }
@@ -274,14 +275,15 @@ impl Operations {
         }))
     }
 
-    /// RECEIVE COPY DATA: what was held until now, and it is held no more.
+    /// RECEIVE COPY DATA: takes the held data.
     pub fn take_held(&self, name: Name, now: u64) -> Option<Vec<u8>> {
         let operation = self.find(name, now)?;
         let held = std::mem::take(&mut operation.facts().held);
         Some(held_data(&held))
     }
 
-    /// RECEIVE COPY FAILURE DETAILS of a copy that failed; they are forgotten when they are told.
+    /// RECEIVE COPY FAILURE DETAILS of a copy that failed; the details are removed when they are
+    /// reported.
     pub fn take_failure(&self, name: Name, now: u64) -> Option<Vec<u8>> {
         let operation = self.find(name, now).filter(|o| !o.is_running())?;
         let mut facts = operation.facts();

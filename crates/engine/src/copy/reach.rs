@@ -1,4 +1,4 @@
-//! Which units a copy may name, and what may be done to them (Y1).
+//! Units that a copy may name, and the permitted access to them (Y1).
 //!
 //! A designator is looked up in the LUN map of the session that sent the list, nowhere else: a unit
 //! that the initiator cannot address does not exist for its copies either. (A copy manager that
@@ -13,7 +13,7 @@ use crate::nexus::unit_attention::{Nexus, flags};
 use crate::registry::{LunEntry, TargetPort};
 use crate::unit::{Device, ModeBits};
 
-/// A unit that a copy may go to, with what may be done there.
+/// A unit that a copy may reach, with the permitted access.
 #[derive(Clone)]
 pub(super) struct Place {
     /// The way to its medium.
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// What the session's own nexus at a LUN may do.
+/// Access of the session's own nexus at a LUN.
 fn of_entry(job: &Job, entry: &LunEntry) -> Option<Place> {
     let mine = |n: &Arc<Nexus>| Arc::ptr_eq(n.port(), job.nexus.port()) && n.lun() == entry.lun;
     let nexus = entry.device.nexuses().into_iter().find(mine)?;
@@ -70,7 +70,7 @@ fn place(_job: &Job, medium: Medium, nexus: &Nexus, protected: bool) -> Place {
     }
 }
 
-/// The unit that a CSCD identifier of a list stands for, or why it cannot be reached.
+/// The unit that a CSCD identifier of a list names, or why it cannot be reached.
 pub(super) fn resolve(job: &Job, cscds: &[Cscd<'_>], id: u16) -> Result<Place, Asc> {
     if id == CSCD_THIS_UNIT {
         return Ok(Place::own(job));
@@ -108,7 +108,7 @@ fn find(job: &Job, cscd: &Cscd<'_>) -> Option<Place> {
     Place::mapped(job, &found.device)
 }
 
-/// NAA and T10 designators, EUI-64s, names: whatever the unit tells in VPD page 83h about itself.
+/// NAA and T10 designators, EUI-64s, names: all designators that the unit reports in VPD page 83h.
 fn is_named(device: &Device, port: &TargetPort, cscd: &Cscd<'_>) -> bool {
     /// DESIGNATOR TYPE of NAA.
     const NAA: u8 = 3;

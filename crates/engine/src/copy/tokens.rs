@@ -1,4 +1,4 @@
-//! ROD tokens that live, and the units that watch over what they stand for.
+//! Live ROD tokens, and the units that watch for writes to the data of the tokens.
 //!
 //! ```text
 //!   make() --arm() of every range--> LIVE --write to it--> REVOKED --+
@@ -8,10 +8,10 @@
 //!
 //! Invariants
 //!  K1  A token is accepted only byte for byte as it was made; 128 of its bytes are random.
-//!  K2  A unit that no live token stands for pays one load a write.
-//!  K3  A range of a token is armed while nothing can write to it; from then on whoever writes to
-//!      it revokes the token first.
-//!  K4  There are at most [`TOKENS_MAX`] tokens, dead ones that are still told about included.
+//!  K2  A unit without live tokens pays one load for each write.
+//!  K3  A range of a token is armed while no request can write to it; from then on a write to it
+//!      first revokes the token.
+//!  K4  There are at most [`TOKENS_MAX`] tokens, including dead ones that can still be reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ use crate::unit::Device;
 /// CREATE ROD TOKEN.
 pub(crate) const TOKENS_MAX: usize = 256;
 
-/// What a unit knows of the tokens that stand for its blocks.
+/// Tokens for a unit's blocks.
 #[derive(Default)]
 pub(crate) struct Watch {
     live: AtomicU32,
@@ -91,7 +91,7 @@ impl Watch {
     }
 }
 
-/// A representation of data: what a token stands for.
+/// A representation of data (ROD), which a token identifies.
 pub(crate) struct Rod {
     /// The token.
     pub token: Box<[u8; ROD_TOKEN_LEN]>,
@@ -115,12 +115,12 @@ impl Rod {
         self.armed.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Blocks that it stands for.
+    /// Number of its blocks.
     pub fn blocks(&self) -> u64 {
         self.ranges.iter().map(|r| u64::from(r.blocks)).sum()
     }
 
-    /// Whether it still stands for them.
+    /// Whether the token is still valid for them.
     pub fn still(&self) -> Result<(), Sense> {
         if self.deleted.load(Ordering::Acquire) {
             return Err(Sense::new(asc::TOKEN_DELETED));
@@ -137,9 +137,9 @@ impl Rod {
     }
 }
 
-/// Somebody writes by a token: it does not time out.
+/// A running write by a token: the token does not time out.
 pub(crate) struct Use {
-    /// What is used.
+    /// The ROD that is used.
     pub rod: Arc<Rod>,
 }
 
@@ -162,7 +162,7 @@ impl Drop for Use {
     }
 }
 
-/// What an initiator presents.
+/// A token that an initiator presents.
 pub(crate) enum Presented {
     /// Zeros.
     Zero,
@@ -220,14 +220,14 @@ impl Tokens {
         Ok(used)
     }
 
-    /// The token was never told to anybody.
+    /// Removes a token that was never sent to an initiator.
     pub fn unmake(&self, rod: &Arc<Rod>, now: u64) {
         rod.device.watch().remove(rod);
         self.all(now).retain(|r| !Arc::ptr_eq(r, rod));
     }
 
-    /// What stands behind a token (K1), if the initiator may know it: `sees` says whether it
-    /// addresses the unit.
+    /// The data of a token (K1), if the initiator may know it: `sees` reports whether it addresses
+    /// the unit.
     pub fn present(
         &self,
         token: &[u8; ROD_TOKEN_LEN],

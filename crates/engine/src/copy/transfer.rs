@@ -1,4 +1,4 @@
-//! Moving data from unit to unit in chunks.
+//! Data transfer from unit to unit in chunks.
 //!
 //! Several chunks are under way at once ([`super::OUTSTANDING`]) unless source and destination
 //! overlap: then one at a time, from the end that is not overwritten before it is read.
@@ -17,7 +17,7 @@ use super::{CHUNK_BYTES, OUTSTANDING};
 use crate::command::status::Ending;
 use crate::handlers::Job;
 
-/// What moves where, in bytes of each medium. Ranges were checked against the capacities.
+/// A move, in bytes of each medium. Ranges were checked against the capacities.
 pub(super) struct Move<'a> {
     pub job: &'a Job,
     pub operation: &'a Operation,
@@ -29,13 +29,13 @@ pub(super) struct Move<'a> {
     pub to: u64,
     /// Number of bytes.
     pub len: u64,
-    /// What moves is held for RECEIVE COPY DATA.
+    /// The moved data is held for RECEIVE COPY DATA.
     pub hold: bool,
     /// Asked after a chunk was read and before it is written.
     pub still: &'a dyn Fn() -> Result<(), Ending>,
 }
 
-/// A copy that somebody ended; seen by its own initiator only after COPY OPERATION ABORT.
+/// Ending of a cancelled copy; its own initiator sees it only after COPY OPERATION ABORT.
 pub(super) fn cancelled() -> Ending {
     Ending::check(asc::COPY_ABORTED)
 }
@@ -170,7 +170,7 @@ impl Move<'_> {
         let data = self.read(from, len).await?.to_vec();
         let old = self.destination.medium.read(first, count).await?;
         let skip = usize::try_from(to - first * unit).unwrap_or(usize::MAX);
-        // What was read may be shared with a layer below: the new data gets buffers of its own.
+        // The read buffers may be shared with a layer below: the new data gets buffers of its own.
         let mut bytes = old.to_vec();
         drop(old);
         bytes.iter_mut().skip(skip).zip(data).for_each(|(to, from)| *to = from);

@@ -1,8 +1,8 @@
 //! The CD handler: a drive (MMC-6) with an image of a data disc over a provider. Blocks are 2,048
 //! bytes whatever the provider's sectors are; nothing can be written.
 //!
-//! The tray is the unit's condition: START STOP UNIT, PREVENT ALLOW MEDIUM REMOVAL and the control
-//! room move it ([`Device::eject`], [`Device::load`]).
+//! The tray is the unit's condition: START STOP UNIT, PREVENT ALLOW MEDIUM REMOVAL and the operator
+//! move it ([`Device::eject`], [`Device::load`]).
 
 use geom::Local;
 use wire::scsi::{

@@ -25,7 +25,7 @@ use crate::task_set::cross_core::Guard;
 use crate::unit::protection::Want;
 use crate::unit::{Device, ModeBits};
 
-/// What a conversation and its engine say to each other.
+/// State shared by a conversation and its engine.
 #[derive(Default)]
 pub(crate) struct Tie {
     /// The command's session, and its place there.
@@ -34,7 +34,7 @@ pub(crate) struct Tie {
     pub word: u64,
     /// Task management has ended the command.
     pub stop: Cell<bool>,
-    /// What the conversation waits for ends when the command is aborted.
+    /// Waker of the conversation; the awaited operation ends when the command is aborted.
     pub patience: RefCell<Option<Waker>>,
     /// Data for the initiator.
     pub reply: RefCell<Segs>,
@@ -50,8 +50,8 @@ impl Tie {
     }
 }
 
-/// What a conversation has in its hands. After an abort every further request is refused here, so
-/// the conversation ends soon and touches the medium no more.
+/// Context of a conversation. After an abort every further request is refused here, so the
+/// conversation ends soon and no longer touches the medium.
 pub struct Job {
     /// The command.
     pub command: Cdb,
@@ -59,17 +59,17 @@ pub struct Job {
     pub device: Arc<Device>,
     /// The nexus that sent it; [`Nexus::port`] says who that is.
     pub nexus: Arc<Nexus>,
-    /// Write data: what the command asked for, or less when the initiator has less.
+    /// Write data: the requested length, or less when the initiator has less.
     pub data: Segs,
     /// Bytes that the command may send: the plan's `reply`.
     pub limit: u32,
     /// The unit takes no writes through this nexus.
     pub read_only: bool,
-    /// What this initiator sees.
+    /// LUN map of the initiator.
     pub luns: Arc<LunMap>,
     /// The port through which the command came.
     pub port: Arc<TargetPort>,
-    /// What all engines share.
+    /// State that all engines share.
     pub registry: Arc<Registry>,
     pub(crate) engine: Rc<Engine>,
     pub(crate) medium: Medium,
@@ -83,7 +83,7 @@ pub struct Medium {
     pub(crate) core: Rc<Core>,
     pub(crate) origin: Origin,
     pub(crate) tie: Rc<Tie>,
-    /// Where its requests wait for their turn; `None` before anybody else can reach the unit.
+    /// Where its requests wait for their turn; `None` before any other command can reach the unit.
     pub(crate) seat: Option<Rc<Seat>>,
     /// `None` as above.
     pub(crate) engine: Option<Rc<Engine>>,
@@ -110,8 +110,8 @@ impl Job {
         &self.medium
     }
 
-    /// The medium of another unit, for copies. Whoever asks has made sure that the initiator may
-    /// go there; requests end when this command is aborted.
+    /// The medium of another unit, for copies. The caller has checked that the initiator may access
+    /// that unit. Requests end when this command is aborted.
     pub fn medium_of(&self, device: &Arc<Device>) -> Medium {
         let seat = match self.medium.tie.session.upgrade() {
             _ if Arc::ptr_eq(device, &self.device) => self.medium.seat.clone(),
@@ -139,8 +139,8 @@ impl Job {
         .await;
     }
 
-    /// Data for the initiator, in the place of what was given before; the engine cuts it to the
-    /// allocation length and to what the initiator takes. Sent only when the command ends GOOD.
+    /// Sets the data for the initiator, replacing any earlier data. The engine cuts it to the
+    /// allocation length and to the expected length. It is sent only when the command ends GOOD.
     pub fn reply(&self, data: Segs) {
         let before = self.medium.tie.reply.replace(data);
         drop(before);
@@ -155,8 +155,8 @@ impl Job {
         Ok(())
     }
 
-    /// Sends GOOD now, while the conversation goes on (IMMED). The command keeps its place until
-    /// the conversation ends: whoever resets the unit or ends the session waits for it.
+    /// Sends GOOD now, while the conversation continues (IMMED). The command keeps its place until
+    /// the conversation ends: a unit reset or the end of the session waits for it.
     pub fn answer_early(&self) {
         if let Some(session) = self.medium.tie.session.upgrade() {
             session.answer_early(self.medium.tie.word);
@@ -230,9 +230,9 @@ impl Medium {
         Medium { tie: Rc::default(), ..self.clone() }
     }
 
-    /// Claims blocks: waits until nobody touches them, and nobody does until the guard is dropped.
-    /// The plan of the command says [`Span::Nothing`], and it holds one guard at a time, or two
-    /// commands could wait for each other.
+    /// Claims blocks: waits until no other command touches them, and keeps others away until the
+    /// guard is dropped. The plan of the command must have [`Span::Nothing`]. It holds one guard at
+    /// a time, or two commands could wait for each other.
     pub async fn exclusive(&self, lba: u64, blocks: u64) -> Result<Guard, Ending> {
         if !self.may_claim {
             return Err(Ending::check(asc::INTERNAL_FAILURE));
@@ -268,7 +268,7 @@ impl Medium {
         if self.tie.stop.get() { Err(STOPPED) } else { Ok(self.detached()) }
     }
 
-    /// A request by bytes, in the tail as well, for what keeps protection information.
+    /// A request by bytes, in the tail as well, for the code that keeps protection information.
     pub(crate) async fn below(
         &self,
         op: Op,
@@ -380,7 +380,7 @@ impl Medium {
             bio.origin = origin;
         });
         let done = filled.await;
-        // What moves nothing takes times that tell nothing of what moves something.
+        // Latencies of requests without data say nothing about those with data.
         if let Some(pass) = pass.filter(|_| op.has_data()) {
             pass.landed(moves);
         }
@@ -402,8 +402,8 @@ impl Medium {
         self.read_as(lba, blocks, Want::default()).await.map(|(data, _)| data)
     }
 
-    /// The same, checked as told; with the tuples as an initiator sees them, none without
-    /// protection information.
+    /// The same with the given checks. The tuples are those that an initiator sees; without
+    /// protection information there are none.
     pub(crate) async fn read_as(
         &self,
         lba: u64,
@@ -425,7 +425,7 @@ impl Medium {
         Ok((self.request(Op::Read, lba, len, data, flags).await?, Vec::new()))
     }
 
-    /// The tail of a protected unit is not for whoever asks for blocks.
+    /// The tail of a protected unit cannot be reached by block requests.
     fn within(&self, lba: u64, blocks: u64) -> Result<(), Ending> {
         match lba.checked_add(blocks) {
             Some(end) if end <= self.device.blocks() => Ok(()),

@@ -1,9 +1,9 @@
-//! Device handlers: what executes the commands of a kind of logical unit.
+//! Device handlers: the execution of commands for each kind of logical unit.
 //!
 //! A handler never sees a session, and a transport never sees a CDB. The engine asks a handler
-//! three things: what a command needs ([`Handler::plan`]), the answer of a command that needs no
-//! I/O ([`Handler::now`]), and a conversation with the medium ([`Handler::task`]). Plain reads and
-//! writes are run by the engine itself from the plan, without any call.
+//! three things: the needs of a command ([`Handler::plan`]), the answer of a command without I/O
+//! ([`Handler::now`]), and a conversation with the medium ([`Handler::task`]). The engine itself
+//! runs plain reads and writes from the plan, without any call.
 //!
 //! Adding a handler: a folder here and a line in [`HANDLERS`].
 
@@ -37,8 +37,8 @@ pub(crate) use serve::{is_served, parse, served};
 /// be. An allocation length beyond it reserves no more memory.
 pub const REPLY_MAX: u32 = 256 * 1024;
 
-/// Largest transfer of one command, bytes; pools too small for it lower it. VPD page B0h tells
-/// the limit, a longer transfer is refused.
+/// Largest transfer of one command, bytes; pools too small for it lower it. VPD page B0h reports
+/// the limit, and a longer transfer is refused.
 pub const TRANSFER_MAX: u32 = 32 << 20;
 
 /// A run of blocks to read or write.
@@ -65,12 +65,12 @@ pub enum Run {
     Task,
 }
 
-/// What a command needs.
+/// Resources and data that a command needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Bytes that the command takes from the initiator.
     pub out: u32,
-    /// The initiator must send exactly `out` bytes: the length says what the command means.
+    /// The initiator must send exactly `out` bytes: the length determines the command's meaning.
     pub exact: bool,
     /// `out` is the most that is taken; less is as good.
     pub up_to: bool,
@@ -85,7 +85,7 @@ pub struct Plan {
     /// Blocks that it touches; `None`: those of [`Run::Blocks`], else all when it needs the medium.
     /// [`Span::Nothing`] for one that claims blocks itself ([`Job::exclusive`]).
     pub span: Option<Span>,
-    /// Nobody else touches those blocks while it runs, whatever the core and the nexus.
+    /// No other command touches those blocks while it runs, on any core and nexus.
     pub exclusive: bool,
 }
 
@@ -158,15 +158,15 @@ pub struct Ask<'a> {
     pub port: &'a Arc<TargetPort>,
     /// The initiator port that sent it.
     pub who: &'a Arc<Port>,
-    /// What this initiator sees.
+    /// LUN map of the initiator.
     pub luns: &'a Arc<LunMap>,
-    /// What all engines share.
+    /// State that all engines share.
     pub registry: &'a Arc<Registry>,
     /// The core: clock and randomness.
     pub core: &'a Rc<Core>,
     /// The reply, empty at first; the engine cuts it to the allocation length.
     pub reply: &'a mut Vec<u8>,
-    /// Set to a unit attention that the reply tells.
+    /// Set to a unit attention that the reply reports.
     pub told: Option<Asc>,
 }
 
@@ -182,7 +182,7 @@ pub trait Handler: Send + Sync {
     /// others, and REPORT SUPPORTED OPERATION CODES lists exactly these.
     fn serves(&self, info: &CommandInfo, device: &Device) -> bool;
 
-    /// What a command needs, or why it is refused. Checks everything that can be checked before
+    /// The needs of a command, or why it is refused. Checks everything that can be checked before
     /// data moves: support, ranges, limits.
     fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense>;
 

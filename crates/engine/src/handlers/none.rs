@@ -29,7 +29,7 @@ pub(crate) fn parse_none(cdb: &[u8], code: Asc) -> Result<(Cdb, &'static Command
     Cdb::parse_for(PeripheralType::Disk, cdb).map_err(|_| Sense::new(code))
 }
 
-/// What such a command needs; `code` is that of [`code_of`].
+/// The needs of such a command; `code` is that of [`code_of`].
 pub(crate) fn plan_none(command: &Cdb, code: Asc) -> Result<Plan, Sense> {
     match *command {
         Cdb::Inquiry { page: None, alloc }

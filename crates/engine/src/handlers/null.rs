@@ -1,5 +1,5 @@
-//! The null handler: a disk without a medium, for measurements. What is written goes nowhere, what
-//! is read is zeroes; the provider behind it gives its size and identity and is never asked.
+//! The null handler: a disk without a medium, for measurements. Written data is discarded and reads
+//! return zeroes. The provider behind it gives its size and identity and receives no requests.
 //!
 //! INQUIRY, mode pages, capacity and the like are the disk handler's.
 

@@ -1,9 +1,9 @@
-//! Which commands a unit serves. One answer for all who ask: the parser of CDBs and REPORT
-//! SUPPORTED OPERATION CODES.
+//! Commands that a unit serves: one source for the parser of CDBs and for REPORT SUPPORTED
+//! OPERATION CODES.
 //!
 //! Invariants
-//!  S1  What [`is_served`] does not say is refused before its fields are looked at, as if the table
-//!      of commands did not have it.
+//!  S1  A command that [`is_served`] excludes is refused before its fields are looked at, as if the
+//!      table of commands did not have it.
 
 use wire::scsi::{CdbError, Command as Cdb, CommandInfo, Sense, commands_of, find};
 

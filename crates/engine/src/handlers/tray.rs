@@ -1,6 +1,5 @@
 //! START STOP UNIT (SBC-3 5.25, MMC-6 6.42) and PREVENT ALLOW MEDIUM REMOVAL (SBC-3 5.12) of units
-//! whose medium can be taken out; units whose medium cannot take both as far as they mean
-//! something.
+//! with removable media. Units with a fixed medium accept both as far as they apply.
 
 use std::sync::Arc;
 
@@ -33,9 +32,9 @@ pub(super) fn plan_start_stop(device: &Device, power: u8, eject: bool) -> Result
     }
 }
 
-/// A stop without eject empties the cache and changes nothing else: the unit is shared, and one
-/// initiator's shutdown must not stop it for the others. What was written is durable before the
-/// medium goes.
+/// A stop without eject flushes the cache and changes nothing else. The unit is shared, and one
+/// initiator's shutdown must not stop it for the others. Written data is durable before the medium
+/// is ejected.
 pub(super) async fn start_stop(job: &Job) -> Result<(), Ending> {
     let Cdb::StartStop { start, no_flush, eject, .. } = job.command else {
         return Ok(());
@@ -78,14 +77,14 @@ pub(super) fn prevent(ask: &Ask<'_>, prevent: u8) {
     }
 }
 
-/// The nexus is gone, and with it what it prevented.
+/// The nexus is gone, and with it its prevention of removal.
 pub(crate) fn nexus_lost(device: &Device, nexus: &Arc<Nexus>) {
     if device.spec().removable {
         device.condition().prevent(nexus, false);
     }
 }
 
-/// A reset allows removal again for everybody.
+/// A reset allows removal again for all nexuses.
 pub(crate) fn device_reset(device: &Device) {
     device.condition().allow_all();
 }

@@ -58,13 +58,13 @@ impl Path {
         Path { lun, device, nexus, read_only, seat, entry }
     }
 
-    /// What requests of its commands carry.
+    /// Origin of its commands' requests.
     #[inline]
     pub(crate) fn origin(&self) -> Origin {
         self.entry.origin()
     }
 
-    /// Its place among those who send requests to the unit.
+    /// Its seat in the flow of requests to the unit.
     #[inline]
     pub(crate) fn seat(&self) -> &Rc<Seat> {
         &self.seat
@@ -100,7 +100,7 @@ pub struct Session {
     pub(crate) facts: Arc<SessionFacts>,
     transport: RefCell<Option<Rc<dyn Transport>>>,
     pub(crate) sink: Cell<u32>,
-    /// Where changes of what the initiator sees show, and the generation that was looked at.
+    /// The initiator's view, and the generation of it that was last read.
     pub(crate) view: RefCell<Arc<View>>,
     pub(crate) seen: Cell<u64>,
     pub(crate) map: RefCell<Arc<LunMap>>,
@@ -199,7 +199,7 @@ impl Session {
         self.facts.number
     }
 
-    /// What lists show.
+    /// Facts for lists.
     pub fn facts(&self) -> &Arc<SessionFacts> {
         &self.facts
     }
@@ -249,7 +249,7 @@ impl Session {
         self.transport.borrow().clone()
     }
 
-    /// What the initiator sees; a change of its group is there in a moment.
+    /// LUN map of the initiator; a change of its group takes effect within a moment.
     pub fn map(&self) -> Arc<LunMap> {
         self.map.borrow().clone()
     }
@@ -320,7 +320,8 @@ impl Session {
         drop(me);
     }
 
-    /// The core ends, and nobody is told: what held the session, and what it held, goes.
+    /// The core ends without notifying the peer: releases the session's resources and the
+    /// references to it.
     pub(crate) fn let_go(&self) {
         self.engine.core().remove_sink(self.sink.get());
         self.drop_paths();

@@ -1,5 +1,5 @@
-//! Whose a session's requests are for the layers below: each path has a number ([`geom::Origins`]),
-//! and so has each process of this machine that a transport knows to ask.
+//! Origins of a session's requests for the layers below: each path has a number
+//! ([`geom::Origins`]), and so has each process of this machine that a transport identifies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,24 +13,24 @@ use crate::nexus::{Path, Session};
 /// and gets another one when it asks again.
 const PROCESSES_MAX: usize = 64;
 
-/// On whose behalf commands come.
+/// Processes that send commands in a session.
 #[derive(Default)]
 pub(crate) struct Speakers {
-    /// The process that asks now; zero: nobody in particular.
+    /// Process that sends commands now; zero: none in particular.
     process: Cell<u32>,
     known: RefCell<VecDeque<((u32, u64), Entry)>>,
 }
 
 impl Speakers {
-    /// Nobody asks any more.
+    /// Removes all known processes.
     pub(crate) fn forget(&self) {
         self.known.borrow_mut().clear();
     }
 }
 
 impl Session {
-    /// Commands that come from now on are a process's of this machine; zero: nobody's in
-    /// particular. For transports that are told.
+    /// Sets the local process that sends the commands from now on; zero: none in particular. For
+    /// transports that know it.
     pub fn speaks_for(&self, process: u32) {
         self.speakers.process.set(process);
     }
@@ -46,7 +46,7 @@ impl Session {
         self.engine().registry().origins().enter(who)
     }
 
-    /// What requests of a command carry that came by `path` now.
+    /// Origin of the requests of a command that arrived on `path` now.
     #[inline]
     pub(crate) fn origin_of(&self, path: &Path) -> Origin {
         match self.speakers.process.get() {

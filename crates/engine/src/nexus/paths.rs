@@ -14,17 +14,17 @@
 //!      that was used. A command keeps the path that it came by, whatever the groups say later;
 //!      one that waits for data, memory or its turn when its unit is taken out or made read-only
 //!      ends with an error and does not touch the medium.
-//!  P2  Before the first command for a LUN its initiator has been told nothing by that nexus that
-//!      could be out of date. The nexus begins with a condition that covers whatever was raised
-//!      meanwhile: POWER ON, RESET covers everything (SAM-5 5.14, precedence); after a session was
-//!      reinstated it is I_T NEXUS LOSS, which covers everything but a reset, so a unit that was
+//!  P2  Before the first command for a LUN that nexus has reported nothing to its initiator that
+//!      could be out of date. The nexus begins with a condition that covers all conditions raised
+//!      meanwhile. POWER ON, RESET covers everything (SAM-5 5.14, precedence). After a session was
+//!      reinstated it is I_T NEXUS LOSS, which covers everything but a reset. So a unit that was
 //!      reset after the login begins with POWER ON, RESET all the same.
-//!  P3  What concerns a session and not one unit is a bit of the session's own word, which is read
-//!      together with the nexus's: that the list of LUNs has changed, the access state of the
-//!      port's group. So it holds for nexuses that are made later. The first is delivered by
-//!      whichever unit has nothing else to tell, once, or told by REPORT LUNS.
+//!  P3  A condition of a session and not of one unit is a bit of the session's own word, which is
+//!      read together with the nexus's. These conditions are the changed list of LUNs and the
+//!      access state of the port's group. So it holds for nexuses that are made later. The first is
+//!      delivered once, by any unit that has nothing else to report, or by REPORT LUNS.
 //!  P4  A path to another unit than the one that the initiator knows under that number does not
-//!      reach the medium until the initiator has asked who it is (`registry/known`).
+//!      reach the medium until the initiator has asked for its identity (`registry/known`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -64,13 +64,13 @@ impl Hasher for NumberHasher {
 /// Paths by LUN.
 pub(crate) type Paths = HashMap<u64, Rc<Path>, BuildHasherDefault<NumberHasher>>;
 
-/// What a change of the map does to a path that exists.
+/// Effect of a change of the map on an existing path.
 enum Fate {
     /// The unit is the same; its rule may be another.
     Keep(bool),
     /// Another unit has its number.
     Exchange(Arc<LunEntry>),
-    /// Nobody has it.
+    /// The number has no unit.
     Drop,
 }
 
@@ -136,18 +136,18 @@ impl Session {
         self.view.borrow().generation() != self.seen.get()
     }
 
-    /// Takes over what the groups say now.
+    /// Updates the session to the current groups.
     pub(crate) fn refresh(&self) {
         if !self.is_stale() || self.is_closing() {
             return;
         }
         if let Some(why) = self.target().gone() {
-            // The target has gone, and not its units one by one: nobody hears of units that are
-            // not there, who could hear that the session ends.
+            // The whole target was removed, not its units one by one: no conditions are raised for
+            // the missing units. The session's end is reported instead.
             self.ask_to_close(why);
             return self.close();
         }
-        // The number is read before what it stands for (G1), so nothing is missed.
+        // The generation is read before the map (G1), so no change is missed.
         let mut view = self.view.borrow().clone();
         let mut seen = view.generation();
         if view.is_retired() {
@@ -204,8 +204,8 @@ impl Session {
                 }
                 Fate::Exchange(entry) => {
                     let new = Rc::new(self.path_to(&entry, asc::POWER_ON_OR_RESET));
-                    // Not that INQUIRY data have changed: hosts read them then by themselves, and
-                    // whoever writes there is not told.
+                    // The condition is not INQUIRY DATA HAS CHANGED: hosts then read the data by
+                    // themselves, and processes that write there are not notified.
                     listed = true;
                     self.paths.borrow_mut().insert(entry.lun, new);
                     path.nexus().set(flags::GONE);
@@ -218,8 +218,8 @@ impl Session {
         }
     }
 
-    /// What may keep a command that came by a path from running: the bits of its nexus and those
-    /// of the session.
+    /// Bits that may keep a command on a path from running: those of its nexus and those of the
+    /// session.
     #[inline]
     pub(crate) fn word_of(&self, path: &Path) -> u32 {
         path.nexus().flags() | self.bits.get()
@@ -249,8 +249,8 @@ impl Session {
         self.word_of(path) & flags::ATTENTION != 0
     }
 
-    /// REQUEST SENSE comes by a path: what the session has to tell becomes that nexus's when it
-    /// has nothing itself.
+    /// REQUEST SENSE arrives on a path: a pending condition of the session moves to that nexus when
+    /// the nexus has none itself.
     pub(crate) fn lend_attention(&self, path: &Path) {
         if self.luns_changed() && !path.nexus().is_pending() {
             self.told(asc::LUNS_CHANGED);
@@ -258,7 +258,7 @@ impl Session {
         }
     }
 
-    /// The condition was told; one of the session's is told for all its units.
+    /// The condition was reported; one of the session's is reported for all its units.
     pub(crate) fn told(&self, attention: Asc) {
         if attention == asc::LUNS_CHANGED {
             self.bits.set(self.bits.get() & !flags::ATTENTION);
@@ -290,7 +290,7 @@ impl Session {
         }
     }
 
-    /// The initiator has asked who the unit of a number is, and is told (P4).
+    /// The initiator has asked for the identity of the unit of a number, and receives it (P4).
     pub fn learn(&self, lun: u64) {
         let Some(entry) = self.map.borrow().get(lun).cloned() else { return };
         let ids = &entry.device.spec().ids().known_as();

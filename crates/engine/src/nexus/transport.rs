@@ -1,4 +1,4 @@
-//! What the engine and a target driver say to each other.
+//! Interface between the engine and a target driver.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ pub struct Response<'a> {
     pub status: u8,
     /// Sense data; empty unless the status is CHECK CONDITION.
     pub sense: &'a [u8],
-    /// Data for the initiator, already cut to what it expects. The transport clones segments out
-    /// of it or swaps the whole list; what it leaves goes back to the pool.
+    /// Data for the initiator, already cut to the expected length. The transport clones segments
+    /// out of it or swaps the whole list; the remaining segments return to the pool.
     pub data: &'a mut Segs,
     /// Residual.
     pub residual: Residual,
@@ -49,14 +49,14 @@ pub struct Response<'a> {
 /// Why a session is closed from our side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloseReason {
-    /// Somebody asked for it.
+    /// An operator asked for it.
     Kicked,
     /// The target is being taken away.
     TargetRemoved,
     /// TARGET COLD RESET.
     ColdReset,
-    /// The daemon ends. What has no answer yet gets none where the end of the connection says so:
-    /// the next daemon is asked again.
+    /// The daemon ends. Pending commands get no answer on transports where the end of the
+    /// connection reports this: the initiator repeats them to the next daemon.
     Stopping,
 }
 
@@ -65,7 +65,7 @@ pub enum CloseReason {
 pub enum TmOutcome {
     /// Done; for queries: nothing found.
     Complete,
-    /// A query found what it asked for.
+    /// A query found the task.
     Found,
     /// No such task.
     NoTask,
@@ -122,7 +122,7 @@ pub enum DataError {
 pub trait Transport {
     /// The end of a command: exactly once for every accepted command that is not discarded.
     fn respond(&self, tag: u32, response: Response<'_>);
-    /// The command was aborted and no status comes: drop what is held for the tag.
+    /// The command was aborted without a status: drop the resources held for the tag.
     fn discard(&self, tag: u32);
     /// Bytes that it still holds: of answers that its peer has not taken yet, and of memory for
     /// write data that has not all come.

@@ -1,17 +1,18 @@
-//! One I_T_L nexus as all cores see it: who is behind it, what it may not do just now, and the unit
-//! attentions that its initiator must hear before its next command runs.
+//! State of one I_T_L nexus, shared by all cores: its initiator port, the conditions that block its
+//! commands, and the unit attentions to report before its next command runs.
 //!
 //! Invariants
 //!  A1  Every I_T_L nexus has its own queue; nothing delivered to one is lost to another.
 //!  A2  Each condition is delivered once, in the order in which it came; identical ones merge.
 //!  A3  INQUIRY, REPORT LUNS and REQUEST SENSE run in spite of a queue that is not empty.
 //!  A4  Everything that can keep a command from running is a bit of one word. The core that serves
-//!      the nexus reads the word once a command; zero means that there is nothing to decide, and
-//!      what is not zero is decided in `gate.rs`. Whoever changes what a bit stands for sets it for
-//!      every nexus that it concerns before the change is told to the one who asked for it.
+//!      the nexus reads the word once per command; zero means that there is nothing to decide, and
+//!      `gate.rs` decides all other values. A change of the condition behind a bit sets the bit for
+//!      every affected nexus before the change is reported to its requester.
 //!
-//!  A5  What waits is a unit attention, or the error of a command that was answered before it ended
-//!      (IMMED): that one has another sense key, and is told as a deferred error (SPC-4 4.5.7).
+//!  A5  A queued condition is a unit attention, or the error of a command that was answered before
+//!      it ended (IMMED): that one has another sense key, and is reported as a deferred error
+//!      (SPC-4 4.5.7).
 //!
 //! Any core and the control thread may raise a condition or set a bit, and it is there when the
 //! call returns.
@@ -27,11 +28,11 @@ use crate::counters::Counts;
 use crate::reservations::Identity;
 use crate::unit::Device;
 
-/// Conditions in one queue. When it is full the newest one is replaced by a reset condition, which
-/// tells the initiator to look at everything again.
+/// Conditions in one queue. When it is full the newest one is replaced by a reset condition, after
+/// which the initiator reads all state again.
 pub const ATTENTIONS_MAX: usize = 16;
 
-/// An initiator port at one target port: who is behind a nexus. One for each session.
+/// An initiator port at one target port: the initiator's side of a nexus. One for each session.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Port {
     /// The initiator's name.
@@ -69,11 +70,11 @@ pub mod flags {
     pub const ACA: u32 = 1 << 4;
     /// Commands of the unit run in order just now (`task_set/mod.rs`).
     pub const ORDER: u32 = 1 << 5;
-    /// The unit was taken out of the initiator's map, or another has its number: what waits to run
-    /// there does not run any more. No new command comes by such a nexus.
+    /// The unit was taken out of the initiator's map, or another has its number: commands that wait
+    /// to run there no longer run. No new command arrives on such a nexus.
     pub const GONE: u32 = 1 << 6;
-    /// The group has ceased to grant writes since the nexus was made; new commands are told so by
-    /// their plan, this is for those that wait.
+    /// The group has ceased to grant writes since the nexus was made. New commands are refused by
+    /// their plan; this bit is for those that wait.
     pub const PROTECTED: u32 = 1 << 7;
     /// First bit of the asymmetric access state, four bits: zero while it is active, else its code
     /// (SPC-4 table 180).
@@ -84,7 +85,7 @@ pub mod flags {
     pub const STRANGER: u32 = 1 << 12;
 }
 
-/// What the cores and the control thread share about one I_T_L nexus.
+/// State of one I_T_L nexus that the cores and the control thread share.
 #[derive(Default)]
 pub struct Nexus {
     flags: AtomicU32,
@@ -95,19 +96,19 @@ pub struct Nexus {
 }
 
 impl Nexus {
-    /// A nexus whose first command will hear `first`.
+    /// A nexus whose first condition is `first`.
     pub fn new(port: Arc<Port>, lun: u64, first: Asc) -> Nexus {
         let nexus = Nexus { port, lun, ..Nexus::default() };
         nexus.raise(first);
         nexus
     }
 
-    /// Who is behind it.
+    /// Initiator port of the nexus.
     pub fn port(&self) -> &Arc<Port> {
         &self.port
     }
 
-    /// What was done through it; written by its session's core only.
+    /// Counters of its commands; written by its session's core only.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -178,7 +179,7 @@ impl Nexus {
         first
     }
 
-    /// Takes a condition back that was told otherwise.
+    /// Removes a condition that was reported in another way.
     pub fn forget(&self, attention: Asc) {
         let mut queue = self.queue();
         queue.retain(|a| *a != attention);
@@ -191,7 +192,7 @@ impl Nexus {
     }
 }
 
-/// What was taken from a queue of a nexus of `device`, as sense data (A5).
+/// Sense data for a condition taken from a queue of a nexus of `device` (A5).
 pub(crate) fn sense_of(attention: Asc, device: Option<&Device>) -> Sense {
     let sense = Sense { deferred: attention.key != Key::UnitAttention, ..Sense::new(attention) };
     match device.and_then(Device::space) {

@@ -1,5 +1,4 @@
-//! Commands and tasks in the flow of their unit's requests (`qos/mod.rs`): how they ask for a turn,
-//! and what happens when it comes.
+//! Turns of commands and tasks in the flow of their unit's requests (`qos/mod.rs`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,10 +22,10 @@ const AHEAD: u32 = 4;
 pub const WINDOW_MIN: u32 = 4;
 
 /// How long a session keeps the whole window after it has used another unit, ns: one window cannot
-/// tell units apart.
+/// distinguish units.
 const MIXED_NS: u64 = 1_000_000_000;
 
-/// What waits for its turn.
+/// A command or request that waits for its turn.
 pub(crate) enum Waiter {
     /// A plain read or write: session, and place and generation there.
     Command(u64, u64),
@@ -46,7 +45,7 @@ pub(crate) struct Queue {
 /// The turn of one request of a task.
 #[derive(Default)]
 pub(crate) struct Turn {
-    /// What it counts for, when it has come.
+    /// Its cost, set when its turn has come.
     cost: Cell<Option<u32>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -127,7 +126,7 @@ impl Drop for Pass {
     }
 }
 
-/// Takes a request out of what lists show as waiting, however the waiting ends.
+/// Removes a request from the waiting ones that lists show, however the waiting ends.
 struct Counted(Option<Rc<Session>>);
 
 impl Drop for Counted {
@@ -153,7 +152,7 @@ impl Engine {
         flow
     }
 
-    /// Sends below what may go now, one after another from the outermost call.
+    /// Sends below the requests that may go now, one after another from the outermost call.
     fn pump(&self, flow: &Flow) {
         if flow.pumping.replace(true) {
             return;
@@ -224,8 +223,8 @@ impl Session {
         true
     }
 
-    /// A command that was below (and what it counted for) or waited here is gone without an answer
-    /// from below.
+    /// Removes a command without an answer from below: one that was below, with its cost in
+    /// `flying`, or one that waited here.
     #[cold]
     pub(crate) fn call_off(&self, path: &Path, word: u64, flying: Option<u32>) {
         let (seat, flow) = (path.seat(), path.seat().flow());

@@ -1,11 +1,11 @@
-//! How much a unit takes at once before more of it only waits longer. Pure: no clock, no lock, no
-//! commands; `qos/mod.rs` has those.
+//! Concurrency limit of a unit: the number of commands below beyond which more of them only wait
+//! longer. This is pure code: no clock, no lock, no commands; `qos/mod.rs` has those.
 //!
-//! The limit is found by trying: less below, and when as much ends in a second as before, the rest
+//! The limit is found by trials: with fewer commands below, an unchanged rate shows that the rest
 //! was only a queue. The kind of the disk need not be known, and a disk that is faster with more
-//! commands (one that sorts them) keeps them. What a command is worth is told by its cost
-//! (`qos/cost.rs`), so that a load with other sizes than a moment ago is no faster and no slower
-//! disk; limits are in costs of a command that moves nothing.
+//! commands (one that sorts them) keeps them. Commands are weighted by cost (`qos/cost.rs`), so
+//! that a change of request sizes does not look like a faster or slower disk. Limits are in costs
+//! of a command that moves nothing.
 //!
 //! ```text
 //!          slow and deep                    as fast as before: fewer still
@@ -20,7 +20,7 @@
 //!  B1  A unit whose commands take less than [`TARGET_NS`] has no limit, or one that grows.
 //!  B2  A lower limit stays only when the rate stays within [`KEEP`] of the best one of lately.
 //!  B3  A trial counts only while commands wait for their turn: otherwise the initiators, and not
-//!      the limit, made the rate what it is.
+//!      the limit, determined the rate.
 
 use crate::qos::cost::UNIT;
 
@@ -50,13 +50,13 @@ const FEW: (u64, u64) = (256, 800);
 /// Part of the rate before that a higher limit must reach, per thousand.
 const GAIN: u64 = 1025;
 
-/// What is left of the best rate at the next look, per thousand: the load changes.
+/// Remainder of the best rate at the next look, per thousand: the load changes.
 const FADE: u64 = 997;
 
 /// Looks between two trials, after the first one that failed and at most.
 const PAUSE: (u32, u32) = (4, 64);
 
-/// What was measured between two looks.
+/// Measurements between two looks.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Sample {
     /// Commands that ended.
@@ -72,7 +72,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// What has ended in a thousand seconds, in commands that move nothing.
+    /// Completed cost in a thousand seconds, in commands that move nothing.
     fn rate(&self) -> u64 {
         let done = u128::from(self.cost) * (1_000_000_000_000 / u128::from(UNIT));
         u64::try_from(done / u128::from(self.elapsed_ns.max(1))).unwrap_or(u64::MAX)
@@ -90,7 +90,7 @@ impl Sample {
         if self.done < few { KEEP - uncertain / self.done.max(16).isqrt() } else { KEEP }
     }
 
-    /// There was enough to do: what was done tells of the unit, not of the initiators.
+    /// There was enough to do: the measured rate is that of the unit, not of the initiators.
     pub fn is_busy(&self) -> bool {
         self.waited || self.depth() >= DEEP
     }
@@ -133,7 +133,7 @@ enum Trial {
 pub(crate) struct Knee {
     limit: u32,
     trial: Trial,
-    /// The sample after a change of the limit tells of the time before it.
+    /// The next sample is ignored, because it covers the time before a change of the limit.
     stale: bool,
     /// Best rate of lately.
     best: u64,
@@ -175,14 +175,14 @@ impl Knee {
         (4 * depth).clamp(256, 4096)
     }
 
-    /// What was done under the limit that is left by this look is all that the unit can do: there
-    /// were very many commands below, or more of them were tried and did not help.
+    /// The rate under the limit left by this look is the highest of the unit: there were very many
+    /// commands below, or more of them were tried and did not help.
     pub fn is_topped(&self, s: &Sample) -> bool {
         let settled = !self.stale && self.trial == Trial::None;
         s.depth() >= DEEP || settled && self.topped
     }
 
-    /// Looks at what was measured; answers the limit from now on.
+    /// Evaluates a sample; answers the limit from now on.
     pub fn look(&mut self, s: &Sample) -> u32 {
         if std::mem::take(&mut self.stale) {
             return self.limit;
@@ -336,7 +336,8 @@ mod tests {
             let seen = run(&mut knee, 400, servers, 2_000_000, 512);
             let near = |l: &&u32| u64::from(**l) <= servers.max(2) * 3 / 2 + 1;
             assert!(seen.iter().all(|l| near(&l)), "{servers}: {seen:?}");
-            // Trials of less are few: the rate over all of it is what it would be without a limit.
+            // Trials with fewer commands are rare: the average rate equals the rate without a
+            // limit.
             let rate: u64 = seen.iter().map(|l| u64::from(*l).min(servers)).sum();
             assert!(rate * 100 >= servers * 98 * seen.len() as u64, "{servers}: {seen:?}");
         }

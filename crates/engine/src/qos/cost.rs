@@ -1,16 +1,16 @@
-//! What a request costs its medium: as much as so many commands that move nothing. Pure.
+//! Cost of a request at its medium, in equivalent commands that move nothing. Pure.
 //!
-//! A medium spends time on each request, whatever its size, and time on each byte. How many bytes
-//! take as long as a request does by itself differs between a disk that turns, flash, and a link
-//! to somewhere else. It is found from what a busy medium gets done: time for a request over bytes
-//! of a request is a line, and whenever the mix of sizes is another, another point of it is seen.
-//! Times of single requests would not do: most of such a time is waiting.
+//! A medium spends time on each request, whatever its size, and time on each byte. The number of
+//! bytes that take as long as one request differs between a rotating disk, flash, and a network
+//! link. It is found from the throughput of a busy medium: time per request over bytes per request
+//! is a line, and each change of the mix of sizes gives another point of it. Times of single
+//! requests would not do: most of such a time is waiting.
 //!
 //! Invariants
 //!  P1  A cost is at least [`UNIT`] and grows with the bytes.
 //!  P2  While the mix stays as it is nothing is learnt, and nothing is forgotten.
-//!  P3  The number is a power of two and moves when the measured one is another by more than
-//!      [`CLEARLY`]: what is counted in costs, a limit above all, keeps its meaning for long.
+//!  P3  The number is a power of two and moves when the measured one differs by more than
+//!      [`CLEARLY`]. Values counted in costs, a limit above all, keep their meaning for long.
 
 /// Cost of a request that moves nothing.
 pub(crate) const UNIT: u32 = 256;
@@ -20,7 +20,7 @@ const FIRST: u32 = 17;
 const LEAST: u32 = 12;
 const MOST: u32 = 22;
 
-/// What is left of an older point beside a new one.
+/// Remaining weight of an older point beside a new one.
 const FADE: f64 = 0.9;
 
 /// The mix is another when mean sizes spread by this part of their mean.
@@ -84,7 +84,7 @@ impl Price {
         let (x, y) = (self.bytes / self.weight, self.ns / self.weight);
         let variance = self.bytes_bytes / self.weight - x * x;
         let spread = (x * SPREAD).max(1.0);
-        // Not so for what is no number.
+        // Also false for NaN.
         let told = variance >= spread * spread;
         if !told {
             return None;

@@ -1,4 +1,4 @@
-//! What all cores know about the flow of a unit's commands: measured times, the limit that follows
+//! Flow state of a unit's commands, shared by all cores: measured times, the limit that follows
 //! from them, and how much each core has below.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -14,20 +14,21 @@ const LOOK_NS: (u64, u64) = (40_000_000, 1_000_000_000);
 /// A look needs as many commands even after the longest time.
 const LOOK_DONE: u64 = 16;
 
-/// See the module. Cores tell it from time to time (L5 of `qos/mod.rs`).
+/// Shared flow state. Cores update it periodically (L6 of `qos/mod.rs`).
 #[derive(Default)]
 pub(crate) struct Load {
     /// Zero: none. Otherwise the limit, in commands that move nothing.
     limit: AtomicU32,
     /// Power of the price of bytes; zero until the first look.
     power: AtomicU32,
-    /// Somebody below gives each client its part, and has to see who waits: nothing is limited.
+    /// A layer below divides the unit between its clients, and has to see the waiting requests:
+    /// there is no limit.
     shared: AtomicBool,
     /// Of the commands before the last look.
     mean_cost: AtomicU32,
     latency_ns: AtomicU64,
     rate: AtomicU64,
-    /// Nexuses with commands here, and costs below, of cores that told it.
+    /// Nexuses with commands here, and costs below, of cores that reported them.
     pub active: AtomicU32,
     pub below: AtomicU32,
     /// Since the last look.
@@ -45,7 +46,7 @@ struct Look {
     at_ns: u64,
 }
 
-/// What a core has measured since it last told.
+/// Measurements of a core since its last report.
 #[derive(Default)]
 pub(crate) struct Told {
     /// Commands that ended, their bytes, and their times below, ns.
@@ -56,7 +57,7 @@ pub(crate) struct Told {
     pub waited: bool,
 }
 
-/// What lists show of the flow of a unit's commands.
+/// Flow of a unit's commands, for lists.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct FlowView {
     /// How long a read or write takes below, lately, ns.
@@ -84,7 +85,7 @@ impl Load {
         (limit, self.power())
     }
 
-    /// Somebody below shares the unit out from now on, or nobody does.
+    /// Sets whether a layer below divides the unit between its clients.
     pub fn set_shared(&self, shared: bool) {
         self.shared.store(shared, Relaxed);
     }
@@ -107,7 +108,7 @@ impl Load {
         }
     }
 
-    /// Takes in what a core has measured.
+    /// Adds the measurements of a core.
     pub fn take_in(&self, told: &Told, now: u64) {
         self.done.fetch_add(told.done, Relaxed);
         self.bytes.fetch_add(told.bytes, Relaxed);
@@ -134,7 +135,7 @@ impl Load {
             || elapsed_ns >= LOOK_NS.1 && done >= LOOK_DONE;
         if !due {
             if elapsed_ns > 10 * LOOK_NS.1 {
-                // Nearly nothing was done: what there was is no sample.
+                // Nearly nothing was done: these measurements are no sample.
                 self.take();
                 look.at_ns = now;
             }

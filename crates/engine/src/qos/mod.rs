@@ -1,31 +1,32 @@
-//! What may go to a unit that has enough: a limit for all together (`concurrency_limit.rs`), and
-//! for the rest a queue in which nexuses take turns by what their requests cost (`cost.rs`).
+//! Admission of requests to a unit under load. A limit holds for all requests together
+//! (`concurrency_limit.rs`). The rest wait in a queue in which nexuses take turns by the cost of
+//! their requests (`cost.rs`).
 //!
 //! ```text
-//!   enter() --no limit, or room and nobody waits, or behind and below its share-----+
+//!   enter() --no limit, or room and none waits, or behind and below its share-------+
 //!      |                                                                            v
 //!      +--- else --> waits in its nexus's seat --- next(), the seat furthest --> BELOW
 //!                       |                          behind                           |
 //!                       +--- not wanted any more: forget()                          +-- leave()
 //! ```
 //! A plain read or write is one request and waits as a command (`admission.rs`). A task waits
-//! before each of its requests: it may wait for memory or for blocks that others have, and what
-//! waits for something else must not keep others from the medium.
+//! before each of its requests: it may wait for memory or for blocks that others have, and a task
+//! that waits for something else must not keep others from the medium.
 //!
-//! Turns are by virtual time. Every seat has a time that grows by the cost of what it sends; the
-//! clock of the line is the time of the seat that sent last. Who has been away begins at the clock:
-//! nobody saves up turns by being idle, by waiting for an order or behind an ACA.
+//! Turns are by virtual time. Every seat has a time that grows by the cost of its requests; the
+//! clock of the queue is the time of the seat that sent last. A seat that was idle begins at the
+//! clock: it saves up no turns by being idle, by waiting for an order or behind an ACA.
 //!
 //! Invariants
 //!  L1  While something waits here, something of this core is below: its end gives the next turn.
 //!  L2  Of two seats that always have something waiting, neither gets ahead of the other by more
 //!      than the cost of its largest request: sizes, depths and kinds of commands do not matter.
-//!  L3  A seat that is not ahead of the clock and has less below than its share never waits: what a
-//!      nexus that asks for little waits for is what is below, not what waits.
+//!  L3  A seat that is not ahead of the clock and has less below than its share never waits: a
+//!      nexus with few requests waits only for the requests below, not for the queue.
 //!  L4  While something waits, the limit is used up. The requests of one seat keep their order, but
 //!      HEAD OF QUEUE goes before the rest for a while (`qos/nexus_queue.rs`).
-//!  L5  A command of the ACA attribute does not wait (a nexus has one). What waits here has all the
-//!      memory that it needs, and holds nothing that a request below could wait for.
+//!  L5  A command of the ACA attribute does not wait (a nexus has one). A waiting request has all
+//!      the memory that it needs, and holds nothing that a request below could wait for.
 //!  L6  Without a limit a command costs two counters and a comparison; nothing is shared with other
 //!      cores but once in [`TELL_NS`].
 
@@ -48,10 +49,10 @@ use crate::qos::load::Told;
 use crate::qos::nexus_queue::Queue;
 use crate::unit::Device;
 
-/// How often a core tells the others what it has measured, ns.
+/// Interval at which a core reports its measurements to the others, ns.
 const TELL_NS: u64 = 4_000_000;
 
-/// What a seat's mean cost takes over from one request: one part in so many.
+/// Weight of one request in a seat's mean cost: one part in so many.
 const MEAN: i64 = 8;
 
 /// Who uses a unit: a nexus, or a copy that goes to a unit which its nexus has not used.
@@ -59,7 +60,7 @@ pub(crate) struct Seat {
     flow: Rc<Flow>,
     /// Costs of its requests below.
     below: Cell<u32>,
-    /// Its virtual time: when what it sends next begins.
+    /// Its virtual time: the start of its next request.
     time: Cell<u64>,
     /// Mean cost of its requests, lately.
     mean: Cell<u32>,
@@ -118,7 +119,7 @@ pub(crate) struct Flow {
     sum_ns: Cell<u64>,
     waited: Cell<bool>,
     tell_ns: Cell<u64>,
-    /// What this core has told last: seats, costs below.
+    /// Values that this core has reported last: seats, costs below.
     told: Cell<(u32, u32)>,
     clock: Cell<u64>,
     /// Seats with requests that wait, by their virtual times; those of one time as they came.
@@ -154,7 +155,7 @@ impl Flow {
         &self.device
     }
 
-    /// Lets a request go below: what it counts for until [`Flow::leave`]. `None`: it has to wait.
+    /// Lets a request go below and answers its cost until [`Flow::leave`]. `None`: it has to wait.
     #[inline]
     pub fn enter(&self, seat: &Seat, urgent: bool, bytes: u64) -> Option<u32> {
         if self.limit.get() == NONE {
@@ -192,8 +193,8 @@ impl Flow {
         seat.charge(cost);
     }
 
-    /// The limit is not used up. The last request goes beyond it with at most half of its cost, so
-    /// that on average the limit is what is below, on one core or on several; and one always fits.
+    /// The limit is not used up. The last request exceeds it by at most half of its cost, so that
+    /// the cost below averages the limit, on one core or on several. One request always fits.
     fn fits(&self, cost: u32) -> bool {
         let below = self.below.get();
         below == 0 || below.saturating_add(cost / 2) < self.limit.get()
@@ -241,7 +242,7 @@ impl Flow {
         }
     }
 
-    /// Tells the other cores, and hears from them (L6).
+    /// Reports to the other cores, and reads their reports (L6).
     #[cold]
     fn tell(&self, now: u64) {
         self.tell_ns.set(now + TELL_NS);
@@ -259,7 +260,7 @@ impl Flow {
             self.publish(0, 0);
             return self.limit.set(NONE);
         }
-        // The one that has just left is about to be replaced when somebody waits.
+        // While requests wait, the request that has just left is about to be replaced.
         let next = if self.waiting.get() > 0 { UNIT } else { 0 };
         self.publish(self.active.get(), self.below.get().saturating_add(next));
         let (active, told) = self.told.get();

@@ -2,15 +2,15 @@
 //!
 //! HEAD OF QUEUE goes before the rest, but not for ever: after [`HEADS_MAX`] of them in a row one
 //! of the rest goes. Others may wait for it: an ORDERED command of another nexus waits for
-//! everything older. Among themselves both keep the order in which they came, or the first HEAD OF
-//! QUEUE would never go while more come, and whoever waits for it neither.
+//! everything older. Each of the two kinds keeps its order of arrival. Otherwise the first HEAD OF
+//! QUEUE would never go while more come, nor would the commands that wait for it.
 
 use std::collections::VecDeque;
 
 /// HEAD OF QUEUE requests in a row that go before the rest.
 pub(crate) const HEADS_MAX: u32 = 16;
 
-/// Requests with what they cost.
+/// Requests with their costs.
 pub(crate) struct Queue<T> {
     heads: VecDeque<(T, u32)>,
     rest: VecDeque<(T, u32)>,
@@ -42,7 +42,7 @@ impl<T> Queue<T> {
         !self.heads.is_empty() && (self.rest.is_empty() || self.passed < HEADS_MAX)
     }
 
-    /// The cost of what goes next.
+    /// The cost of the next request.
     pub fn next_cost(&self) -> Option<u32> {
         let line = if self.is_head_next() { &self.heads } else { &self.rest };
         line.front().map(|(_, cost)| *cost)

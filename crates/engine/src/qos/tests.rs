@@ -1,4 +1,4 @@
-//! The line of a unit over random arrivals, ends and losses, beside the bare promises.
+//! The queue of a unit over random arrivals, ends and losses, checked against the invariants.
 
 use super::*;
 use crate::handlers::DISK;
@@ -22,11 +22,12 @@ struct Line {
     /// Those of HEAD OF QUEUE; never so many in a row that the rest would have to go between.
     heads: BTreeSet<u64>,
     number: u64,
-    /// Cost of what each seat has sent.
+    /// Cost of the requests that each seat has sent.
     sent: Vec<u64>,
     /// Largest cost of each seat.
     largest: Vec<u64>,
-    /// What two seats had sent when both had begun to have something waiting all the time.
+    /// Costs sent by two seats at the time when both had begun to have requests waiting all the
+    /// time.
     since: Vec<Vec<Option<(u64, u64)>>>,
 }
 
@@ -181,7 +182,7 @@ fn l1_to_l4_hold_whatever_comes_and_goes() {
     }
 }
 
-/// Who has been away, idle or behind an order, has saved nothing up.
+/// A seat that was idle or waited for an order has saved up no turns.
 #[test]
 fn nobody_saves_up_turns() {
     let mut line = Line::new(2 * UNIT);

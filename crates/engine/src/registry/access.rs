@@ -1,4 +1,4 @@
-//! Who may see what: a pure function of a target's groups, used by login, by discovery, by live
+//! Access decisions: a pure function of a target's groups, used by login, by discovery, by live
 //! changes of the groups and by `ashlar access check`.
 
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::registry::{Asked, Groups, LunMap, View};
 /// The answer for one initiator at one target.
 #[derive(Clone)]
 pub struct Decision {
-    /// The group that grants access; `None` when nobody does: the default is to deny.
+    /// The group that grants access; `None` when no group does: the default is to deny.
     pub group: Option<String>,
-    /// What the initiator sees; empty when denied.
+    /// LUN map of the initiator; empty when denied.
     pub luns: Arc<LunMap>,
-    /// What its group asks it to prove itself with.
+    /// Authentication that its group requires.
     pub asked: Asked,
     /// The reason, for people.
     pub why: String,

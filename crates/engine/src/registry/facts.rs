@@ -1,4 +1,4 @@
-//! What lists show of a session: written by its core with plain stores, read by anybody.
+//! Facts about a session for lists: written by its core with plain stores, read by any thread.
 //!
 //! Invariant F1: every counter and every command's line has one writer, the session's core.
 
@@ -82,7 +82,7 @@ pub(crate) struct FlowNotes {
 /// What holds a session's commands back, for lists.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct HeldBack {
-    /// Commands that its transport lets it have open, when it was last told.
+    /// Commands that its transport lets it have open, as last reported.
     pub window: u32,
     /// Commands that it may have at a unit that has a limit.
     pub share: Option<u32>,
@@ -110,7 +110,7 @@ pub struct SessionFacts {
     pub portal: Address,
     /// The initiator's address.
     pub from: Address,
-    /// What the transport wants shown: digests, authentication.
+    /// Labels that the transport displays: digests, authentication.
     pub labels: Vec<(&'static str, String)>,
     /// When it logged in, ns of the cores' clock.
     pub since_ns: u64,

@@ -1,10 +1,10 @@
-//! Former names of units whose disk was renamed: clients that ask for a unit by its name, as those
-//! of NBD do, get it under the old one too.
+//! Former names of units whose disk was renamed: clients that open a unit by its name, as those of
+//! NBD do, reach it under the old name too.
 //!
 //! Invariants
 //!  F1  A former name leads to one unit, by its serial number: another unit that has the unit's
 //!      name by then is not served under it.
-//!  F2  A unit that is called so comes first.
+//!  F2  A unit that has the name now takes precedence.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::Registry;
 pub struct Former {
     /// Serial number of the unit.
     pub serial: String,
-    /// What its provider is called now.
+    /// Current name of its provider.
     pub provider: String,
 }
 

@@ -1,15 +1,15 @@
-//! Access groups: who belongs to them, and what their members see.
+//! Access groups: their members, and the units that the members see.
 //!
 //! ```text
 //!   Groups (of a target) --> Group: names, portals --> View --> LunMap
 //!   session ------------------- generation compared ---^
 //! ```
-//! A session keeps the view of its group and looks at one number of it a command. What members see
-//! is replaced inside the view; when the groups themselves change, their views are retired and
-//! sessions ask again which group is theirs.
+//! A session keeps the view of its group and reads one number of it for each command. A change of
+//! the group's units replaces the map inside the view. When the groups themselves change, their
+//! views are retired and sessions look up their group again.
 //!
-//! Invariant G1: whoever changes what a view stands for stores the new value first and raises the
-//! generation after it, so that a session which sees the new number sees the new value.
+//! Invariant G1: a change of a view's contents stores the new value first and raises the generation
+//! after it, so that a session which sees the new number sees the new value.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,9 +54,9 @@ pub struct GroupSpec {
     pub portals: Vec<String>,
     /// How REPORT LUNS writes the numbers.
     pub addressing: Addressing,
-    /// What they show to be let in.
+    /// Accounts with which they authenticate.
     pub proofs: Proofs,
-    /// What they see.
+    /// Units that they see.
     pub luns: Vec<LunSpec>,
     /// Members that may not write a unit may reserve it and change its mode pages.
     pub read_only_reserves: bool,
@@ -64,7 +64,7 @@ pub struct GroupSpec {
     pub awaited: Vec<(u64, String)>,
 }
 
-/// What the members of one group see, now and after changes.
+/// View of the members of one group, now and after changes.
 pub(crate) struct View {
     generation: AtomicU64,
     /// The group is gone or has other members: its sessions ask which one is theirs.
@@ -74,7 +74,7 @@ pub(crate) struct View {
 
 impl View {
     fn new(map: Arc<LunMap>) -> View {
-        // Zero is what a session has seen that has not looked yet.
+        // Zero is the generation of a session that has not looked yet.
         View {
             generation: AtomicU64::new(1),
             retired: AtomicBool::new(false),
@@ -125,18 +125,18 @@ pub struct Group {
     pub patterns: Vec<Pattern>,
     /// By which portals they must come; empty means any.
     pub portals: Vec<PortalRule>,
-    /// What its members show to be let in.
+    /// Accounts with which its members authenticate.
     pub proofs: Proofs,
     pub(crate) view: Arc<View>,
 }
 
 impl Group {
-    /// What its members see.
+    /// Units that its members see.
     pub fn luns(&self) -> Arc<LunMap> {
         self.view.map()
     }
 
-    /// The pattern by which somebody belongs to it, coming to a portal.
+    /// The pattern by which an initiator that logs in at a portal belongs to the group.
     pub fn admits(&self, initiator: &str, portal: Place<'_>) -> Option<&Pattern> {
         if !any_matches(&self.portals, portal) {
             return None;
@@ -148,7 +148,7 @@ impl Group {
 /// All groups of one target.
 pub struct Groups {
     groups: Vec<Group>,
-    /// What those see who belong to no group.
+    /// View of initiators that belong to no group.
     pub(crate) nobody: Arc<View>,
 }
 
@@ -191,8 +191,8 @@ impl Groups {
         self.groups.len() == other.groups.len() && self.groups.iter().all(same)
     }
 
-    /// Checks and builds. `target` is for messages, `find` looks devices up by name; maps are made
-    /// from those of `old`, so that whoever compares them sees few differences.
+    /// Checks and builds. `target` is for messages, `find` looks devices up by name. Maps are made
+    /// from those of `old`, so that a comparison sees few differences.
     pub(super) fn build(
         target: &str,
         specs: &[GroupSpec],

@@ -1,9 +1,9 @@
-//! Which unit each initiator port knows behind each of its LUNs: by the unit's serial
+//! Record of the unit that each initiator port knows behind each of its LUNs: by the unit's serial
 //! number, and with it by the other names that are configured for it (`Ids::known_as`).
 //!
-//! A host that goes on under a number which has come to mean another disk would write its old
-//! blocks there. So medium access waits until the initiator has asked for the unit's identity:
-//! standard INQUIRY or its page 83h, Identify Namespace, ATA IDENTIFY DEVICE.
+//! A host that continues to use a number which now names another disk would write its old blocks
+//! there. So medium access waits until the initiator has asked for the unit's identity: standard
+//! INQUIRY or its page 83h, Identify Namespace, ATA IDENTIFY DEVICE.
 //!
 //! Layout 1 of the record, DON'T TOUCH, big-endian; texts are a u16 length and UTF-8:
 //!
@@ -14,10 +14,10 @@
 //! ```
 //!
 //! Invariants
-//!  K1  What an initiator port uses first, without a record of it, is trusted: nothing says that
-//!      it knew another.
-//!  K2  A name is replaced only when the initiator has asked who the unit is.
-//!  K3  A power cut may forget the last moments of it: then K1 holds.
+//!  K1  The unit that an initiator port uses first, without a record of it, is trusted: no record
+//!      shows that it knew another.
+//!  K2  A name is replaced only when the initiator has asked for the unit's identity.
+//!  K3  A power cut may lose the last changes of the record: then K1 holds.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 
@@ -79,7 +79,7 @@ impl Known {
         }
     }
 
-    /// The initiator has asked who the unit is (K2).
+    /// The initiator has asked for the unit's identity (K2).
     pub fn learns(&self, port: &Port, lun: u64, serial: &str) {
         let mut state = self.state();
         let luns = state.all.entry(who(port)).or_default();
@@ -96,7 +96,7 @@ impl Known {
         self.state().all.values().flat_map(|luns| luns.values()).cloned().collect()
     }
 
-    /// What was saved.
+    /// Loads the saved record.
     pub fn load(&self, vault: &dyn Vault) -> Result<(), Error> {
         let Some(bytes) = vault.load(SERIAL, Kind::Known)? else { return Ok(()) };
         let Some(all) = decode(&bytes) else {

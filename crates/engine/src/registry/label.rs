@@ -1,11 +1,11 @@
-//! Units that are called otherwise while hosts use them.
+//! Changes of a unit's label while hosts use the unit.
 
 use super::Registry;
 use crate::unit::spec::Label;
 
 impl Registry {
-    /// A device is called as `label` says from now on; false: there is none called `name`, or
-    /// another has the new name. No command ends; hosts hear of what they can see.
+    /// Sets the label of a device; false: no device has the name `name`, or another has the new
+    /// name. No command ends; hosts are notified of visible changes.
     pub fn relabel(&self, name: &str, label: Label) -> bool {
         let mut state = self.state();
         if label.name != name && state.devices.contains_key(&label.name) {

@@ -1,4 +1,4 @@
-//! Whether initiators may come in.
+//! Admission of initiators.
 //!
 //! ```text
 //!   SHUT --the configuration is carried out--> OPEN --the daemon ends--> CLOSED
@@ -8,11 +8,12 @@
 //! ```
 //!
 //! Invariants
-//!  D1  While SHUT or PAUSED no peer is answered; one that has connected waits: a login between a
-//!      target and its groups would be refused, and initiators take that for the last word
-//!      (open-iscsi gives the session up for ever).
-//!  D2  From CLOSED on nothing is answered that has not run. Whoever hears nothing asks the next
-//!      daemon; whoever heard that the unit is not there would tell its users that it is lost.
+//!  D1  While SHUT or PAUSED no peer is answered; one that has connected waits. A login between a
+//!      target and its groups would be refused, and initiators treat a refusal as final (open-iscsi
+//!      gives the session up for ever).
+//!  D2  From CLOSED on only executed commands are answered. An initiator without an answer retries
+//!      with the next daemon; an initiator with the answer that the unit is missing would report a
+//!      lost disk to its users.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -21,17 +22,17 @@ const SHUT: u8 = 1;
 const CLOSED: u8 = 2;
 const PAUSED: u8 = 3;
 
-/// Whether initiators may come in; open, unless somebody has shut them.
+/// Whether initiators may log in; open by default.
 #[derive(Default)]
 pub struct Doors(AtomicU8);
 
 impl Doors {
-    /// Who comes waits until they are opened. Before the first portal.
+    /// New connections wait until the gate opens. Called before the first portal is made.
     pub fn shut(&self) {
         self.0.store(SHUT, Ordering::Release);
     }
 
-    /// The configuration is carried out. What is closed stays closed.
+    /// The configuration is carried out. A closed gate stays closed.
     pub fn open(&self) {
         let _ = self.0.compare_exchange(SHUT, OPEN, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -61,7 +62,7 @@ impl Doors {
         self.0.load(Ordering::Acquire) == SHUT
     }
 
-    /// The daemon ends: nobody is refused, and nobody let in.
+    /// The daemon ends: logins are neither refused nor accepted.
     pub fn are_closed(&self) -> bool {
         self.0.load(Ordering::Acquire) == CLOSED
     }

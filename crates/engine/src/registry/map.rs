@@ -1,4 +1,4 @@
-//! LUN maps: what the members of one access group see.
+//! LUN maps: the units that the members of one access group see.
 //!
 //! A map is a value that shares its parts with the maps it was made from: a tree of nodes with 64
 //! places each, as high as the largest number needs.
@@ -22,7 +22,7 @@ use wire::scsi::Addressing;
 
 use crate::unit::Device;
 
-/// Largest LUN: what extended flat addressing holds in one level. A larger one is refused.
+/// Largest LUN, the maximum of extended flat addressing in one level. A larger one is refused.
 pub const LUN_MAX: u64 = wire::scsi::LUN_MAX as u64;
 
 /// Bits of a number that one level looks at.
@@ -70,7 +70,7 @@ impl Node {
     }
 }
 
-/// What the members of one group see.
+/// Units that the members of one group see, by LUN.
 #[derive(Clone, Default)]
 pub struct LunMap {
     root: Option<Arc<Node>>,
@@ -140,7 +140,7 @@ impl LunMap {
         }
     }
 
-    /// Makes a number stand for a unit that is not there yet; answers what it stood for.
+    /// Reserves a number for a unit that is not there yet; answers its earlier entry.
     pub fn set_waiting(&mut self, lun: u64, unit: &str) -> Option<Arc<LunEntry>> {
         let was = self.set(lun, None);
         if lun <= LUN_MAX {
@@ -176,8 +176,8 @@ impl LunMap {
         }
     }
 
-    /// Makes a number stand for an entry, or for nothing; answers what it stood for. Costs a few
-    /// nodes, however large the map is (T1). A number above [`LUN_MAX`] changes nothing.
+    /// Sets or removes the entry of a number; answers its earlier entry. Costs a few nodes, however
+    /// large the map is (T1). A number above [`LUN_MAX`] changes nothing.
     pub fn set(&mut self, lun: u64, to: Option<Arc<LunEntry>>) -> Option<Arc<LunEntry>> {
         if self.awaits(lun) {
             Arc::make_mut(&mut self.awaited).remove(&lun);
@@ -228,8 +228,8 @@ impl LunMap {
         })
     }
 
-    /// Calls `tell` with what stood under a number in `self` and what stands there in `new`, by
-    /// growing number, wherever the two differ. Parts that both share cost nothing (T2).
+    /// Reports each number whose entries in `self` and `new` differ, in ascending order, with both
+    /// entries. Parts that both share cost nothing (T2).
     pub fn compare(&self, new: &LunMap, tell: &mut Tell<'_>) {
         compare(self.place(new.height), new.place(self.height), tell);
     }

@@ -5,9 +5,10 @@
 //! whether the groups have changed.
 //!
 //! Invariants
-//!  R1  A map in use is never changed; a change makes a new one, which shares what has not changed,
+//!  R1  A map in use is never changed; a change makes a new one, which shares the unchanged parts,
 //!      and raises the generation of the group's view.
-//!  R2  Nobody sees a unit that no group of the target grants: the default is to deny.
+//!  R2  A unit is visible only through a group of the target that grants it: the default is to
+//!      deny.
 //!  R3  A change that cannot be carried out wholly changes nothing.
 //!  R4  A device counts its entries in maps by port: `recount` follows every change of a map.
 
@@ -202,7 +203,7 @@ impl Registry {
         &self.origins
     }
 
-    /// Who hears what the operator should know of a unit: its name, and a sentence.
+    /// Sets the receiver of messages for the operator about a unit: its name, and a sentence.
     pub fn set_teller(&self, teller: Arc<Teller>) {
         *self.teller.lock() = Some(teller);
     }
@@ -335,15 +336,15 @@ impl Registry {
         Ok(device)
     }
 
-    /// Makes a target without groups: nobody may log in yet. Exists already: that one. It has the
-    /// relative port identifier that it had before, in this life of the daemon or an earlier one.
+    /// Makes a target without groups: logins are refused until it has groups. If the target exists
+    /// already, answers that one. It keeps its relative port identifier, also over a restart of the
+    /// daemon.
     pub fn set_target(&self, driver: &str, name: &str) -> Result<Arc<TargetPort>, Error> {
         self.set_target_at(driver, name, None)
     }
 
-    /// The same with a relative port identifier that somebody chose. Refused when it is that of
-    /// another target, and when the target is there under another. Waits for stable storage:
-    /// for the control thread.
+    /// The same with a given relative port identifier. Refused when another target has it, and when
+    /// the target exists with another one. Waits for stable storage: for the control thread.
     pub fn set_target_at(
         &self,
         driver: &str,
@@ -396,7 +397,7 @@ impl Registry {
         Ok(port)
     }
 
-    /// The same when what was saved cannot be read: a target whose number the configuration gives
+    /// The same when the saved record cannot be read: a target whose number the configuration gives
     /// needs no record. Nothing is saved: the others would get new numbers at the next start.
     fn number_unsaved(&self, wanted: Option<u16>, why: Error) -> Result<u16, Error> {
         let Some(number) = wanted.filter(|n| *n != 0) else {
@@ -445,7 +446,7 @@ impl Registry {
         let old = target.groups();
         let new = Groups::build(name, specs, &old, |d| state.devices.get(d).cloned())?;
         if new.same_members(&old) {
-            // Who belongs where stays: only what they see is replaced.
+            // Membership is unchanged: only the maps are replaced.
             for group in old.groups() {
                 if let Some(to) = new.group(&group.name) {
                     recount(target, &group.luns(), &to.luns());
@@ -513,7 +514,7 @@ impl Registry {
         self.state().ids.get(id).cloned()
     }
 
-    /// The target ports through which somebody sees a unit.
+    /// The target ports through which a unit is visible.
     pub fn ports_of(&self, device: &Device) -> Vec<Arc<TargetPort>> {
         let ports = device.ports();
         self.state().targets.values().filter(|t| ports.contains(&t.port)).cloned().collect()
@@ -641,9 +642,8 @@ pub enum LunChange {
     Remove(u64),
 }
 
-/// New groups with new views; those of the old ones' sessions ask which group is theirs.
-/// Nobody sees anything of a target any more, and its sessions are asked to end. Why is said first:
-/// a session that sees the change knows what it means.
+/// Retires all views of a target and asks its sessions to end. The reason is set first, so that a
+/// session that sees the change knows it.
 fn take_away(state: &State, target: &TargetPort, why: CloseReason) {
     // A target is taken away once: it has left the table.
     let _ = target.gone.set(why);
@@ -654,6 +654,7 @@ fn take_away(state: &State, target: &TargetPort, why: CloseReason) {
     }
 }
 
+/// Sets new groups with new views; sessions of the old ones look up their group again.
 fn replace(target: &TargetPort, groups: Groups) {
     let old = target.groups();
     for group in old.groups() {

@@ -36,7 +36,7 @@ pub(super) type Name = (String, String);
 pub(super) struct Numbers(BTreeMap<Name, u16>);
 
 impl Numbers {
-    /// What was saved.
+    /// Loads the saved numbers.
     pub fn load(vault: &dyn Vault) -> Result<Numbers, Error> {
         let Some(bytes) = vault.load(SERIAL, Kind::Ports)? else { return Ok(Numbers::default()) };
         Numbers::decode(&bytes).ok_or_else(|| {
@@ -56,8 +56,8 @@ impl Numbers {
         saved.wait().map_err(|e| Error::new(e, "target port identifiers could not be saved"))
     }
 
-    /// Gives `name` a number: the one that is `wanted`, else the one that it had, else the lowest
-    /// that nobody ever had. `live` says which names are targets now.
+    /// Gives `name` a number: the `wanted` one, else its earlier one, else the lowest that was
+    /// never used. `live` says which names are targets now.
     pub fn assign(
         &mut self,
         name: &Name,

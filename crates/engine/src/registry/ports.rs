@@ -1,4 +1,4 @@
-//! The registry's side of asymmetric access: which groups there are, and how states change. The
+//! The registry's side of asymmetric access: the port groups, and changes of their states. The
 //! states are drawn in `alua.rs`.
 
 use std::sync::Arc;
@@ -81,9 +81,9 @@ impl Registry {
     }
 
     /// Begins a change of the states of groups, by identifier. When it answers, commands that may
-    /// not run in the new state are refused already; [`Transition::stage`] tells when the others
-    /// have ended. [`Registry::give_up`] takes back what takes too long. `except` is the nexus that
-    /// asks, if it is one.
+    /// not run in the new state are refused already; [`Transition::stage`] reports the end of the
+    /// others. [`Registry::give_up`] takes back a change that takes too long. `except` is the nexus
+    /// that asks, if it is one.
     ///
     /// # Errors
     /// `NoEnt` for a group that does not exist, `Busy` when one is transitioning already.

@@ -1,10 +1,10 @@
-//! What initiators show to prove who they are, by access group: the name that is proved is the
-//! name by which the group was chosen.
+//! Credentials of initiators by access group. The authenticated name is the name by which the group
+//! was chosen.
 //!
 //! Invariants
 //!  A1  An account of one initiator lets in no other: it is looked up by the name that chose the
 //!      group, and only that account is accepted.
-//!  A2  In a group that has accounts nobody enters without one.
+//!  A2  In a group that has accounts no initiator is admitted without one.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ impl std::fmt::Debug for Account {
 /// Both directions of a proof.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proof {
-    /// What the initiator shows.
+    /// Account of the initiator.
     pub account: Account,
-    /// What this side shows when it is asked to; `None`: what its target has for that.
+    /// Account of this side when the initiator asks for it; `None`: the account of its target.
     pub mutual: Option<Account>,
 }
 
@@ -42,7 +42,7 @@ pub struct Proofs {
     pub initiators: BTreeMap<String, Proof>,
 }
 
-/// What a group asks of one initiator.
+/// Authentication that a group requires of one initiator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
     /// Nothing: its target may.
@@ -54,7 +54,7 @@ pub enum Asked {
 }
 
 impl Proofs {
-    /// What is asked of an initiator (A1, A2).
+    /// Authentication required of an initiator (A1, A2).
     pub fn of(&self, initiator: &str) -> Asked {
         match self.initiators.get(initiator).or(self.group.as_ref()) {
             Some(proof) => Asked::Proof(proof.clone()),

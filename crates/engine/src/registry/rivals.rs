@@ -1,10 +1,11 @@
-//! Hosts that have one name: each new session of the one ends that of the other, for ever. From the
-//! outside it looks as if both were slow; so it is counted.
+//! Counts of sessions that several hosts with one initiator name take from each other. Each new
+//! session of one host ends that of the other, for ever, and both only look slow. The counts make
+//! the conflict visible.
 //!
 //! Invariants
-//!  R1  One move of a session to another address is none: a host may have two ways here. Only who
-//!      takes it back and forth is told of.
-//!  R2  What has not happened for [`QUIET_NS`] is forgotten.
+//!  R1  A single move of a session to another address does not count, because a host may have two
+//!      paths. Only repeated moves are reported.
+//!  R2  An entry without a move for [`QUIET_NS`] is removed.
 //!  R3  At most [`RIVALS_MAX`] names are remembered, and [`HOSTS_MAX`] addresses of each.
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 const RIVALS_MAX: usize = 256;
 /// Addresses of one name that are remembered.
 const HOSTS_MAX: usize = 4;
-/// Moves from one address to another before it is told.
+/// Moves from one address to another before they are reported.
 const MOVES_MIN: u32 = 3;
 /// How long it is remembered, ns.
 const QUIET_NS: u64 = 600_000_000_000;
@@ -42,7 +43,7 @@ impl Rivals {
     }
 }
 
-/// Driver, target, name and port of an initiator: what makes two sessions one.
+/// Driver, target, name and port of an initiator: equal keys are one session.
 pub(super) type Key = (String, String, String, Vec<u8>);
 
 /// See the module.

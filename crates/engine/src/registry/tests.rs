@@ -1,4 +1,4 @@
-//! Targets, groups and who may see what.
+//! Tests of targets, groups and access.
 
 use geom::Edge;
 

@@ -1,4 +1,4 @@
-//! The registry as plain data, for the control room.
+//! The registry as plain data, from which the daemon builds the state that its API shows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub struct DeviceView {
     pub number: u32,
     /// The names by which hosts know it.
     pub ids: Ids,
-    /// What executes its commands.
+    /// Handler of its commands.
     pub handler: &'static str,
     /// Capacity, blocks.
     pub blocks: u64,
@@ -96,11 +96,11 @@ pub struct DeviceView {
     pub write_cache: bool,
     /// SWP is set, or the device is read-only altogether.
     pub write_protected: bool,
-    /// Who has reserved it.
+    /// Reservations of the unit.
     pub reservations: Arc<Reservations>,
     /// Latency, rate and limit of its reads and writes.
     pub flow: FlowView,
-    /// What its disk said of its room last, where it does.
+    /// Room that its disk reported last, if it does.
     pub room: Option<Room>,
     /// Why it is gone, if it is.
     pub lost: Option<Errno>,

@@ -38,7 +38,7 @@ impl Reservations {
         if self.legacy.is_some() {
             return Err(Refusal::Conflict);
         }
-        // A nexus without a name is nobody that a registration could belong to.
+        // A nexus without a name cannot own a registration.
         let Some(me) = who.id else { return Err(Refusal::Conflict) };
         let list = &request.list;
         let registers =
@@ -71,7 +71,7 @@ impl Reservations {
 
     /// A change of the reservation alone.
     fn reserved(&self, next: Reservations, effects: Effects) -> Change {
-        // Also when APTPL has just been given up: what was saved must not come back.
+        // Also when APTPL has just been cleared: the saved state must not reappear.
         let save = self.aptpl || next.aptpl;
         Change { next, effects, save }
     }
@@ -97,7 +97,7 @@ impl Reservations {
         }
     }
 
-    /// Registers the sender, and with SPEC_I_PT and ALL_TG_PT whoever is not registered yet.
+    /// Registers the sender, and with SPEC_I_PT and ALL_TG_PT all named nexuses not yet registered.
     fn enroll(
         &self,
         me: &Identity,
@@ -206,7 +206,7 @@ impl Reservations {
         Ok(self.changed(next, Effects::default()))
     }
 
-    /// CLEAR; everybody hears of it but `me`.
+    /// CLEAR; all registrants except `me` are notified.
     fn clear(&self, me: Option<&Identity>) -> Change {
         let mut next = self.clone();
         next.keys.clear();
@@ -216,7 +216,7 @@ impl Reservations {
         self.changed(next, Effects { attentions, aborts: Vec::new() })
     }
 
-    /// What an operator's clearing makes of it: neither registrations nor reservations.
+    /// State after the operator cleared it: neither registrations nor reservations.
     pub fn cleared(&self) -> Change {
         let mut change = self.clear(None);
         change.next.legacy = None;
@@ -249,7 +249,7 @@ impl Reservations {
     }
 
     /// RESERVE(6), RESERVE(10). Ok(None): GOOD, and nothing changes. Beside registrations it does
-    /// nothing for those who have access (CRH) and conflicts for others.
+    /// nothing for nexuses that have access (CRH) and conflicts for others.
     pub fn reserve_unit(&self, who: Who<'_>) -> Result<Option<Reservations>, Refusal> {
         if !self.keys.is_empty() {
             return if self.is_compatible(who.id) { Ok(None) } else { Err(Refusal::Conflict) };
@@ -264,7 +264,7 @@ impl Reservations {
         }
     }
 
-    /// RELEASE(6), RELEASE(10): GOOD whoever holds it, but only the holder's changes something.
+    /// RELEASE(6), RELEASE(10): always GOOD, but it has an effect only for the holder.
     pub fn release_unit(&self, who: Who<'_>) -> Result<Option<Reservations>, Refusal> {
         if !self.keys.is_empty() {
             return if self.is_compatible(who.id) { Ok(None) } else { Err(Refusal::Conflict) };

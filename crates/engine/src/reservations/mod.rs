@@ -1,6 +1,7 @@
 //! Reservations of one logical unit: RESERVE and RELEASE (SPC-2), persistent reservations (SPC-4
-//! 5.12). A state machine without I/O: an action on a state gives the next state and what has to
-//! be told; the engine saves, swaps and tells (`commands/persistent.rs`).
+//! 5.12). This is a state machine without I/O: an action on a state gives the next state and the
+//! effects of the change. The engine saves the state, swaps it in and applies the effects
+//! (`command/spc/persistent.rs`).
 //!
 //! ```text
 //!                    PR OUT, RESERVE, RELEASE

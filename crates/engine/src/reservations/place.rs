@@ -1,16 +1,15 @@
-//! Where the reservations of one unit stand, shared by all cores.
+//! Current reservations of one unit, shared by all cores.
 //!
 //! ```text
 //!   turn() --> state() --> decide --> (save) --> commit(): swap, bits of every nexus, attentions
 //! ```
 //!
 //! Invariants
-//!  L1  One change at a time, saving included: who wants to change something waits for its turn, on
-//!      whatever core.
-//!  L2  The bits of every nexus follow the state under the lock that guards it, so that a nexus
-//!      that comes meanwhile has the bits of the old state before the swap or of the new one after.
-//!  L3  A change is told (GOOD, attentions) after the bits are set: a command that arrives anywhere
-//!      after the answer left meets them.
+//!  L1  One change at a time, saving included: a change waits for its turn, on whatever core.
+//!  L2  The bits of every nexus follow the state under the lock that guards it. A nexus that is
+//!      added meanwhile has the bits of the old state before the swap or of the new one after.
+//!  L3  A change is reported (GOOD, attentions) after the bits are set: a command that arrives on
+//!      any nexus after the answer left meets them.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -46,7 +45,7 @@ impl Place {
         self.inner().state.clone()
     }
 
-    /// What a record said, before any nexus exists.
+    /// Sets the state from a saved record, before any nexus exists.
     pub(crate) fn load(&self, state: Reservations) {
         self.inner().state = Arc::new(state);
     }
@@ -56,7 +55,7 @@ impl Place {
         Waits(self)
     }
 
-    /// The right to change something, if nobody has it.
+    /// The exclusive right to change the state, if it is free.
     pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
         let mut inner = self.inner();
         (!std::mem::replace(&mut inner.busy, true)).then_some(Turn(self))

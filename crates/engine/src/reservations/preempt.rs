@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   is there a reservation?
-//!     all registrants:  key 0 ------> everybody else goes, the sender reserves anew
+//!     all registrants:  key 0 ------> all other registrations go, the sender reserves anew
 //!                       another key -> those registrations go
 //!     one holder:       its key ----> its registrations go, the sender reserves anew
 //!                       another key -> those registrations go; key 0 is an error
@@ -72,7 +72,7 @@ impl Reservations {
     }
 }
 
-/// Those who lost their registration hear of it, and lose their commands as well.
+/// Nexuses that lost their registration are notified, and lose their commands with ABORT.
 fn told(me: &Identity, victims: &[Identity], abort: bool) -> Effects {
     let others: Vec<Identity> = victims.iter().filter(|id| *id != me).cloned().collect();
     let heard = others.iter().map(|id| (id.clone(), asc::REGISTRATIONS_PREEMPTED));

@@ -1,5 +1,6 @@
-//! The state as bytes for the vault. The vault keeps them whole (length, checksum, generations of
-//! files); what is read is checked all the same, for a checksum says nothing about sense.
+//! Reservation state encoded for the vault. The vault protects the bytes (length, checksum,
+//! generations of files), but the decoder still checks their meaning, which a checksum does not
+//! cover.
 //!
 //! Layout 1, DON'T TOUCH, big-endian:
 //!
@@ -19,7 +20,7 @@ const LAYOUT: u16 = 1;
 pub enum RecordError {
     /// Written by a later version.
     Layout(u16),
-    /// It ends too early, or something stands behind its end.
+    /// The record is too short, or data follows its end.
     Length,
     /// Its parts contradict each other.
     Contradiction,
@@ -36,7 +37,7 @@ impl std::fmt::Display for RecordError {
 }
 
 impl Reservations {
-    /// What survives a restart: everything when APTPL is active, nothing but PRgeneration when not.
+    /// State that survives a restart: everything when APTPL is active, else only PRgeneration.
     pub fn record(&self) -> Vec<u8> {
         let keep = if self.aptpl { self.keys.len() } else { 0 };
         let held = self.held.as_ref().filter(|_| self.aptpl);

@@ -1,4 +1,4 @@
-//! What is reserved, by whom, and what that means for a nexus.
+//! Reservation state of a unit and the restrictions that it places on a nexus.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::nexus::unit_attention::flags;
 /// Registrations of one unit. One more is refused with INSUFFICIENT REGISTRATION RESOURCES.
 pub const REGISTRATIONS_MAX: usize = 4096;
 
-/// An I_T nexus by the names of its ports: what a registration belongs to (P4).
+/// An I_T nexus by the names of its ports: the owner of a registration (P4).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
     /// Initiator port.
@@ -23,7 +23,7 @@ pub struct Identity {
 pub struct Who<'a> {
     /// Its ports; None for one that SCSI has no name for: it cannot register.
     pub id: Option<&'a Identity>,
-    /// Its session: what a SPC-2 reservation belongs to.
+    /// Its session, the owner of a SPC-2 reservation.
     pub session: u64,
 }
 
@@ -53,7 +53,7 @@ impl Legacy {
     }
 }
 
-/// What the unit's reservations forbid a nexus.
+/// Restriction that the unit's reservations place on a nexus.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Restriction {
     /// Nothing.
@@ -93,7 +93,7 @@ impl From<Sense> for Refusal {
     }
 }
 
-/// What an action needs to know besides the state.
+/// Inputs of an action besides the state.
 #[derive(Clone, Default, Debug)]
 pub struct Surroundings {
     /// Relative identifiers of every target port of the sender's transport.
@@ -102,7 +102,7 @@ pub struct Surroundings {
     pub ports: Vec<TransportId>,
 }
 
-/// What has to be told and done once a change holds.
+/// Notifications and aborts that follow once a change is in effect.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Effects {
     /// Unit attentions, each for every session of a nexus.
@@ -116,7 +116,7 @@ pub struct Effects {
 pub struct Change {
     /// The state afterwards.
     pub next: Reservations,
-    /// Who hears what.
+    /// Its notifications and aborts.
     pub effects: Effects,
     /// The state has to be on stable storage before GOOD.
     pub save: bool,
@@ -177,7 +177,7 @@ impl Reservations {
         }
     }
 
-    /// What a nexus may not do. `id` is None for one that cannot be named and so cannot register.
+    /// Restriction of a nexus. `id` is None for one that cannot be named and so cannot register.
     pub fn restriction(&self, id: Option<&Identity>, session: u64) -> Restriction {
         if let Some(legacy) = &self.legacy {
             return match legacy.is_of(id, session) {
@@ -215,7 +215,7 @@ impl Reservations {
         self.registrations().map(one).collect()
     }
 
-    /// The invariants hold; for tests and for what is read from disks.
+    /// Checks the invariants; for tests and for records read from disks.
     pub fn is_sound(&self) -> bool {
         let holder = match &self.held {
             None => true,
@@ -231,8 +231,8 @@ impl Reservations {
             && !self.keys.values().any(|k| *k == 0)
     }
 
-    /// P2: takes a registration away, and the reservation when nobody holds it any more. Answers
-    /// the type of a reservation that ended.
+    /// P2: removes a registration, and the reservation when no holder is left. Answers the type of
+    /// a reservation that ended.
     pub(super) fn remove(&mut self, id: &Identity) -> Option<PrType> {
         self.keys.remove(id);
         let ends = match &self.held {
@@ -246,7 +246,7 @@ impl Reservations {
         self.held.take().map(|h| h.kind)
     }
 
-    /// The other registrants hear that a reservation of a kind which let them in is gone.
+    /// Notifies the other registrants of the end of a reservation of a kind that admitted them.
     pub(super) fn tell_released(&self, kind: PrType, but: &Identity, effects: &mut Effects) {
         if kind.admits_registrants() {
             let others = self.keys.keys().filter(|id| *id != but);

@@ -521,7 +521,7 @@ fn a_spc_2_reservation_is_its_nexus_s_on_all_cores() {
     assert!(held.release_unit(who(Some(&a), 2)).unwrap().unwrap().is_empty());
     // It ends with the session that made it.
     assert!(held.without_session(2).is_none() && held.without_session(1).is_some());
-    // Sessions without a name are nobody's siblings.
+    // Sessions without a name are never treated as the same initiator.
     let held = Reservations::default().reserve_unit(who(None, 1)).unwrap().unwrap();
     assert_eq!(held.restriction(None, 2), Restriction::Legacy);
     assert_eq!(held.release_unit(who(None, 2)), Ok(None));

@@ -1,4 +1,4 @@
-//! What a CHECK CONDITION does to the other commands of a unit: auto contingent allegiance (SAM-5
+//! Effects of a CHECK CONDITION on the other commands of a unit: auto contingent allegiance (SAM-5
 //! 5.10) when NACA was set in the CDB, and aborts by the rule of QERR (SPC-4 7.5.8).
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!        +--- absolve(): CLEAR ACA, LOGICAL UNIT RESET, nexus loss, PREEMPT AND ABORT
 //! ```
 //! While it lasts, the nexus that established it runs commands of the ACA attribute, one at a time,
-//! and hears ACA ACTIVE for others. Other nexuses of the same task set hear ACA ACTIVE when NACA is
-//! set in theirs, else BUSY. Dormant commands stay dormant (`task_set/mod.rs`, O6); those that run
-//! go on.
+//! and receives ACA ACTIVE for others. Other nexuses of the same task set receive ACA ACTIVE when
+//! NACA is set in their command, else BUSY. Dormant commands stay dormant (`task_set/mod.rs`, O6);
+//! running ones continue.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn preempts(cdb: &[u8]) -> bool {
     matches!(cdb, [0x5F, action, ..] if action & 0x1f == 0x05)
 }
 
-/// What an allegiance means for a newcomer; true when it is the command that may run.
+/// Effect of an allegiance on a new command; true when it is the command that may run.
 #[cold]
 pub(crate) fn admit(path: &Path, command: &Command<'_>) -> Result<bool, Ending> {
     let (device, nexus) = (path.device(), path.nexus());
@@ -58,7 +58,7 @@ pub(crate) fn admit(path: &Path, command: &Command<'_>) -> Result<bool, Ending> 
 }
 
 impl Session {
-    /// A command ends with CHECK CONDITION; called before its initiator hears of it.
+    /// A command ends with CHECK CONDITION; called before its answer is sent.
     #[cold]
     pub(crate) fn blame(&self, place: u32) {
         let (path, naca) = {

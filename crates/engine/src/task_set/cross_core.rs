@@ -38,7 +38,7 @@ use crate::unit::{Device, ModeBits};
 /// change costs a message to every core, a strict set a lock for every command.
 const LINGER_NS: u64 = 20_000_000;
 
-/// Who is told that an entry is enabled.
+/// Owner of an entry, which is notified when the entry is enabled.
 #[derive(Clone)]
 pub(crate) enum Owner {
     /// A command of a session.
@@ -88,7 +88,7 @@ impl Future for Waiting {
     }
 }
 
-/// Blocks of a unit that nobody else touches until this is dropped.
+/// Blocks of a unit that no other command touches until this is dropped.
 pub struct Guard {
     engine: Weak<Engine>,
     device: Arc<Device>,
@@ -96,7 +96,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Of a unit that nobody else can reach yet.
+    /// For a unit that no other command can reach yet.
     pub(crate) fn nothing(device: &Arc<Device>) -> Guard {
         Guard { engine: Weak::new(), device: device.clone(), id: 0 }
     }
@@ -184,8 +184,8 @@ impl Engine {
         self.go(ready);
     }
 
-    /// Starts what is enabled now. Commands of this core start one after another from the
-    /// outermost call, however many end at once.
+    /// Starts the enabled entries. Commands of this core start one after another from the outermost
+    /// call, however many end at once.
     pub(crate) fn go(self: &Rc<Self>, ready: Vec<Owner>) {
         for owner in ready {
             match owner {
@@ -285,7 +285,7 @@ impl Session {
         }
     }
 
-    /// Makes the commands of the crowd at a unit tell these two when they end.
+    /// Makes the commands of the crowd at a unit notify these two tickets when they end.
     fn count_crowd(&self, device: &Arc<Device>, floor: u64, all: u32, spans: u32) {
         let mut slots = self.slots.borrow_mut();
         let of_it = |p: &Rc<Path>| Arc::ptr_eq(p.device(), device);

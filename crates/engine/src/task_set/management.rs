@@ -9,7 +9,8 @@
 //! disk that hangs keeps the answer back: the session's list shows the command as `aborting` with
 //! its age, and nothing else waits for it.
 //!
-//! Invariant M1: `left` counts what the function waits for, plus one while it is being set up.
+//! Invariant M1: `left` counts the commands and cores that the function waits for, plus one while
+//! it is being set up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ const MAILBOX_RETRY_NS: u64 = 1_000_000;
 /// Operation code of MAINTENANCE OUT, of which SET TARGET PORT GROUPS is one.
 const SET_TARGET_PORT_GROUPS: u8 = 0xA4;
 
-/// What another core is asked to do.
+/// Request to another core to abort commands.
 pub struct AbortOrder {
     device: Arc<Device>,
     why: Why,
@@ -43,15 +44,15 @@ pub struct AbortOrder {
     ticket: u32,
 }
 
-/// What happens to the commands of a unit.
+/// Reason and extent of an abort of a unit's commands.
 #[derive(Clone)]
 struct Why {
-    /// Only the commands of these nexuses; None is everybody's.
+    /// Only the commands of these nexuses; None is all nexuses.
     whom: Option<Arc<BTreeSet<Identity>>>,
     /// The session that asked.
     by: u64,
-    /// The unit is reset: everybody hears of it. Otherwise the others hear COMMANDS CLEARED when
-    /// they lost something, unless TAS tells them in another way.
+    /// The unit is reset: all nexuses are notified. Otherwise nexuses that lost commands receive
+    /// COMMANDS CLEARED, unless TAS reports the abort in another way.
     reset: bool,
     /// TAS as it was when the function came: a reset changes it.
     tas: bool,
@@ -69,7 +70,7 @@ pub(crate) enum Done {
         ticket: u32,
     },
     Ring(Rc<Bell>),
-    /// Nobody waits.
+    /// No waiter.
     Nothing,
     /// The crowd of a unit has ended on this core (`task_set/cross_core.rs`).
     Crowd {
@@ -79,7 +80,7 @@ pub(crate) enum Done {
     Drained(Arc<Transition>),
 }
 
-/// Rings once: what a conversation waits for has happened.
+/// One-shot event that a conversation waits for.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: Cell<bool>,
@@ -192,8 +193,8 @@ impl Engine {
         }
     }
 
-    /// Aborts the commands of every session of this core at a unit. A session hears of a reset
-    /// here and not earlier: what it sends after it has heard is never aborted.
+    /// Aborts the commands of every session of this core at a unit. A session is notified of a
+    /// reset here and not earlier: commands that it sends after the notification are never aborted.
     fn abort_at(self: &Rc<Self>, device: &Arc<Device>, why: Why, ticket: u32) {
         let Why { by, reset, tas, ref whom } = why;
         let meant = |s: &Rc<Session>| match whom {
@@ -245,7 +246,8 @@ impl Engine {
         self.tm_step(ticket);
     }
 
-    /// Waits for what a change of access states waits for on this core, and says so.
+    /// Waits on this core for the commands that a change of access states waits for, and reports
+    /// their end.
     pub(crate) fn drain(self: &Rc<Self>, transition: Arc<Transition>) {
         let ticket = self.tms.borrow_mut().open(Done::Drained(transition.clone()));
         let concerned =
@@ -396,7 +398,7 @@ impl Session {
             }
             _ => {
                 for device in self.devices() {
-                    // Without a nexus nobody has sent it anything.
+                    // Without a nexus the unit has received no commands.
                     if device.has_nexus() {
                         engine.abort_everywhere(&device, by, true, ticket);
                     }
@@ -407,8 +409,9 @@ impl Session {
         engine.tm_step(ticket);
     }
 
-    /// Has a ticket told when each command of now has ended that a change of access states waits
-    /// for: those that could change states are no part of it. Answers how many there are.
+    /// Notifies a ticket when each of the current commands has ended that a change of access states
+    /// waits for. Commands that could change states are not counted. Answers the number of
+    /// commands.
     fn await_commands(&self, ticket: u32) -> usize {
         let mut slots = self.slots.borrow_mut();
         let waited = |s: &Slot| {
@@ -423,7 +426,7 @@ impl Session {
         words.len()
     }
 
-    /// Commands that are being aborted but are still at the medium: what a function waits for.
+    /// Aborted commands that are still at the medium, for which a function waits.
     pub fn aborting(&self) -> usize {
         self.count(CommandState::Aborting)
     }

@@ -1,10 +1,11 @@
-//! The task set of a unit: which command may run when (SAM-5 section 8). Pure: no clock, no lock,
-//! no messages; `task_set/cross_core.rs` has those.
+//! The task set of a unit: determines the order of its commands (SAM-5 section 8). This is pure
+//! code: no clock, no lock, no messages; `task_set/cross_core.rs` has those.
 //!
-//! Nearly all commands are SIMPLE and touch blocks that nobody claims for himself. While there are
-//! no others the set is PLAIN: it has no entries, commands run where they arrive, and the cores
+//! Nearly all commands are SIMPLE and touch blocks that no command claims exclusively. While there
+//! are no others the set is PLAIN: it has no entries, commands run where they arrive, and the cores
 //! share nothing. The first command that needs an order makes it STRICT: from then on every command
-//! becomes an entry. Those that run already are the crowd; each core counts its own out.
+//! becomes an entry. The commands that run already are the crowd; each core waits for the end of
+//! its own ones.
 //!
 //! ```text
 //!          gather()                counted_out(), once a core
@@ -21,14 +22,14 @@
 //!  O1  SIMPLE runs when no older ORDERED or HEAD OF QUEUE of its group is there, ORDERED when
 //!      nothing older of its group is, HEAD OF QUEUE and ACA at once. The group is the unit (TST
 //!      000b) or the nexus (TST 001b). Of HEAD OF QUEUE, too, only older ones are waited for (SAM-5
-//!      8.6): however many come, what is there waits for no more of them.
+//!      8.6): later ones do not delay a waiting command.
 //!  O2  An exclusive entry and one that touches the same blocks are never enabled at once,
 //!      whatever their groups and attributes.
 //!  O3  Commands of one nexus that overlap, one of them writing, run in the order in which they
 //!      came when the unit says QUEUE ALGORITHM MODIFIER 0h.
 //!  O4  ORDERED waits for the whole crowd, an exclusive entry for those of it that touch blocks.
-//!  O5  `waits` of a dormant entry is the number of entries that it waits for. Whoever jumps the
-//!      queue waits for enabled entries only, so nobody waits in a circle.
+//!  O5  `waits` of a dormant entry is the number of entries that it waits for. An entry that jumps
+//!      the queue waits for enabled entries only, so there is no circular wait.
 //!  O6  While an auto contingent allegiance of its group lasts, no dormant entry is enabled.
 //!  O7  Numbers below `floor` belong to commands of an earlier strict time: they are crowd.
 
@@ -70,7 +71,7 @@ impl Span {
     }
 }
 
-/// What asks to be let in.
+/// A request to enter the task set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Request {
     /// Entries of one group are ordered among each other.
@@ -79,15 +80,15 @@ pub(crate) struct Request {
     pub nexus: u64,
     /// Task attribute.
     pub attribute: TaskAttribute,
-    /// What it touches.
+    /// Blocks that it touches.
     pub span: Span,
-    /// Nobody else may touch it meanwhile.
+    /// No other entry may touch them meanwhile.
     pub exclusive: bool,
-    /// It changes what it touches.
+    /// It changes them.
     pub writes: bool,
     /// O3 holds for it.
     pub restricted: bool,
-    /// Part of a command that runs: it stands outside the order of commands.
+    /// Part of a command that runs: it is outside the order of commands.
     pub guest: bool,
 }
 
@@ -160,7 +161,7 @@ struct Contingent {
     busy: bool,
 }
 
-/// What a contingent allegiance means for a newcomer.
+/// Effect of a contingent allegiance on a new command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Allegiance {
     /// None concerns it.

@@ -1,4 +1,4 @@
-//! Seeded schedules against the rules as SAM-5 words them, looked at from scratch each time.
+//! Seeded schedules checked against the rules of SAM-5, evaluated from scratch each time.
 
 use super::*;
 use reactor::SeededRandom;
@@ -14,8 +14,8 @@ struct Seen {
     enabled: bool,
 }
 
-/// What may run beside and before what, read from the standard and not from the code: a command
-/// may be enabled when nothing here says that it must wait.
+/// Ordering rules, taken from the standard and not from the code: a command may be enabled when no
+/// rule here makes it wait.
 struct Model {
     there: BTreeMap<u64, Seen>,
     crowd: (u32, u32),
@@ -59,8 +59,8 @@ impl Model {
         }
     }
 
-    /// Nobody waits without a reason that will go away: when nothing runs, and nothing is held
-    /// back from outside, something is enabled.
+    /// No entry waits without a reason that will go away: when nothing runs, and nothing is held
+    /// back from outside, at least one entry is enabled.
     fn check_progress(&self, seed: u64) {
         let free = self.crowd == (0, 0) && self.contingent.is_empty();
         if free && !self.there.is_empty() {

@@ -11,10 +11,10 @@
 //! ```
 //!
 //! Invariants
-//!  L1  A group that says standby, unavailable or offline has no command at a medium: it says
-//!      transitioning, and starts nothing more, until the last one that it had started has ended.
+//!  L1  A group in standby, unavailable or offline has no command at a medium. Until the last
+//!      started command has ended, the group reports transitioning and starts no further command.
 //!  L2  A session knows the state of its port's group before its next command: the view that it
-//!      compares has a new generation before the change is told to anybody.
+//!      compares has a new generation before any initiator is notified of the change.
 //!  L3  ASYMMETRIC ACCESS STATE CHANGED is raised at every nexus but the one that asked, after the
 //!      last state is set and before the asker is answered. A nexus that does not exist yet begins
 //!      with a condition that covers it (`nexus/paths.rs`).
@@ -35,8 +35,8 @@ pub const DEFAULT_GROUP: &str = "default";
 pub const DEFAULT_GROUP_ID: u16 = 1;
 /// Groups of one daemon; a further one is refused.
 pub const PORT_GROUPS_MAX: usize = 1024;
-/// Longest time that a group is transitioning, seconds. A command that is at its medium still when
-/// it is over makes the change fail. REPORT TARGET PORT GROUPS tells it.
+/// Longest time that a group is transitioning, seconds; REPORT TARGET PORT GROUPS reports it. If a
+/// command is still at its medium after this time, the change fails.
 pub const TRANSITION_S_MAX: u8 = 10;
 
 /// A target port group as the configuration gives it.
@@ -67,7 +67,7 @@ impl PortGroupSpec {
     }
 }
 
-/// What of a group changes, read without a lock: state, cause, preferred, explicit.
+/// Variable properties of a group, read without a lock: state, cause, preferred, explicit.
 const PREFERRED: u32 = 1 << 16;
 const EXPLICIT: u32 = 1 << 17;
 
@@ -106,7 +106,7 @@ impl PortGroup {
         AccessState::from_code((self.word() & 0xff) as u8).unwrap_or(AccessState::Transitioning)
     }
 
-    /// What brought it there.
+    /// Cause of its state.
     pub fn cause(&self) -> StateCause {
         match self.word() >> 8 & 0xff {
             1 => StateCause::Explicit,
@@ -164,7 +164,7 @@ pub struct Transition {
     /// The targets of these groups that lose access: their commands are waited for.
     pub(crate) targets: Vec<Arc<TargetPort>>,
     pub(crate) cause: StateCause,
-    /// The nexus that asks, which hears nothing.
+    /// The nexus that asks, which is not notified.
     pub(crate) except: Option<Arc<Nexus>>,
     /// Engines that have not answered, and one more until all are asked.
     left: AtomicU32,

@@ -30,7 +30,7 @@ pub struct Ids {
     given: Given,
 }
 
-/// One of them: its key in the configuration, what it is, and its value.
+/// One identifier: its key in the configuration, its kind, and its value.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Id {
     /// `serial`, `naa`, `uuid` or `eui64`.
@@ -40,7 +40,7 @@ pub struct Id {
 }
 
 impl Id {
-    /// What it is, for people.
+    /// Kind of the identifier, for people.
     pub fn what(&self) -> &'static str {
         match self.key {
             "serial" => "serial number",
@@ -70,7 +70,8 @@ impl Ids {
         all
     }
 
-    /// What tells the unit from others behind a LUN: another text is another disk to a host.
+    /// Text that distinguishes the unit from others behind a LUN: a host takes a different text for
+    /// a different disk.
     pub(crate) fn known_as(&self) -> String {
         match self.given == Given::default() {
             true => self.serial.clone(),

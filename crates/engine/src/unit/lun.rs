@@ -1,10 +1,11 @@
-//! The plug in the graph: a geom of class `lun` holds a provider open for a logical unit.
+//! Geom of class `lun`, which holds a provider open for a logical unit.
 //!
 //! ```text
 //!   provider --orphan--> Device::lose  (commands end NOT READY, sessions stay)
-//!            --resize--> Device::resize (CAPACITY DATA HAS CHANGED for everybody)
+//!            --resize--> Device::resize (CAPACITY DATA HAS CHANGED for every nexus)
 //! ```
-//! It opens as a device node does (geom.md 1.2): r1w1, or r1 when read-only; never exclusively.
+//! It opens the provider as a device node does (geom.md 1.2): r1w1, or r1 when read-only; never
+//! exclusively.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl Geom for LunGeom {
         _: ProviderId,
         _: Access,
     ) -> Result<(), Errno> {
-        // It has no provider that anybody could open.
+        // It has no provider that could be opened.
         Err(Errno::NotSup)
     }
 
@@ -140,10 +141,10 @@ pub struct OpenSpec {
     pub write_same_to_end: bool,
     /// Whether WCE is set at first; `None` is yes.
     pub write_cache: Option<bool>,
-    /// Protection information, kept in the provider's tail. What stands there is lost when the unit
-    /// is opened so for the first time.
+    /// Protection information, kept in the provider's tail. Data in the tail is lost when a unit is
+    /// first opened with protection.
     pub protection: ProtectionSpec,
-    /// Initiators are told when so much of the room is used, percent; `None` is 80 and 90.
+    /// Percentages of used room at which initiators are notified; `None` is 80 and 90.
     pub full_percents: Option<Vec<u8>>,
     /// T10 vendor, product and revision; `None` are ours.
     pub vendor: Option<String>,
@@ -154,7 +155,7 @@ pub struct OpenSpec {
 }
 
 impl OpenSpec {
-    /// What a unit of that name is called.
+    /// Label of a unit of that name.
     pub fn label(&self, name: &str) -> Label {
         let is_cd = self.handler.as_deref() == Some("cdrom");
         let product = if is_cd { PRODUCT_CD } else { PRODUCT };
@@ -217,8 +218,8 @@ pub fn open_device(
     Ok(device)
 }
 
-/// What a unit has to do on a core before it is what it was; `recalled` is where its protection
-/// information was.
+/// Starts the work that a unit needs on a core before it is ready; `recalled` is the place of its
+/// protection information.
 fn start(
     control: &mut Control,
     registry: &Arc<Registry>,
@@ -290,9 +291,9 @@ pub fn close_device(
     }
 }
 
-/// An operator's way out when a host that has reserved a unit does not come back: registrations and
-/// reservations end, and those who had them hear RESERVATIONS PREEMPTED. Waits for the vault;
-/// refused while another change does not end.
+/// Lets the operator clear the reservations of a host that does not return: registrations and
+/// reservations end, and their holders receive RESERVATIONS PREEMPTED. Waits for the vault; refused
+/// while another change does not end.
 pub fn clear_reservations(registry: &Registry, provider: &str) -> Result<(), Error> {
     let Some(device) = registry.device(provider) else {
         return Err(Error::new(Errno::NoEnt, format!("no device {provider}")));
@@ -329,8 +330,8 @@ pub fn eject_medium(registry: &Registry, unit: &str) -> Result<(), Error> {
     device.eject().map_err(|e| refused(unit, e))
 }
 
-/// Puts a medium into a unit whose tray is out: the one that was there, or that of another
-/// provider, whose sectors must be as large. Initiators hear that the medium may have changed.
+/// Inserts a medium into a unit whose tray is out: the earlier one, or that of another provider,
+/// whose sectors must be as large. Initiators are notified that the medium may have changed.
 pub fn load_medium(
     control: &mut Control,
     registry: &Registry,
@@ -519,8 +520,8 @@ fn describe(
     })
 }
 
-/// What a disk keeps as a whole at a power cut, bytes. Only disks are asked: what lies between may
-/// shift or split requests.
+/// Largest write that a disk keeps as a whole at a power cut, bytes. Only disks are asked: a layer
+/// between may shift or split requests.
 fn atomic_of(t: &Topology, provider: ProviderId) -> u64 {
     let is_disk = t.geom_of(provider).is_some_and(|geom| t.consumers_of(geom).is_empty());
     match t.attr(provider, "DISK::atomic") {
@@ -529,7 +530,7 @@ fn atomic_of(t: &Topology, provider: ProviderId) -> u64 {
     }
 }
 
-/// What a provider says of its room, if it does.
+/// Room that a provider reports, if it does.
 pub fn room_of(t: &Topology, provider: ProviderId) -> Option<Room> {
     let int = |name: &str| match t.attr(provider, name) {
         Some(Attr::Int(i)) => Some(i),

@@ -1,5 +1,5 @@
-//! What has become of a unit's medium: whether commands may reach it, and what is being done to it
-//! as a whole.
+//! State of a unit's medium: whether commands may reach it, and which operation on the whole medium
+//! is running.
 //!
 //! ```text
 //!             eject                    format                 format_ended
@@ -9,11 +9,11 @@
 //!   STARTING --mounted--> READY | CORRUPTED   (a unit with protection information)
 //! ```
 //! Invariants
-//!  C1  The state is one atomic: a command that needs the medium looks at it once.
-//!  C2  Whoever takes the unit out of READY does it by [`Condition::enter`]: of two, one is told
-//!      that the other was first.
-//! C3  A nexus that prevents removal is remembered weakly and by itself: it is forgotten when it is
-//!      lost, and everybody is after a reset.
+//!  C1  The state is one atomic: a command that needs the medium reads it once.
+//!  C2  A change out of READY is made by [`Condition::enter`]: of two concurrent callers, the
+//!      second gets the state that the first one set.
+//! C3  A nexus that prevents removal is held by a weak reference, one entry for each nexus. The
+//!      entry is removed when the nexus is lost, and a reset removes all entries.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
@@ -47,11 +47,11 @@ pub enum MediumState {
     Formatting = 2,
     /// SANITIZE runs.
     Sanitizing = 3,
-    /// SANITIZE has failed: what is on the medium is not to be shown.
+    /// SANITIZE has failed: the data on the medium must not be shown.
     SanitizeFailed = 4,
     /// FORMAT UNIT has failed or was interrupted: format it again.
     FormatCorrupted = 5,
-    /// What keeps its protection information is being looked at.
+    /// The area of its protection information is being checked.
     Starting = 6,
 }
 
@@ -66,7 +66,7 @@ impl MediumState {
         MediumState::Starting,
     ];
 
-    /// What a command that needs the medium hears.
+    /// Sense code for a command that needs the medium.
     pub fn refusal(self) -> Option<Asc> {
         match self {
             MediumState::Ready => None,
@@ -88,7 +88,7 @@ pub struct Condition {
     progress: AtomicU16,
     /// The SANITIZE that failed may be left without another one (AUSE).
     unrestricted: AtomicBool,
-    /// The newest thing that GET EVENT STATUS NOTIFICATION has not told.
+    /// The newest event that GET EVENT STATUS NOTIFICATION has not reported.
     event: AtomicU8,
     prevents: Mutex<Vec<Weak<Nexus>>>,
 }
@@ -101,7 +101,7 @@ impl Condition {
         MediumState::ALL.get(code).copied().unwrap_or(MediumState::Ready)
     }
 
-    /// What keeps a command from the medium, with the progress of what runs.
+    /// Sense data for a command that needs the medium, with the progress of a running operation.
     #[inline]
     pub fn refusal(&self) -> Option<Sense> {
         match self.state() {
@@ -129,7 +129,7 @@ impl Condition {
         done.map(drop).map_err(|_| self.state())
     }
 
-    /// Sets the state, for whoever entered it before.
+    /// Sets the state, for the caller that entered it before.
     pub(crate) fn set(&self, state: MediumState) {
         self.state.store(state as u8, Ordering::Release);
     }
@@ -162,7 +162,7 @@ impl Condition {
         }
     }
 
-    /// Everybody allows removal again.
+    /// Removes the prevention of removal for all nexuses.
     pub(crate) fn allow_all(&self) {
         self.preventing().clear();
     }
@@ -176,7 +176,7 @@ impl Condition {
         self.event.store(event as u8, Ordering::Release);
     }
 
-    /// The newest event that was not told yet, once.
+    /// Takes the newest event that was not reported yet.
     pub fn take_event(&self) -> MediaEvent {
         match self.event.swap(0, Ordering::AcqRel) {
             1 => MediaEvent::EjectRequest,
@@ -199,7 +199,7 @@ pub enum TrayError {
 }
 
 impl TrayError {
-    /// What an initiator hears.
+    /// Sense data for the initiator.
     pub fn sense(self) -> Sense {
         match self {
             TrayError::Fixed => Sense::cdb_field(4, Some(1)),
@@ -239,8 +239,8 @@ impl Device {
         }
     }
 
-    /// Puts the medium in again; everybody but `except` hears NOT READY TO READY CHANGE. Nothing
-    /// changes when it is in already.
+    /// Inserts the medium again; all nexuses but `except` receive NOT READY TO READY CHANGE.
+    /// Nothing changes when it is already inserted.
     pub fn load(&self, except: Option<&Arc<Nexus>>) -> Result<(), TrayError> {
         if !self.spec().removable {
             return Err(TrayError::Fixed);

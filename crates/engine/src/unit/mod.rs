@@ -1,9 +1,9 @@
-//! A logical unit: what all its nexuses on all cores share.
+//! A logical unit: the state that its nexuses on all cores share.
 //!
 //! Invariants
 //!  V1  Numbers that the data path reads (capacity, mode bits, lost) are single atomics: no lock.
-//!  V2  Whoever changes something that initiators may know raises the unit attention before the
-//!      change is told to the one who asked for it.
+//!  V2  A change of state that initiators may know raises the unit attention before the change is
+//!      reported to its requester.
 //!
 //! ```text
 //!   LIVE --lose(error)--> LOST (commands end NOT READY; sessions stay) --find(edge)--> LIVE
@@ -68,9 +68,9 @@ impl ModeBits {
     pub const TMF_ONLY: ModeBits = ModeBits(1 << 8);
     /// Control page: protection information is not checked when RDPROTECT is zero.
     pub const DPICZ: ModeBits = ModeBits(1 << 9);
-    /// Error recovery page: initiators are told of thresholds.
+    /// Error recovery page: initiators are notified of thresholds.
     pub const LBPERE: ModeBits = ModeBits(1 << 10);
-    /// Provisioning page: only one initiator is told of a threshold.
+    /// Provisioning page: only one initiator is notified of a threshold.
     pub const SITUA: ModeBits = ModeBits(1 << 11);
 
     /// No bit.
@@ -113,7 +113,7 @@ pub struct Device {
     edge: AtomicU32,
     blocks: AtomicU64,
     mode: AtomicU32,
-    /// Mode bits that hold after a reset: the defaults, or what MODE SELECT saved.
+    /// Mode bits that hold after a reset: the defaults, or those that MODE SELECT saved.
     saved: AtomicU32,
     /// Zero, or 1 + the index of the error in `Errno::ALL`.
     lost: AtomicU8,
@@ -141,7 +141,7 @@ pub struct Device {
     freeing: Mutex<Freeing>,
 }
 
-/// The room for protection information; whoever makes a unit has seen that there is some.
+/// The room for protection information; the caller has checked that there is enough.
 fn protection_of(spec: &DeviceSpec) -> Option<Protection> {
     let first = match spec.protection {
         ProtectionSpec::Off => return None,
@@ -208,12 +208,12 @@ impl Device {
         self.number
     }
 
-    /// What it was made from.
+    /// Specification of the unit.
     pub fn spec(&self) -> &DeviceSpec {
         &self.spec
     }
 
-    /// What it is called, to lists and to hosts.
+    /// Name of the unit in lists and for hosts.
     pub fn label(&self) -> Arc<Label> {
         self.label.read().clone()
     }
@@ -223,8 +223,8 @@ impl Device {
         self.label().name.clone()
     }
 
-    /// It is called otherwise from now on. Hosts hear INQUIRY DATA HAS CHANGED when they can see it
-    /// (V2); no command of theirs ends.
+    /// Changes the label. Initiators receive INQUIRY DATA HAS CHANGED when the change is visible to
+    /// them (V2); none of their commands ends.
     pub(crate) fn set_label(&self, to: Label) {
         let mut label = self.label.write();
         let was = std::mem::replace(&mut *label, Arc::new(to));
@@ -235,7 +235,7 @@ impl Device {
         }
     }
 
-    /// What freeing blocks is like, now.
+    /// Current properties of freeing blocks.
     pub fn freeing(&self) -> Freeing {
         *self.freeing.lock()
     }
@@ -250,12 +250,12 @@ impl Device {
         }
     }
 
-    /// Who has reserved it.
+    /// Reservations of the unit.
     pub fn reservations(&self) -> &Place {
         &self.reservations
     }
 
-    /// What has become of its medium.
+    /// State of its medium.
     #[inline]
     pub fn condition(&self) -> &Condition {
         &self.condition
@@ -272,7 +272,7 @@ impl Device {
         self.protection.as_ref().and_then(Protection::kind)
     }
 
-    /// What executes its commands.
+    /// Handler of its commands.
     pub fn handler(&self) -> &'static dyn Handler {
         self.handler
     }
@@ -330,7 +330,7 @@ impl Device {
         self.saved.store(mode.0, Ordering::Release);
     }
 
-    /// What was saved before the unit was made holds from its first command on.
+    /// Values saved before the unit was made are in effect from its first command on.
     pub(crate) fn restore_mode(&self, mode: ModeBits) {
         self.set_saved_mode(mode);
         self.set_mode(mode);
@@ -346,7 +346,7 @@ impl Device {
         self.load.view()
     }
 
-    /// What it has done, for its log pages.
+    /// Counters for its log pages.
     pub(crate) fn history(&self) -> &History {
         &self.history
     }
@@ -359,13 +359,13 @@ impl Device {
         LogCounts { space: self.space_counts(), ..counts }
     }
 
-    /// Bytes that its medium could take, with what it keeps there itself.
+    /// Capacity of its medium in bytes, including the unit's own metadata.
     fn media_bytes(&self) -> u64 {
         let blocks = self.blocks().saturating_mul(u64::from(self.block_bytes()));
         blocks.max(self.spec.media_bytes)
     }
 
-    /// What log page 0Ch says; None without that page.
+    /// Values of log page 0Ch; None without that page.
     pub(crate) fn space_counts(&self) -> Option<SpaceCounts> {
         self.space.as_ref().map(|space| space.counts(self.media_bytes()))
     }
@@ -375,7 +375,7 @@ impl Device {
         self.space.as_ref()
     }
 
-    /// What its disk said of its room last.
+    /// Room that its disk reported last.
     pub fn room(&self) -> Option<Room> {
         self.space.as_ref().map(Space::room)
     }
@@ -397,7 +397,7 @@ impl Device {
         }
     }
 
-    /// A nexus took the unit attention of a threshold: whether it is the one that hears it.
+    /// A nexus took the unit attention of a threshold: whether it is the one to be notified.
     pub(crate) fn hears_threshold(&self) -> bool {
         let Some(space) = self.space.as_ref().filter(|_| self.mode().has(ModeBits::SITUA)) else {
             return true;
@@ -414,7 +414,7 @@ impl Device {
         self.history.reset(&self.nexuses());
     }
 
-    /// What it remembers for its initiators.
+    /// Initiators' data that the unit stores.
     pub(crate) fn notes(&self) -> &Notes {
         &self.notes
     }
@@ -481,8 +481,8 @@ impl Device {
         self.lost.store(u8::try_from(code + 1).unwrap_or(1), Ordering::Release);
     }
 
-    /// The provider is back, by another way: the unit lives again and every nexus hears NOT READY
-    /// TO READY CHANGE.
+    /// The provider is back, on another path: the unit is usable again and every nexus receives NOT
+    /// READY TO READY CHANGE.
     pub fn find(&self, edge: Edge, media_bytes: u64) {
         self.watch.revoke_all();
         self.edge.store(edge.0, Ordering::Release);
@@ -491,7 +491,7 @@ impl Device {
         self.lost.store(0, Ordering::Release);
     }
 
-    /// The medium has a new size, bytes; every nexus hears CAPACITY DATA HAS CHANGED.
+    /// The medium has a new size, bytes; every nexus receives CAPACITY DATA HAS CHANGED.
     pub fn resize(&self, media_bytes: u64) {
         let all = media_bytes / u64::from(self.block_bytes());
         self.set_blocks(self.protection.as_ref().map_or(all, |p| p.resized(all)));
@@ -514,10 +514,10 @@ impl Device {
         self.nexuses.lock()
     }
 
-    /// A new nexus will hear what is raised from now on.
+    /// Adds a nexus: it receives all conditions raised from now on.
     pub(crate) fn enlist(&self, nexus: &Arc<Nexus>) {
         let mut list = self.list();
-        // Whoever finds the list full looks for the dead, and it doubles when most are alive.
+        // When the list is full, dropped nexuses are removed; the list doubles when most are alive.
         if list.all.len() == list.all.capacity() {
             list.all.retain(|n| n.strong_count() > 0);
         }
@@ -568,8 +568,8 @@ impl Device {
         }
     }
 
-    /// LOGICAL UNIT RESET, of that number: mode pages as they were saved. The nexuses are told by
-    /// their engines.
+    /// LOGICAL UNIT RESET, of that number: restores the saved mode pages. The engines notify the
+    /// nexuses.
     pub(crate) fn reset(&self, number: u64) {
         self.reset_number.fetch_max(number, Ordering::AcqRel);
         let _gate = self.mode_gate.lock();

@@ -1,11 +1,11 @@
-//! What freeing blocks is like on a unit: said when it is made, and again when a layer was slipped
-//! in below it or taken out.
+//! Properties of freeing blocks on a unit. They are determined when the unit is made, and again
+//! when a layer is inserted below it or removed.
 //!
-//! Invariant F1: whoever was told something else hears INQUIRY DATA HAS CHANGED.
+//! Invariant F1: initiators that may know other properties receive INQUIRY DATA HAS CHANGED.
 
 use geom::{ProviderId, Topology};
 
-/// An UNMAP is never more than so many requests to what is below.
+/// Most requests to the layers below for one UNMAP.
 const PIECES_MAX: u64 = 1024;
 
 /// See the module.
@@ -17,7 +17,7 @@ pub struct Freeing {
     pub unit_bytes: u64,
     /// Where the first unit begins, bytes; `None` when there is no saying.
     pub offset: Option<u64>,
-    /// Bytes that what is below takes in one request; zero: any number.
+    /// Most bytes that the layers below take in one request; zero: any number.
     pub request_bytes: u64,
 }
 
@@ -38,7 +38,7 @@ impl Freeing {
         (self.unit_bytes / block.max(1)).max(1)
     }
 
-    /// Where the first unit begins, in blocks; `None` when it makes no difference or nobody knows.
+    /// Where the first unit begins, in blocks; `None` when it makes no difference or is unknown.
     pub(crate) fn alignment(&self, block: u64) -> Option<u32> {
         let (block, unit) = (block.max(1), self.unit(block));
         let offset = self.offset.filter(|at| at.is_multiple_of(block))?;

@@ -1,17 +1,19 @@
-//! How full a thin unit is, and the thresholds at which its initiators are told (SBC-4 4.7.3.7).
+//! Used and free room of a thin unit, and the thresholds at which its initiators are notified
+//! (SBC-4 4.7.3.7).
 //!
-//! [`crate::lun::look_at_room`] notes from time to time what the disks report; log page 0Ch shows
-//! what was noted last.
+//! [`crate::lun::look_at_room`] periodically records the values that the disks report; log page 0Ch
+//! shows the last ones.
 //!
 //! Invariants
-//!  H1  A threshold is told once each time it is crossed, and again only after the value was back
-//!      on the other side of the range around it, or after a reset or a new threshold.
-//!  H2  Nothing is told while nobody is there to hear it, while LBPERE is off, or of a threshold of
-//!      percent while there is room for every block that the unit could still ask for.
-//!  H3  With SITUA one initiator hears of it: the first that sends a command.
+//!  H1  A threshold is reported once each time it is crossed. It is reported again only after the
+//!      value was back on the other side of the range around it, or after a reset or a new
+//!      threshold.
+//!  H2  Nothing is reported without a nexus or while LBPERE is off. A threshold in percent is not
+//!      reported while there is room for every block that the unit could still ask for.
+//!  H3  With SITUA only one initiator is notified: the first that sends a command.
 //!
 //! ```text
-//!   armed --beyond--> told --back--> armed        (reset, MODE SELECT: armed)
+//!   armed --beyond--> reported --back--> armed    (reset, MODE SELECT: armed)
 //! ```
 
 use bio::sync::{Mutex, MutexGuard};
@@ -21,13 +23,13 @@ use wire::scsi::{SpaceCounts, THRESHOLDS, Threshold, ThresholdKind};
 /// Bytes of a threshold set; a power of two, and more than a block.
 const SET_BYTES: u64 = 1 << 20;
 
-/// Percent of the room used at which initiators are told when nothing else is said.
+/// Default percentages of used room at which initiators are notified.
 pub const FULL_PERCENTS: [u8; 2] = [80, 90];
 
 /// Configured thresholds of one unit; further ones are refused.
 pub const FULL_PERCENTS_MAX: usize = 2;
 
-/// What a disk says of its room, bytes.
+/// Room of a disk as it reports it, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// It takes so much.
@@ -51,7 +53,7 @@ impl Room {
         self.free >= media_bytes.saturating_sub(self.used)
     }
 
-    /// What log page 0Ch says of it.
+    /// Values of log page 0Ch.
     fn counts(&self, media_bytes: u64) -> SpaceCounts {
         let sets = |bytes: u64| u32::try_from(bytes / SET_BYTES).unwrap_or(u32::MAX);
         SpaceCounts {
@@ -66,7 +68,7 @@ impl Room {
 /// The thresholds of the mode page.
 pub(crate) type Thresholds = [Threshold; THRESHOLDS];
 
-/// Where a value stands to a threshold.
+/// Position of a value relative to a threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Side {
     /// It is crossed.
@@ -120,7 +122,7 @@ struct State {
     saved: Thresholds,
     /// H1.
     armed: [bool; THRESHOLDS],
-    /// H3: it was raised, and nobody has heard it.
+    /// H3: it was raised, and no initiator has received it yet.
     unheard: bool,
     /// The threshold that was crossed last.
     crossed: usize,
@@ -132,7 +134,8 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// For a unit whose disk said `room` when it was opened; told at these percentages of use.
+    /// For a unit whose disk reported `room` when it was opened; `percents` are the thresholds of
+    /// used room.
     pub fn new(room: Room, percents: &[u8]) -> Space {
         let first = configured(percents);
         let armed = [true; THRESHOLDS];
@@ -151,12 +154,12 @@ impl Space {
         self.state.lock()
     }
 
-    /// What was reported last.
+    /// The last reported values.
     pub fn room(&self) -> Room {
         self.state().room
     }
 
-    /// What log page 0Ch tells.
+    /// Values for log page 0Ch.
     pub fn counts(&self, media_bytes: u64) -> SpaceCounts {
         self.state().room.counts(media_bytes)
     }
@@ -215,7 +218,8 @@ impl Space {
         s.unheard = false;
     }
 
-    /// The disk says so now. With `tells`, true when a threshold was crossed that has to be told.
+    /// Records the values that the disk reports. True when notification is on and a threshold was
+    /// crossed.
     pub fn note(&self, room: Room, media_bytes: u64, tells: bool) -> bool {
         let s = &mut *self.state();
         s.room = room;
@@ -237,12 +241,12 @@ impl Space {
         crossed
     }
 
-    /// INFORMATION of the unit attention: where the threshold stands in its page.
+    /// INFORMATION of the unit attention: offset of the threshold in its page.
     pub fn information(&self) -> u64 {
         Threshold::offset(self.state().crossed)
     }
 
-    /// H3: true for the first who hears of it.
+    /// H3: true for the first initiator that is notified.
     pub fn hear(&self) -> bool {
         std::mem::take(&mut self.state().unheard)
     }
@@ -322,7 +326,7 @@ mod tests {
         assert!(!note(10) && note(11) && space.information() == 16 && !note(30));
         assert!(!note(50) && note(51) && space.information() == 24);
         assert!(!note(52) && !note(5) && note(11));
-        // A threshold that is written again as it was stays told; another one is new.
+        // Writing an unchanged threshold does not report it again; a new one is reported.
         space.set([used, left, Threshold::default()]);
         assert!(!note(12));
         space.set([one(ThresholdKind::Used, 11), left, Threshold::default()]);

@@ -1,4 +1,4 @@
-//! What a logical unit is made from, and what of it may change while hosts use it.
+//! Specification of a logical unit, and its label, which may change while hosts use it.
 
 use geom::Edge;
 
@@ -18,7 +18,7 @@ pub const PRODUCT_CD: &str = "VIRTUAL CD-ROM";
 /// Its product revision level.
 pub const REVISION: &str = "0001";
 
-/// What the operator may change of a logical unit while hosts use it.
+/// Properties of a logical unit that the operator may change while hosts use it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Label {
     /// Name of the provider below, and of the unit in lists. No host sees it.
@@ -49,7 +49,7 @@ impl Label {
     }
 }
 
-/// What a logical unit is made from; does not change while it lives, but for its label
+/// Specification of a logical unit; it does not change while the unit exists, except for its label
 /// (`Device::label`).
 #[derive(Clone, Debug)]
 pub struct DeviceSpec {
@@ -67,7 +67,7 @@ pub struct DeviceSpec {
     pub sector_bytes: u32,
     /// Physical block, bytes; a power of two times the logical block.
     pub physical_bytes: u32,
-    /// What is written may lie anywhere in memory; else the disk copies what is not on whole pages.
+    /// Write data may be anywhere in memory; else the disk copies data that is not on whole pages.
     pub any_memory: bool,
     /// A write of at most so many bytes that begins at a multiple of them is kept or lost as a
     /// whole at a power cut: zero when nothing is known, `u64::MAX` when nothing is kept at all.
@@ -82,7 +82,7 @@ pub struct DeviceSpec {
     pub delete_unit_bytes: u64,
     /// Where the first unit begins, bytes; `None` when there is no saying.
     pub delete_offset: Option<u64>,
-    /// Bytes that one request to what is below frees at most; zero: any number.
+    /// Most bytes that one request to the layers below frees; zero: any number.
     pub delete_request_bytes: u64,
     /// A volatile cache lies below: the initial state of WCE.
     pub write_cache: bool,
@@ -92,9 +92,9 @@ pub struct DeviceSpec {
     pub stripe_bytes: u64,
     /// The medium can be taken out (RMB).
     pub removable: bool,
-    /// What the disk says of its room, where it does: there are thresholds then.
+    /// Room that the disk reports, if it does: the unit has thresholds then.
     pub room: Option<Room>,
-    /// Initiators are told when so much of the room is used, percent; at most
+    /// Percentages of used room at which initiators are notified; at most
     /// [`crate::unit::space::FULL_PERCENTS_MAX`].
     pub full_percents: Vec<u8>,
     /// Blocks can be allocated without being written: ANCHOR is served.

@@ -73,7 +73,7 @@ impl EngineCommand for SetTargetPortGroups {
 
 async fn set(job: &Job) -> Result<(), Ending> {
     if !job.port.port_group().is_explicit() {
-        // The port tells in INQUIRY that nobody may ask for this.
+        // INQUIRY of the port reports that SET TARGET PORT GROUPS is not supported.
         return Err(Ending::Check(Sense::cdb_field(1, Some(4))));
     }
     let list = job.data.to_vec();

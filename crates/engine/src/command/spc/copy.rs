@@ -1,6 +1,6 @@
 //! Third-party copy: EXTENDED COPY, POPULATE TOKEN, WRITE USING TOKEN, COPY OPERATION ABORT and the
-//! RECEIVE commands that tell of them (SPC-4 6.4 to 6.6, 6.17 to 6.22). What they do is in
-//! `crate::copy`.
+//! RECEIVE commands for their results (SPC-4 6.4 to 6.6, 6.17 to 6.22). `crate::copy` does the
+//! work.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl EngineCommand for Copy {
             CopyStatus::StatusLid4 => operations.status_lid4(name, now),
             CopyStatus::TokenInformation => operations.token_information(name, now),
         };
-        // Nobody knows the list identifier.
+        // The list identifier is unknown.
         ask.reply.extend(found.ok_or(Sense::cdb_field(2, None))?);
         Ok(())
     }

@@ -53,7 +53,7 @@ fn decode(bytes: &[u8]) -> Option<BTreeMap<u8, Vec<u8>>> {
     rest.is_empty().then_some(all)
 }
 
-/// Takes over what was stored.
+/// Takes over the stored values.
 pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
     let serial = &device.spec().serial;
     let Some(bytes) = vault.load(serial, Kind::Identifying)? else { return Ok(()) };

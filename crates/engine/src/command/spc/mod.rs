@@ -1,10 +1,10 @@
-//! Commands that the engine answers itself, whatever the kind of unit: each has a file here and a
-//! line in [`find`]. They have the two forms that handlers have: [`EngineCommand::now`] for an
-//! answer without waiting, [`EngineCommand::task`] for a conversation. [`serves`] says the same of
+//! Commands that the engine answers itself, for every kind of unit: each has a file here and a line
+//! in [`find`]. They have the two forms that handlers have: [`EngineCommand::now`] for an answer
+//! without waiting, [`EngineCommand::task`] for a conversation. [`serves`] is the same decision for
 //! rows of the table of commands.
 //!
-//! What happens to nexuses and units, and that such commands keep state about, is told to them by
-//! the functions at the end: each adds its line there.
+//! The functions at the end report events of nexuses and units to commands that keep state: each
+//! such command adds its line there.
 
 mod alua;
 mod copy;
@@ -33,7 +33,7 @@ pub(crate) use report_luns::answer as report_luns;
 
 /// A command that every kind of unit answers in the same way.
 pub(crate) trait EngineCommand: Sync {
-    /// What it needs, or why it is refused; as [`crate::handlers::Handler::plan`].
+    /// The needs of the command, or why it is refused; as [`crate::handlers::Handler::plan`].
     fn plan(&self, command: &Cdb, device: &Device) -> Result<Plan, Sense>;
 
     /// Answers when the plan says [`crate::handlers::Run::Now`].
@@ -77,8 +77,8 @@ pub(crate) fn serves(info: &CommandInfo) -> bool {
     )
 }
 
-/// A unit is being made: what the vault has of it is taken over before any nexus sees it. An error
-/// keeps the unit from being exported.
+/// Restores a new unit's state from the vault before any nexus sees it. An error keeps the unit
+/// from being exported.
 pub(crate) fn device_made(device: &Arc<Device>, vault: &dyn Vault) -> Result<(), Error> {
     persistent::load(device, vault)?;
     crate::handlers::disk::upkeep::recall(device, vault)?;
@@ -102,7 +102,7 @@ pub(crate) fn nexus_lost(device: &Arc<Device>, nexus: &Arc<Nexus>) {
     device.operations().forget(nexus);
 }
 
-/// LOGICAL UNIT RESET, before anybody hears of it.
+/// LOGICAL UNIT RESET, before any nexus is notified.
 pub(crate) fn device_reset(device: &Arc<Device>) {
     device.reservations().reset(device);
     crate::handlers::tray::device_reset(device);

@@ -1,5 +1,5 @@
-//! What a unit remembers for its initiators: its timestamp, the information that they gave it, and
-//! the buffers of WRITE BUFFER. All of it is small and read rarely: one lock a unit.
+//! Initiators' data that a unit stores: its timestamp, its identifying information, and the buffers
+//! of WRITE BUFFER. All of it is small and read rarely: one lock for each unit.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ pub(crate) const BUFFER_BYTES: usize = 4096;
 pub(crate) struct Buffers {
     /// Mode 02h: all of it can be read at any time.
     pub data: Vec<u8>,
-    /// Mode 0Ah: what was written last; None before that.
+    /// Mode 0Ah: the last written data; None before that.
     pub echo: Option<Vec<u8>>,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// What SET TIMESTAMP said and when, ms; None before that.
+    /// Value of SET TIMESTAMP and the time when it was set, ms; None before that.
     pub timestamp: Option<(u64, u64)>,
     /// Identifying information by type.
     pub identifying: BTreeMap<u8, Vec<u8>>,

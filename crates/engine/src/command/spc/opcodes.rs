@@ -1,5 +1,5 @@
 //! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-4 6.35,
-//! 6.36): what the parser lets through and what the engine does, from the same tables.
+//! 6.36): the commands of the parser and the functions of the engine, from the same tables.
 
 use wire::scsi::{Command as Cdb, Sense, asc, report_opcodes};
 
@@ -7,8 +7,8 @@ use super::EngineCommand;
 use crate::handlers::{Ask, Plan, served};
 use crate::unit::Device;
 
-/// CLEAR ACA and the NACA bit are served: what REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS and
-/// INQUIRY say.
+/// CLEAR ACA and the NACA bit are served, as REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS and INQUIRY
+/// report.
 pub(crate) const ACA_SERVED: bool = true;
 
 pub(super) struct Opcodes;
@@ -39,8 +39,8 @@ impl EngineCommand for Opcodes {
     }
 }
 
-/// ATS, ATSS, CACAS, CTSS, LURS, QTS, TRS; QAES, QTSS, ITNRS. With REPD the timeouts follow, of
-/// which none is told: an answer waits for the medium.
+/// ATS, ATSS, CACAS, CTSS, LURS, QTS, TRS; QAES, QTSS, ITNRS. With REPD the timeouts follow. No
+/// timeout is reported, because an answer waits for the medium.
 fn functions(extended: bool) -> Vec<u8> {
     let clear_aca = if ACA_SERVED { 0x20 } else { 0 };
     let mut out = vec![0xde | clear_aca, 0x07, 0, 0];

@@ -2,8 +2,9 @@
 //! `reserve`, to the vault, to the nexuses of all cores.
 //!
 //! Invariants
-//!  O1  What APTPL promises is on stable storage before the change holds, and the change holds
-//!      before GOOD. A save that fails changes nothing, and the initiator hears of it.
+//!  O1  State that APTPL promises to keep is on stable storage before the change holds, and the
+//!      change holds before GOOD. A save that fails changes nothing, and the initiator receives an
+//!      error.
 //!  O2  PREEMPT AND ABORT is answered when the commands that it aborted can no longer touch the
 //!      medium, on any core. Others may change reservations meanwhile.
 
@@ -25,7 +26,7 @@ use crate::reservations::{Effects, Request, Reservations, Surroundings, Who};
 use crate::state_store::{Kind, Vault};
 use crate::unit::Device;
 
-/// What a command that was aborted before it changed anything ends with; nobody sees it.
+/// Ending of a command that was aborted before it changed anything; it is never sent.
 const STOPPED: Ending = Ending::Status(Status::TaskAborted);
 
 pub(super) struct PersistentIn;
@@ -86,7 +87,7 @@ async fn change(job: &Job) -> Result<(), Ending> {
     let Cdb::PersistentOut { action, scope, kind, len } = job.command else {
         return Err(Ending::check(asc::INTERNAL_FAILURE));
     };
-    // A conflict comes before what is wrong with the list.
+    // A conflict takes precedence over errors in the list.
     if job.device.reservations().state().legacy().is_some() {
         return Err(Ending::Status(Status::ReservationConflict));
     }
@@ -147,8 +148,8 @@ fn not_saved(error: Errno) -> Ending {
     }
 }
 
-/// What the vault has of a unit, before any nexus exists. A record that makes no sense keeps the
-/// unit from being exported: to go on without it could let two hosts write that must not.
+/// Loads the vault's record of a unit, before any nexus exists. An invalid record keeps the unit
+/// from being exported: without its reservations two hosts could write at the same time.
 pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
     let spec = device.spec();
     let Some(bytes) = vault.load(&spec.serial, Kind::Reservations)? else { return Ok(()) };

@@ -22,7 +22,7 @@ impl EngineCommand for ReportLuns {
     }
 }
 
-/// The list; an initiator that has it need not be told that it changed.
+/// The list; an initiator that has received it needs no notification of its change.
 pub(crate) fn answer(ask: &mut Ask<'_>) {
     let Cdb::ReportLuns { select, .. } = *ask.command else { return };
     let wanted = select != LunSelect::WellKnown;

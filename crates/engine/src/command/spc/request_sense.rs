@@ -1,5 +1,5 @@
-//! REQUEST SENSE (SPC-4 6.39): the oldest unit attention or deferred error as data, and it is told
-//! then; or what is being done to the medium and how far it is; or nothing to tell.
+//! REQUEST SENSE (SPC-4 6.39): reports the oldest unit attention or deferred error as data, and
+//! removes it; else the running operation on the medium with its progress; else no sense.
 
 use std::sync::Arc;
 

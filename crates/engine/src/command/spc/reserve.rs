@@ -41,7 +41,7 @@ async fn run(job: &Job) -> Result<(), Ending> {
     Ok(())
 }
 
-/// What the initiator hears of a refusal.
+/// Answer to the initiator for a refusal.
 pub(super) fn refused(refusal: Refusal) -> Ending {
     match refusal {
         Refusal::Conflict => Ending::Status(Status::ReservationConflict),

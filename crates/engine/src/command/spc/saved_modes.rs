@@ -27,7 +27,7 @@ const OLD: u8 = 1;
 /// Bytes of a threshold.
 const THRESHOLD_LEN: usize = 6;
 
-/// Bits that a record of this version tells.
+/// Bits that a record of this version contains.
 const TOLD: ModeBits = ModeBits::WCE
     .with(ModeBits::D_SENSE, true)
     .with(ModeBits::SWP, true)
@@ -82,8 +82,8 @@ fn thresholds_of(bytes: &[u8]) -> Option<Thresholds> {
     Some(out)
 }
 
-/// Takes the saved values over. A record that cannot be read keeps the unit from being exported:
-/// it may have said that nobody may write.
+/// Takes the saved values over. A record that cannot be read keeps the unit from being exported: it
+/// may have set write protection.
 pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
     let serial = &device.spec().serial;
     let Some(bytes) = vault.load(serial, Kind::ModePages)? else { return Ok(()) };
@@ -100,7 +100,7 @@ pub(super) fn load(device: &Device, vault: &dyn Vault) -> Result<(), Error> {
     Ok(())
 }
 
-/// Held while one MODE SELECT changes a unit; the next one is told BUSY.
+/// Held while one MODE SELECT changes a unit; the next one ends BUSY.
 pub(crate) struct Turn<'a>(&'a Device);
 
 impl Turn<'_> {

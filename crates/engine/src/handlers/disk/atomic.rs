@@ -1,10 +1,10 @@
 //! WRITE ATOMIC(16) (SBC-4 5.48, 4.29): no other command sees a part of it, and a power cut leaves
 //! all of it or nothing.
 //!
-//! The limits stand in page B0h. They are what the disk below keeps as a whole
-//! ([`crate::DeviceSpec::atomic_bytes`]); a write of that length is one request to it. No
-//! granularity, no boundaries. Where not even one block is kept the command is not served; so it is
-//! with protection information, which lies in another place than the data.
+//! Page B0h reports the limits, which are those of the disk below
+//! ([`crate::DeviceSpec::atomic_bytes`]); a write of that length is one request to it. There are no
+//! granularity and no boundaries. The command is not served where not even one block is atomic, nor
+//! with protection information, which is stored apart from the data.
 
 use wire::scsi::{Extent, Sense};
 
@@ -17,7 +17,7 @@ use crate::unit::Device;
 /// one is refused.
 const ATOMIC_BYTES_MAX: u32 = 4 << 20;
 
-/// What one WRITE ATOMIC may cover, logical blocks.
+/// Limits of one WRITE ATOMIC, logical blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AtomicLimits {
     /// Most; zero when it is not served.
@@ -41,7 +41,7 @@ pub(super) fn limits(device: &Device) -> AtomicLimits {
     AtomicLimits { blocks, alignment: if kept > unit { kept / unit } else { 0 } }
 }
 
-/// All the data must come: a part of it is what may not happen.
+/// All the data must arrive: a partial write is not allowed.
 pub(super) fn plan(extent: Extent, boundary: u16, device: &Device) -> Result<Plan, Sense> {
     if boundary != 0 {
         return Err(Sense::cdb_field(10, None));

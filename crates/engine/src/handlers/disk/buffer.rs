@@ -1,5 +1,5 @@
 //! READ BUFFER 10 and 16, WRITE BUFFER (SPC-4 6.18, 6.49): a buffer and an echo buffer for every
-//! nexus, and what they are like. They show whether data arrives as it was sent.
+//! nexus, and their descriptors. Initiators use them to check that data arrives unchanged.
 
 use wire::scsi::{Command as Cdb, Sense, asc};
 

@@ -11,7 +11,7 @@ fn capacity(device: &Device) -> Capacity {
     Capacity {
         blocks: device.blocks(),
         block_len: device.block_bytes(),
-        // At most 31; fifteen is what the field holds.
+        // At most 31, but the field holds at most 15.
         physical_exponent: ratio.ilog2().min(15) as u8,
         lowest_aligned: 0,
         thin: spec.can_delete,

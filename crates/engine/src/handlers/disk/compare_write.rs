@@ -1,5 +1,5 @@
-//! COMPARE AND WRITE (SBC-3 5.2): if the blocks are what the first half of the data says, they
-//! become what the second half says. Nothing else touches them in between.
+//! COMPARE AND WRITE (SBC-3 5.2): if the blocks equal the first half of the data, the second half
+//! replaces them. No other command touches them in between.
 //!
 //! With WRPROTECT both halves have tuples, which are checked as those of a write of these blocks
 //! are; the data is compared, tuples are not.
@@ -14,7 +14,7 @@ use crate::handlers::{Job, Plan};
 use crate::unit::Device;
 use crate::unit::protection::Want;
 
-/// Most blocks of one COMPARE AND WRITE: what the field in page B0h can say. More are refused.
+/// Most blocks of one COMPARE AND WRITE: the maximum of the field in page B0h. More are refused.
 pub(super) const COMPARE_BLOCKS_MAX: u8 = 255;
 
 /// Most blocks at this unit: both halves have to fit in the largest transfer.
@@ -34,7 +34,7 @@ pub(super) fn plan(extent: Extent, device: &Device) -> Result<Plan, Sense> {
         .alone())
 }
 
-/// INFORMATION of a miscompare is the offset of the first byte that differs in what was sent.
+/// INFORMATION of a miscompare is the offset of the first differing byte in the sent data.
 pub(super) async fn compare_write(job: &Job, extent: Extent) -> Result<(), Ending> {
     if extent.blocks == 0 {
         return Ok(());
@@ -53,7 +53,7 @@ pub(super) async fn compare_write(job: &Job, extent: Extent) -> Result<(), Endin
         protected::check_tuples(job, extent, &wanted, &new)?;
         new_tuples = Some(new);
     }
-    // FUA is for what is written.
+    // FUA applies to the write only.
     let want = Want { fua: false, ..protected::want(extent) };
     let (medium, _) = job.medium().read_as(extent.lba, extent.blocks, want).await?;
     if medium.len() != half {

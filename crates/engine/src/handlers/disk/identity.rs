@@ -1,4 +1,4 @@
-//! INQUIRY and its vital product data: who the unit is and what it can do.
+//! INQUIRY and its vital product data: identity and capabilities of the unit.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::registry::TargetPort;
 use crate::unit::Device;
 use crate::unit::space::Space;
 
-/// Company in NAA identifiers: the locally administered bit is set, nobody owns it.
+/// Company in NAA identifiers: the locally administered bit is set, so it has no owner.
 const COMPANY: u32 = 0x02_A5_B1;
 
-/// Largest physical sector of a disk, bytes; what is larger is a stripe.
+/// Largest physical sector of a disk, bytes; a larger value is a stripe.
 const PHYSICAL_SECTOR_MAX: u32 = 4096;
 
 /// SPT of page 86h: types 1, 2 and 3.
@@ -43,8 +43,8 @@ pub(super) fn inquiry(ask: &mut Ask<'_>, device: &Device, page: Option<u8>) -> R
     }
 }
 
-/// Who the unit is through the port that asks. What is claimed here is what the engine does.
-/// `ports` are all that have it.
+/// Identity of the unit at the port that asks. It claims only features that the engine has. `ports`
+/// are all ports of the unit.
 fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Identity {
     let (spec, label, group) = (device.spec(), device.label(), port.port_group());
     let ids = spec.ids();
@@ -80,7 +80,7 @@ fn identity(device: &Device, port: &TargetPort, ports: &[Arc<TargetPort>]) -> Id
     }
 }
 
-/// VPD page 83h of a unit: what it may be called by.
+/// VPD page 83h of a unit: its designators.
 pub(crate) fn designators(device: &Device, port: &TargetPort) -> Vec<u8> {
     let (identity, limits) = (identity(device, port, &[]), limits(device));
     vpd_page(0x83, Vpd { identity: &identity, limits: &limits }).unwrap_or_default()
@@ -98,8 +98,7 @@ pub fn naa(serial: &str) -> [u8; 16] {
 }
 
 /// OPTIMAL TRANSFER LENGTH, bytes; 0 where there is no stripe. Linux takes it for its largest
-/// command (`max_sectors_kb`), so a physical sector, which GEOM calls a stripe too, must not stand
-/// here.
+/// command (`max_sectors_kb`), so it must not be a physical sector, which GEOM calls a stripe too.
 pub(crate) fn transfer_best(device: &Device) -> u64 {
     let spec = device.spec();
     match spec.stripe_bytes > u64::from(spec.physical_bytes.max(PHYSICAL_SECTOR_MAX)) {
@@ -108,7 +107,7 @@ pub(crate) fn transfer_best(device: &Device) -> u64 {
     }
 }
 
-/// What page B0h tells and the commands enforce, in blocks.
+/// Limits that page B0h reports and the commands enforce, in blocks.
 fn limits(device: &Device) -> Limits {
     let spec = device.spec();
     let block = u64::from(device.block_bytes());

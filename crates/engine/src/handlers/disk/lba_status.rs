@@ -1,5 +1,5 @@
-//! GET LBA STATUS (SBC-3 5.6): which blocks are stored, as the disk below knows it. A disk that
-//! does not know is mapped everywhere.
+//! GET LBA STATUS (SBC-3 5.6): allocation state of blocks as the disk below reports it. A disk
+//! without this information is reported as mapped everywhere.
 
 use wire::scsi::{Extent, LbaExtent, LbaState, Sense, asc, lba_status as encode};
 
@@ -23,7 +23,7 @@ pub(super) fn plan(lba: u64, alloc: u32, device: &Device) -> Result<Plan, Sense>
 }
 
 /// Always one descriptor at least; then as many as the allocation length takes. Neighbours of one
-/// state are told as one.
+/// state are reported as one.
 pub(super) async fn lba_status(job: &Job, lba: u64, alloc: u32) -> Result<(), Ending> {
     let fit = alloc.saturating_sub(HEADER).div_ceil(DESCRIPTOR).clamp(1, DESCRIPTORS_MAX);
     let end = job.device.blocks();

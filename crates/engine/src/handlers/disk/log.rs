@@ -48,7 +48,7 @@ pub(super) fn sense(ask: &mut Ask<'_>, device: &Device) -> Result<(), Sense> {
     Ok(())
 }
 
-/// PCR puts all counters back to zero; the other nexuses hear of it.
+/// PCR resets all counters to zero; the other nexuses are notified.
 pub(super) fn select(ask: &mut Ask<'_>, device: &Device) -> Result<(), Sense> {
     let Cdb::LogSelect { reset, .. } = *ask.command else {
         return Err(Sense::new(asc::INTERNAL_FAILURE));

@@ -15,8 +15,8 @@ pub(super) fn plan_sync(lba: u64, blocks: u32, device: &Device) -> Result<Plan, 
     }
 }
 
-/// With IMMED the initiator hears GOOD when the command begins, and of an error by its next command
-/// (SPC-4 4.5.7). Nobody hears of what an abort or a reset has ended.
+/// With IMMED the initiator receives GOOD when the command begins, and an error with its next
+/// command (SPC-4 4.5.7). The end of an aborted or reset operation is not reported.
 pub(super) async fn synchronize(job: &Job, immed: bool) -> Result<(), Ending> {
     if !immed {
         return job.flush().await;
@@ -29,7 +29,7 @@ pub(super) async fn synchronize(job: &Job, immed: bool) -> Result<(), Ending> {
     end
 }
 
-/// The error that is told later. A status says nothing of what became of the data.
+/// The error that is reported later. A status does not describe the state of the data.
 fn deferred(ending: Ending) -> Asc {
     match ending {
         Ending::Check(sense) if sense.code.key != Key::UnitAttention => sense.code,

@@ -1,7 +1,7 @@
 //! The disk handler: a direct-access block device (SBC-3) over one provider.
 //!
-//! One file a family of commands. [`Handler::serves`] lists what is executed; the engine refuses
-//! the rest.
+//! One file for each family of commands. [`Handler::serves`] lists the executed commands; the
+//! engine refuses the rest.
 
 mod atomic;
 mod buffer;
@@ -139,7 +139,7 @@ impl Handler for Disk {
     }
 }
 
-/// What a command needs, the medium being ready.
+/// The needs of a command when the medium is ready.
 fn plan_of(command: &Cdb, device: &Device) -> Result<Plan, Sense> {
     let there = |plan: Plan| Plan { medium: true, ..plan };
     Ok(match *command {

@@ -1,5 +1,5 @@
-//! MODE SENSE and MODE SELECT. What can be changed is shared by all nexuses; a reset brings what
-//! was saved back, or the defaults.
+//! MODE SENSE and MODE SELECT. All nexuses share the changeable values; a reset restores the saved
+//! values, or the defaults.
 
 use wire::scsi::{Command as Cdb, ModeBlock, ModeState, Sense, asc, mode_sense, parse_mode_select};
 
@@ -14,7 +14,7 @@ use crate::unit::{Device, ModeBits};
 /// refused before its data moves.
 const SELECT_MAX: u32 = 4096;
 
-/// What MODE SELECT may change. DPICZ is left out where there is no protection information.
+/// Fields that MODE SELECT may change. DPICZ is left out where there is no protection information.
 fn changeable(device: &Device) -> ModeState {
     let all = ModeState { unchecked_reads: device.protection().is_some(), ..ModeState::ALL };
     match device.space() {
@@ -50,7 +50,7 @@ pub(super) fn state_of(bits: ModeBits) -> ModeState {
     }
 }
 
-/// The inverse of [`state_of`]: `bits` with what the pages say.
+/// The inverse of [`state_of`]: `bits` with the values of the pages.
 pub(super) fn bits_of(bits: ModeBits, state: ModeState) -> ModeBits {
     bits.with(ModeBits::WCE, state.write_cache)
         .with(ModeBits::D_SENSE, state.descriptor_sense)
@@ -86,7 +86,7 @@ fn block_of(device: &Device, registry: &Registry, protected: bool) -> ModeBlock 
         rotation: device.spec().rotation.unwrap_or(0),
         // Every port group has implicit access states (TPGS); they cannot be turned off.
         implicit_alua: true,
-        // What an initiator has given is kept as it is.
+        // Tags from an initiator are kept unchanged.
         application_tags: device.protection().is_some(),
         has_thresholds: device.space().is_some(),
     }
@@ -111,8 +111,8 @@ pub(super) fn plan_select(page_format: bool, len: u32) -> Result<Plan, Sense> {
     Ok(Plan { medium: false, ..Plan::task(len) })
 }
 
-/// All or nothing: what is saved is on stable storage before it holds, and the other nexuses hear
-/// of a change before this one hears GOOD.
+/// All or nothing: saved values are on stable storage before they take effect, and the other
+/// nexuses are notified of a change before this one receives GOOD.
 pub(super) async fn select(job: &Job, ten: bool, keep: bool) -> Result<(), Ending> {
     let list = job.data.to_vec();
     let device = &job.device;
@@ -125,15 +125,15 @@ pub(super) async fn select(job: &Job, ten: bool, keep: bool) -> Result<(), Endin
     let bits = bits_of(device.mode(), wanted.state);
     let turns_off = device.mode().has(ModeBits::WCE) && !wanted.state.write_cache;
     if turns_off {
-        // What was acknowledged from the cache becomes durable before the cache is off. Writes
-        // that run meanwhile see the bit still set; they are flushed below.
+        // Writes acknowledged from the cache become durable before the cache is off. Writes that
+        // run meanwhile see the bit still set; they are flushed below.
         job.flush().await?;
     }
     if keep {
         save(job, bits, wanted.state.thresholds).await?;
     }
     {
-        // A reset may have come in between; what this command asks for is the later of the two.
+        // A reset may have come in between; the values of this command are the later ones.
         let _gate = device.mode_gate.lock();
         let changed = wanted.changed || device.mode() != bits;
         device.set_mode(bits);

@@ -1,7 +1,7 @@
-//! ORWRITE(16) (SBC-3 5.7): the blocks become what they are OR the data, as one step.
+//! ORWRITE(16) (SBC-3 5.7): the blocks are combined with the data by OR, as one step.
 //!
-//! With ORPROTECT the tuples that come are checked as those of a write are. Their tags are kept
-//! with the result, whose guard is made here: it is the guard of neither of the two.
+//! With ORPROTECT the received tuples are checked as those of a write. Their tags are stored with
+//! the result, and the guard is computed here: it is the guard of neither of the two.
 
 use wire::scsi::{Extent, Sense, TUPLE_LEN, Tuple, asc, guard};
 
@@ -16,7 +16,7 @@ pub(super) fn plan(extent: Extent, device: &Device) -> Result<Plan, Sense> {
     Ok(plan.at(extent.lba, u64::from(extent.blocks)).alone())
 }
 
-/// Whole blocks that the initiator has sent are combined; what it has not sent stays as it is.
+/// Combines the whole blocks that the initiator has sent; other blocks stay unchanged.
 pub(super) async fn orwrite(job: &Job, extent: Extent) -> Result<(), Ending> {
     let unit = job.device.block_bytes();
     let (data, mut tuples) = protected::sent(job, extent).await?;
@@ -25,7 +25,7 @@ pub(super) async fn orwrite(job: &Job, extent: Extent) -> Result<(), Ending> {
     if blocks == 0 {
         return Ok(());
     }
-    // FUA is for what is written.
+    // FUA applies to the write only.
     let want = Want { fua: false, ..protected::want(extent) };
     let (medium, _) = job.medium().read_as(extent.lba, blocks, want).await?;
     let mut sum = medium.to_vec();

@@ -1,6 +1,6 @@
-//! PRE-FETCH 10 and 16 (SBC-3 5.9, 5.10). A range that is small enough is read, so that whatever
-//! cache lies below has it. The end is GOOD and never CONDITION MET: there is no cache of ours that
-//! could promise to keep it.
+//! PRE-FETCH 10 and 16 (SBC-3 5.9, 5.10). A range that is small enough is read, so that a cache in
+//! the layers below has it. The command ends GOOD and never CONDITION MET, because the engine has
+//! no cache that could keep the data.
 
 use wire::scsi::{Extent, Sense, asc};
 
@@ -14,8 +14,8 @@ const FETCH_BYTES_MAX: u64 = 4 << 20;
 /// Read at a time, bytes.
 const PIECE_BYTES: u32 = 256 * 1024;
 
-/// With `immed` nothing is fetched: nobody would wait for it, and it takes memory from those who
-/// do.
+/// With `immed` nothing is fetched: no command waits for the data, and prefetching takes memory
+/// from commands that do wait.
 pub(super) fn plan(lba: u64, blocks: u32, immed: bool, device: &Device) -> Result<Plan, Sense> {
     if !Extent::new(lba, blocks).fits(device.blocks()) {
         return Err(Sense::new(asc::LBA_OUT_OF_RANGE));

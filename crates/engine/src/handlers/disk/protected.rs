@@ -1,5 +1,6 @@
-//! READ and WRITE of units with protection information (SBC-3 4.22), and what other commands with
-//! RDPROTECT, WRPROTECT or VRPROTECT share: the tuples stand behind each block on the wire.
+//! READ and WRITE of units with protection information (SBC-3 4.22), and the parts shared by other
+//! commands with RDPROTECT, WRPROTECT or VRPROTECT: on the wire each block is followed by its
+//! tuple.
 //!
 //! | type | 6 to 16 bytes, field 0 | 6 to 16 bytes, field not 0 | 32 bytes |
 //! | --- | --- | --- | --- |
@@ -7,8 +8,8 @@
 //! | 1, 3 | no tuples move | they do | refused, 20/00 |
 //! | 2 | no tuples move | refused, 20/00 | expected tags are checked |
 //!
-//! What is refused with 20/00 by its length is no row of REPORT SUPPORTED OPERATION CODES
-//! ([`super::Disk::serves`]).
+//! Commands refused with 20/00 because of their length have no row in REPORT SUPPORTED OPERATION
+//! CODES ([`super::Disk::serves`]).
 
 use bio::{Op, Segs};
 use wire::scsi::{Extent, Protect, ProtectionType, Sense, TUPLE_LEN, Tuple, asc};
@@ -46,7 +47,7 @@ pub(super) fn plan(op: Op, extent: Extent, device: &Device) -> Result<Plan, Sens
     Ok(plan.at(extent.lba, u64::from(extent.blocks)))
 }
 
-/// What a read or verification of an extent checks.
+/// Checks for a read or verification of an extent.
 pub(super) fn want(extent: Extent) -> Want {
     Want { protect: extent.protect, tags: extent.tags, fua: extent.fua }
 }
@@ -103,7 +104,7 @@ pub(super) fn apart(job: &Job, extent: Extent) -> Result<(Segs, Option<Vec<u8>>)
     Ok((data, Some(tuples)))
 }
 
-/// What an initiator's tuples for blocks of an extent must say.
+/// Checks an initiator's tuples for blocks of an extent.
 pub(super) fn check_tuples(
     job: &Job,
     extent: Extent,
@@ -137,7 +138,7 @@ pub(super) fn repeated(job: &Job, tuple: &[u8], done: u64, n: u64) -> Vec<u8> {
     (done..done.saturating_add(n)).flat_map(one).collect()
 }
 
-/// Where byte `at` of the data stands in what the initiator sends.
+/// Offset of data byte `at` in the data that the initiator sends, tuples included.
 pub(super) fn offset_sent(extent: Extent, unit: u32, at: u64) -> u64 {
     let tuples = if extent.protect == 0 { 0 } else { at / u64::from(unit.max(1)) };
     at.saturating_add(tuples.saturating_mul(TUPLE_LEN as u64))

@@ -1,12 +1,12 @@
 //! SANITIZE (SBC-3 5.24), for units whose owner has allowed it: OVERWRITE, BLOCK ERASE,
 //! CRYPTOGRAPHIC ERASE, EXIT FAILURE MODE.
 //!
-//! CRYPTOGRAPHIC ERASE has no key that it could throw away: what is stored is not encrypted here.
-//! It does what an initiator gets by it, that nothing old can be read again, by writing noise over
-//! every block, and takes as long as OVERWRITE takes.
+//! CRYPTOGRAPHIC ERASE has no key to discard, because the stored data is not encrypted here. It has
+//! the same effect for an initiator, that no old data can be read again, by writing noise over
+//! every block. It takes as long as OVERWRITE.
 //!
-//! BLOCK ERASE writes zeroes over everything before it frees the blocks: what was freed only could
-//! still be found below.
+//! BLOCK ERASE writes zeroes to every block before it frees the blocks: after freeing alone the
+//! layers below could still return old data.
 
 use wire::scsi::{SanitizeAction, Sense, asc, parse_overwrite};
 
@@ -110,14 +110,14 @@ pub(super) async fn sanitize(
     }
 }
 
-/// Gives a medium back whose SANITIZE has failed, for whoever was told that this may be. Without a
-/// failure nothing changes.
+/// EXIT FAILURE MODE: makes a medium usable again after a failed SANITIZE, if that SANITIZE allowed
+/// it (AUSE). Without a failure nothing changes.
 async fn leave_failure(job: &Job) -> Result<(), Ending> {
     if job.device.condition().state() != MediumState::SanitizeFailed {
         return Ok(());
     }
     if let Some(protection) = job.device.protection() {
-        // What is left was not written by anybody: it is not checked.
+        // The remaining data is not a regular write: it is not checked.
         protection.end_format(&job.medium().begun()?, protection.kind()).await?;
     }
     if let Err(e) = upkeep::save(&job.registry, &job.device, Vec::new()).await {

@@ -7,10 +7,10 @@ use crate::command::status::Ending;
 use crate::handlers::{Job, Plan};
 use crate::unit::{Device, ModeBits};
 
-/// Most blocks of one UNMAP, whatever the unit; told in page B0h, more are refused. Initiators cut
-/// their requests to it, and some take a larger number for nonsense.
+/// Most blocks of one UNMAP, for every unit; reported in page B0h, more are refused. Initiators cut
+/// their requests to it, and some reject a larger number.
 const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
-/// Most descriptors of one UNMAP; told in page B0h, a longer list is refused.
+/// Most descriptors of one UNMAP; reported in page B0h, a longer list is refused.
 pub(super) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
 
 pub(super) fn plan(anchor: bool, len: u32, device: &Device) -> Result<Plan, Sense> {
@@ -50,7 +50,7 @@ pub(super) async fn unmap(job: &Job) -> Result<(), Ending> {
         Cdb::Unmap { anchor: true, .. } => (Op::WriteZeroes, Flags::NO_HOLE),
         _ => (Op::Delete, Flags::NONE),
     };
-    // What follows each other goes as one: a request each would cost.
+    // Adjacent ranges are merged into one request: each request has its cost.
     let runs = list.iter().filter(|one| one.blocks > 0);
     let mut runs = runs.map(|one| (one.lba, u64::from(one.blocks))).peekable();
     while let Some((lba, mut blocks)) = runs.next() {

@@ -1,10 +1,10 @@
-//! What is done to a medium as a whole: FORMAT UNIT and SANITIZE run as tasks of their own, which
-//! aborts and resets do not end (SBC-3 4.11, 4.34).
+//! Operations on a whole medium: FORMAT UNIT and SANITIZE run as tasks of their own, which aborts
+//! and resets do not end (SBC-3 4.11, 4.34).
 //!
 //! Invariants
-//!  U1  Before the first block changes, the vault has a record of what is to be done; it goes when
-//!      all is done and durable. A daemon that finds the record finishes a SANITIZE, and calls a
-//!      medium whose FORMAT was interrupted corrupted.
+//!  U1  Before the first block changes, the vault has a record of the operation; it is removed when
+//!      the operation is complete and durable. A daemon that finds the record finishes a SANITIZE,
+//!      and reports a medium whose FORMAT was interrupted as corrupted.
 //!  U2  The unit is READY again only when the record is gone: a SANITIZE that was done is never
 //!      repeated over new data.
 //!  U3  While it runs nothing else reaches the medium: new commands are refused, those that were
@@ -39,7 +39,7 @@ const LOOK_NS: u64 = 5_000_000;
 /// First bytes of a record.
 const MAGIC: &[u8; 8] = b"ASHMEDM1";
 
-/// What is to be done.
+/// The operation to perform.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Work {
     /// The type of protection afterwards, where there is room for it; `None` is as before.
@@ -56,7 +56,7 @@ pub(super) struct Work {
     pub invert: bool,
     /// Passes of writing; none only frees or zeroes.
     pub passes: u8,
-    /// What each block is filled with, again and again; empty is zeroes.
+    /// Fill data of each block, repeated; empty is zeroes.
     pub pattern: Vec<u8>,
 }
 
@@ -99,15 +99,15 @@ impl Work {
     }
 }
 
-/// Where the end of the task is told to the command that waits for it.
+/// Result of the task, for the command that waits for it.
 #[derive(Default)]
 struct Told {
     end: Option<Result<(), Ending>>,
     waker: Option<Waker>,
 }
 
-/// Begins the work, and waits for its end unless `immed`. What was wrong with the record keeps
-/// everything as it was.
+/// Begins the operation, and waits for its end unless `immed`. If the record cannot be saved,
+/// nothing changes.
 pub(super) async fn run(job: &Job, work: Work, immed: bool) -> Result<(), Ending> {
     let device = &job.device;
     let before = device.condition().state();
@@ -148,7 +148,7 @@ pub(super) async fn run(job: &Job, work: Work, immed: bool) -> Result<(), Ending
     }
 }
 
-/// Where nothing is kept over a restart, there is nothing to be told of what was interrupted.
+/// Saves the record. Without a vault nothing is saved, so an interruption is not detected later.
 pub(super) async fn save(
     registry: &Registry,
     device: &Device,
@@ -257,8 +257,7 @@ async fn pattern_piece(
     Ok(data)
 }
 
-/// A unit is being made: what the record in the vault says of it. Anything unreadable counts as
-/// interrupted.
+/// Applies the record of the vault to a new unit. An unreadable record counts as interrupted.
 pub(crate) fn recall(device: &Device, vault: &dyn Vault) -> Result<(), geom::Error> {
     let Some(bytes) = vault.load(&device.spec().serial, Kind::Medium)? else { return Ok(()) };
     if bytes.is_empty() {

@@ -7,11 +7,11 @@
 //! | 3 | one block | tuples are checked | the data of each with it |
 //! | 1, 3, VRPROTECT | the same and tuples, checked | nothing is checked | data, tuples |
 //!
-//! Which fields of the tuples are compared is [`Protect::compared`]; none of a block where either
-//! tuple says that nothing is to be checked, and of the application tag only what the mask of a
-//! 32-byte command lets through. A difference is MISCOMPARE, of a field of a tuple with the code of
-//! its check; INFORMATION is the offset of the first byte that differs in what was sent, a single
-//! block repeated as often as needed.
+//! [`Protect::compared`] gives the compared fields of the tuples. No field of a block is compared
+//! where either tuple disables checking, and only the masked bits of the application tag of a
+//! 32-byte command. A difference is MISCOMPARE, in a field of a tuple with the code of its check.
+//! INFORMATION is the offset of the first differing byte in the sent data; a single block counts as
+//! repeated for each block.
 
 use bio::Segs;
 use wire::scsi::{Asc, Extent, Key, Protect, ProtectionType, Sense, TUPLE_LEN, Tuple, asc};
@@ -51,7 +51,7 @@ pub(super) fn plan_write(extent: Extent, device: &Device) -> Result<Plan, Sense>
     Ok(plan.at(extent.lba, u64::from(extent.blocks)))
 }
 
-/// What the initiator sent to be compared.
+/// Data that the initiator sent for comparison.
 struct Theirs {
     data: Segs,
     tuples: Option<Vec<u8>>,
@@ -106,7 +106,7 @@ async fn compare(job: &Job, extent: Extent, check: u8, theirs: &Theirs) -> Resul
         let mut differs = part.data_differs(&medium, theirs)?;
         if let Some(sent) = theirs.tuples.as_ref().filter(|_| check != 0) {
             let field = part.tuple_differs(&tuples, sent);
-            // Of several differences the first is told.
+            // Of several differences the first is reported.
             let first = |(_, at): &(Asc, u64)| *at;
             differs = [differs, field].into_iter().flatten().min_by_key(first);
         }
@@ -118,7 +118,7 @@ async fn compare(job: &Job, extent: Extent, check: u8, theirs: &Theirs) -> Resul
     Ok(())
 }
 
-/// What reading from block `done` of a command on checks.
+/// Checks for a read from block `done` of a command on.
 fn want(extent: Extent, check: u8, done: u32) -> Want {
     let mut want = protected::want(extent);
     if check != 0 && extent.protect != 0 {
@@ -140,7 +140,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// What differs of the data, and where it stands in what was sent.
+    /// The first difference in the data, and its offset in the sent data.
     fn data_differs(&self, medium: &Segs, theirs: &Theirs) -> Result<Option<(Asc, u64)>, Ending> {
         let unit = self.job.device.block_bytes();
         let from = u64::from(self.done) * u64::from(unit);

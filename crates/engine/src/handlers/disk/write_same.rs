@@ -20,7 +20,7 @@ use crate::command::status::{Ending, ending_of};
 use crate::handlers::{Job, Plan};
 use crate::unit::{Device, ModeBits};
 
-/// Most bytes of one WRITE SAME; told in page B0h, a longer one is refused.
+/// Most bytes of one WRITE SAME; reported in page B0h, a longer one is refused.
 pub(super) const WRITE_SAME_BYTES_MAX: u64 = 1 << 30;
 
 /// The fields of the command.

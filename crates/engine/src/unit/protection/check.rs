@@ -1,4 +1,4 @@
-//! What tuples must say, and making them.
+//! Checks and construction of tuples.
 
 use bio::Segs;
 use wire::scsi::{
@@ -12,7 +12,7 @@ const APP_FAILED: Asc = Asc::new(Key::AbortedCommand, 0x10, 0x02);
 /// LOGICAL BLOCK REFERENCE TAG CHECK FAILED.
 const REFERENCE_FAILED: Asc = Asc::new(Key::AbortedCommand, 0x10, 0x03);
 
-/// What is known of the blocks that are checked.
+/// Type and rules for the blocks that are checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts {
     pub kind: ProtectionType,
@@ -35,7 +35,8 @@ impl Facts {
         }
     }
 
-    /// Tuples as on the wire, one a block; the first that is wrong is told with its LBA.
+    /// Checks tuples in wire format, one for each block; the first wrong one is reported with its
+    /// LBA.
     pub fn check(&self, data: &Segs, unit: u64, tuples: &[u8]) -> Result<(), Sense> {
         let guards = if self.rules.guard { guards(data, unit) } else { Vec::new() };
         let mut number = 0u32;
@@ -100,7 +101,7 @@ pub(super) fn guards(data: &Segs, unit: u64) -> Vec<u16> {
     out
 }
 
-/// The tuple that we give block `lba`: the application tag is zero, nobody has said anything of it.
+/// Default tuple for block `lba`: its application tag is zero, because no initiator has set one.
 fn own(kind: ProtectionType, lba: u64, guard: u16) -> Tuple {
     let reference = match kind {
         ProtectionType::One | ProtectionType::Two => low(lba),
@@ -126,8 +127,7 @@ pub(super) fn flip(tuples: &mut [u8]) {
     tuples.iter_mut().for_each(|byte| *byte = !*byte);
 }
 
-/// Blocks with their tuples, as one after the other on the wire, taken apart. What is not a whole
-/// block with its tuple is left out.
+/// Splits blocks with their tuples, in wire order. An incomplete block or tuple is left out.
 pub(crate) fn split(both: &[u8], unit: u32) -> (Vec<u8>, Vec<u8>) {
     let unit = unit as usize;
     let blocks = both.len() / (unit + TUPLE_LEN);

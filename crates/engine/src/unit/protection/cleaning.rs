@@ -1,10 +1,10 @@
-//! Taking marks back, so that a restart repairs only where something was under way.
+//! Removal of marks from idle regions, so that a restart repairs only regions with recent writes.
 //!
 //! ```text
 //!   write --> mark (durable) --> ... rests for IDLE_NS --> flush --> map without it
 //! ```
-//! One task looks at all marks of a unit as long as one may still go; the first write that finds
-//! none starts it. A unit that is given back is cleaned at once ([`clean_now`]).
+//! One task looks at all marks of a unit as long as one may still be removed; the first write that
+//! finds none starts it. A unit that is closed is cleaned at once ([`clean_now`]).
 
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ use crate::unit::Device;
 pub(super) const IDLE_NS: u64 = 5_000_000_000;
 
 impl Protection {
-    /// Has somebody look after the marks from now on, if nobody does.
+    /// Starts the task that removes marks, unless it runs already.
     pub(super) fn clean_when_idle(&self, medium: &Medium) {
         if self.regions.must_tend() {
             let (core, device) = (medium.core.clone(), Arc::downgrade(medium.device()));
@@ -36,7 +36,7 @@ impl Protection {
         medium: &Medium,
         before: Option<&[(u64, u64)]>,
     ) -> Result<Vec<(u64, u64)>, Ending> {
-        // Nobody formats meanwhile either (`begin_format`).
+        // The turn also excludes formatting (`begin_format`).
         let _map = self.regions.map_turn().await;
         let now = self.regions.resting(0, 0, 0);
         let rested: Vec<_> =
@@ -60,11 +60,11 @@ async fn tend(core: Rc<Core>, device: Weak<Device>) {
         let Some(device) = device.upgrade() else { return };
         let Some(protection) = device.protection() else { return };
         if device.lost().is_some() {
-            // What comes back is made ready anew.
+            // A provider that returns is made ready anew.
             protection.regions.stops_tending();
             return;
         }
-        // What cannot be cleaned now stays marked until the next look.
+        // Marks that cannot be removed now stay until the next look.
         let medium = Medium::alone(&core, device.clone());
         before = protection.clean(&medium, Some(&before)).await.unwrap_or_default();
         if !protection.regions.still_tends() {

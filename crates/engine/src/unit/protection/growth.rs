@@ -1,4 +1,4 @@
-//! Where the tail of a provider is that has another length than when the tail was made (D5).
+//! Location of the tail on a provider whose length has changed since the tail was made (D5).
 //!
 //! | the provider | then |
 //! | --- | --- |
@@ -12,13 +12,14 @@
 //! The record is the header as it is on the medium. It is written when the unit has been made ready
 //! and after FORMAT UNIT. A unit that is made without protection information forgets it.
 //!
-//! Without a record, and without a header at its end, a provider is a new unit, or one that grew
-//! while its record was lost: made anew, all guards would be gone without a word. So a header is
-//! looked for where providers of round sizes end ([`PLACES_MAX`]); not behind each block, all of
-//! which would have to be read. One that is found is not believed either: an old one among data
-//! would cut the unit. The medium is corrupted then, and the operator decides: as long as it was,
-//! the provider has its guards again, and may grow while it is served; opened once without
-//! protection information, it is a new unit afterwards.
+//! A provider without a record, and without a header at its end, is either a new unit or one that
+//! grew while its record was lost. If it were made anew in the second case, all guards would be
+//! lost silently. So a header is looked for where providers of round sizes end ([`PLACES_MAX`]);
+//! not behind each block, because all of them would have to be read. A header that is found is not
+//! trusted either: an old one among data would shorten the unit. The medium is then corrupted, and
+//! the operator decides. If the provider gets its earlier length back, it has its guards again, and
+//! may grow while it is served. If it is opened once without protection information, it is a new
+//! unit afterwards.
 
 use std::sync::Arc;
 
@@ -44,14 +45,14 @@ const NEAR_BYTES: u64 = 16 << 10;
 /// The record of a unit on which an old header was found.
 const DOUBT: &[u8] = b"ASHDOUBT";
 
-/// What the vault knows of a unit's tail.
+/// The vault's record of a unit's tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recalled {
     /// Nothing.
     Nothing,
     /// Blocks of the provider that it was made for.
     Tail(u64),
-    /// There was one, and it was given up: what looks like a header is old.
+    /// A record existed and was given up: a header that is found is old.
     GivenUp,
 }
 
@@ -64,8 +65,8 @@ impl Recalled {
     }
 }
 
-/// What the record says of a unit that is to be made. Waits for the vault: for the control thread.
-/// Fails when the tail is cut off.
+/// Reads the record for a new unit. Waits for the vault: for the control thread. Fails when the
+/// tail is cut off.
 pub(crate) fn recall(registry: &Registry, spec: &DeviceSpec) -> Result<Recalled, Error> {
     let vault = registry.vault();
     let Some(bytes) = vault.load(&spec.serial, Kind::Protection)? else {
@@ -95,8 +96,8 @@ pub(crate) fn recall(registry: &Registry, spec: &DeviceSpec) -> Result<Recalled,
     Ok(Recalled::Tail(layout.total))
 }
 
-/// An old header was found, of a provider of `total` blocks: the operator hears of it, and that is
-/// kept, so that `protection = "none"` gives up what may be there.
+/// Reports an old header, of a provider of `total` blocks, to the operator. The finding is kept, so
+/// that `protection = "none"` gives up the tail that may be there.
 pub(super) async fn doubt(registry: &Registry, device: &Device, total: u64) {
     let spec = device.spec();
     registry.tell(
@@ -146,7 +147,7 @@ impl Protection {
         std::iter::once(provider).chain(before)
     }
 
-    /// Blocks of a shorter provider at whose end a header stands, where it is looked for.
+    /// Searches for a header at the end of a shorter provider; answers the blocks of that provider.
     pub(super) async fn old_header(&self, medium: &Medium) -> Result<Option<u64>, Ending> {
         let (unit, blocks) = (self.layout().unit, self.provider_blocks());
         let step = blocks.div_ceil(PLACES_MAX).next_power_of_two();

@@ -1,11 +1,11 @@
-//! Where a protected unit keeps its tuples: in the tail of its own provider.
+//! Layout of the tail of a protected unit's provider, where its tuples are stored.
 //!
 //! ```text
 //!   | data: `blocks` blocks | tuples, whole blocks | map of regions, 4096 bytes | ... | header |
 //! ```
-//! The header is the last block of the provider that the tail was made for; one that has grown
-//! since has it in its middle. A tuple is stored inverted: zeroes, and what a disk gives back for
-//! freed space, are tuples that say that nothing is checked.
+//! The header is the last block of the provider that the tail was made for; a provider that has
+//! grown since has it in its middle. A tuple is stored inverted: zeroes, which a disk also returns
+//! for freed space, then are tuples that disable checking.
 
 use wire::iscsi::crc32c;
 use wire::scsi::{ProtectionType, TUPLE_LEN};
@@ -13,11 +13,11 @@ use wire::scsi::{ProtectionType, TUPLE_LEN};
 /// First bytes of a header.
 pub const MAGIC: &[u8; 8] = b"ASHPROT1";
 
-/// Version of what follows the magic.
+/// Version of the data after the magic.
 const VERSION: u32 = 1;
 
-/// Length of what the checksum covers: magic, version, type, block length, provider's blocks, data
-/// blocks.
+/// Length of the data under the checksum: magic, version, type, block length, provider's blocks,
+/// data blocks.
 const HEADER_LEN: usize = 8 + 4 + 4 + 8 + 8 + 8;
 
 /// The same with the checksum.
@@ -46,7 +46,7 @@ pub(crate) struct Layout {
     pub total: u64,
 }
 
-/// What the last block says.
+/// Contents of the last block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     /// It is no header.
@@ -114,7 +114,7 @@ impl Layout {
     }
 
     /// Marked regions at which those that rest are cleaned. More may be marked while they are busy;
-    /// it is what bounds the work after a power cut.
+    /// this number bounds the work after a power cut.
     pub fn marked_max(&self) -> usize {
         let quarter = self.blocks.div_ceil(self.region_blocks()) / 4;
         usize::try_from(quarter.clamp(MARKED_MIN, MARKED_MAX)).unwrap_or(usize::MAX)
@@ -156,7 +156,7 @@ impl Header {
         }
     }
 
-    /// What a header says, if it is whole.
+    /// Contents of a header, if it is whole.
     pub fn read(bytes: &[u8]) -> Option<(Layout, Option<ProtectionType>)> {
         let number = |at: usize| {
             let bytes = bytes.get(at..)?.first_chunk::<8>()?;

@@ -5,9 +5,9 @@
 //! | --- | --- |
 //! | `layout` | the tail: tuples, map, header |
 //! | `regions` | whose turn it is at which blocks, and which regions are marked |
-//! | `check` | guards, and what a tuple must say |
+//! | `check` | guards, and the rules for tuples |
 //! | `cleaning` | taking marks back |
-//! | `repair` | making a unit ready: a new tail, or what a power cut has left |
+//! | `repair` | making a unit ready: a new tail, or repair after a power cut |
 //! | `growth` | where the tail of a provider is that has grown |
 //!
 //! Everything that reaches the blocks of a protected unit comes through [`Protection`]: plain reads
@@ -18,18 +18,18 @@
 //!   read:  turn --> data, tuples --> check --> GOOD | 0B/10/01..03 with the LBA
 //! ```
 //! Invariants
-//!  D1  Before the first write of a region its mark is durable. What a power cut leaves in a marked
-//!      region may be data without its tuple or a tuple without its data: when the unit is made
-//!      ready, tuples there whose guard is wrong get the guard of what is there. Elsewhere a wrong
-//!      guard is an error.
+//!  D1  Before the first write of a region its mark is durable. A power cut may leave data without
+//!      its tuple, or a tuple without its data, in a marked region. When the unit is made ready,
+//!      tuples there whose guard is wrong get the guard of the stored data. Elsewhere a wrong guard
+//!      is an error.
 //!  D2  A request that has begun to write is not given up by an abort.
 //!  D3  The type changes only while nothing else reaches the medium (FORMAT UNIT).
-//!  D4  Nobody waits for memory while others wait for his turn: memory is taken before.
-//!  D5  The tail stays where it is when the provider grows: the header says for how long a provider
-//!      it was made. FORMAT UNIT makes one at the new end. Of a provider that has grown while
-//!      nobody looked, the record in the vault says where the header is.
-//!  D6  Marks go when their regions have rested, and when the unit is given back, so that a restart
-//!      distrusts only what was written last (`cleaning`).
+//!  D4  A request never waits for memory while others wait for its turn: memory is taken before.
+//!  D5  The tail stays where it is when the provider grows: the header records the provider length
+//!      that it was made for. FORMAT UNIT makes one at the new end. If a provider has grown while
+//!      the unit was not open, the record in the vault locates the header.
+//!  D6  Marks are removed when their regions have rested, and when the unit is closed, so that
+//!      after a restart only the regions written last are repaired (`cleaning`).
 
 mod check;
 mod cleaning;
@@ -73,7 +73,7 @@ pub enum ProtectionSpec {
     Type(ProtectionType),
 }
 
-/// What a read asks for.
+/// Options of a read.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Want {
     /// RDPROTECT or VRPROTECT; zero checks what can be checked unless the mode page says otherwise.
@@ -229,7 +229,8 @@ impl Protection {
         let (Ok(data_len), Ok(more)) = (usize::try_from(len), usize::try_from(tuples_len)) else {
             return Err(bad);
         };
-        // All memory at once: whoever has one part does not wait for the other.
+        // All memory at once: otherwise two requests that each hold one part could block each
+        // other.
         let all = medium.buffers(data_len + more).await?;
         let (mut data, mut tail) = (Segs::new(), Segs::new());
         if !all.slice_into(0, data_len, &mut data) || !all.slice_into(data_len, more, &mut tail) {
@@ -283,7 +284,7 @@ impl Protection {
         self.settle(medium, marked, (lba, blocks), end).await
     }
 
-    /// DELETE or WRITE ZEROES of blocks. What may be freed is not checked afterwards.
+    /// DELETE or WRITE ZEROES of blocks. Blocks that may be freed are not checked afterwards.
     pub async fn range(
         &self,
         medium: &Medium,
@@ -323,7 +324,7 @@ impl Protection {
         Ok(())
     }
 
-    /// Stores inverted tuples beside what shares their first and last block.
+    /// Stores inverted tuples without changing other tuples in their first and last block.
     async fn put_tuples(
         &self,
         medium: &Medium,
@@ -349,7 +350,7 @@ impl Protection {
         put(medium, at, bytes, flags.has(Flags::FUA), part(scratch, len)?).await
     }
 
-    /// The end of a write. One that failed has changed nobody knows what: data and tuples are made
+    /// The end of a write. After a failed write the contents are unknown: data and tuples are made
     /// to agree, or the region stays marked.
     async fn settle(
         &self,

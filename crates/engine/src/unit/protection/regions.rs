@@ -1,14 +1,14 @@
-//! Who touches which blocks of a protected unit, and which regions are marked on the medium.
+//! Serialization of overlapping requests to a protected unit, and its marked regions.
 //!
 //! Invariants
-//!  R1  Data and tuples of a block change together for whoever looks: requests that overlap run one
+//!  R1  Data and tuples of a block change together for every reader: requests that overlap run one
 //!      after the other when one of them writes. Ranges are widened to whole blocks of tuples,
 //!      because those are read, changed and written back.
-//!  R2  First come, first served: a request waits only for earlier ones, so nobody starves.
+//!  R2  First come, first served: a request waits only for earlier ones, so none starves.
 //!  R3  A region is in `regions` only while its mark is durable.
-//!  R4  A mark goes only when nobody writes in the region and everything written there was made
-//!      durable after that; a write that was given up keeps it for good (`Marked`).
-//!  R5  Somebody looks after marks as long as one may still go.
+//!  R4  A mark is removed only when no write runs in the region and all earlier writes there were
+//!      made durable afterwards; an aborted write keeps the mark for good (`Marked`).
+//!  R5  A task tends the marks as long as one of them may still be removed.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -47,9 +47,9 @@ struct State {
     /// By arrival.
     turns: Vec<Turned>,
     regions: BTreeMap<u64, Region>,
-    /// Somebody changes the map on the medium.
+    /// A request changes the map on the medium.
     mapping: bool,
-    /// Somebody takes marks back when they have rested (R5).
+    /// A task removes marks of regions that have rested (R5).
     tended: bool,
     waiters: Vec<Waker>,
 }
@@ -138,7 +138,7 @@ impl Regions {
         turn
     }
 
-    /// Waits until nobody else changes the map.
+    /// Waits until no other request changes the map.
     pub async fn map_turn(self: &Arc<Self>) -> MapTurn {
         poll_fn(|cx| {
             let mut s = self.state();
@@ -178,7 +178,7 @@ impl Regions {
     }
 
     /// All marks but those of regions that have rested since [`Regions::resting`] saw them; these
-    /// are forgotten at once (R3). For whoever has the turn of the map.
+    /// are forgotten at once (R3). The caller has the turn of the map.
     pub fn clean(&self, rested: &[(u64, u64)]) -> Vec<u64> {
         let mut s = self.state();
         for (r, age) in rested {
@@ -197,19 +197,19 @@ impl Regions {
         }
     }
 
-    /// True for the one who is to tend the marks from now on (R5).
+    /// True if the caller has to tend the marks from now on (R5).
     pub fn must_tend(&self) -> bool {
         !std::mem::replace(&mut self.state().tended, true)
     }
 
-    /// Whether a mark may still go; whoever tends them stops when none may.
+    /// Whether a mark may still be removed; the task that tends the marks stops when none may.
     pub fn still_tends(&self) -> bool {
         let mut s = self.state();
         s.tended = s.regions.values().any(|g| !g.lost);
         s.tended
     }
 
-    /// Whoever tends the marks has stopped.
+    /// The task that tends the marks has stopped.
     pub fn stops_tending(&self) {
         self.state().tended = false;
     }

@@ -1,4 +1,4 @@
-//! Making a protected unit ready: a new tail, or what a power cut has left.
+//! Start of a protected unit: makes a new tail, or repairs the tail after a power cut.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::unit::medium_state::MediumState;
 /// Bytes read or written at a time.
 pub(super) const PIECE_BYTES: u64 = 1 << 20;
 
-/// Makes a unit ready on the core that this runs on, then calls `after`. `recalled` is what the
-/// vault says of it ([`super::recall`]). A tail that cannot be read or that is damaged leaves the
+/// Makes a unit ready on the core that this runs on, then calls `after`. `recalled` is the vault's
+/// record of it ([`super::recall`]). A tail that cannot be read or that is damaged leaves the
 /// medium corrupted: FORMAT UNIT makes a new one.
 pub(crate) fn mount(
     core: &Rc<Core>,
@@ -105,11 +105,11 @@ impl Protection {
         Ok(None)
     }
 
-    /// Before FORMAT UNIT or SANITIZE change the first block: every region is marked, so that what
-    /// is interrupted leaves no guard that is wrong. With `grows` the tail will be at the
+    /// Before FORMAT UNIT or SANITIZE changes the first block, marks every region, so that an
+    /// interrupted operation leaves no guard that is wrong. With `grows` the tail will be at the
     /// provider's end as it is now (D5).
     pub async fn begin_format(&self, medium: &Medium, grows: bool) -> Result<(), Ending> {
-        // Whoever takes marks back sees that there are none.
+        // The task that removes marks then finds none.
         let _map = self.regions.map_turn().await;
         self.regions.forget();
         let all: Vec<u64> =
@@ -160,8 +160,8 @@ impl Protection {
         medium.below(Op::Flush, 0, 0, Segs::new(), Flags::NONE).await.map(drop)
     }
 
-    /// Blocks whose guard is wrong get the guard of what is there; their tags stay. Nobody else may
-    /// touch them meanwhile. Without `waits` it gives up when there is no memory.
+    /// Blocks whose guard is wrong get the guard of the stored data; their tags stay. The caller
+    /// keeps other requests away meanwhile. Without `waits` it gives up when there is no memory.
     pub(super) async fn repair(
         &self,
         medium: &Medium,

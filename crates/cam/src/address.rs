@@ -1,11 +1,11 @@
-//! Where a device is: bus, target and logical unit.
+//! Address of a device: bus, target and logical unit.
 
 use std::fmt;
 
 /// In an address of CAM: any bus, target or logical unit.
 pub const ANY: u64 = u64::MAX;
 
-/// bus:target:lun; each may be [`ANY`]. Who has all three names one device.
+/// bus:target:lun; each may be [`ANY`]. A path with all three numbers names one device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Path {
     /// The N of scbusN.

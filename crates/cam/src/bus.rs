@@ -1,4 +1,4 @@
-//! A bus: which devices are on it, found by scanning and lost by events.
+//! A bus: its devices, found by scanning and lost by events.
 //!
 //! Nothing here is on the way of a CCB: a periph holds its unit.
 
@@ -58,7 +58,7 @@ const PROBING: Shape = Shape {
     policy: Policy { retry_selection: false, ..Policy::DISK },
 };
 
-/// What a scan found.
+/// A change that a scan found.
 #[derive(Clone)]
 pub enum Change {
     /// A device that was not there.
@@ -87,7 +87,7 @@ pub struct Bus {
     wished: Mutex<BTreeSet<u64>>,
     /// Targets that did not come to an end with their answers in the last scan.
     silent: Mutex<BTreeSet<u64>>,
-    /// What scans found, until the graph is brought up to it.
+    /// Results of scans that are not in the graph yet.
     found: Mutex<Vec<Change>>,
     /// Identity checks that run, and why the last try of each said nothing.
     checks: Mutex<BTreeMap<Path, Option<String>>>,
@@ -97,16 +97,16 @@ pub struct Bus {
     exchanged: Mutex<BTreeMap<Path, identity::Exchanged>>,
     /// Disks that the configuration names and that were taken away at their targets.
     missing: Mutex<BTreeMap<Path, missing::Missing>>,
-    /// Why that went wrong the last time, for whoever asked for the scan.
+    /// Error of the last update of the graph, for the caller that requested the scan.
     failure: Mutex<Option<Error>>,
-    /// It was taken out: what a scan finds after that is let go.
+    /// It was removed: later results of scans are discarded.
     gone: AtomicBool,
 }
 
 /// Names that disks of a bus have by the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// By name: `TARGET:LUN`, or what the disk says it is (serial number, NAA name).
+    /// By name: `TARGET:LUN`, or the disk's own identification (serial number, NAA name).
     pub by_name: BTreeMap<String, String>,
 }
 
@@ -133,7 +133,7 @@ impl Rescan {
         }
     }
 
-    /// What [`Sim::troubles`] answers has become another: the control thread looks.
+    /// The answer of [`Sim::troubles`] has changed: notifies the control thread.
     pub fn say(&self) {
         if let Some(bus) = self.0.upgrade() {
             bus.inbox.nudge();
@@ -162,16 +162,16 @@ struct Known {
     unit: Arc<Unit>,
     facts: Facts,
     provider: Option<(ProviderId, String)>,
-    /// Periphs besides the disk: pass, and what the device is.
+    /// Periphs besides the disk: pass, and the periph of its device type.
     others: Vec<String>,
-    /// What it said last and cannot be believed.
+    /// Why its last answers cannot be true.
     doubt: Option<Refusal>,
     /// [`Sim::mark`], as far as it is known.
     mark: Option<String>,
 }
 
 impl Known {
-    /// Its disk, or what else it is.
+    /// Name of its disk, or of its last other periph.
     fn name(&self) -> String {
         let disk = self.provider.as_ref().map(|(_, name)| name.clone());
         disk.or_else(|| self.others.last().cloned()).unwrap_or_default()
@@ -199,7 +199,7 @@ fn beyond(path: Path, facts: &Facts, most: u32) -> Option<Trouble> {
 }
 
 impl Bus {
-    /// The bus scbusN of a driver. What happens to its disks is told to `inbox`.
+    /// Creates the bus scbusN of a driver. Events of its disks are posted to `inbox`.
     pub(crate) fn new(
         number: u64,
         sim: Arc<dyn Sim>,
@@ -253,17 +253,17 @@ impl Bus {
         self.bounds.clone()
     }
 
-    /// What a device said of itself.
+    /// Facts that a device reported.
     pub fn facts(&self, path: Path) -> Option<Facts> {
         self.known.lock().get(&path).map(|known| known.facts.clone())
     }
 
-    /// What happened, oldest first.
+    /// Past events, oldest first.
     pub fn events(&self) -> Vec<(Path, Event)> {
         self.events.lock().iter().copied().collect()
     }
 
-    /// What all devices that are meant have is about to be reset beside their queues.
+    /// Begins a reset beside the queues of all devices that `meant` covers.
     pub(crate) fn reset_begins(&self, meant: Path, most_ns: u64, core: &Core) -> Vec<UnitReset> {
         let known = |(at, known): (&Path, &Known)| at.meets(meant).then(|| known.unit.clone());
         let units: Vec<Arc<Unit>> = self.known.lock().iter().filter_map(known).collect();
@@ -275,7 +275,7 @@ impl Bus {
         &self.sim
     }
 
-    /// Its devices: what they said of themselves, and the names of their periphs.
+    /// Its devices, with their facts and the names of their disks (empty without a disk).
     pub fn devices(&self) -> Vec<(Arc<Unit>, Facts, String)> {
         let name = |k: &Known| k.provider.as_ref().map_or(String::new(), |(_, name)| name.clone());
         self.known.lock().values().map(|k| (k.unit.clone(), k.facts.clone(), name(k))).collect()
@@ -322,7 +322,7 @@ impl Bus {
         out
     }
 
-    /// Why some of what it should reach is not there, or is not what it says, the place first.
+    /// Reasons why something that it should reach is missing or differs, the place first.
     pub fn troubles(&self) -> Vec<Trouble> {
         let mut out = self.sim.troubles();
         out.extend(self.identity_troubles());
@@ -340,7 +340,7 @@ impl Bus {
         out
     }
 
-    /// A device said what cannot be believed, or was right again.
+    /// Records why a device's last answers cannot be true; None: they are correct again.
     fn doubt(&self, path: Path, why: Option<Refusal>) {
         if let Some(known) = self.known.lock().get_mut(&path) {
             known.doubt = why;
@@ -352,7 +352,7 @@ impl Bus {
         self.silent.lock().iter().copied().collect()
     }
 
-    /// It is being asked for its devices, or about to be, or what it said is not in the graph yet.
+    /// Whether a scan runs or is requested, or its results are not in the graph yet.
     pub fn is_asking(&self) -> bool {
         let scans = self.scans.load(Ordering::Acquire);
         scans || !self.wished.lock().is_empty() || !self.found.lock().is_empty()
@@ -368,7 +368,7 @@ impl Bus {
         self.names.by_name.contains_key(name)
     }
 
-    /// What a scan found is put into the graph by the control thread.
+    /// Stores the results of a scan; the control thread puts them into the graph.
     pub(crate) fn keep(&self, changes: Vec<Change>) {
         if !changes.is_empty() {
             self.found.lock().extend(changes);
@@ -376,12 +376,12 @@ impl Bus {
         }
     }
 
-    /// The graph could not be brought up to what was found.
+    /// Records that the graph could not be updated.
     pub(crate) fn failed(&self, why: &Error) {
         *self.failure.lock() = Some(why.clone());
     }
 
-    /// Why, unless somebody was told.
+    /// Returns and clears the recorded error.
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.failure.lock().take()
     }
@@ -397,7 +397,7 @@ impl Bus {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// What scans found that nobody has put into the graph yet.
+    /// Takes the results of scans that are not in the graph yet.
     pub(crate) fn take_found(&self) -> Vec<Change> {
         std::mem::take(&mut *self.found.lock())
     }
@@ -428,7 +428,7 @@ impl Bus {
         vec![Change::Lost(path)]
     }
 
-    /// All of its devices are gone for whoever has them open.
+    /// Reports the loss of all of its devices to their users.
     pub(crate) fn lose(&self) {
         for (_, known) in std::mem::take(&mut *self.known.lock()) {
             if let Some((provider, _)) = known.provider {
@@ -493,8 +493,8 @@ impl Bus {
         }
     }
 
-    /// Has a disk asked how it can be accessed, until it is not on its way any more, and everybody
-    /// above told of what is new.
+    /// Asks a disk for its access state until that is no longer in transition, and notifies the
+    /// layers above of changes.
     fn ask_access(&self, path: Path) {
         let Some(unit) = self.unit(path).filter(|unit| unit.wish_access()) else { return };
         let bus = self.me.clone();
@@ -540,7 +540,7 @@ impl Bus {
         }
     }
 
-    /// Tells those above when a disk has another size than before: not every disk says so itself.
+    /// Notifies the layers above of a changed size of a disk: not every disk reports it itself.
     fn tell_size(&self, known: &Known, before: &Facts) {
         let size = |facts: &Facts| facts.media_bytes(&self.sim.facts());
         if let (Some((provider, _)), Some(is), Some(was)) =
@@ -551,7 +551,7 @@ impl Bus {
         }
     }
 
-    /// Has a disk asked for its size again, and everybody above told when it has another one.
+    /// Asks a disk for its size again, and notifies the layers above if the size changed.
     fn ask_size(&self, path: Path) {
         let Some(unit) = self.unit(path) else { return };
         let bus = self.me.clone();

@@ -1,4 +1,4 @@
-//! CCBs: what is asked of a device, and what came of it, in CAM's own numbers.
+//! CAM control blocks (CCBs): requests to a device and their outcomes, in CAM's own numbers.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -23,7 +23,8 @@ pub enum Function {
     SmpIo = 0x91b,
 }
 
-/// Who goes first: lower ones. Within one it is first come, first served.
+/// Priority of a CCB: lower values are first. CCBs of equal priority are served in order of
+/// arrival.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u16)]
 pub enum Priority {
@@ -35,11 +36,11 @@ pub enum Priority {
     Xpt = 0x280,
     /// The device itself: recovery.
     Dev = 0x380,
-    /// Everything else. What has a lower one passes a frozen queue.
+    /// All other CCBs. A CCB with a lower value passes a frozen queue.
     Normal = 0x480,
 }
 
-/// What else there is to know about a CCB.
+/// Modifiers of a CCB.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Flags(u8);
 
@@ -56,7 +57,8 @@ impl Flags {
     pub const ORDERED: Flags = Flags(8);
     /// Ends as the device answers: nothing is retried or cured. Probing and pass-through.
     pub const RAW: Flags = Flags(16);
-    /// There is another way to the medium: what would make it wait at this one ends it.
+    /// There is another path to the medium: an error that would make the CCB wait at this one ends
+    /// it.
     pub const FAIL_FAST: Flags = Flags(32);
 
     /// True when all of `other` are set.
@@ -154,7 +156,7 @@ impl Command {
     }
 }
 
-/// Who is called when a CCB is to begin, and when it has ended.
+/// The owner that is called when a CCB is to begin, and when it has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// A request that waits on a core.
@@ -171,11 +173,11 @@ pub enum Owner {
 /// One request to one device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ccb {
-    /// What to do.
+    /// The command.
     pub command: Command,
     /// Modifiers.
     pub flags: Flags,
-    /// Who goes first.
+    /// Its priority.
     pub priority: Priority,
     /// How long the device may take, ms.
     pub timeout_ms: u32,
@@ -185,7 +187,7 @@ pub struct Ccb {
     pub end_ns: u64,
     /// Bytes of data.
     pub length: u32,
-    /// Who waits.
+    /// Its owner.
     pub owner: Owner,
 }
 
@@ -195,8 +197,8 @@ impl Ccb {
     }
 }
 
-/// Place of a CCB with its device, and which of the place's tenants it is: an answer that comes
-/// late or twice finds nobody.
+/// Slot of a CCB in its device, with the number of the slot's tenant: a late or repeated answer
+/// matches no CCB.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct CcbId {
     pub(crate) slot: u32,
@@ -275,7 +277,7 @@ impl SenseData {
     /// None.
     pub const NONE: SenseData = SenseData { len: 0, bytes: [0; SENSE_LEN_MAX] };
 
-    /// What a device sent; what does not fit is left out.
+    /// Sense data of a device; bytes beyond the limit are left out.
     pub fn new(from: &[u8]) -> SenseData {
         let mut out = SenseData::NONE;
         out.bytes.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
@@ -302,7 +304,7 @@ impl fmt::Debug for SenseData {
     }
 }
 
-/// What a target said of a command that it did not carry out, in place of a SCSI status.
+/// Response of a target to a command that it did not carry out, in place of a SCSI status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// Nothing.
@@ -313,7 +315,7 @@ pub enum Refused {
     Response(u8),
 }
 
-/// What came of a CCB.
+/// Outcome of a CCB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// In CAM's terms.
@@ -328,7 +330,7 @@ pub struct Outcome {
     pub answer: (u16, u64),
     /// Bytes moved.
     pub moved: u32,
-    /// What the transport said of it.
+    /// Refusal by the transport.
     pub refused: Refused,
 }
 
@@ -377,18 +379,18 @@ impl Outcome {
     }
 }
 
-/// How a CCB ended for whoever sent it.
+/// How a CCB ended, for its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// Bytes moved, or what it means to a disk's user.
+    /// Bytes moved, or the error for a disk's user.
     pub result: Result<u32, Errno>,
-    /// What the device said last.
+    /// The device's last answer.
     pub outcome: Outcome,
-    /// What was asked.
+    /// The command.
     pub command: Command,
     /// [`Ccb::end_ns`].
     pub end_ns: u64,
-    /// How often the device had lost its power, as far as it said, when this was sent, and when it
-    /// ended: what was in its cache may be gone.
+    /// Number of power losses that the device had reported when this was sent, and when it ended:
+    /// the contents of its cache may be lost.
     pub power_losses: (u64, u64),
 }

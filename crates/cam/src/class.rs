@@ -24,7 +24,7 @@ use crate::verbs::{VERBS, faults, orders::Orders};
 /// Name of the class.
 pub const CAM_CLASS: &str = "cam";
 
-/// What it is.
+/// Description of the class.
 pub const CAM_DOC: &str = "SCSI and ATA disks behind buses: iSCSI, AoE, sg, local, virtual.";
 
 /// Most disks of one prefix; more are left out of the graph.
@@ -38,11 +38,11 @@ pub struct CamClass {
     buses: Mutex<Vec<Arc<Bus>>>,
     pub(crate) orders: Orders,
     kept: Arc<KeptNames>,
-    /// What looks have brought, until somebody says it.
+    /// Results of updates that [`CamClass::look`] has not returned yet.
     news: Mutex<Vec<News>>,
 }
 
-/// The name of a bus, and the disks that are new on it or what went wrong.
+/// The name of a bus, and its new disks or the error of the update.
 pub type News = (String, Result<Vec<String>, Error>);
 
 impl Typed for CamClass {
@@ -74,7 +74,8 @@ impl CamClass {
         geom::specs(VERBS)
     }
 
-    /// For buses of these kinds, whose disks' losses are told to `inbox`; so many cores send CCBs.
+    /// Creates the class for buses of these kinds; so many cores send CCBs. Losses of disks are
+    /// posted to `inbox`.
     pub fn new(inbox: Arc<Inbox>, kinds: Vec<Arc<dyn SimKind>>, cores: usize) -> CamClass {
         CamClass {
             inbox,
@@ -142,14 +143,15 @@ impl CamClass {
         bus.sim().close();
     }
 
-    /// Brings the graph up to what buses found by themselves, and tells what is new since that was
-    /// told last.
+    /// Updates the graph with the devices that buses found by themselves, and returns the news
+    /// since the last call.
     pub fn look(&self, control: &mut Control) -> Vec<News> {
         self.catch_up(control);
         std::mem::take(&mut *self.news.lock())
     }
 
-    /// Brings the graph up to what buses found by themselves; the next [`CamClass::look`] tells it.
+    /// Updates the graph with the devices that buses found by themselves; the next
+    /// [`CamClass::look`] returns the news.
     pub fn catch_up(&self, control: &mut Control) {
         for bus in self.buses() {
             if let Some(done) = self.look_at(control, &bus) {
@@ -178,8 +180,8 @@ impl CamClass {
         Some(done)
     }
 
-    /// Brings the graph up to what a scan found. What is left of disks that were lost, and that
-    /// nobody has open any more, goes first: one that comes back has its old name.
+    /// Updates the graph with the results of a scan. The remains of lost disks that are no longer
+    /// open are removed first, so that a disk that returns gets its old name.
     fn bring_up(
         &self,
         control: &mut Control,
@@ -199,7 +201,7 @@ impl CamClass {
         control.call(|t| self.commit(t, bus, changes))
     }
 
-    /// Ends what drivers have under way outside; the graph has shut down.
+    /// Ends the work that drivers have under way outside; the graph has shut down.
     pub fn shut_down(&self) {
         for bus in self.buses() {
             self.remove_bus(&bus);
@@ -226,7 +228,7 @@ impl CamClass {
         Ok(())
     }
 
-    /// Brings the graph up to what a scan found; the names of the disks that are new.
+    /// Updates the graph with the results of a scan; returns the names of the new disks.
     pub fn commit(
         &self,
         topology: &mut Topology,
@@ -235,7 +237,7 @@ impl CamClass {
     ) -> Result<Vec<String>, Error> {
         let (mut names, mut failed) = (Vec::new(), None);
         for change in changes {
-            // What is lost or has another size was told already.
+            // Losses and changes of size were reported already.
             let (unit, facts) = match change {
                 Change::Found(unit, facts) => {
                     self.attach_periphs(bus, unit.path());
@@ -284,7 +286,7 @@ impl CamClass {
         facts: &Facts,
         prefix: &str,
     ) -> Result<String, Error> {
-        // One that is gone keeps its name until everybody has let go of it.
+        // A lost disk keeps its name until all of its users have closed it.
         let is_free = |name: &str| {
             topology.find(name).is_none() && topology.find_geom(CAM_CLASS, name).is_none()
         };

@@ -1,6 +1,6 @@
-//! Asynchronous events: what happens to devices that nobody asked for, by CAM's codes.
+//! Asynchronous events: unsolicited changes of devices, with CAM's codes.
 
-/// What happened.
+/// An asynchronous event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum Event {
@@ -16,7 +16,7 @@ pub enum Event {
     LostDevice = 0x100,
     /// The device is another one now, or says other things of itself.
     InquiryChanged = 0x400,
-    /// What is known of the device changed: its capacity, its medium.
+    /// A known property of the device changed: its capacity, its medium.
     DeviceChanged = 0x800,
     /// There may be other logical units than before.
     Contract = 0x1000,

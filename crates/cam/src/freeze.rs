@@ -5,7 +5,7 @@
 //!      count that takes it back.
 //!  Z2  The queue runs when none is out.
 
-/// One freeze of one queue. Whoever holds it gives it back to [`Freezes::release`].
+/// One freeze of one queue. Its holder returns it to [`Freezes::release`].
 #[derive(Debug)]
 #[must_use = "a freeze that is dropped is never released"]
 pub struct Freeze(());

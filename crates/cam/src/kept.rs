@@ -1,23 +1,24 @@
-//! Names that disks keep: whoever is called by its name elsewhere has it again after a restart, in
-//! whatever order disks are found. Who calls them so, and where that is written down, is the
-//! daemon's to know.
+//! Disk names that survive a restart. A disk that is referred to by its name elsewhere gets the
+//! same name again, in whatever order disks are found. The daemon knows which references exist and
+//! where they are stored.
 //!
 //! Invariants
-//!  K1  A name that is kept for a disk is given to no other, whether that disk is there or not.
-//!  K2  What a bus was told of its names ([`crate::Names`]) goes before.
-//!  K3  Of several ways to one disk each has its own name again; only a way that has none takes
-//!      what another has left.
+//!  K1  A name that is kept for a disk is given to no other disk, whether that disk is present or
+//!      not.
+//!  K2  Names from the configuration of a bus ([`crate::Names`]) take precedence.
+//!  K3  With several paths to one disk, each path gets its own name again. Only a path without a
+//!      name takes a name that another path has left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bio::sync::{Mutex, MutexGuard};
 
-/// Who has a name.
+/// Holder of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The bus on which it was.
     pub bus: String,
-    /// What the disk calls itself: [`crate::Facts::identity`].
+    /// Identity of the disk: [`crate::Facts::identity`].
     pub identity: String,
 }
 
@@ -66,7 +67,7 @@ impl KeptNames {
         own.into_iter().chain(others).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether a name is kept for somebody (K1).
+    /// Whether a name is kept for a disk (K1).
     pub fn has(&self, name: &str) -> bool {
         self.list().contains_key(name)
     }

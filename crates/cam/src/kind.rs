@@ -1,4 +1,4 @@
-//! What a kind of SIM is: how a bus of the configuration gets its driver.
+//! Kinds of SIMs: how a bus of the configuration gets its driver.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::sim::Sim;
 
-/// Where buses are opened: what SIMs need of the daemon.
+/// Environment of a bus: the services of the daemon that SIMs need.
 #[derive(Clone)]
 pub struct Site {
     /// The way to every core.
@@ -18,7 +18,7 @@ pub struct Site {
 
 /// A request to open a bus.
 pub struct Open<'a> {
-    /// Its name: what the SIM is called in lists.
+    /// Its name: the name of the SIM in lists.
     pub name: &'a str,
     /// The kind's own parameters, an object that its schema allows.
     pub params: &'a Value,
@@ -37,7 +37,7 @@ pub trait SimKind: Send + Sync {
     /// JSON Schema of its parameters: an object.
     fn schema(&self) -> Value;
 
-    /// True when what its disks hold is lost with the bus.
+    /// True when the contents of its disks are lost with the bus.
     fn volatile(&self) -> bool {
         false
     }
@@ -45,9 +45,9 @@ pub trait SimKind: Send + Sync {
     /// A section that can be pasted into the configuration.
     fn example(&self) -> &'static str;
 
-    /// Makes the driver. Waits for nobody: devices come when they come.
+    /// Creates the driver without waiting for devices, which may appear later.
     ///
     /// # Errors
-    /// Parameters that no schema can refuse; they name the parameter and what to do about it.
+    /// Parameters that no schema can refuse; the error names the parameter and the remedy.
     fn open(&self, request: &Open<'_>) -> Result<Arc<dyn Sim>, Error>;
 }

@@ -1,7 +1,7 @@
 //! CAM: disks that are reached by commands, whatever carries the commands.
 //!
 //! ```text
-//!   Bio --> periph (da, ada): a request becomes a CCB       probe: what a device says of itself
+//!   Bio --> periph (da, ada): a request becomes a CCB       probe: identification of a device
 //!              |                                               |
 //!            Unit: a device among cores --- Device: its queue, without I/O --- recovery: tables
 //!              |                                               freeze, events

@@ -1,24 +1,24 @@
-//! What is done about a CCB that did not end well: four tables, and nothing else.
+//! Recovery tables: the step that follows a CCB that did not end well.
 //!
-//! | what came back | table |
+//! | answer | table |
 //! | --- | --- |
 //! | a status of the transport | [`STATUS`] |
 //! | a SCSI status | [`SCSI_STATUS`] |
 //! | sense data with an additional code that is known | [`CODES`] |
 //! | other sense data | [`KEYS`] |
 //!
-//! A row says what is done and, where that comes to an end without success, the error of the
-//! request. The tables hold what FreeBSD's CAM does, row by row; where a row differs it says why.
+//! A row gives the step, and the error of the request if the step does not lead to success. The
+//! tables follow FreeBSD's CAM row by row; a row that differs says why.
 
 use bio::Errno;
 use wire::scsi::{Key, Sense};
 
 use crate::ccb::{CamStatus, Outcome};
 
-/// What a periph wants of recovery.
+/// Recovery options of a periph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// SF_RETRY_UA: what a unit attention would fail is tried again; disks want it.
+    /// SF_RETRY_UA: a command that a unit attention would fail is retried; disks want it.
     pub retry_attention: bool,
     /// SF_RETRY_BUSY: BUSY costs no retry.
     pub retry_busy: bool,
@@ -44,7 +44,7 @@ pub enum Pause {
     Completion,
 }
 
-/// What makes a device ready.
+/// Cure of a device that is not ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cure {
     /// TEST UNIT READY, again and again: it is becoming ready by itself.
@@ -53,7 +53,7 @@ pub enum Cure {
     Start,
 }
 
-/// What is lost.
+/// Scope of a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// This logical unit.
@@ -62,7 +62,7 @@ pub enum Scope {
     Target,
 }
 
-/// What is done.
+/// A recovery step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// It ended well after all.
@@ -86,7 +86,7 @@ pub enum Step {
     Lost(Scope),
 }
 
-/// What else follows from it.
+/// Further consequence of a decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Note {
     /// Nothing.
@@ -105,16 +105,16 @@ pub enum Note {
     Access,
 }
 
-/// What is done about one failure.
+/// Decision about one failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// What is done.
+    /// The step.
     pub step: Step,
     /// The error when that does not succeed.
     pub error: Errno,
-    /// What else follows.
+    /// Further consequence.
     pub note: Note,
-    /// The device reported a unit attention: everybody who has it open is told.
+    /// The device reported a unit attention: all users that have it open are notified.
     pub attention: bool,
 }
 
@@ -194,15 +194,15 @@ pub const STATUS: &[(CamStatus, Verdict)] = &[
 const TERMINATED: u8 = 0x22;
 const CHECK_CONDITION: u8 = 0x02;
 
-/// By SCSI status; CHECK CONDITION and COMMAND TERMINATED go on with the sense data. What is not
-/// here fails with EREMOTEIO.
+/// By SCSI status. CHECK CONDITION and COMMAND TERMINATED are decided by the sense data. A status
+/// without a row fails with EREMOTEIO.
 pub const SCSI_STATUS: &[(u8, Verdict)] = &[
     (0x00, row(Step::Done, Errno::Io)),
     (0x04, row(Step::Done, Errno::Io)),
     // EIO in CAM, after as many tries as a request has retries.
     (0x08, row(Step::Busy(Pause::Completion), Errno::Busy)),
     (0x28, row(Step::Full(Pause::Completion), Errno::Busy)),
-    // EIO in CAM; a host above has to hear that the disk is reserved, not that it is broken.
+    // EIO in CAM; a host above has to learn that the disk is reserved, not that it is broken.
     (0x18, row(Step::Fail, Errno::Conflict)),
     // TASK ABORTED: another nexus reset the unit, which is as a reset of our own. EIO in CAM.
     (0x40, BYSTANDER),
@@ -234,8 +234,8 @@ pub const CODES: &[(u8, Option<u8>, Verdict)] = &[
     (0x3f, Some(0x0e), noted(Step::Retry(Pause::None), Errno::RemoteIo, Note::Rescan)),
 ];
 
-/// By sense key, for codes without a row and for 00/00. DATA PROTECT is EACCES in CAM; the
-/// vocabulary here says EROFS, which is what it means to a disk's user.
+/// By sense key, for codes without a row and for 00/00. DATA PROTECT is EACCES in CAM, but EROFS
+/// here, because that is its meaning for a disk's user.
 pub const KEYS: &[(Key, Verdict)] = &[
     (Key::NoSense, row(Step::Done, Errno::Io)),
     (Key::RecoveredError, row(Step::Done, Errno::Io)),
@@ -262,7 +262,7 @@ fn find<K: PartialEq>(table: &[(K, Verdict)], key: K) -> Verdict {
     table.iter().find(|(k, _)| *k == key).map_or(UNKNOWN, |(_, verdict)| *verdict)
 }
 
-/// What is done about an outcome.
+/// Decides about an outcome.
 pub fn judge(outcome: &Outcome, policy: Policy) -> Verdict {
     match outcome.status {
         CamStatus::ScsiError => match outcome.scsi_status {

@@ -8,7 +8,7 @@ use crate::device::{ResetId, SETTLE_NS};
 use crate::unit::Unit;
 
 /// A reset of a unit that is under way: nothing is sent to the unit until this is dropped and the
-/// unit has settled. What it had and comes back as a victim then goes first, and loses no retry.
+/// unit has settled. Commands that returned as victims are then sent first, and lose no retry.
 #[must_use = "the reset is over when this is dropped"]
 pub struct UnitReset {
     unit: Arc<Unit>,

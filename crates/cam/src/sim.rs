@@ -11,7 +11,7 @@ use crate::bus::Rescan;
 use crate::ccb::{Ccb, CcbId, Outcome};
 use crate::unit::Unit;
 
-/// What a bus is like: PATH_INQ.
+/// Properties of a bus: PATH_INQ.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SimFacts {
     /// Name and number of the driver's instance: `mps0`.
@@ -37,7 +37,7 @@ pub enum Begun {
     Pending,
 }
 
-/// What a device is, as its link tells before it is asked anything.
+/// Type of a device, as its link reports it before any question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signature {
     /// It speaks SCSI, whatever it is.
@@ -52,41 +52,42 @@ pub enum Signature {
 
 /// A driver of a bus.
 ///
-/// It is called on the core of whoever sent a CCB, without a lock held, and never blocks. What it
-/// keeps for a device it keeps with that device: nothing on the way of a CCB is shared by all.
+/// A SIM is called on the core that sent a CCB, without a lock held, and never blocks. It stores
+/// its state of a device with that device: nothing on the path of a CCB is shared by all.
 pub trait Sim: Send + Sync {
     /// PATH_INQ.
     fn facts(&self) -> SimFacts;
 
-    /// What its links move in a second at most, kB, as lists of CAM have it; 0: it is not known.
+    /// Maximum throughput of its links, kB a second, as CAM's lists show it; 0: unknown.
     fn transfer_kb(&self) -> u32 {
         0
     }
 
-    /// Where a device is, for people and for whoever keeps it: what is behind the `@` of its
-    /// `GEOM::physpath`.
+    /// Location of a device, for people and for programs that store it: the part behind the `@` of
+    /// its `GEOM::physpath`.
     fn place(&self, path: Path) -> String {
         path.to_string()
     }
 
-    /// What others have written on the way to a device to tell it from others, asked for now: an
-    /// AoE target's config string. None: there is no such thing, or no answer.
+    /// Mark that others have written on the path to a device to distinguish it, read now: an AoE
+    /// target's config string. None: the transport has no marks, or there was no answer.
     fn mark<'a>(&'a self, path: Path, core: &'a Rc<Core>) -> Local<'a, Option<String>> {
         let _ = (path, core);
         Box::pin(async { None })
     }
 
-    /// The AoE initiator that it is: for what only that protocol has.
+    /// The AoE initiator that it is: for the functions that only that protocol has.
     fn aoe(&self) -> Option<&crate::sims::aoe::Aoe> {
         None
     }
 
-    /// The virtual HBA that it is: for what goes wrong there by hand.
+    /// The virtual HBA that it is: for faults that are injected by hand.
     fn hba(&self) -> Option<&crate::sims::hba::VirtualHba> {
         None
     }
 
-    /// The bus is there. Who learns of new or lost devices by itself keeps `rescan`, and asks.
+    /// The bus is there. A SIM that detects new or lost devices by itself keeps `rescan`, and
+    /// requests scans with it.
     fn begin(&self, rescan: Rescan) {
         let _ = rescan;
     }
@@ -113,13 +114,13 @@ pub trait Sim: Send + Sync {
         let _ = luns;
     }
 
-    /// What a target's link tells of it.
+    /// The signature of a target's link.
     fn signature(&self, target: u64) -> Signature {
         let _ = target;
         if self.facts().is_ata { Signature::Ata } else { Signature::Scsi }
     }
 
-    /// SAS address of a target, where the way to it tells.
+    /// SAS address of a target, where the path to it reports one.
     fn address(&self, target: u64) -> Option<u64> {
         let _ = target;
         None
@@ -132,19 +133,19 @@ pub trait Sim: Send + Sync {
         None
     }
 
-    /// What it has counted, by name: for people who look for what is wrong.
+    /// Its counters by name, for diagnosis.
     fn counts(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
-    /// Why some of what it should reach is not there, the place first. Whoever has another one, or
-    /// one less, says so by [`crate::bus::Rescan::say`].
+    /// Reasons why something that it should reach is missing, the place first. A SIM whose reasons
+    /// change reports that by [`crate::bus::Rescan::say`].
     fn troubles(&self) -> Vec<Trouble> {
         Vec::new()
     }
 
-    /// Takes over what of these parameters may change while the bus runs: secrets, digests and
-    /// deadlines of logins from now on. Sessions go on.
+    /// Applies those of these parameters that may change while the bus runs: secrets, digests and
+    /// deadlines of logins from now on. Sessions continue.
     ///
     /// # Errors
     /// As of [`crate::kind::SimKind::open`]; nothing has changed then.
@@ -156,7 +157,7 @@ pub trait Sim: Send + Sync {
     /// The bus has gone: no CCB comes any more. Sessions are ended, tasks too.
     fn close(&self) {}
 
-    /// A unit was made for a device of this bus; it is told what the SIM notices of it.
+    /// A unit was created for a device of this bus; the SIM reports its observations to the unit.
     fn attach(&self, unit: &std::sync::Arc<Unit>);
 
     /// Begins a CCB. It must end, sooner or later, in one of the ways of [`Begun`]. RESET_DEV ends

@@ -1,9 +1,10 @@
-//! A device among cores: its [`Device`] behind a lock of its own, held for one step at a time.
+//! A device that several cores use: its [`Device`] behind a lock of its own, held for one step at a
+//! time.
 //!
 //! Invariants
 //!  U1  No lock is held while a SIM, a core or a listener is called.
-//!  U2  A CCB's data never leave the core that sent it: that core hands it to the SIM, and takes
-//!      its result. Whoever brings news of it from elsewhere calls that core.
+//!  U2  A CCB's data never leave the core that sent it: that core hands the CCB to the SIM, and
+//!      takes its result. Any other source of news about the CCB calls that core.
 //!  U3  The clock sleeps no longer than until the device's first due time.
 
 use std::future::{Future, poll_fn};
@@ -24,7 +25,7 @@ use crate::device::{Device, Effect, ResetId, Shape};
 use crate::events::Event;
 use crate::sim::{Begun, Sim};
 
-/// Hears of a unit's events; the flag says that the whole target is meant. Called on any core.
+/// Receives a unit's events; the flag means the whole target. Called on any core.
 pub type Listener = Arc<dyn Fn(&Unit, Event, bool) + Send + Sync>;
 
 /// See the module.
@@ -35,7 +36,7 @@ pub struct Unit {
     listener: Listener,
     access: Mutex<Option<AccessState>>,
     physpath: Mutex<Option<String>>,
-    /// How often it is to be asked for that; who is the first asks.
+    /// Number of requested questions for the access state; the first requester asks.
     access_wishes: AtomicU32,
     desk: Mutex<Desk>,
 }
@@ -59,7 +60,7 @@ struct Caller {
     gone: bool,
 }
 
-/// What a CCB's owner does next.
+/// Next step for a CCB's owner.
 enum Turn {
     Ended(Ended),
     Begin(Ccb),
@@ -137,7 +138,7 @@ impl Unit {
         is_new
     }
 
-    /// It is to be asked how it can be accessed: true for who does it.
+    /// Requests a question for its access state: true if the caller has to ask.
     pub(crate) fn wish_access(&self) -> bool {
         self.access_wishes.fetch_add(1, Ordering::AcqRel) == 0
     }
@@ -158,7 +159,7 @@ impl Unit {
         self.desk().device.lost_power();
     }
 
-    /// The SIM knows that the next 29/00 tells of a login or a reset: nothing in a cache was lost.
+    /// The SIM knows that the next 29/00 reports a login or a reset: no cache contents were lost.
     pub fn kept_power(&self) {
         self.desk().device.kept_power();
     }
@@ -185,7 +186,7 @@ impl Unit {
         f(&self.desk().device)
     }
 
-    /// One step of the device, and what follows from it.
+    /// Makes one step of the device, and carries out its effects.
     pub fn with<R>(&self, core: &Core, f: impl FnOnce(&mut Device) -> R) -> R {
         let out = f(&mut self.desk().device);
         self.carry_out(core);
@@ -230,7 +231,7 @@ impl Unit {
         effect
     }
 
-    /// A reset beside the queue is over. On any thread: what follows is the clock's.
+    /// A reset beside the queue is over. Callable on any thread: the clock does the rest.
     pub(crate) fn reset_ends(&self, reset: ResetId, settle_ns: u64) {
         let mut desk = self.desk();
         desk.device.reset_ends(reset, settle_ns);
@@ -272,7 +273,8 @@ impl Unit {
             None => desk.device.end(id).map_or(Turn::Waiting, Turn::Ended),
         };
         drop(desk);
-        // The deadline of one that begins may be the first, and what did not begin lets others.
+        // The deadline of a CCB that begins may be the first one, and a CCB that did not begin
+        // makes room for others.
         self.carry_out(core);
         turn
     }
@@ -357,7 +359,7 @@ impl Unit {
         core.reactor().spawn("cam", clock);
     }
 
-    /// Nobody will send it anything any more: the clock stops when all has ended.
+    /// No more CCBs will be sent to it: the clock stops when all have ended.
     pub fn close(&self) {
         let mut desk = self.desk();
         desk.closed = true;

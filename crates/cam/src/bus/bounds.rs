@@ -78,7 +78,7 @@ impl Shared {
     }
 }
 
-/// What a command does, for people.
+/// Name of a command, for people.
 fn words(command: &Command) -> String {
     match command {
         Command::Ata(r) => match r.command {
@@ -116,7 +116,7 @@ fn ago(ns: u64) -> String {
 /// The last request to a disk that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LastError {
-    /// What was asked, and why it failed.
+    /// The request, and why it failed.
     pub what: String,
     /// How long ago that was, ns.
     pub age_ns: u64,

@@ -34,11 +34,11 @@ const GONE_PAUSE_NS: u64 = 1_000_000_000;
 pub(super) struct Exchanged {
     /// The disk that was there.
     pub(super) own: Missing,
-    /// What is there instead, for people.
+    /// The disk that is there instead, for people.
     pub(super) is: String,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Found {
     Same,
@@ -68,7 +68,7 @@ fn compare_scsi(was: &ScsiFacts, is: &ScsiFacts) -> Found {
     if !is.is_same(was) {
         return Found::Formatted;
     }
-    // Without a name only its capacity tells it from others of its kind.
+    // A disk without a name differs from others of its kind only by its capacity.
     match (was.is_named() || was.inquiry.removable, was.capacity, is.capacity) {
         (true, ..) => Found::Same,
         (false, was, is) if was == is => Found::Same,
@@ -77,12 +77,12 @@ fn compare_scsi(was: &ScsiFacts, is: &ScsiFacts) -> Found {
     }
 }
 
-/// A device in doubt said what is not taken from it: the check finds out whether it is the same.
+/// Whether a device in doubt does not report the same identity: the check decides about it.
 pub(super) fn is_for_check(unit: &Unit, was: &Facts, is: &Facts) -> bool {
     unit.look(|device| device.is_in_doubt()) && compare(was, is) != Found::Same
 }
 
-/// What a disk says it is, for people.
+/// Identification of a disk, for people.
 fn words(facts: &Facts) -> String {
     let (serial, id) = match facts {
         Facts::Scsi(f) => (f.serial.clone(), f.names.id.clone()),
@@ -113,7 +113,7 @@ fn words(facts: &Facts) -> String {
     words
 }
 
-/// What a disk says it is, and what is written on the way to it.
+/// Identification of a disk, with the mark on the path to it.
 pub(super) fn words_with(facts: &Facts, mark: Option<&str>) -> String {
     let words = words(facts);
     mark.filter(|mark| !mark.is_empty())
@@ -273,7 +273,7 @@ impl Bus {
         }
     }
 
-    /// What checks found that the administrator has to know.
+    /// Results of checks that the administrator has to know.
     pub(super) fn identity_troubles(&self) -> Vec<Trouble> {
         let mut out = Vec::new();
         let number = self.number;
@@ -309,7 +309,7 @@ impl Bus {
         self.exchanged.lock().keys().any(is_its) || self.missing.lock().keys().any(is_its)
     }
 
-    /// The administrator has places asked: what was exchanged there is known.
+    /// The administrator has places scanned: exchanges that were found there are acknowledged.
     pub(super) fn acknowledge(&self, target: Option<u64>) {
         let meant = |path: &Path| target.is_none_or(|target| target == path.target);
         self.exchanged.lock().retain(|path, _| !meant(path));
@@ -341,7 +341,7 @@ async fn check(bus: &Weak<Bus>, unit: &Arc<Unit>, core: &Rc<Core>) {
         let why = match said {
             Ok(is) => match if marked { Found::Other } else { compare(&was, &is) } {
                 Found::Same if bus.is_the_same(unit, &was, &is, round, core) => return,
-                // Another round: what was said is about the medium before.
+                // Another round of doubt: the answer is about the previous medium.
                 Found::Same => continue,
                 found @ (Found::Other | Found::Formatted) => {
                     if unit.look(|device| device.doubt_round()) != round {
@@ -376,7 +376,7 @@ impl Bus {
         self.known.lock().get(&path).and_then(|known| known.mark.clone())
     }
 
-    /// What a unit said of itself, while it is the one at its place.
+    /// Facts of a unit, while it is the one at its place.
     fn facts_of(&self, unit: &Arc<Unit>) -> Option<Facts> {
         let known = self.known.lock();
         let known = known.get(&unit.path()).filter(|k| Arc::ptr_eq(&k.unit, unit))?;

@@ -26,7 +26,7 @@ impl Missing {
         Missing { name: known.name(), facts: known.facts.clone(), mark: known.mark.clone() }
     }
 
-    /// What it said it is, for people.
+    /// Its last identification, for people.
     pub(super) fn words(&self) -> String {
         words_with(&self.facts, self.mark.as_deref())
     }
@@ -72,7 +72,7 @@ impl Bus {
         true
     }
 
-    /// M2: a disk is taken in. What is at the place where it was is asked again.
+    /// M2: a disk is taken in. The device at its former place is asked again.
     pub(super) fn is_found(&self, path: Path, facts: &Facts) {
         self.is_missed_no_more(path);
         let Some(identity) = facts.identity() else { return };

@@ -1,9 +1,9 @@
-//! Where the disks of a bus sit: its enclosures are asked, and each disk gets its physical path.
+//! Physical paths of the disks of a bus, as its enclosures report them.
 //!
 //! Invariants
-//!  W1  A place is known only as some enclosure said it last: a disk that no enclosure names any
-//!      more has none, unless one of them could not be read, which takes nothing away.
-//!  W2  Whoever is above hears of a place that is another one, once, and of no other.
+//!  W1  A place is known only from an enclosure's last report. A disk that no enclosure names any
+//!      more has no place, but nothing is removed while an enclosure cannot be read.
+//!  W2  The layers above are notified once of each place that changed, and of no other place.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,11 +20,11 @@ use crate::unit::Unit;
 /// The attribute of a provider that says where its disk is.
 pub const PHYSPATH: &str = "GEOM::physpath";
 
-/// How long enclosures are read after a scan; what they would have said is missed then.
+/// How long enclosures are read after a scan, ns; later answers are ignored.
 const PLACES_NS: u64 = 10_000_000_000;
 
 impl Bus {
-    /// The SAS address of a target's port: what the HBA says, or the disk itself.
+    /// The SAS address of a target's port, from the HBA or from the disk itself.
     pub(crate) fn sas_of(&self, path: Path, facts: &Facts) -> Option<u64> {
         let said = match facts {
             Facts::Scsi(f) => u64::from_str_radix(&f.names.port, 16).ok(),

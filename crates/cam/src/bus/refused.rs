@@ -1,4 +1,4 @@
-//! Devices that are there and are not offered, because of what they say or do not say.
+//! Devices that are present but not offered, because of their answers or missing answers.
 
 use geom::Trouble;
 
@@ -8,7 +8,7 @@ use crate::periph::Facts;
 use crate::probe::Refusal;
 
 impl Bus {
-    /// What a scan found at a place that has no device of the bus; None: nothing, or a device.
+    /// Records why a scan found no usable device at a place. None: nothing is there, or a device.
     pub(super) fn refuses(&self, path: Path, why: Option<Refusal>) {
         let why = why.filter(|why| !matches!(why, Refusal::NobodyThere | Refusal::NoUnit));
         let mut refused = self.refused.lock();
@@ -45,8 +45,7 @@ impl Bus {
         refused.iter().map(trouble).collect()
     }
 
-    /// Why a disk that is known is not offered: it has a medium that cannot be taken out, and does
-    /// not tell how large that is.
+    /// Why a known disk is not offered: its medium cannot be removed, and its size is not reported.
     pub(super) fn is_sizeless(&self, path: Path, facts: &Facts) -> Option<Trouble> {
         let fixed = !facts.is_removable() && facts.role().is_none();
         if !fixed || !facts.is_disk() || facts.media_bytes(&self.sim.facts()).is_some() {

@@ -1,18 +1,18 @@
-//! Scanning: which devices are there, asked of many targets at a time.
+//! Scans of a bus: many targets are asked at a time for their devices.
 //!
 //! Invariants
-//!  C1  One scan of a bus at a time; what is wished for while one runs is asked after it.
-//!  C2  A scan ends: targets that have not answered by its deadline stay as they were, and are
-//!      asked on without anybody waiting.
-//!  C3  What was found is told in the order of targets, whoever answered first: names of disks do
-//!      not depend on how fast they are.
-//!  C4  A port multiplier is asked before its ports are: it switches them on, and tells which of
-//!      them have other devices than before. These are asked in the same scan.
-//!  C5  A device that answers with nonsense is there: one that is known stays as it was, with what
-//!      is behind it, and the bus says what is wrong with it.
-//!  C6  A scan that the bus starts itself takes in no disk in place of another: that one is lost,
-//!      as by an identity check, until the administrator has the bus asked, or it is back.
-//!  C7  A limit of logical units that becomes lower takes away no device that the bus has.
+//!  C1  One scan of a bus runs at a time. Requests that arrive meanwhile are carried out after it.
+//!  C2  A scan ends. Targets that have not answered by its deadline stay as they were; the
+//!      questions to them continue, but no caller waits for them.
+//!  C3  Changes are reported in the order of targets, not of answers: names of disks do not depend
+//!      on how fast the disks are.
+//!  C4  A port multiplier is asked before its ports are: it switches them on, and reports which of
+//!      them have other devices than before. Those ports are asked in the same scan.
+//!  C5  A device that answers with nonsense is present. A known device stays as it was, with the
+//!      devices behind it, and the bus reports the fault.
+//!  C6  A scan that the bus starts itself accepts no disk in place of another. The replaced disk is
+//!      lost, as by an identity check, until the administrator has the bus scanned, or it is back.
+//!  C7  A lowered limit of logical units removes no device that the bus has.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,11 +42,11 @@ use crate::unit::Unit;
 
 /// Targets that are asked at a time.
 const AT_A_TIME: usize = 32;
-/// Longest scan that somebody waits for: shorter than a verb may take.
+/// Deadline of a scan with a waiting caller, ns: shorter than the time limit of a verb.
 pub const SCAN_DEADLINE_NS: u64 = 40_000_000_000;
-/// How long a scan that somebody waits for lets another one end.
+/// How long a scan with a waiting caller waits for the end of another scan, ns.
 const TURN_NS: u64 = 10_000_000_000;
-/// Longest scan that nobody waits for; disks that are still spinning up then are left out.
+/// Deadline of a scan without a waiting caller, ns; disks that still spin up then are left out.
 pub const SCAN_PATIENCE_NS: u64 = 600_000_000_000;
 /// How often a scan looks whether the one before it has ended.
 const NEXT_SCAN_NS: u64 = 1_000_000;
@@ -81,7 +81,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// What a scan has to do, and what it did.
+/// Work and results of a scan.
 struct Round {
     /// C6: the administrator has asked for it.
     by_hand: bool,
@@ -92,8 +92,8 @@ struct Round {
 }
 
 impl Bus {
-    /// Has a target, or all of them ([`ANY`]), asked without waiting for it; the control thread is
-    /// told when something was found.
+    /// Requests a scan of a target, or of all targets ([`ANY`]), without waiting for it. The
+    /// control thread is notified of changes.
     pub(super) fn wish(self: &Arc<Bus>, target: u64) {
         let mut wished = self.wished.lock();
         let first = wished.is_empty();
@@ -114,15 +114,16 @@ impl Bus {
         self.switchboard.call(0, Box::new(ask));
     }
 
-    /// Asks every target, and says what is not as it was.
+    /// Scans all targets, and returns the changes.
     pub async fn scan(self: &Arc<Bus>, core: &Rc<Core>) -> Vec<Change> {
         let Some(_turn) = deadline(core, TURN_NS, self.turn(core)).await else {
-            // One that nobody waits for asks all of them anyway: [`Bus::silent`] says whom.
+            // The scan without a waiting caller asks all targets anyway: [`Bus::silent`] lists
+            // them.
             self.wish(ANY);
             return Vec::new();
         };
         self.acknowledge(None);
-        // What is wished for from now on may be missed by this scan.
+        // This scan may miss requests that arrive from now on.
         let wished = std::mem::take(&mut *self.wished.lock());
         self.sim.ready(core).await;
         let targets = self.all();
@@ -187,7 +188,7 @@ impl Bus {
         self.sim.targets().into_iter().chain(known.keys().map(|path| path.target)).collect()
     }
 
-    /// What changed, and who has not answered (C2).
+    /// Returns the changes, and the targets that have not answered (C2).
     async fn ask(
         self: &Arc<Bus>,
         targets: BTreeSet<u64>,
@@ -229,14 +230,14 @@ impl Bus {
     }
 
     async fn ask_target(self: &Arc<Bus>, target: u64, round: &Round, core: &Rc<Core>) {
-        // Told at once: who is dropped in the middle has told what it did.
+        // Recorded at once: a future that is dropped midway has recorded its changes.
         let tell = |changes: Vec<Change>| {
             round.changes.borrow_mut().entry(target).or_default().extend(changes);
         };
         let first = Path::new(self.number, target, 0);
         let before = self.multiplier(first);
         let luns = self.look_at(first, round.by_hand, core, &tell).await;
-        // C4: behind one that is gone nobody may be reached any more.
+        // C4: behind a multiplier that is gone, devices may be unreachable.
         let now = self.multiplier(first);
         let gone = || before.as_ref().map_or(Vec::new(), |f| (0..f.ports.len() as u64).collect());
         round.wanted.borrow_mut().extend(now.map_or_else(gone, |f| f.changed(before.as_ref())));
@@ -248,7 +249,7 @@ impl Bus {
             .filter(|path| path.target == target && path.lun != 0)
             .collect();
         let Some(luns) = luns else {
-            // Who was known before is asked himself.
+            // Each known unit is asked itself.
             for path in known {
                 self.look_at(path, round.by_hand, core, &tell).await;
             }
@@ -290,7 +291,7 @@ impl Bus {
         }
     }
 
-    /// Asks one logical unit; answers which the target has, if it told.
+    /// Asks one logical unit; returns the logical units of its target, if reported.
     async fn look_at(
         self: &Arc<Bus>,
         path: Path,
@@ -331,7 +332,7 @@ impl Bus {
             && self.is_held_back(&unit, known, (facts, mark.as_deref()), core)
         {
             if lost {
-                // What is in its place was noted.
+                // The disk in its place was noted.
                 tell(self.forget(path, core));
                 self.is_missed_no_more(path);
             }
@@ -415,8 +416,8 @@ pub(crate) async fn all(mut list: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     .await;
 }
 
-/// As [`probe`], until no cause of doubt comes in between: what was said before and after it may
-/// be of two devices. The last answer is the round of doubt in which it was asked.
+/// As [`probe`], repeated until no cause of doubt occurs meanwhile: answers from before and after
+/// such a cause may be of two devices. The last result is the round of doubt of the questions.
 async fn probe_whole(
     unit: &Arc<Unit>,
     before: Option<Facts>,
@@ -450,7 +451,7 @@ pub(super) async fn identity(
     (probe.finish().map(|facts| Facts::Scsi(Box::new(facts))), began.get())
 }
 
-/// Asks all questions of a probe; `began` is the round of doubt after those that tell of changes.
+/// Asks all questions of a probe; `began` is the round of doubt after those that report changes.
 async fn ask_all(unit: &Arc<Unit>, probe: &mut ScsiProbe, core: &Rc<Core>, began: &Cell<u64>) {
     began.set(unit.look(|device| device.doubt_round()));
     while let Some(ask) = probe.ask() {
@@ -463,10 +464,10 @@ async fn ask_all(unit: &Arc<Unit>, probe: &mut ScsiProbe, core: &Rc<Core>, began
     }
 }
 
-/// Asks a device what it is, which may have said something `before`. `exchanged` is told of the
-/// ports of a multiplier whose devices may have lost what was in their caches, before these are
-/// reached again. The second answer is which units its target has, if it was asked and told.
-/// `began`: see [`ask_all`].
+/// Asks a device for its facts; `before` are its earlier facts, if known. `exchanged` is called
+/// with the ports of a multiplier whose devices may have lost the contents of their caches, before
+/// these devices are reached again. The second result lists the units of the target, if it was
+/// asked and answered. `began`: see [`ask_all`].
 pub(super) async fn probe(
     unit: &Arc<Unit>,
     before: Option<Facts>,
@@ -474,7 +475,7 @@ pub(super) async fn probe(
     exchanged: &dyn Fn(u64),
     began: &Cell<u64>,
 ) -> (Result<Facts, Refusal>, Option<Vec<Lun>>) {
-    // What speaks ATA is alone behind its target.
+    // A device that speaks ATA is alone behind its target.
     let alone = |said| (said, Some(Vec::new()));
     began.set(unit.look(|device| device.doubt_round()));
     let signature = unit.sim().signature(unit.path().target);
@@ -529,7 +530,7 @@ pub(super) async fn ask_access(
     ended.result.ok().and_then(|moved| access_answer(&facts.names, data.get(..moved as usize)?))
 }
 
-/// One question and what came of it.
+/// Sends one question; returns its result and the data.
 async fn question(unit: &Arc<Unit>, core: &Rc<Core>, ask: &Ask) -> (crate::ccb::Ended, Vec<u8>) {
     loop {
         if let Some(data) = Segs::alloc(core.pool(), ask.length as usize) {

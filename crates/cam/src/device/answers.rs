@@ -1,4 +1,4 @@
-//! What a CCB's answer leads to, by the verdict on it.
+//! Handling of a CCB's answer, by the decision on it.
 
 use bio::Errno;
 use wire::scsi::{Key, Sense};
@@ -54,8 +54,8 @@ impl Device {
         }
     }
 
-    /// Victims of a reset, and attentions that mean a loss of power: 29/01, and 29/00 when nobody
-    /// reset it. True: an attention that tells of a reset that is known of.
+    /// Detects victims of a reset, and attentions that mean a loss of power: 29/01, and 29/00
+    /// without a known reset. True: an attention that reports a known reset.
     pub(super) fn heed_resets(&mut self, outcome: &Outcome, now: u64) -> bool {
         if matches!(outcome.status, CamStatus::BusReset | CamStatus::ResetSent) {
             self.was_reset = true;
@@ -106,8 +106,8 @@ impl Device {
         }
     }
 
-    /// The device is busy: what a user asked for is tried until the time is over that it may take
-    /// with the device, and then reported as what it is. A question of ours costs retries.
+    /// The device is busy. A user's command is tried until its time with the device is over, and
+    /// then fails with that error. A question of ours costs retries.
     fn busy(&mut self, at: u32, pause: Pause, error: Errno, now: u64) {
         let slot = &mut self.slots[at as usize];
         if slot.ccb.priority < Priority::Normal {

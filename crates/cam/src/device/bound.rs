@@ -25,9 +25,9 @@ pub(super) struct Silence {
 pub struct Failure {
     /// When, ns of the cores' clock.
     pub at_ns: u64,
-    /// What was asked.
+    /// The command.
     pub command: Command,
-    /// What the device said last.
+    /// The device's last answer.
     pub outcome: Outcome,
     /// The error of the request.
     pub error: Errno,
@@ -39,7 +39,7 @@ impl Device {
         self.failure
     }
 
-    /// A CCB ends. What fails because the device is lost says nothing new.
+    /// A CCB ends. A failure because the device is lost is not recorded.
     pub(super) fn keep_failure(&mut self, at: u32, result: Result<u32, Errno>) {
         let Slot { ccb, outcome, .. } = &self.slots[at as usize];
         let says = !self.lost && is_watched(ccb.priority, ccb.flags);
@@ -131,7 +131,7 @@ impl Device {
         ends
     }
 
-    /// D12: it ends with what it met last.
+    /// D12: the CCB ends with the last error that it met.
     pub(super) fn finish_late(&mut self, at: u32) {
         self.counts.timeouts += 1;
         let error = self.slots[at as usize].error;
@@ -162,7 +162,7 @@ pub(super) fn is_watched(priority: Priority, flags: Flags) -> bool {
     priority >= Priority::Normal && !flags.has(Flags::RAW)
 }
 
-/// A late command is told from one that was aborted by hand.
+/// Distinguishes a late command from one that was aborted by hand.
 pub(super) fn as_late(outcome: &mut Outcome) {
     if outcome.status != CamStatus::Complete {
         outcome.status = CamStatus::Timeout;

@@ -1,4 +1,4 @@
-//! What makes a device ready again: D7 of [`super`].
+//! Cures, which make a device ready again: D7 of [`super`].
 
 use bio::Errno;
 
@@ -13,7 +13,7 @@ pub(super) struct Curing {
     /// START UNITs that are left.
     left: u16,
     error: Errno,
-    /// What the command that is to go on ended with.
+    /// Outcome of the command that is to go on.
     was: Outcome,
 }
 
@@ -111,13 +111,14 @@ impl Device {
             Step::Cure(_) | Step::Requeue | Step::Retry(_) | Step::Busy(_) | Step::Full(_) => {
                 self.try_cure(at, curing, now);
             }
-            // This way is closed meanwhile, which says more than what was to be cured.
+            // This path is closed meanwhile, which is more precise than the error to be cured.
             Step::Fail if verdict.note == Note::Access => self.finish(at, Err(verdict.error)),
             Step::Fail | Step::Selection(_) => self.not_cured(at, curing),
         }
     }
 
-    /// It does not become ready: the command ends with what it met, not with what the cure did.
+    /// The device does not become ready: the command ends with its own error, not with that of the
+    /// cure.
     fn not_cured(&mut self, at: u32, curing: Curing) {
         self.slots[at as usize].outcome = curing.was;
         self.finish(at, Err(curing.error));
@@ -125,7 +126,7 @@ impl Device {
 }
 
 impl Curing {
-    /// What the SIM gets in place of the CCB that is waiting.
+    /// The CCB that the SIM gets in place of the waiting one.
     pub(super) fn ccb(self, waiting: Ccb) -> Ccb {
         let command = match self.cure {
             Cure::Wait => Command::scsi(&[0; 6]),

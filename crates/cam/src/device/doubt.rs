@@ -9,8 +9,8 @@
 //!                                        +-- check: another medium, or none --> lost
 //! ```
 //! The bus carries out the check (`bus/identity.rs`). Each cause of doubt begins a new round, and
-//! only the answer to a check of the latest round ends the doubt: what a medium said before the
-//! last change says nothing of the medium that is there now.
+//! only the answer to a check of the latest round ends the doubt. An answer from before the last
+//! change says nothing about the present medium.
 
 use bio::Errno;
 use wire::scsi::{Key, Sense, asc};
@@ -32,7 +32,7 @@ const HARMLESS: &[(u8, std::ops::RangeInclusive<u8>)] = &[
     (0x5e, 0x00..=0xff), // power conditions
 ];
 
-/// What a device knows of its identity.
+/// State of the knowledge about a device's identity.
 #[derive(Default)]
 pub(super) struct Doubts {
     /// The bus knows which medium it is: only then can it be another one.

@@ -1,4 +1,4 @@
-//! What can go by another way does not wait at this one: D10 of [`super`].
+//! Fail-fast: CCBs that have another path are returned instead of waiting here. D10 of [`super`].
 
 use bio::Errno;
 

@@ -1,5 +1,5 @@
-//! One device: its queue of CCBs, and what happens to each until it has ended. Without I/O: the
-//! time is handed in, what is to be done comes out as [`Effect`]s.
+//! State machine of one device, without I/O: its queue of CCBs, and the steps of each until it has
+//! ended. Its caller passes the time in, and carries out the [`Effect`]s that it returns.
 //!
 //! ```text
 //!          submit              take             answered well
@@ -12,40 +12,41 @@
 //!                   +-- expire -- Pausing <-- pause +
 //! ```
 //!
-//! `queue` says who begins when, `answers` what an answer leads to, `cure` makes a device ready,
-//! `hurry` ends what need not wait here, `reset` holds everything back while the device is reset,
-//! `doubt` holds back what users sent until it is known that the medium is the same.
+//! `queue` decides which CCB begins when, `answers` handles answers, `cure` makes a device ready,
+//! `hurry` ends CCBs that need not wait here, `reset` holds all CCBs back while the device is
+//! reset, and `doubt` holds users' commands back until it is known that the medium is the same.
 //!
 //! Invariants
 //!  D1  A CCB ends exactly once: every way leads to `Ended`, and only `end` leads out of it.
-//!  D2  What comes from the SIM for a CCB that it does not have (any more) changes nothing.
+//!  D2  An answer of the SIM for a CCB that it does not have (any more) changes nothing.
 //!  D3  A CCB that is tried again keeps its place before all that were sent later.
 //!  D4  A CCB that failed and is not at its end holds one freeze (unless it asked for none and
-//!      needs no cure), so that nothing passes it; it gives it back when it is queued again, or
-//!      ends.
-//!  D5  An ORDERED one begins when all that were sent before have ended, and nothing that was
-//!      sent later begins before it has ended.
+//!      needs no cure), so that nothing passes it. It returns the freeze when it is queued again,
+//!      or ends.
+//!  D5  An ORDERED CCB begins when all that were sent before have ended, and nothing that was sent
+//!      later begins before it has ended.
 //!  D6  Every CCB has a deadline at every step: late ones are aborted, then the device is reset,
 //!      then the device is lost. Nothing hangs.
 //!  D7  At most one CCB cures the device; others that want to are queued again behind its freeze.
 //!  D8  A CCB that the device cannot have beside others ([`Queueing`]) begins when nothing is under
-//!      way, and nothing begins beside it. It waits at the head of the queue: nobody overtakes it.
-//!      A reset alone waits for nothing.
+//!      way, and nothing begins beside it. It waits at the head of the queue: no CCB overtakes it.
+//!      Only a reset waits for nothing.
 //!  D9  While a reset is under way, and until the device has settled, one freeze is out for all
 //!      resets together: nothing but a further reset begins, not even a cure or a probe's question.
-//!      It is given back once, when the last one is over, or past its deadline, or the device lost.
-//!      So victims are all back in the queue, in order (D3), before any of them is sent again.
-//!  D10 While a CCB waits for this way to the device to be open again, none waits beside it that
-//!      can go by another way ([`Flags::FAIL_FAST`]): those end with EAGAIN, and cost nothing. One
-//!      that was not answered in time is not tried here again.
-//!  D11 A command of a user is not sent while another medium may answer than the one it is meant
-//!      for: from a new session, or a unit attention that may tell of another medium, until a check
+//!      The freeze is released once: when the last reset is over, or past its deadline, or the
+//!      device is lost. So victims are all back in the queue, in order (D3), before any of them is
+//!      sent again.
+//!  D10 While a CCB waits for this path to the device to be open again, no CCB that can use another
+//!      path ([`Flags::FAIL_FAST`]) waits beside it. Such CCBs end with EAGAIN, which costs
+//!      nothing. One that was not answered in time is not tried here again.
+//!  D11 A command of a user is not sent while a medium other than the intended one may answer. This
+//!      lasts from a new session, or a unit attention that may report another medium, until a check
 //!      has found the same identity. A command that met such an attention waits as well. Only
 //!      questions and cures pass. A command that waits has the deadline that it has with the SIM.
 //!  D12 A CCB with an end ([`Ccb::end_ns`]) is not sent, cured or paused beyond it: it ends with
 //!      the error that it met last, or as timed out. One that the SIM has at its end is aborted
 //!      (D6).
-//!  D13 Whether a command of a user is not answered for long is known, and each change is told.
+//!  D13 A command of a user that is not answered for long is detected, and each change is reported.
 
 mod answers;
 mod bound;
@@ -73,7 +74,7 @@ pub use bound::{Failure, SILENCE_NS};
 pub(crate) use doubt::{blocks_of, is_doubtful};
 pub use reset::{ResetId, SETTLE_NS};
 
-/// How long a SIM has to end what it was asked to abort; then the device is reset.
+/// How long a SIM has to end an aborted CCB, ns; then the device is reset.
 pub const ABORT_GRACE_NS: u64 = 5_000_000_000;
 /// How long a SIM has to end everything after a reset; then the device is lost.
 pub const RESET_GRACE_NS: u64 = 10_000_000_000;
@@ -101,20 +102,20 @@ pub enum Queueing {
     Untagged,
 }
 
-/// What a device's queue is like.
+/// Properties of a device's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// What goes beside what.
+    /// Which commands may be under way together.
     pub queueing: Queueing,
     /// Never fewer openings, whatever the device says.
     pub openings_min: u32,
     /// Never more in flight.
     pub openings_max: u32,
-    /// What recovery may do.
+    /// Recovery options.
     pub policy: Policy,
 }
 
-/// What is to be done, in order.
+/// An action for the caller, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// The owner calls [`Device::begin`] and hands the CCB to the SIM.
@@ -125,7 +126,7 @@ pub enum Effect {
     Abort(CcbId),
     /// The SIM is asked to reset the device.
     Reset,
-    /// Everybody concerned is told; of the whole target where the flag is set.
+    /// All listeners are notified; of the whole target where the flag is set.
     Event(Event, bool),
 }
 
@@ -171,7 +172,7 @@ struct Slot {
     result: Result<u32, Errno>,
     /// When it was sent.
     power_losses: u64,
-    /// D12: what it ends with when its time is over.
+    /// D12: its error when its time is over.
     error: Errno,
     /// D13: when it counts as not answered; `u64::MAX` where it does not.
     silence_ns: u64,
@@ -186,7 +187,7 @@ struct Key {
     slot: u32,
 }
 
-/// What happened so far.
+/// Counters of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// CCBs that came.
@@ -203,7 +204,7 @@ pub struct Counts {
     pub hurried: u64,
     /// QUEUE FULLs.
     pub full: u64,
-    /// D2: answers to nobody.
+    /// D2: answers for no CCB.
     pub strays: u64,
     /// Resets that recovery asked for.
     pub resets: u64,
@@ -250,7 +251,7 @@ pub struct Device {
     /// It was reset on purpose: an attention that leaves open why is about that.
     was_reset: bool,
     counts: Counts,
-    /// The last time that it was told.
+    /// The last time that was passed in.
     now_ns: u64,
     failure: Option<Failure>,
 }
@@ -353,13 +354,13 @@ impl Device {
         CcbId { slot: at, tenant: self.slots[at as usize].tenant }
     }
 
-    /// What is to be done next.
+    /// Takes the next effect.
     pub fn take(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// The CCB goes to the SIM: what the SIM gets. `None` when it is not its turn (any more). The
-    /// owner is how it is called from now on.
+    /// The CCB goes to the SIM; returns the CCB for the SIM. `None` when it is not its turn (any
+    /// more). From now on it belongs to `owner`.
     pub fn begin(&mut self, id: CcbId, owner: Owner, now: u64) -> Option<Ccb> {
         self.now_ns = now;
         let at = self.find(id)?;
@@ -446,7 +447,7 @@ impl Device {
         self.heed_silence(id.slot);
         self.call_impatient();
         let slot = &self.slots[id.slot as usize];
-        // One that found nothing under way has no victim that would tell of it.
+        // A reset that found nothing under way has no victim that would report it.
         self.was_reset |= slot.ccb.command == Command::Reset
             && slot.curing.is_none()
             && outcome.status == CamStatus::Complete;
@@ -519,7 +520,7 @@ impl Device {
         (self.sweep_ns != u64::MAX).then_some(self.sweep_ns)
     }
 
-    /// Does what the time has come for (D6).
+    /// Does all due work (D6).
     pub fn expire(&mut self, now: u64) {
         if now < self.sweep_ns {
             return;
@@ -573,7 +574,8 @@ impl Device {
         self.pump();
     }
 
-    /// The device is gone: what waits ends with ENXIO, what the SIM has when the SIM says so.
+    /// The device is gone: waiting CCBs end with ENXIO, and those with the SIM end when the SIM
+    /// ends them.
     pub fn lose(&mut self, now: u64) {
         self.lost = true;
         self.thaw_from_resets();
@@ -605,7 +607,7 @@ impl Device {
         self.power_losses += 1;
     }
 
-    /// The next 29/00 tells of something else.
+    /// The next 29/00 does not report a loss of power.
     pub fn kept_power(&mut self) {
         self.was_reset = true;
     }
@@ -616,7 +618,7 @@ impl Device {
         matches!(state, Some(State::Active | State::Aborting | State::Resetting))
     }
 
-    /// Stops what is not of a higher level than [`Priority::Normal`].
+    /// Stops all CCBs that are not of a higher level than [`Priority::Normal`].
     pub fn freeze(&mut self) -> Freeze {
         self.freezes.freeze()
     }
@@ -652,7 +654,7 @@ impl Device {
         self.slots.len() - self.free.len()
     }
 
-    /// What happened so far.
+    /// Counters so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }

@@ -1,4 +1,4 @@
-//! Who begins when: D3, D5, D8 and D9 of [`super`].
+//! Queue of a device: the order in which CCBs begin. D3, D5, D8 and D9 of [`super`].
 
 use std::cmp::Reverse;
 
@@ -14,8 +14,8 @@ impl Device {
         self.wait_in_line(at);
         let slot = &mut self.slots[at as usize];
         slot.state = State::Queued;
-        // D3: the generation stays. A cure goes before everything of its level; a reset before
-        // what may wait for a command that hangs.
+        // D3: the generation stays. A cure goes before all CCBs of its level; a reset before those
+        // that may wait for a command that hangs.
         let priority = match (&slot.curing, slot.ccb.command) {
             (Some(_), _) => Priority::Dev,
             (None, Command::Reset) => Priority::Host,
@@ -34,7 +34,7 @@ impl Device {
         }
     }
 
-    /// Lets begin what may.
+    /// Begins the CCBs that may begin.
     pub(super) fn pump(&mut self) {
         if self.lost {
             return;
@@ -42,7 +42,7 @@ impl Device {
         while let Some(Reverse(key)) = self.queue.peek() {
             let at = key.slot;
             let normal = key.priority >= Priority::Normal;
-            // D9: what goes before all else is a reset.
+            // D9: a CCB with the priority Host is a reset.
             let hushed = self.resets.is_out() && key.priority > Priority::Host;
             if hushed || self.collides(at) || (normal && !self.may_begin(at)) {
                 break;
@@ -71,7 +71,7 @@ impl Device {
         }
         match self.barrier {
             Some(barrier) => barrier == at,
-            // D5: what was sent before has ended, for it is neither in the SIM nor pausing, and
+            // D5: all earlier CCBs have ended, for they are neither in the SIM nor pausing, and
             // would be before this one in the queue.
             None if self.slots[at as usize].ccb.flags.has(Flags::ORDERED) => {
                 self.active == 0 && self.pausing == 0

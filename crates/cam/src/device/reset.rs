@@ -1,31 +1,31 @@
-//! Resets of a device, whoever carries them out: D9 of [`super`].
+//! Resets of a device, by whatever means: D9 of [`super`].
 //!
 //! ```text
 //!   none --begins--> under way --the last one ends--> settling --expire--> none
 //!                     ^   |                              |
 //!                     +-+-+ a second one: both have      | one more begins, or a victim
-//!                       |   to end                       | tells of one
+//!                       |   to end                       | reports one
 //!                       +--------------------------------+
 //! ```
-//! A reset is known of in three ways: a CCB asks for one, or recovery does (the place of that CCB
-//! has its [`ResetId`]); whoever carries one out beside the queue says so; or nobody does, and it
-//! is learned from its victims.
+//! A reset becomes known in three ways. A CCB or recovery asks for it (the slot of that CCB has its
+//! [`ResetId`]), or its originator beside the queue reports it, or its victims reveal it.
 
 use super::{Device, Effect};
 use crate::ccb::CamStatus;
 use crate::events::Event;
 use crate::freeze::Freeze;
 
-/// How long a device is left alone after a reset that does not say better, ns. FreeBSD's scsi_delay
-/// is 5 s: parallel buses need that; what is not ready yet after this says so, and is cured.
+/// How long a device is left alone after a reset that specifies no time, ns. FreeBSD's scsi_delay
+/// is 5 s, which parallel buses need. A device that is not ready after this time reports that, and
+/// is cured.
 pub const SETTLE_NS: u64 = 100_000_000;
 
-/// A reset that has begun. It cannot be copied: whoever has it says once that it is over.
+/// A reset that has begun. It cannot be copied: its holder reports once that it is over.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a reset that is not said to be over lasts until its deadline"]
 pub struct ResetId(u64);
 
-/// What of a device's resets is not over.
+/// Resets of a device that are not over.
 #[derive(Default)]
 pub(super) struct Resets {
     last: u64,
@@ -57,8 +57,8 @@ impl Resets {
 }
 
 impl Device {
-    /// Somebody resets the device, or the way to it, beside its queue, and says within `most_ns`
-    /// that it is over.
+    /// The device, or the path to it, is reset beside its queue; the caller reports within
+    /// `most_ns` that the reset is over.
     pub fn reset_begins(&mut self, most_ns: u64, now: u64) -> ResetId {
         self.effects.push_back(Effect::Event(Event::BusReset, false));
         self.was_reset = true;
@@ -88,7 +88,7 @@ impl Device {
         }
     }
 
-    /// A CCB came back as the victim of a reset: where nobody told of one, this does.
+    /// A CCB came back as the victim of a reset: if no reset was reported, this reports one.
     pub(super) fn was_hit(&mut self, by: CamStatus, now: u64) {
         if self.lost {
             return;
@@ -119,7 +119,7 @@ impl Device {
         self.sweep_ns = self.sweep_ns.min(self.resets.due());
     }
 
-    /// Does what the time has come for.
+    /// Does all due work.
     pub(super) fn expire_resets(&mut self, now: u64) {
         if !self.resets.is_out() {
             return;

@@ -130,7 +130,7 @@ impl Ata {
         Ok(Asked { command: Command::Ata(registers), flags, length })
     }
 
-    /// Of what a DELETE names, the part behind `from` bytes, as much as fits.
+    /// The command for the part of a DELETE behind `from` bytes, as much as fits.
     fn trim(&self, bio: &mut Bio, from: u64, pool: &Pool) -> Result<Asked, Errno> {
         if self.trim_blocks == 0 {
             return Err(Errno::NotSup);
@@ -143,7 +143,7 @@ impl Ata {
         let left: Vec<(u64, u64)> = left.collect();
         let (list, _) = trim_blocks(&left, usize::from(self.trim_blocks));
         if list.is_empty() {
-            // What 48 bits do not reach.
+            // Ranges beyond 48 bits.
             return Err(Errno::Inval);
         }
         let data = Segs::alloc(pool, list.len()).ok_or(Errno::NoMem)?;

@@ -242,8 +242,8 @@ mod tests {
 
     use super::*;
 
-    /// What a device of a kind says that takes blocks back in every way, has a cache, and is
-    /// asked for FUA.
+    /// Facts of a device of a kind that takes blocks back in every way, has a cache, and is asked
+    /// for FUA.
     fn eager(kind: u8) -> ScsiFacts {
         let limits =
             Said { unmap: true, unmap_same16: true, unmap_same10: true, ..Said::default() };

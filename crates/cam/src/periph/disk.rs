@@ -1,13 +1,13 @@
-//! The provider of a disk: a request becomes a CCB, and a CCB's end the request's.
+//! Provider of a disk: a request becomes a CCB, and the CCB's end becomes the request's.
 //!
 //! Invariants
-//!  P1  The CCB of a request stands in its `value`, which nothing that becomes a CCB uses, until
-//!      it ends; a request has one at a time.
+//!  P1  The CCB of a request is stored in its `value`, which no request that becomes a CCB uses,
+//!      until it ends; a request has one at a time.
 //!  P2  A request with FUA ends when its bytes are stable: by the disk's own FUA, or flushed.
-//!  P3  A FLUSH that ends well vouches for what was acknowledged before. One during which a disk
-//!      with a cache lost its power fails, and the first that is sent after it did: what was in
-//!      the cache may be gone, and nobody else would ever say so. Nothing may be missing, if all
-//!      had been flushed before: that is not known here.
+//!  P3  A FLUSH that ends well guarantees the data that were acknowledged before. If a disk with a
+//!      cache loses its power during a FLUSH, that FLUSH fails. So does the first FLUSH that is
+//!      sent after a loss. The contents of the cache may be lost, and no other answer would report
+//!      that. If all had been flushed before, nothing may be missing: that is not known here.
 //!  P4  All commands of a request together have one deadline.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct DiskLayer {
     bounds: Arc<SharedBounds>,
     /// P3: something was written that may have been in the cache.
     dirty: AtomicBool,
-    /// P3: losses of power that somebody was told of.
+    /// P3: losses of power that were reported to a user.
     told: AtomicU64,
 }
 

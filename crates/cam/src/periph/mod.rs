@@ -1,11 +1,11 @@
-//! Peripheral drivers: what turns a request of the graph into CCBs, as late as possible.
+//! Peripheral drivers: they turn a request of the graph into CCBs, as late as possible.
 //!
 //! | file | is |
 //! | --- | --- |
 //! | `da` | disks that speak SCSI; discs: `cd` |
 //! | `ada` | disks that speak ATA |
 //! | `disk` | the provider of both |
-//! | `pass` | commands as somebody typed them |
+//! | `pass` | commands that a user typed |
 //! | `ses` | enclosures |
 
 mod ada;
@@ -35,7 +35,7 @@ const ENCLOSURE: u8 = 0x0d;
 /// Openings that QUEUE FULL leaves a disk.
 const OPENINGS_MIN: u32 = 2;
 
-/// What probing found out.
+/// Result of probing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Facts {
     /// Of a SCSI unit.
@@ -73,7 +73,7 @@ impl Facts {
         format!("<{}>", words.join(" "))
     }
 
-    /// What it calls itself: serial number, NAA name, names of SCSI.
+    /// Its own identification: serial number, NAA name, names of SCSI.
     pub(crate) fn names(&self) -> Vec<String> {
         let all = match self {
             Facts::Scsi(f) => vec![f.serial.clone(), f.names.id.clone(), f.names.name.clone()],
@@ -85,8 +85,8 @@ impl Facts {
         all.into_iter().filter(|name| !name.is_empty()).collect()
     }
 
-    /// What tells it from all other disks, wherever it is found: its NAA name, or its serial number
-    /// with what made it; None: it says neither.
+    /// Its identity among all disks, wherever it is found: its NAA name, or its serial number with
+    /// its product or model; None: it reports neither.
     pub fn identity(&self) -> Option<String> {
         let serial = |serial: &str, of: &str| {
             (!serial.is_empty()).then(|| format!("{} {serial}", of.trim_end()))
@@ -139,7 +139,7 @@ impl Facts {
     }
 }
 
-/// What a disk's language is asked for.
+/// A command in a disk's language.
 pub(crate) struct Asked {
     command: Command,
     flags: Flags,
@@ -154,7 +154,7 @@ pub(crate) trait Language: Send + Sync {
     /// Ranges that one command which takes blocks back may name.
     fn delete_ranges(&self) -> u32;
 
-    /// The next command of a DELETE whose ranges were too long for one; `None`: all were told.
+    /// The next command of a DELETE whose ranges were too long for one; `None`: all were sent.
     fn delete_more(&self, bio: &mut Bio, pool: &Pool) -> Option<Result<Asked, Errno>> {
         let _ = (bio, pool);
         None
@@ -163,7 +163,7 @@ pub(crate) trait Language: Send + Sync {
     /// The command that makes everything stable; none where nothing is volatile.
     fn flush(&self) -> Option<Asked>;
 
-    /// What is written may be lost with the power until it is flushed.
+    /// Whether written data may be lost with the power until they are flushed.
     fn has_cache(&self) -> bool;
 
     /// Writes may ask to be stable; else they are flushed.
@@ -209,7 +209,7 @@ impl Asked {
         (op, how): (Op, bio::Flags),
         (bounds, end_ns): (Bounds, u64),
     ) -> Ccb {
-        // What is more than to move blocks may take longer.
+        // Commands other than block transfers may take longer.
         let moves = matches!(op, Op::Read | Op::Write) && self.length > 0;
         let timeout_ms = bounds.timeout_s.map_or(language.timeout_ms(), |s| s.saturating_mul(1000));
         let also = |asked, flag| if how.has(asked) { flag } else { Flags::NONE };

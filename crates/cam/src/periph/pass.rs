@@ -1,10 +1,10 @@
-//! pass: commands as somebody typed them, to a device, beside its disk.
+//! Pass-through driver: commands that a user typed, to a device, beside its disk.
 //!
 //! Invariants
 //!  N1  A command goes through the device's queue like any other: it takes an opening, waits while
 //!      the queue is frozen, and is alone where the device wants it so (D8).
-//!  N2  It ends as the device answers: nothing is retried, cured or frozen for it. Who wants
-//!      recovery's help asks for it (PASS_ERR_RECOVER) and gets what a disk gets.
+//!  N2  It ends as the device answers: nothing is retried, cured or frozen for it. A sender that
+//!      wants recovery asks for it (PASS_ERR_RECOVER) and gets the same recovery as a disk.
 //!  N3  Data are no longer than the SIM carries; a buffer is the sender's own.
 
 use std::rc::Rc;
@@ -37,7 +37,7 @@ pub enum Data {
 /// One command.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What to do.
+    /// The command.
     pub command: Command,
     /// Its data.
     pub data: Data,
@@ -104,12 +104,13 @@ impl Request {
 pub struct Answer {
     /// How.
     pub ended: Ended,
-    /// What the device sent: no more than it says it moved.
+    /// Data from the device: no more than it reports as moved.
     pub data: Vec<u8>,
 }
 
 impl Answer {
-    /// The data of one that ended well; else the device's own words, behind what was asked.
+    /// The data of a command that ended well; else the device's error text, behind the name
+    /// `asked`.
     pub fn good(self, asked: &str) -> Result<Vec<u8>, Error> {
         match self.ended.result {
             Ok(_) => Ok(self.data),
@@ -123,7 +124,7 @@ pub fn explain(ended: &Ended) -> String {
     explain_outcome(&ended.outcome)
 }
 
-/// The same of what a device said.
+/// The same for an outcome of a device.
 pub(crate) fn explain_outcome(outcome: &Outcome) -> String {
     match outcome.status {
         CamStatus::ScsiError if !outcome.sense.bytes().is_empty() => {
@@ -187,7 +188,7 @@ pub async fn send(unit: &Arc<Unit>, core: &Rc<Core>, request: &Request) -> Resul
         len => Segs::alloc(core.pool(), len)
             .ok_or(Error::new(Errno::NoMem, "no memory for the command's data; try again"))?,
     };
-    // The buffer is shared memory of the pool: what was in it is nobody's business.
+    // The buffer is shared memory of the pool: its former contents must not leak.
     data.fill(0, data.len(), 0);
     if let Data::Out(bytes) = &request.data {
         data.copy_from(0, bytes);

@@ -1,9 +1,9 @@
-//! ses: enclosures: their elements, which disk is in which slot, and the lights.
+//! Enclosure driver (ses): the elements of enclosures, the disks in their slots, and the lights.
 //!
 //! Invariants
-//!  E1  Pages of one generation are read together, or none: an enclosure that changes meanwhile is
-//!      read again, and said to be changing when it does not come to rest.
-//!  E2  Nothing but the element that was meant is selected in what is sent.
+//!  E1  Pages of one generation are read together, or none. An enclosure that changes meanwhile is
+//!      read again, and reported as changing when it does not come to rest.
+//!  E2  Only the element that was meant is selected in the page that is sent.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ use crate::unit::Unit;
 
 /// How often an enclosure is read that changes meanwhile.
 const READ_TRIES: u8 = 3;
-/// Longest page that is asked for: what a bridge can send at a time.
+/// Longest page that is asked for: the most that a bridge can send at a time.
 const PAGE_LEN: u16 = 1020;
 /// Of a SAS enclosure.
 const PAGE_LEN_SCSI: u16 = 32_768;
 
-/// What an enclosure says of itself.
+/// Data that an enclosure reports.
 pub struct Enclosure {
     /// Which elements there are.
     pub config: SesConfig,
     /// How each is.
     pub status: Vec<SesStatus>,
-    /// What each is called; empty where it does not say.
+    /// The name of each element; empty where it reports none.
     pub names: Vec<String>,
     /// Which SAS device is where.
     pub places: Vec<SesPlace>,
@@ -53,8 +53,8 @@ impl Enclosure {
         Some(usize::from(place.element)).filter(|n| *n < self.config.elements())
     }
 
-    /// The SAS devices that are in it, each with its physical path: the enclosure by its name, the
-    /// type and the element of that type, where 0 stands for all, and what the element is called.
+    /// The SAS devices in it, each with its physical path: the enclosure by its name, the type and
+    /// the element of that type, where 0 means all, and the name of the element.
     pub fn paths(&self) -> impl Iterator<Item = (u64, String)> {
         let devices = self.places.iter().filter(|place| place.sas != 0);
         devices.filter_map(|place| {
@@ -146,7 +146,7 @@ pub async fn read(unit: &Arc<Unit>, facts: &Facts, core: &Rc<Core>) -> Result<En
             Err(e) if e.field == "GENERATION CODE" => continue,
             other => other.map_err(malformed(ses_page::STATUS))?,
         };
-        // What is optional is asked for where it is listed.
+        // An optional page is asked for where it is listed.
         let listed = page(unit, facts, core, ses_page::SUPPORTED).await.unwrap_or_default();
         let has = |code: u8| ses_supported(&listed).is_ok_and(|pages| pages.contains(&code));
         let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! ATA.
+//! Probe of an ATA device.
 //!
 //! ```text
 //!  Identify --> write cache as wanted? --yes--> Done
@@ -16,7 +16,7 @@ use crate::ccb::{Command, Ended, Flags, Registers};
 const CACHE_ON: u16 = 0x02;
 const CACHE_OFF: u16 = 0x82;
 
-/// What a device says of itself.
+/// Facts of an ATA device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AtaFacts {
     /// IDENTIFY DEVICE data.
@@ -88,7 +88,7 @@ impl AtaProbe {
         Some(Ask { command, flags: direction | Flags::RAW, length })
     }
 
-    /// What came of the question.
+    /// Takes the answer to the question.
     pub fn hear(&mut self, ended: &Ended, data: &[u8]) {
         if is_nobody(ended.outcome.status) {
             return self.refuse(Refusal::NobodyThere);
@@ -131,7 +131,7 @@ impl AtaProbe {
         self.state = State::Done;
     }
 
-    /// What came of it all, once there is nothing left to ask.
+    /// Returns the result once no question is left.
     pub fn finish(self) -> Result<AtaFacts, Refusal> {
         match self.refusal {
             Some(why) => Err(why),

@@ -1,4 +1,4 @@
-//! An enclosure behind a bridge of SATA; the link's signature has told that it is one.
+//! Probe of an enclosure behind a SATA bridge; the link's signature has identified it as one.
 
 use wire::ata::{SEP_ATTN, SEP_IDENTIFY_LEN, SepIdentify, sep};
 

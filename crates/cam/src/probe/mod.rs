@@ -1,14 +1,15 @@
-//! Probing: what a device says of itself, asked step by step. Without I/O: a probe says what it
-//! wants to ask, and is told what came of it.
+//! Probes: the questions that identify a device, step by step and without I/O. A probe returns its
+//! next question, and receives the answer.
 //!
 //! | file | asks |
 //! | --- | --- |
 //! | `scsi` | INQUIRY and its pages, modes, capacity, logical units |
 //! | `ata` | IDENTIFY DEVICE; sets the write cache |
-//! | `link` | what hangs on a SATA link and is no disk |
+//! | `multiplier` | the registers of a port multiplier and its ports |
+//! | `bridge` | an enclosure behind a SATA bridge |
 //!
-//! Nothing that a device says is believed beyond what it sent: a device that cannot be used ends in
-//! a [`Refusal`] that says why.
+//! A probe trusts a device no further than the data that it sent. A device that cannot be used ends
+//! in a [`Refusal`] with the reason.
 
 mod ata;
 mod bridge;
@@ -74,7 +75,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// What an outcome says.
+    /// The answer in an outcome.
     pub fn of(outcome: &Outcome) -> Said {
         let code = Sense::decode(outcome.sense.bytes()).ok().map(|sense| sense.code);
         Said { status: outcome.status, scsi_status: outcome.scsi_status, code }
@@ -94,22 +95,22 @@ impl fmt::Display for Said {
 /// Why a device cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Nobody is there.
+    /// No device is there.
     NobodyThere,
     /// The target is there, and has no such logical unit.
     NoUnit,
-    /// It does not answer what every device answers.
+    /// It does not answer a question that every device answers.
     Silent {
-        /// What was asked.
+        /// The question.
         question: &'static str,
         /// How that came back.
         said: Said,
     },
     /// An answer that makes no sense.
     Malformed {
-        /// What was asked.
+        /// The question.
         question: &'static str,
-        /// What is wrong with it.
+        /// The fault of the answer.
         error: WireError,
     },
     /// A disk that had a name has none any more.
@@ -120,13 +121,13 @@ pub enum Refusal {
         blocks: u64,
         /// Bytes of a block.
         block_len: u32,
-        /// What is wrong with them.
+        /// The fault of the medium.
         why: &'static str,
     },
 }
 
 impl Refusal {
-    /// Somebody answered, and what he said cannot be true.
+    /// A device answered, but the answer cannot be true.
     pub const fn is_nonsense(&self) -> bool {
         matches!(self, Refusal::Malformed { .. } | Refusal::Medium { .. } | Refusal::Nameless)
     }
@@ -150,7 +151,7 @@ impl fmt::Display for Refusal {
 /// Smallest and largest block that a disk may have here, bytes.
 const BLOCK_LENS: std::ops::RangeInclusive<u32> = 512..=65_536;
 
-/// What is wrong with a medium that is larger than any.
+/// Fault of a medium whose end is beyond all file offsets.
 const ENDLESS: &str = "no file offset reaches its end";
 
 /// Whether a medium can be used.
@@ -175,7 +176,7 @@ fn came<'a>(ended: &Ended, data: &'a [u8]) -> &'a [u8] {
     data.get(..n).unwrap_or(data)
 }
 
-/// Nobody answers at all.
+/// Whether no device answers at all.
 fn is_nobody(status: CamStatus) -> bool {
     matches!(status, CamStatus::SelectionTimeout | CamStatus::NotThere | CamStatus::NoHba)
 }

@@ -1,5 +1,5 @@
-//! What a port multiplier says of itself, and its ports: they are switched on, their links waited
-//! for, and what happened at them is cleared, without which nobody is reached behind them.
+//! Probe of a port multiplier and its ports. It switches the ports on, waits for their links, and
+//! clears their errors, without which no device behind them is reached.
 //!
 //! ```text
 //!   general registers --> notify of changes --> each port: SControl --off--> reset, on --+
@@ -52,7 +52,7 @@ impl Port {
     }
 }
 
-/// What a port multiplier says of itself.
+/// Facts of a port multiplier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MultiplierFacts {
     /// Product and vendor.
@@ -131,7 +131,8 @@ impl MultiplierProbe {
         Some((rest_ns, register(step.port, step.register, step.value)))
     }
 
-    /// What came of the question. A port: what was in the cache of its device may be lost.
+    /// Takes the answer to the question. Returns a port whose device may have lost the contents of
+    /// its cache.
     pub fn hear(&mut self, ended: &Ended) -> Option<u64> {
         let status = ended.outcome.status;
         let step = *self.left.front()?;
@@ -148,7 +149,7 @@ impl MultiplierProbe {
             self.tries = 0;
             self.left.retain(|other| other.port != step.port);
         } else if matches!(step.register, gscr::FEATURES | gscr::ENABLED) {
-            // Optional: it is asked, and does not tell by itself.
+            // Optional: such a multiplier does not notify by itself, and has to be asked.
             self.tries = 0;
             self.left.pop_front();
         } else {
@@ -211,7 +212,7 @@ impl MultiplierProbe {
         None
     }
 
-    /// What came of it all.
+    /// Returns the result.
     pub fn finish(self) -> Result<MultiplierFacts, Refusal> {
         self.refusal.map_or(Ok(self.facts), Err)
     }
@@ -225,7 +226,7 @@ mod tests {
     /// How a register answers that is read or written: its value; None: an error.
     type Answer = Box<dyn FnMut(u8, u16, Option<u32>) -> Option<u32>>;
 
-    /// All that was asked, and what came of it.
+    /// Runs a probe: its questions, the ports with lost caches, and the result.
     fn play(mut answer: Answer) -> (Vec<String>, Vec<u64>, Result<MultiplierFacts, Refusal>) {
         let (mut probe, mut said, mut lost) = (MultiplierProbe::default(), Vec::new(), Vec::new());
         while let Some((rest_ns, ask)) = probe.ask() {

@@ -1,9 +1,9 @@
-//! SCSI.
+//! Probe of a SCSI logical unit.
 //!
 //! ```text
 //!  Tur --(attentions: again)--> Inquiry --> FullInquiry --> ReportLuns --> VpdList --+
 //!   |                             |         (longer than     (LUN 0,                 |
-//!   nobody: the end               no unit:   36 bytes)        SPC-3)                 |
+//!   absent: the end               no unit:   36 bytes)        SPC-3)                 |
 //!                                 the end                                            |
 //!  +---------------------------------------------------------------------------------+
 //!  +-> Names 83 -> [TPGS] Groups -> Serial 80 --------------------------------------+
@@ -12,7 +12,7 @@
 //!  +---------------------------------------------------------------------------------+
 //!  +-> Mode (10: caching) --> Capacity (16 first from SPC-3 on, else 10) --> Done
 //! ```
-//! A page that is not listed is not asked for. What is optional and fails is passed over.
+//! A page that is not listed is not asked for. A failed optional question is skipped.
 
 use wire::scsi::{
     AccessState, Capacity, DiskMode, INQUIRY_SHORT, Inquiry, Limits, Lun, UnitNames,
@@ -40,7 +40,7 @@ const LUN_LEN: u32 = 8;
 /// there are with flat addressing.
 pub const LUNS_MAX: u32 = 16_384;
 
-/// What a unit says of itself.
+/// Facts of a logical unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScsiFacts {
     /// Standard INQUIRY data.
@@ -53,7 +53,7 @@ pub struct ScsiFacts {
     pub access: Option<AccessState>,
     /// Limits of pages B0h and B2h.
     pub limits: Limits,
-    /// 0 not told, 1 does not turn, else turns a minute.
+    /// 0: not reported; 1: not rotating; else revolutions per minute.
     pub rotation: u16,
     /// Write protection, FUA, write cache.
     pub mode: DiskMode,
@@ -61,7 +61,7 @@ pub struct ScsiFacts {
     pub capacity: Option<Capacity>,
     /// CD: tracks of the disc that is in.
     pub tracks: u8,
-    /// The target's logical units, when this is the first and they were told.
+    /// The target's logical units, if this is the first one and they were reported.
     pub luns: Option<Vec<Lun>>,
     /// How many it has, where that is more than are looked at; else 0.
     pub luns_beyond: u32,
@@ -139,9 +139,9 @@ pub struct ScsiProbe {
     first_lun: bool,
     pages: Vec<u8>,
     facts: ScsiFacts,
-    /// What it said before, when it is known.
+    /// Its earlier facts, if known.
     before: Option<ScsiFacts>,
-    /// Only what says which unit it is.
+    /// Only the questions that identify the unit.
     brief: bool,
     /// Most logical units that are looked at, and bytes that the list of them is asked with.
     luns_max: u32,
@@ -150,8 +150,8 @@ pub struct ScsiProbe {
 }
 
 impl ScsiProbe {
-    /// Of a unit; the target's first one is asked for the others. A disk that said `before` what it
-    /// is keeps its capacity when it does not tell it now, or tells one that makes no sense.
+    /// Probe of a unit; the target's first one is asked for the others. A disk with earlier facts
+    /// (`before`) keeps its capacity if it reports none now, or an impossible one.
     pub fn new(first_lun: bool, before: Option<ScsiFacts>) -> ScsiProbe {
         ScsiProbe {
             state: State::Tur,
@@ -172,8 +172,8 @@ impl ScsiProbe {
         ScsiProbe { luns_max, ..self }
     }
 
-    /// Of a unit that said `before` what it is: asks only whether it is the same one. What is not
-    /// answered is not taken for an answer.
+    /// Probe of a unit with earlier facts (`before`): asks only whether it is the same one. A
+    /// missing answer is not taken for an answer.
     pub fn identity(before: ScsiFacts) -> ScsiProbe {
         ScsiProbe { brief: true, ..ScsiProbe::new(false, Some(before)) }
     }
@@ -210,13 +210,14 @@ impl ScsiProbe {
             State::Done => return None,
         };
         let direction = if length == 0 { Flags::NONE } else { Flags::IN };
-        // A disk that is not ready is made ready, if it can be, before it says what is in it.
+        // A disk that is not ready is made ready, if possible, before its modes and capacity are
+        // read.
         let helped = matches!(self.state, State::Mode | State::Capacity16 | State::Capacity10);
         let flags = if helped { direction } else { direction | Flags::RAW };
         Some(Ask { command: Command::scsi(&cdb), flags, length })
     }
 
-    /// What came of the question.
+    /// Takes the answer to the question.
     pub fn hear(&mut self, ended: &Ended, data: &[u8]) {
         if is_nobody(ended.outcome.status) {
             return self.refuse(Refusal::NobodyThere);
@@ -242,8 +243,8 @@ impl ScsiProbe {
                     return self.refuse(Refusal::Malformed { question: "INQUIRY", error });
                 }
                 Ok(said) if said.qualifier != 0 || said.kind == 0x1f => {
-                    // A target need not have a unit 0, and tells there which ones it has all the
-                    // same (SPC-4 section 6.33).
+                    // A target need not have a unit 0, but reports its units there all the same
+                    // (SPC-4 section 6.33).
                     self.refuse(Refusal::NoUnit);
                     if self.first_lun {
                         self.state = State::ReportLuns;
@@ -350,7 +351,7 @@ impl ScsiProbe {
         }
     }
 
-    /// What the same disk, out of which no medium can be taken, had.
+    /// The earlier capacity of the same disk, if its medium cannot be removed.
     fn capacity_before(&self) -> Option<Capacity> {
         let fixed = self.before.as_ref().filter(|_| !self.facts.inquiry.removable);
         fixed.filter(|before| self.facts.is_same(before)).and_then(|before| before.capacity)
@@ -408,7 +409,7 @@ impl ScsiProbe {
         if has(page) { next } else { self.after(next) }
     }
 
-    /// The target's logical units, as far as it told.
+    /// The target's logical units, as far as it reported them.
     pub fn luns(&self) -> Option<Vec<Lun>> {
         match self.refusal {
             Some(Refusal::NobodyThere) => Some(Vec::new()),
@@ -416,7 +417,7 @@ impl ScsiProbe {
         }
     }
 
-    /// What came of it all, once there is nothing left to ask.
+    /// Returns the result once no question is left.
     pub fn finish(self) -> Result<ScsiFacts, Refusal> {
         match self.refusal {
             Some(why) => Err(why),

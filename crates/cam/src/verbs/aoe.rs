@@ -1,5 +1,5 @@
-//! What `aoeconfig`, `aoemask` and `aoereserve` have in common: what an AoE target keeps beside its
-//! disk.
+//! Common part of `aoeconfig`, `aoemask` and `aoereserve`: the settings that an AoE target stores
+//! beside its disk.
 
 use std::fmt::Write;
 
@@ -69,7 +69,7 @@ impl Talk<'_> {
         })
     }
 
-    /// What the target answers, or its error.
+    /// Sends an order to the target; returns its answer, or its error.
     async fn ask(&self, command: u8, body: Vec<u8>) -> Result<Result<Vec<u8>, u8>, Error> {
         let target = self.found.unit.path().target;
         self.bus()?.order(target, command, body, self.core).await.map_err(|status| {

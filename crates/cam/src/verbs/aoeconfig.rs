@@ -1,4 +1,4 @@
-//! `aoeconfig`: the text that an AoE target keeps.
+//! `aoeconfig`: the config string of an AoE target.
 
 use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Verb};

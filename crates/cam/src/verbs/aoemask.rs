@@ -1,4 +1,4 @@
-//! `aoemask`: those that may reach an AoE target.
+//! `aoemask`: the addresses that may reach an AoE target.
 
 use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;

@@ -58,8 +58,8 @@ impl Verb<CamClass> for Attach {
     }
 }
 
-/// Takes a bus out that could not be attached as a whole; users of disks that it found
-/// meanwhile are told that these are gone.
+/// Removes a bus that could not be attached as a whole; users of disks that it found meanwhile are
+/// notified of their loss.
 fn give_up(class: &CamClass, control: &mut Control, bus: &Arc<Bus>) {
     if control.call(|t| class.take_out(t, bus)).is_err() {
         bus.lose();

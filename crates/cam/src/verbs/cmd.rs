@@ -156,7 +156,7 @@ fn registers(bytes: &[u8]) -> Result<Registers, Error> {
     })
 }
 
-/// What a device answered, as it was asked to be shown.
+/// The answer of a device, in the requested form.
 fn show(name: &str, answer: Answer, format: Option<String>, verbose: bool) -> Result<Value, Error> {
     // To a disk's own commands a comparison that fails is no error; here it is the answer.
     let differs = Sense::decode(answer.ended.outcome.sense.bytes())

@@ -1,4 +1,4 @@
-//! `defects`: what is wrong with a disk's medium.
+//! `defects`: defects of a disk's medium.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use crate::ccb::Command;
 use crate::class::CamClass;
 use crate::periph::pass::{Data, Request};
 
-/// Most bytes of a defect list that are asked for; what is longer is counted.
+/// Most bytes of a defect list that are asked for; a longer list is only counted.
 const DEFECT_LEN: u32 = 65_536;
 
 /// List the defects of a SCSI disk's medium

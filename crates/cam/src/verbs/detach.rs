@@ -1,4 +1,4 @@
-//! `detach`: a bus that goes, with its disks.
+//! `detach`: removal of a bus with its disks.
 
 use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};

@@ -1,4 +1,4 @@
-//! `discover`: what targets an iSCSI portal knows, and the lines that make a bus of each.
+//! `discover`: the targets that an iSCSI portal knows, and the lines that make a bus of each.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};

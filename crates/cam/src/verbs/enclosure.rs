@@ -1,4 +1,4 @@
-//! `enclosure`: what the disks sit in.
+//! `enclosure`: enclosures and the disks in their slots.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -116,7 +116,7 @@ fn rates(f: &Faults) -> [(&'static str, u8); 9] {
     ]
 }
 
-/// What was made to go wrong with a disk and stays so; `None` on a disk that is well.
+/// Lasting faults that were injected into a disk; `None` on a disk without one.
 pub(crate) fn faults(unit: &Unit) -> Option<String> {
     let (hba, bay) = (unit.sim().hba()?, unit.path().target);
     let rates = rates(&hba.faults(bay)?)

@@ -1,4 +1,4 @@
-//! The little language in which camcontrol's users write buffers, to send and to show.
+//! Format language of camcontrol: the fields of buffers to send and to show.
 //!
 //! A field to send is a number in hexadecimal, or `v`: the next argument. A field to show is a
 //! letter. Behind `:`, or behind the letter, is its width. Bits go from the highest down.
@@ -214,7 +214,7 @@ fn show(place: &mut Place<'_>, field: &str) -> Result<Option<Shown>, String> {
     Ok(Some(shown).filter(|_| !hidden))
 }
 
-/// What a format shows of bytes that came: the fields with their names.
+/// Decodes received bytes by a format: the fields with their names.
 pub(super) fn decode(format: &str, bytes: &[u8]) -> Result<Vec<(String, Shown)>, String> {
     let mut place = Place { bytes, bit: 0 };
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! `identify`: what an ATA disk says of itself.
+//! `identify`: identification data of an ATA disk.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! `inquiry`: what a disk says of itself.
+//! `inquiry`: identification data of a disk.
 
 use std::fmt::Write;
 

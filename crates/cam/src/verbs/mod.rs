@@ -1,4 +1,4 @@
-//! What can be asked of buses and their devices, in camcontrol's words and formats: a file each.
+//! Verbs for buses and their devices, in camcontrol's words and formats: a file each.
 
 mod aoe;
 mod aoeconfig;
@@ -41,7 +41,7 @@ use crate::class::CamClass;
 use crate::periph::Facts;
 use crate::unit::Unit;
 
-/// What the class can be asked.
+/// Verbs of the class.
 pub(crate) const VERBS: &[ClassVerb<CamClass>] = &[
     ClassVerb::of::<devlist::Devlist>(),
     ClassVerb::of::<rescan::Rescan>(),
@@ -122,7 +122,7 @@ impl Found {
         pass.unwrap_or_else(|| self.name.clone())
     }
 
-    /// What its link moves in a second at most, and whether it takes several commands at a time.
+    /// Maximum throughput of its link, and whether it takes several commands at a time.
     fn transfers(&self, name: &str, queues: bool) -> String {
         let kb = self.unit.sim().transfer_kb();
         let rate = format!("{}.{:03}MB/s transfers", kb / 1000, kb % 1000);
@@ -136,7 +136,7 @@ impl Found {
     }
 }
 
-/// What a bus cannot reach, or cannot believe, a sentence each.
+/// Reasons why a bus cannot reach, or cannot believe, something: a sentence each.
 fn whys(bus: &Bus) -> Vec<String> {
     bus.troubles().into_iter().map(|trouble| trouble.why).collect()
 }

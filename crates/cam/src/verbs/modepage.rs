@@ -1,4 +1,4 @@
-//! `modepage`: how a disk is set.
+//! `modepage`: mode pages of a disk.
 
 use std::fmt::Write;
 

@@ -1,12 +1,12 @@
-//! Verbs that a device may take its time for: a conversation with it is begun on a core, and
-//! the client is told to ask again while it is under way, so that others are served meanwhile.
+//! Orders: verbs that may take a device's time. The conversation with the device is begun on a
+//! core. While it is under way the client has to ask again, so that others are served meanwhile.
 //!
 //! Invariants
 //!  O1  The control thread waits for no device longer than [`LOOK`] at a time, whatever is asked:
 //!      the scan of a bus is an order too.
-//!  O2  Every order ends by the deadlines of its commands: an answer that is not fetched is
-//!      forgotten then, when there is need of its place.
-//!  O3  An answer is given to who asks for the same verb of the same device.
+//!  O2  Every order ends by the deadlines of its commands. An answer that is not fetched is
+//!      forgotten after that, when its place is needed.
+//!  O3  An answer is given to a client that asks for the same verb of the same device.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -21,14 +21,14 @@ use super::Found;
 use crate::class::CamClass;
 use crate::periph::pass::{self, Answer, Request};
 
-/// How long a device is waited for before the client is told to ask again.
+/// How long a device is waited for before the client has to ask again.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Orders under way and answers that were not fetched; a further order is refused when all are
 /// under way.
 const ORDERS_MAX: usize = 64;
 
-/// What the control thread does when a conversation has ended well, and what it answers.
+/// Action of the control thread, and its answer, after a conversation that ended well.
 pub(super) type Then =
     Box<dyn FnOnce(&CamClass, &mut Control) -> Result<Value, Error> + Send + 'static>;
 
@@ -84,7 +84,7 @@ impl Orders {
     }
 }
 
-/// What is talked of: a device, on the core that talks with it.
+/// A device, on the core that talks with it.
 pub(super) struct Talk<'a> {
     pub(super) found: &'a Found,
     pub(super) core: &'a Rc<Core>,

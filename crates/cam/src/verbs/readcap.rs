@@ -1,4 +1,4 @@
-//! `readcap`: how large a disk is.
+//! `readcap`: capacity of a disk.
 
 use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Verb};

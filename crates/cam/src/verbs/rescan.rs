@@ -1,4 +1,4 @@
-//! `rescan`: devices that came or went.
+//! `rescan`: scans for new and lost devices.
 
 use std::collections::BTreeSet;
 

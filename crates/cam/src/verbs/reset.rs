@@ -77,7 +77,7 @@ impl Verb<CamClass> for Reset {
         let number = units.len();
         class.order(control, (Self::NAME, &on), move |core| {
             Box::pin(async move {
-                // Of all of them before the first is reset: they may share what is reset.
+                // All are held before the first is reset: they may share the part that is reset.
                 let most_ns = u64::from(RESET_TIMEOUT_MS) * 4_000_000;
                 let held: Vec<_> =
                     buses.iter().map(|bus| bus.reset_begins(meant, most_ns, core)).collect();
@@ -96,7 +96,7 @@ impl Verb<CamClass> for Reset {
     }
 }
 
-/// A device as camcontrol has it in what it says of resets.
+/// Address of a device in camcontrol's messages about resets.
 fn place(path: Path) -> String {
     format!("{}:{}:{}", path.bus, path.target, path.lun)
 }
@@ -127,7 +127,7 @@ async fn reset_unit(unit: &Arc<Unit>, core: &Rc<Core>) -> Result<(), Error> {
     }
 }
 
-/// Resets units one beside the other; what went wrong, by unit.
+/// Resets units concurrently; returns the failures by unit.
 async fn reset_units(units: &[Arc<Unit>], core: &Rc<Core>) -> Vec<(Path, Error)> {
     let failed = std::cell::RefCell::new(Vec::new());
     let one = |unit| -> Pin<Box<dyn Future<Output = ()> + '_>> {
@@ -164,7 +164,7 @@ impl Talk<'_> {
             return refuse(Errno::Inval, what);
         };
         let reactor = self.core.reactor();
-        // Whatever comes of it, what is behind the port waits no longer than this lives.
+        // In any case, the devices behind the port wait no longer than this lives.
         let behind = Path::target(self.found.bus.number(), port);
         let _held = self.found.bus.reset_begins(behind, PORT_RESET_NS, self.core);
         self.port(number, pscr::CONTROL, Some(pscr::RESET)).await?;

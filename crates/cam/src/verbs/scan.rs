@@ -1,7 +1,7 @@
 //! Scans of buses, for `attach` and `rescan`.
 //!
-//! A scan may take as long as its slowest device, so it is an order like any other (`orders`). What
-//! it finds is the bus's, and is taken in whether or not the answer is fetched.
+//! A scan may take as long as its slowest device, so it is an order like any other (`orders`). The
+//! results belong to the bus, and are taken in whether or not the answer is fetched.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -15,7 +15,7 @@ use crate::address::{ANY, Path};
 use crate::bus::{Bus, all};
 use crate::class::CamClass;
 
-/// A bus that is looked through: what is behind one target of it, or all of it.
+/// A bus to be scanned, and the part of it: one target with all devices behind it, or all targets.
 pub(super) type Look = (Arc<Bus>, Path);
 
 /// The result: buses looked at, and the disks that there were before.
@@ -65,7 +65,7 @@ impl CamClass {
         )
     }
 
-    /// Takes in what scans found, unless that is done; the names of the disks that are new.
+    /// Takes in the results of scans, unless that is done; returns the names of the new disks.
     pub(super) fn take_in(
         &self,
         control: &mut Control,
@@ -73,7 +73,7 @@ impl CamClass {
         before: &BTreeSet<String>,
     ) -> Result<Vec<String>, Error> {
         for (bus, _) in looks {
-            // Its failure is told below, also when others have looked before.
+            // Its failure is reported below, also when another caller has looked before.
             drop(self.look_at(control, bus));
         }
         match looks.iter().find_map(|(bus, _)| bus.take_failure()) {

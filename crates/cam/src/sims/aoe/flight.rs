@@ -5,17 +5,17 @@
 
 use std::collections::VecDeque;
 
-/// Frames that one core may have out, those that nobody waits for any more among them.
+/// Frames that one core may have out, including copies that belong to no command any more.
 pub(super) const FRAMES_MAX: usize = 512;
 
 const PLACE_BITS: u32 = 9;
 const USE_BITS: u32 = 17;
 
-/// Most cores that tags can tell apart.
+/// Most cores that tags can distinguish.
 pub(super) const CORES_MAX: usize = 64;
 
-/// The tag of our questions for targets: no frame has a place that was never used. What a target
-/// says unasked, as it does when it starts, has tag 0.
+/// The tag of our questions for targets: no frame has a place that was never used. Unsolicited
+/// announcements of a target, as at its start, have tag 0.
 pub(super) const ASK_TAG: u32 = 1;
 
 /// A frame that is out.
@@ -29,7 +29,7 @@ pub(super) struct Frame {
     pub target: usize,
     /// Index of the path in it.
     pub path: usize,
-    /// Whose it is; `None`: nobody's any more, a copy that may still arrive.
+    /// Its command; `None`: it has none any more, and is a copy that may still arrive.
     pub op: Option<usize>,
     /// First sector of the command that it carries, and how many.
     pub first: u32,
@@ -77,7 +77,7 @@ impl Flight {
             None => return None,
         };
         let place = self.places.get_mut(at as usize)?;
-        // Never 0: that is the tag of what nobody asked for.
+        // Never 0, which is the tag of unsolicited frames.
         place.uses = (place.uses % ((1 << USE_BITS) - 1)) + 1;
         place.frame = Some(frame);
         Some(self.core << (PLACE_BITS + USE_BITS) | place.uses << PLACE_BITS | at)

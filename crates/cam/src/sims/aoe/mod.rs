@@ -40,20 +40,20 @@ use crate::unit::Unit;
 
 pub use self::kind::AoeKind;
 
-/// What a frame of the smallest Ethernet carries: two sectors, bytes. Every way to a target does.
+/// Data of a frame of the smallest Ethernet: two sectors, bytes. Every path to a target carries it.
 const FRAME_DATA_LEAST: u32 = 1024;
 
 /// Commands that a device gets at a time: each is cut into frames, and the window is by frame.
 const DEPTH: u32 = 64;
 
-/// What all cores need.
+/// State that all cores need.
 struct Inner {
     /// Of this process's buses: for the ports.
     number: u64,
     name: String,
     interfaces: Vec<String>,
     rules: Mutex<Rules>,
-    /// How long answers are waited for before a scan, and how often it is asked who is there, ns.
+    /// How long answers are waited for before a scan, and how often targets are discovered, ns.
     wait_ns: u64,
     ask_ns: AtomicU64,
     shared: Arc<Shared>,

@@ -12,7 +12,7 @@ use wire::aoe::Mac;
 
 const MS: u64 = 1_000_000;
 
-/// What is thought of a round trip before one was seen, ns.
+/// Estimate of a round trip before the first measurement, ns.
 const FIRST_NS: u64 = 250 * MS;
 /// Never resent sooner, ns: a disk may take a while.
 const RTO_MIN_NS: u64 = 20 * MS;
@@ -117,7 +117,7 @@ impl Path {
         self.is_up && self.is_same
     }
 
-    /// The target was heard there.
+    /// The target was heard at this path.
     pub(super) fn heard(&mut self) {
         (self.is_up, self.timeouts) = (true, 0);
     }

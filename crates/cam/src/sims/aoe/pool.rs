@@ -1,5 +1,5 @@
-//! Places for frames at a target, which all cores share: a core that is alone has all of them, and
-//! one that comes later gets its part.
+//! Places for frames at a target, which all cores share. A core that is alone has all of them, and
+//! a core that starts later gets its part.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ pub(super) struct Pool {
     hungry: AtomicU64,
 }
 
-/// Who wants a place.
+/// A core that wants a place.
 #[derive(Clone, Copy)]
 pub(super) struct Guest {
     pub core: usize,
@@ -21,7 +21,7 @@ pub(super) struct Guest {
     pub part: u32,
 }
 
-/// What becomes of it.
+/// Result of the request for a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     Taken,
@@ -38,7 +38,8 @@ impl Guest {
 }
 
 impl Pool {
-    /// Takes a place, of `most` that there are. While somebody is owed one, nobody else takes any.
+    /// Takes one of `most` places. While a core is owed a place, no core that is not owed one takes
+    /// any.
     pub(super) fn take(&self, guest: Guest, most: u32) -> Place {
         let is_owed = guest.own < guest.part;
         let hungry = self.hungry.load(Ordering::Acquire);

@@ -1,7 +1,7 @@
-//! One core's part of a bus: its sockets at the interfaces, and the protocol over them.
+//! Port: one core's part of a bus, with its sockets at the interfaces, and the protocol over them.
 //!
 //! Each core has sockets of its own, because a command's data never leave its core. All of them
-//! hear every frame; tags tell whose it is.
+//! receive every frame; tags identify the core and command of a frame.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use crate::ccb::CamStatus;
 const FRAMES_A_TURN: usize = 64;
 /// How often interfaces are looked at, ns.
 const LOOK_NS: u64 = 1_000_000_000;
-/// How soon it is asked a second time who is there, ns: a question may be lost, as is all that is
+/// Time between the first two discoveries, ns: a question may be lost, as are all frames that are
 /// sent while a link comes up or a switch learns.
 const SOON_NS: u64 = 1_000_000_000;
 /// How often a target is asked for its config string, how often an answer is looked for each time,
@@ -33,7 +33,7 @@ const SOON_NS: u64 = 1_000_000_000;
 const MARK_TRIES: u32 = 3;
 const MARK_LOOKS: u32 = 40;
 const MARK_LOOK_NS: u64 = 5_000_000;
-/// How soon what an interface did not take is tried again, ns.
+/// How soon a frame that an interface did not take is sent again, ns.
 const FULL_NS: u64 = 50_000;
 
 /// An interface.
@@ -93,7 +93,7 @@ impl Wire for &Sides {
         if let Some((data, at, len)) = data {
             let _in_range = data.slice_into(at, len, &mut rest);
         }
-        // What finds no room is lost, as on a wire.
+        // A frame that finds no room is lost, as on a wire.
         let _ = link.send(head, &rest);
         rest.clear();
     }
@@ -109,7 +109,7 @@ pub(super) struct Port {
     /// There is something to send or to end.
     stirred: Cell<bool>,
     clock: RefCell<Option<Waker>>,
-    /// Who waits for orders to be settled: each looks for its own.
+    /// Tasks that wait for orders to be settled: each looks for its own.
     settled: RefCell<Vec<Waker>>,
     tasks: RefCell<Vec<TaskHandle>>,
 }
@@ -164,7 +164,7 @@ pub(super) fn close(bus: u64, core: &Core) {
 }
 
 impl Port {
-    /// Does something to the protocol; what follows from it happens in this turn.
+    /// Calls the protocol engine; the consequences are handled in this turn.
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut Engine, &mut dyn Wire) -> R) -> R {
         let out = f(&mut self.engine.borrow_mut(), &mut &self.sides);
         self.stir();
@@ -178,7 +178,7 @@ impl Port {
         }
     }
 
-    /// Sends what may be sent, and tells who waits what has ended.
+    /// Sends the frames that may be sent, and reports ended commands to their owners.
     fn pump(&self) {
         let Some(core) = self.core.upgrade() else { return };
         let now = core.reactor().fresh_now();
@@ -200,14 +200,14 @@ impl Port {
         }
     }
 
-    /// E6: CAM is told of targets that were silent, and tells which of them it trusts.
+    /// E6: reports silent targets to CAM, and learns which of them CAM trusts.
     fn tell_doubts(&self, inner: &Inner, core: &Rc<Core>) {
         loop {
             let doubted = self.engine.borrow_mut().take_doubted();
             let Some(address) = doubted else { break };
             match inner.unit(address) {
                 Some(unit) => unit.doubt(core),
-                // The disk was exchanged, and may be back. Each core has heard the old one.
+                // The disk was exchanged, and may be back. Each core has found the old one.
                 None => {
                     inner.may_be_back(address);
                     self.engine.borrow_mut().renew(address, core.now());
@@ -245,7 +245,7 @@ impl Port {
             (engine.take_found(), engine.counts())
         };
         if found {
-            // Each core finds out by itself what is lost: another may not have missed it.
+            // Each core detects losses by itself: another core may not have noticed them.
             inner.rescan();
             inner.shared.count(self.number, counts);
         }
@@ -271,7 +271,7 @@ async fn clock(port: Rc<Port>) {
     }
 }
 
-/// Reads what comes in on an interface.
+/// Reads received frames of an interface.
 async fn read(port: Rc<Port>, at: usize) {
     loop {
         let Some(core) = port.core.upgrade() else { return };
@@ -300,8 +300,8 @@ async fn read(port: Rc<Port>, at: usize) {
     }
 }
 
-/// Looks at the interfaces, and asks now and then who is there: soon again at first and when an
-/// interface has come up, then ever more seldom, until `ask_ns` are between two questions.
+/// Watches the interfaces, and discovers targets now and then: soon again at first and when an
+/// interface has come up, then ever more seldom, until `ask_ns` are between two discoveries.
 async fn look(port: Rc<Port>) {
     let (mut next_ns, mut pause_ns, mut up) = (0, SOON_NS, 0);
     loop {
@@ -337,7 +337,7 @@ async fn look(port: Rc<Port>) {
 }
 
 impl Aoe {
-    /// Asks who is there, and gives answers a while.
+    /// Discovers targets, and waits a while for answers.
     pub(super) async fn discover(&self, core: &Rc<Core>) {
         if let Some(port) = port(self.inner.number, core) {
             port.with(|engine, wire| engine.ask_all(wire));

@@ -1,4 +1,4 @@
-//! Which sectors of a target are being written, by all cores together.
+//! Sectors of a target that are being written, by all cores together.
 //!
 //! AoE has no order: a copy of a WRITE that was thought lost may reach the target long after the
 //! one that was answered, and would put old data over newer. So sectors are not written again
@@ -33,7 +33,7 @@ impl Ranges {
         self.0.lock()
     }
 
-    /// Takes sectors from `first` to before `end`; `None` while somebody has one of them.
+    /// Takes the sectors from `first` to before `end`; `None` while another holder has one of them.
     pub(super) fn take(&self, first: u64, end: u64) -> Option<Hold> {
         let mut state = self.state();
         if state.held.iter().any(|held| held.first < end && first < held.end) {

@@ -1,4 +1,4 @@
-//! What the cores of one bus know together.
+//! State that the cores of one bus share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Known {
     pub pool: Arc<Pool>,
     /// When it answered last, ns.
     pub heard: Arc<AtomicU64>,
-    /// Its config string as it was told last, and when, ns.
+    /// Its last reported config string, and when it was reported, ns.
     pub mark: Option<(Vec<u8>, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl Shared {
         self.known.lock().keys().copied().collect()
     }
 
-    /// What is known of a target.
+    /// State of a known target.
     pub(super) fn known(&self, address: Address) -> Option<Known> {
         self.known.lock().get(&address).cloned()
     }
@@ -66,21 +66,21 @@ impl Shared {
         Some(target.clone())
     }
 
-    /// A target has told its config string.
+    /// A target has reported its config string.
     pub(super) fn is_marked(&self, address: Address, string: &[u8], now: u64) {
         if let Some(target) = self.known.lock().get_mut(&address) {
             target.mark = Some((string.to_vec(), now));
         }
     }
 
-    /// The config string of a target, if it was told since `from`.
+    /// The config string of a target, if it was reported since `from`.
     pub(super) fn mark(&self, address: Address, from: u64) -> Option<Vec<u8>> {
         let known = self.known.lock();
         let (string, at) = known.get(&address)?.mark.as_ref()?;
         (*at >= from).then(|| string.clone())
     }
 
-    /// What a core has counted by now.
+    /// Stores the counters of a core.
     pub(super) fn count(&self, core: usize, counts: Counts) {
         self.counts.lock().insert(core, counts);
     }
@@ -92,7 +92,7 @@ impl Shared {
         sum
     }
 
-    /// What a core cannot reach by now; whether that is news.
+    /// Stores the places that a core cannot reach now; returns whether they changed.
     pub(super) fn see(&self, core: usize, ill: Vec<Ill>) -> bool {
         let mut all = self.ill.lock();
         let before = all.get(&core).map_or(&[][..], Vec::as_slice);
@@ -101,7 +101,7 @@ impl Shared {
         is_news
     }
 
-    /// What some core cannot reach, in order.
+    /// Places that some core cannot reach, in order.
     pub(super) fn ill(&self) -> BTreeSet<Ill> {
         self.ill.lock().values().flatten().cloned().collect()
     }

@@ -26,7 +26,7 @@ pub(super) fn parse(target: &Target, registers: &Registers) -> Result<Work, Outc
         (command::READ_DMA, _) => short(target, r).and_then(|(lba, n)| read(target, lba, n)),
         (command::WRITE_DMA, _) => short(target, r).and_then(|(lba, n)| write(target, lba, n)),
         (command::READ_LOG_EXT, _) => log(target, r),
-        // What has 48 bits, and NCQ, are unknown to a disk of 28.
+        // Commands of 48 bits, and NCQ, are unknown to a disk of 28 bits.
         (command::READ_DMA_EXT | command::WRITE_DMA_EXT, _) if !target.spec.extended => {
             Err(refused(error::ABORT))
         }
@@ -52,7 +52,7 @@ fn ncq(target: &Target) -> bool {
     target.spec.extended && target.spec.depth > 1
 }
 
-/// 28 bits of address and 8 of count: what does not fit was cut off on the way.
+/// 28 bits of address and 8 of count: higher bits were cut off on the way.
 fn short(target: &Target, r: &Registers) -> Result<(u64, u64), Outcome> {
     let cut = r.lba >> 28 != 0 || r.count > 0xff || r.extended;
     if cut && !target.spec.extended {

@@ -1,5 +1,5 @@
-//! What else is on a virtual HBA: an enclosure (on a SAS expander, or behind a bridge of SATA), and
-//! the expander itself.
+//! Devices of a virtual HBA other than disks: an enclosure (on a SAS expander, or behind a bridge
+//! of SATA), and the expander itself.
 
 use wire::ata::{SEP_ATTN, SepIdentify, error, sep};
 use wire::scsi::{
@@ -13,7 +13,7 @@ use super::multiplier;
 use super::target::{Target, Work};
 use crate::ccb::{Outcome, Registers};
 
-/// What sits in a bay.
+/// Type of the device in a bay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Role {
     /// A disk.
@@ -27,7 +27,7 @@ pub enum Role {
     Multiplier(u8),
 }
 
-/// What an enclosure sees of a bay: the SAS address of the disk in it.
+/// An enclosure's view of its bays: the SAS address of the disk in each.
 pub(super) type Seen = Vec<Option<u64>>;
 
 fn config(target: &Target) -> SesConfig {

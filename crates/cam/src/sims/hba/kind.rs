@@ -75,7 +75,7 @@ impl Default for Params {
 }
 
 impl Params {
-    /// What is there besides disks, by target.
+    /// Devices other than disks, by target.
     fn others(&self, refuse: &dyn Fn(String) -> Error) -> Result<Vec<(u64, DiskSpec)>, Error> {
         let sata = matches!(self.transport, Speaks::Sata);
         let small = DiskShape { size: 4096, ..DiskShape::default() };

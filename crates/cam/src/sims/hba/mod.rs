@@ -1,14 +1,14 @@
-//! A virtual HBA: SAS and SATA disks in memory that behave as disks do, well and badly.
+//! Virtual HBA: SAS and SATA disks in memory, with the correct and the faulty behaviour of disks.
 //!
-//! Everything that goes wrong with devices can be had here, by chance from a seed or by hand:
-//! QUEUE FULL and BUSY, errors with and without effect, commands that hang, answers that come
-//! twice, resets, power cuts that tear what was under way and lose what was not flushed, disks
-//! that stop, are pulled out and plugged in.
+//! All faults of devices can be produced here, by chance from a seed or by hand:
+//! * QUEUE FULL and BUSY, errors with and without effect, commands that hang, duplicate answers;
+//! * resets, and power cuts that tear writes under way and lose data that were not flushed;
+//! * disks that stop, are pulled out and plugged in.
 //!
 //! Invariants
-//!  V1  A command is carried out at the moment it ends, or not at all; what is under way at a power
+//!  V1  A command is carried out at the moment it ends, or not at all. A write under way at a power
 //!      cut may have arrived in any of its sectors.
-//!  V2  What one target does never waits for another: each has a lock of its own.
+//!  V2  No action of a target waits for another target: each has a lock of its own.
 
 mod ata;
 mod enclosure;
@@ -106,7 +106,7 @@ pub struct DiskSpec {
     pub depth: u8,
     /// SATA: addresses of 48 bits.
     pub extended: bool,
-    /// What it is.
+    /// Its device type.
     pub role: Role,
     /// SAS: blocks that were bad from the factory on, and that went bad later.
     pub defects: (Vec<u64>, Vec<u64>),
@@ -211,7 +211,7 @@ impl VirtualHba {
         Ok(())
     }
 
-    /// Hot plug: the link of a bay went down or came up, and the bus is told; behind a port
+    /// Hot plug: the link of a bay went down or came up, and the bus is notified; behind a port
     /// multiplier by its notification.
     pub fn link_changed(&self, bay: u64) {
         let (asked, told) = self.port_changed(bay).unwrap_or((bay, true));
@@ -253,7 +253,7 @@ impl VirtualHba {
         self.at(bay, |t| t.faults = faults);
     }
 
-    /// Pulls a disk out, or pushes it in again: nobody answers meanwhile.
+    /// Pulls a disk out, or pushes it in again: it does not answer meanwhile.
     pub fn set_present(&self, bay: u64, present: bool) {
         self.at(bay, |t| t.present = present);
         self.moved(bay, present);
@@ -287,7 +287,7 @@ impl VirtualHba {
         }
     }
 
-    /// Reads a disk's medium behind everybody's back: for tests.
+    /// Reads a disk's medium without a command: for tests.
     pub fn read_medium(&self, bay: u64, offset: u64, out: &mut [u8]) -> Option<usize> {
         self.at(bay, |t| t.disk.read(offset, out).ok()).flatten()
     }
@@ -321,8 +321,8 @@ impl VirtualHba {
         });
     }
 
-    /// Resets the controller, which takes so long: what its targets had comes back at once, and
-    /// whatever is sent meanwhile fails.
+    /// Resets the controller, which takes so long: the commands of its targets return at once, and
+    /// all commands that are sent meanwhile fail.
     pub fn reset_bus(self: &Arc<VirtualHba>, takes_ns: u64, core: &Rc<Core>) {
         self.resets.fetch_add(1, Ordering::AcqRel);
         let units: Vec<Arc<Unit>> = self.bays.iter().filter_map(Bay::unit).collect();
@@ -342,7 +342,7 @@ impl VirtualHba {
         }));
     }
 
-    /// What a unit has comes back as the victim of a reset.
+    /// Ends the commands of a unit as victims of a reset.
     fn strike(&self, unit: &Unit, by: CamStatus, core: &Core) {
         let victims = self.at(unit.path().target, Target::reset).unwrap_or_default();
         for id in victims {
@@ -377,7 +377,7 @@ impl Bay {
     }
 }
 
-/// Ends what a disk let go when its queue stopped.
+/// Ends the commands that a disk dropped when its queue stopped.
 fn end(unit: &Unit, victims: Vec<(CcbId, Outcome)>, core: &Core) {
     for (id, outcome) in victims {
         unit.done(id, outcome, core);

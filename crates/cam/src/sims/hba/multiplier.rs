@@ -1,4 +1,4 @@
-//! A port multiplier of a virtual HBA: its registers, and whether what is behind its ports is
+//! Port multiplier of a virtual HBA: its registers, and whether the devices behind its ports are
 //! reached.
 //!
 //! ```text
@@ -69,13 +69,13 @@ impl VirtualHba {
         })
     }
 
-    /// The multiplier is what is in a bay.
+    /// Whether the device in a bay is the multiplier.
     pub(super) fn is_multiplier(&self, bay: u64) -> bool {
         let ports = self.multiplier.ports.load(Ordering::Acquire);
         ports > 0 && self.multiplier.bay.load(Ordering::Acquire) == bay
     }
 
-    /// What is in a bay was pulled out or pushed in: a multiplier begins anew.
+    /// The device in a bay was pulled out or pushed in: a multiplier begins anew.
     pub(super) fn moved(&self, bay: u64, present: bool) {
         if !self.is_multiplier(bay) {
             return;
@@ -90,8 +90,8 @@ impl VirtualHba {
         self.at(bay, |t| t.present).unwrap_or(false)
     }
 
-    /// Something happened to the device behind a port: whether the HBA is told so, by the
-    /// multiplier that it asks then. `None`: it is behind no port.
+    /// The device behind a port changed. Returns the bay of the multiplier, which the HBA then
+    /// asks, and whether the multiplier notifies the HBA. `None`: the device is behind no port.
     pub(super) fn port_changed(&self, bay: u64) -> Option<(u64, bool)> {
         let port = self.port(bay)?;
         let came = if self.is_present(bay) { pscr::EXCHANGED } else { 0 };

@@ -14,7 +14,7 @@ use crate::ccb::{CamStatus, CcbId, Outcome};
 /// Most tags of a port.
 const TAGS_MAX: u8 = 32;
 
-/// The commands in a disk's queue, and what its log says.
+/// The commands in a disk's queue, and the contents of its log.
 #[derive(Default)]
 pub(super) struct Queue {
     tags: BTreeMap<CcbId, u8>,
@@ -49,7 +49,7 @@ impl Queue {
 }
 
 impl Target {
-    /// A command has failed: what whoever sent it hears, once the port has looked into it.
+    /// A command has failed: returns the outcome for its sender, once the port has looked into it.
     pub(super) fn fails(&mut self, id: CcbId, outcome: Outcome) -> Outcome {
         let Some(tag) = self.queue.tags.get(&id).copied() else { return outcome };
         if outcome.status != CamStatus::AtaError {

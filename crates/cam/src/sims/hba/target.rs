@@ -1,4 +1,4 @@
-//! A disk in its bay: what it has under way, and what goes wrong with it.
+//! A disk in its bay: its commands under way, and its faults.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{DiskSpec, Faults, ata, scsi};
 use crate::ccb::{CamStatus, Ccb, CcbId, Command, Outcome, Registers, Tag};
 use crate::sim::Begun;
 
-/// What a command does to the medium, in bytes.
+/// Effect of a command on the medium, in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Work {
     /// Answers these bytes.
@@ -30,7 +30,7 @@ pub(super) enum Work {
         durable: bool,
     },
     Flush,
-    /// Ranges; they stand in the data when there are none here.
+    /// Ranges; they are in the data when there are none here.
     Discard {
         ranges: Vec<(u64, u64)>,
     },
@@ -38,9 +38,9 @@ pub(super) enum Work {
     Start,
     /// SET FEATURES: the write cache is on or off.
     Cache(bool),
-    /// MODE SELECT: its list stands in the data; whether it has ten bytes, and is saved.
+    /// MODE SELECT: its list is in the data; whether it has ten bytes, and is saved.
     Modes(bool, bool),
-    /// An enclosure's control page, which stands in the data.
+    /// An enclosure's control page, which is in the data.
     Control,
     /// Answers these in COUNT and LBA.
     Registers(u16, u64),
@@ -51,7 +51,7 @@ struct Op {
     at_ns: u64,
     hangs: bool,
     lies: bool,
-    /// What a write brings: the medium may get any of it at a power cut.
+    /// The data of a write: the medium may get any of them at a power cut.
     bytes: Vec<u8>,
 }
 
@@ -74,10 +74,10 @@ pub(super) struct Target {
     attention: Option<Asc>,
     under_way: BTreeMap<CcbId, Op>,
     pub(super) queue: Queue,
-    /// An enclosure's: what is in its slots, and their lights (where, faulty).
+    /// An enclosure's: the devices in its slots, and their lights (where, faulty).
     pub(super) seen: Seen,
     pub(super) lights: Vec<(bool, bool)>,
-    /// A port multiplier's: what the register holds that is asked for; None where there is none.
+    /// A port multiplier's: the value of the register that is asked for; None: there is none.
     pub(super) register: Option<u32>,
     /// Answers that are not its own.
     pub(super) forged: Vec<(u8, Option<u8>, Vec<u8>)>,
@@ -233,7 +233,7 @@ impl Target {
         self.forged.iter().rfind(fits).map(|(.., bytes)| bytes.clone())
     }
 
-    /// What came although the disk cannot have it now: nobody who keeps the rules sees this.
+    /// A command that the disk cannot accept now: initiators that keep the rules never see this.
     fn overlap(&mut self, command: &Command) -> Option<Outcome> {
         let busy = !self.under_way.is_empty();
         let stop = match command {
@@ -260,7 +260,7 @@ impl Target {
         }
     }
 
-    /// What a SCSI disk says before it looks at a command.
+    /// Answer of a SCSI disk before it looks at a command.
     fn not_now(&mut self, cdb: &[u8]) -> Option<Begun> {
         let op = cdb.first().copied().unwrap_or(0);
         // INQUIRY, REPORT LUNS and REQUEST SENSE are answered at any time.
@@ -395,7 +395,7 @@ impl Target {
         }
     }
 
-    /// False when it is not heard.
+    /// False when the abort is ignored.
     pub(super) fn abort(&mut self, id: CcbId) -> bool {
         if self.chance(self.faults.deaf) {
             return false;

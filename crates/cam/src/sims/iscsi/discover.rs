@@ -1,5 +1,5 @@
-//! Discovery: what targets a portal knows, and where each of them is (SendTargets, RFC 7143
-//! appendix C). A session of its own, which ends when it has been told.
+//! Discovery: the targets that a portal knows, and their portals (SendTargets, RFC 7143 appendix
+//! C). It uses a session of its own, which ends with the answer.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -21,18 +21,18 @@ const PATIENCE_NS: u64 = 8_000_000_000;
 const PORT: u16 = 3260;
 /// Parts in which an answer may come; one more ends it. Each text is bounded too.
 const PARTS_MAX: u32 = 256;
-/// Most targets that are told.
+/// Most targets in an answer.
 const TARGETS_MAX: usize = 4096;
 /// Most portals of one of them.
 const PORTALS_MAX: usize = 256;
 /// Largest data segment that is taken, bytes.
 const SEGMENT_MAX: u32 = 8192;
-/// What comes in: a whole PDU, and more.
+/// Memory for received data: a whole PDU, and more.
 const BUFFER_BYTES: usize = 16 << 10;
 /// Tag of the question.
 const TAG: u32 = 1;
 
-/// A target that a portal has told of.
+/// A target that a portal has reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Its name.
@@ -41,7 +41,7 @@ pub(crate) struct Found {
     pub portals: Vec<(String, u16)>,
 }
 
-/// Who asks.
+/// The initiator that asks.
 pub(crate) struct Asker {
     initiator: String,
     chap: Option<Chap>,
@@ -61,7 +61,7 @@ impl Asker {
 struct Talk {
     stage: Stage,
     framer: Framer,
-    /// Numbers of what is sent next.
+    /// Numbers of the next PDU.
     cmd_sn: u32,
     exp_stat_sn: u32,
     text: TextInput,
@@ -75,7 +75,7 @@ enum Stage {
 }
 
 impl Talk {
-    /// Begins; answers what is sent first.
+    /// Begins; returns the first PDU to send.
     fn start(asker: &Asker, challenge: Challenge, drawn: u64) -> Result<(Talk, Vec<u8>), Fault> {
         let chap = asker.chap.as_ref().map(|chap| ClientChap {
             user: chap.user.clone(),
@@ -90,7 +90,7 @@ impl Talk {
             params,
             ..Offer::default()
         };
-        // Drawn, with a number that nobody else hands out: no session of ours is ended by it.
+        // A random ISID, from a range that no authority assigns: it ends no session of ours.
         let [a, b, c, d, e, ..] = drawn.to_be_bytes();
         let config = ClientConfig {
             initiator: asker.initiator.clone(),
@@ -114,7 +114,7 @@ impl Talk {
         Ok((talk, first.to_bytes()))
     }
 
-    /// Takes whole PDUs from the front of what came; answers how many bytes they had.
+    /// Takes whole PDUs from the front of the received data; returns their length in bytes.
     fn hear(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
         let mut at = 0;
         while self.found.is_none() {
@@ -196,7 +196,7 @@ impl Talk {
     }
 }
 
-/// What a whole answer says. Addresses belong to the name before them.
+/// Parses a whole answer. Addresses belong to the name before them.
 fn targets(text: &[u8]) -> Result<Vec<Found>, Fault> {
     let mut found: Vec<Found> = Vec::new();
     for (key, value) in pairs(text)? {
@@ -319,7 +319,7 @@ mod tests {
         assert!(targets(b"TargetName=iqn.2026-01.a:b").is_err(), "it was cut");
     }
 
-    /// What a target says to one question, PDU by PDU.
+    /// Answers of a target to one question, PDU by PDU.
     fn talk(parts: &[(&[u8], bool, u32, u32)]) -> Result<Option<Vec<Found>>, Fault> {
         let asker = Asker::new("iqn.2026-01.a:us", None).unwrap();
         let challenge = Challenge { id: 1, bytes: [1; CHALLENGE_LEN] };

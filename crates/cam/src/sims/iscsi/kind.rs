@@ -17,7 +17,7 @@ use crate::sim::Sim;
 
 const S: u64 = 1_000_000_000;
 
-/// Most portals of a bus: their numbers stand in a byte of the ISID.
+/// Most portals of a bus: their numbers are in a byte of the ISID.
 const PORTALS_MAX: u32 = 64;
 
 /// An iSCSI initiator.

@@ -1,32 +1,34 @@
-//! iSCSI: disks of a target elsewhere, by TCP/IP (RFC 7143).
+//! iSCSI initiator: disks of a remote target, by TCP/IP (RFC 7143).
 //!
 //! ```text
 //!   CCB --> Iscsi (any core) --> port: this core's session at the portal, its connection and tasks
 //!                                  engine: PDUs, numbers, recovery
 //! ```
-//! A portal is a target of the bus: several are several paths to the same disks, told to be the
-//! same by what the disks say of themselves. Each core that sends has a session of its own at each
-//! portal, because a command's data never leave its core; its ISID is made of the names of bus and
-//! initiator and of the numbers of portal and core, so that it is the same one when the session,
-//! or this process, begins anew.
+//! A portal is a target of the bus. Several portals are several paths to the same disks, which are
+//! recognized by their own identification. Each core that sends has a session of its own at each
+//! portal, because a command's data never leave its core. Its ISID is made of the names of bus and
+//! initiator and of the numbers of portal and core. So the ISID is the same when the session, or
+//! this process, begins anew.
 //!
 //! Invariants
-//!  N1  A unit's 29/00 tells of our own login, or of a reset: a cache is taken to have lost its
-//!      power when the target says so (29/01) and not because a connection failed.
-//!  N2  A command goes again by CAM, on its own core: so by the same ISID as before (engine I2).
-//!  N3  A session that is gone is a reset of its units, until there is another one, or the path is
-//!      lost: what it had comes back as victims, which lose no retry, and goes again first. A
-//!      command that ended it is no victim (engine I7). All cores wait with the one whose session
-//!      it was, though theirs live: a unit has one queue, and what was sent before keeps its place
-//!      there (D3, D5), so nothing of another core may pass what that one's session lost. They wait
-//!      no longer than the path has until it is lost; mostly all sessions of a portal go together.
+//!  N1  A unit's 29/00 reports our own login, or a reset. A cache is taken to have lost its power
+//!      when the target reports that (29/01), and not because a connection failed.
+//!  N2  A command is sent again by CAM, on its own core: so by the same ISID as before (engine I2).
+//!  N3  A lost session is a reset of its units, until there is another one, or the path is lost.
+//!      Its commands return as victims, which lose no retry, and are sent again first. A command
+//!      that ended the session is no victim (engine I7). All cores wait for the core whose session
+//!      is lost, though their own sessions live: a unit has one queue, and earlier commands keep
+//!      their place there (D3, D5). So no command of another core may pass those of the lost
+//!      session. The cores wait no longer than until the path is lost; mostly all sessions of a
+//!      portal fail together.
 //!  N4  A new session may lead to other disks: all units of its portal are in doubt (D11) before a
-//!      command of a user goes by it. What waited for the session goes back to CAM.
+//!      command of a user is sent by it. Commands that waited for the session return to CAM.
 //!
-//! What a lost path hands back may be sent another way (class multipath) while the old target still
-//! has it: what had not left was thrown away with the connection, half a deadline earlier at the
-//! least, but a target that reads nothing from one connection for longer than that, and answers
-//! over another, can carry out an old WRITE late. From here nothing prevents that.
+//! Commands that a lost path returns may be sent by another path (class multipath) while the old
+//! target still has them. Commands that had not left were discarded with the connection, at least
+//! half a deadline earlier. But a target that reads nothing from one connection for longer than
+//! that, and answers over another, can carry out an old WRITE late. The initiator cannot prevent
+//! that.
 
 pub(crate) mod discover;
 mod engine;
@@ -70,7 +72,7 @@ struct Portal {
     seen: AtomicBool,
 }
 
-/// What all cores need.
+/// State that all cores need.
 struct Inner {
     /// Of this process's buses: for the sessions.
     number: u64,
@@ -81,7 +83,7 @@ struct Inner {
     luns_max: AtomicU32,
     /// Units by place: the newest last.
     units: Mutex<BTreeMap<Path, Vec<Weak<Unit>>>>,
-    /// What sessions have counted, by core and portal.
+    /// Counters of sessions, by core and portal.
     counts: Mutex<BTreeMap<(u32, usize), Counts>>,
     /// Why the last connection of those that have none came to nothing, likewise.
     troubles: Mutex<BTreeMap<(u32, usize), String>>,
@@ -110,11 +112,11 @@ impl Inner {
         behind.flat_map(|(_, units)| units.iter().filter_map(Weak::upgrade)).collect()
     }
 
-    /// What a session goes by.
+    /// Rules of a session.
     fn rules(&self, core: u32, portal: usize) -> Rules {
         let names = [self.name.as_bytes(), b"\0", self.rules.initiator.as_bytes()].concat();
         let [_, a, b, c] = wire::iscsi::crc32c(&names).to_be_bytes();
-        // 80h: numbers that nobody else hands out (RFC 7143 section 11.12.5).
+        // 80h: a range that no authority assigns (RFC 7143 section 11.12.5).
         Rules { isid: [0x80, a, b, c, core as u8, portal as u8], ..self.rules.clone() }
     }
 }
@@ -165,7 +167,7 @@ impl Iscsi {
     }
 }
 
-/// The LUN of a unit as it stands in PDUs.
+/// The LUN of a unit as PDUs encode it.
 fn lun_of(unit: &Unit) -> Option<[u8; 8]> {
     let number = u32::try_from(unit.path().lun).ok()?;
     Lun::new(number).map(Lun::encode)
@@ -199,7 +201,7 @@ impl Sim for Iscsi {
         }
     }
 
-    /// What FreeBSD's initiator says, whatever the network is.
+    /// The value of FreeBSD's initiator, whatever the network is.
     fn transfer_kb(&self) -> u32 {
         150_000
     }
@@ -360,8 +362,8 @@ impl Sim for Iscsi {
         });
     }
 
-    /// The target ends a unit's commands of all nexuses, but tells only the one that asked: so each
-    /// session that has some asks for itself.
+    /// The target ends a unit's commands of all nexuses, but notifies only the nexus that asked: so
+    /// each session with commands asks for itself.
     fn reset(&self, unit: &Unit, core: &Core) {
         let Some(lun) = lun_of(unit) else { return };
         if let Some(session) = self.session(unit, core) {

@@ -23,8 +23,8 @@ use crate::ccb::{CcbId, Outcome};
 use crate::reset::UnitReset;
 use crate::unit::Unit;
 
-/// Memory for what comes in, for what goes out, and for what is going out: one buffer each, which
-/// the longest PDU fills by half.
+/// Memory for received data, for the next data to send, and for data that are being sent: one
+/// buffer each, which the longest PDU fills by half.
 const BUFFER_BYTES: usize = Pool::largest();
 /// The clock sleeps no longer, ns.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -32,13 +32,13 @@ const LOOK_NS: u64 = 1_000_000_000;
 const FAREWELL_NS: u64 = 600_000_000;
 /// How often a login may be sent to another portal.
 const HOPS_MAX: usize = 4;
-/// How often as long as a connection may take to stand the recovery of a session may: the path is
-/// lost long before.
+/// The recovery of a session may take so many times as long as a connection may take to be
+/// established: the path is lost long before.
 const RESET_PATIENCES: u64 = 16;
 /// How long a connection waits for memory before it is tried again, ns.
 const NO_MEMORY_NS: u64 = 10_000_000;
 
-/// What goes out next, and the memory of what is going out.
+/// The next data to send, and the memory of data that are being sent.
 struct Out {
     fill: Seg,
     used: usize,
@@ -109,7 +109,7 @@ pub(super) struct Session {
     /// N3
     resets: RefCell<Vec<UnitReset>>,
     stirred: Cell<bool>,
-    /// A send is under way whose end is told with the next thing that happens.
+    /// A send is under way whose end is reported with the next event.
     lazy: Cell<bool>,
     closing: Cell<bool>,
     clock: RefCell<Option<Waker>>,
@@ -242,7 +242,7 @@ impl Session {
         true
     }
 
-    /// Resets a unit, for a CCB or for nobody.
+    /// Resets a unit, for a CCB or without one.
     pub(super) fn reset(&self, unit: &Unit, id: Option<CcbId>, lun: [u8; 8]) -> Option<Outcome> {
         let tag = match self.engine.borrow_mut().reset(lun) {
             Ok(tag) => tag,
@@ -255,7 +255,7 @@ impl Session {
         None
     }
 
-    /// There is more to send: what is begun in one turn leaves together in the next.
+    /// There is more to send: PDUs that are begun in one turn leave together in the next.
     fn call_writer(&self) {
         if self.lazy.get()
             && let Some(core) = self.core.upgrade()
@@ -274,7 +274,7 @@ impl Session {
         }
     }
 
-    /// Sends what may be sent, and tells who waits what has ended.
+    /// Sends the PDUs that may be sent, and reports ended commands to their owners.
     fn pump(&self) {
         let Some(core) = self.core.upgrade() else { return };
         let now = core.reactor().fresh_now();
@@ -291,7 +291,7 @@ impl Session {
 
     fn tell(&self, core: &Rc<Core>) {
         if self.engine.borrow_mut().take_login() {
-            // N4: before what the last session had comes back.
+            // N4: before the commands of the last session return.
             self.inner.units_of(self.portal).iter().for_each(|unit| unit.doubt(core));
             if let Some(rescan) = self.inner.rescan.get() {
                 rescan.may_be_back(self.portal as u64);
@@ -367,8 +367,8 @@ impl Session {
         Err(Fault::Protocol("the target is sent from portal to portal"))
     }
 
-    /// What was not sent yet never will be: a path that comes back does not bring old writes
-    /// along. Who has logged out has nothing to lose.
+    /// Discards all data that were not sent yet, so that a path that is restored does not carry old
+    /// writes. A session that has logged out has nothing to lose.
     fn let_go(&self) {
         let stream = self.stream.borrow_mut().take();
         *self.out.borrow_mut() = None;
@@ -473,7 +473,7 @@ async fn run(session: Rc<Session>) {
     }
 }
 
-/// Sends what there is to send.
+/// Sends all pending data.
 async fn write(session: Rc<Session>, stream: Stream) {
     let mut going = Vec::with_capacity(1);
     loop {
@@ -491,7 +491,7 @@ async fn write(session: Rc<Session>, stream: Stream) {
         });
         let Some((full, used)) = next.await else { return };
         going.extend(full.slice(0, used));
-        // Nobody waits for the end of a send behind which there is nothing.
+        // The end of a send is not waited for if nothing follows it.
         session.lazy.set(!session.engine.borrow().has_more());
         let sent = match session.lazy.get() {
             true => stream.send_lazily(&mut going).await,

@@ -1,4 +1,4 @@
-//! Where secrets of a bus are: `file:PATH`, `credential:NAME` (systemd), or the text itself.
+//! Sources of a bus's secrets: `file:PATH`, `credential:NAME` (systemd), or the text itself.
 
 use std::fs::File;
 use std::io::Read;

@@ -20,7 +20,7 @@ use crate::unit::Unit;
 struct Flight {
     unit: Weak<Unit>,
     id: CcbId,
-    /// Where what is read goes (S3).
+    /// The memory for data that are read (S3).
     data: Segs,
     /// CAM wants it no longer.
     aborted: bool,
@@ -83,7 +83,7 @@ pub(super) fn abort(inner: &Inner, unit: &Unit, id: CcbId, core: &Core) -> bool 
     line.is_some_and(|line| line.give_up(unit, id))
 }
 
-/// Ends the lines of a bus on this core. Closing a node waits for nobody.
+/// Ends the lines of a bus on this core. Closing a node does not block.
 pub(super) fn close(bus: u64, core: &Rc<Core>) {
     let mine = |key: &Key| key.0 == bus && key.1 == core.id();
     let gone: Vec<Rc<Line>> = LINES
@@ -150,7 +150,7 @@ impl Line {
         Begun::Pending
     }
 
-    /// What has ended; an error: nothing comes any more.
+    /// Takes the answers of commands that have ended. After an error no more answers arrive.
     fn hear(&self, core: &Rc<Core>) -> io::Result<()> {
         while let Some(answer) = self.node.receive()? {
             let flight = self.flights.borrow_mut().remove(&answer.tag);

@@ -1,4 +1,4 @@
-//! The machine's devices: which node they have, whether they are there, and who uses them.
+//! SCSI devices of the machine: their nodes, their presence, and their other users.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,10 +62,10 @@ impl Node for ScsiNode {
     }
 }
 
-/// Hears of a device, by number, that came or went.
+/// Callback for a device, by number, that appeared or disappeared.
 pub type News = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// What a bus needs of a machine. Devices go by their number in the configuration.
+/// Interface of a machine to a bus. Devices are identified by their number in the configuration.
 pub trait Machine: Send + Sync {
     /// How many devices are named.
     fn devices(&self) -> u64;
@@ -76,7 +76,7 @@ pub trait Machine: Send + Sync {
     /// That sentence, the device first.
     fn look(&self, at: u64) -> Result<Found, String>;
 
-    /// Looks at the devices from now on, and tells of those that come and go.
+    /// Watches the devices from now on, and reports those that appear and disappear.
     fn begin(self: Arc<Self>, news: News);
 
     /// Each device was looked at once.
@@ -91,7 +91,7 @@ pub trait Machine: Send + Sync {
     /// The kernel's.
     fn open(&self, at: u64, core: &Rc<Core>) -> io::Result<Rc<dyn Node>>;
 
-    /// Resets a device, and tells whether that could be done. Waits for nobody.
+    /// Resets a device without blocking, and reports whether the reset succeeded.
     fn reset(&self, at: u64, done: Box<dyn FnOnce(bool) + Send>);
 }
 
@@ -99,7 +99,7 @@ pub trait Machine: Send + Sync {
 struct Had {
     found: Found,
     node: PathBuf,
-    /// Its block device, taken for ourselves (S1); what is no disk has none.
+    /// Its block device, taken for ourselves (S1); a device that is no disk has none.
     _taken: Option<OwnedFd>,
 }
 
@@ -134,7 +134,7 @@ impl Linux {
         {
             return false;
         }
-        // What was taken is given back before the same device is taken again.
+        // The old device is given back before the same device is taken again.
         drop(self.state.lock().had.remove(&at));
         let taken = now.and_then(|(node, place)| take(node, place));
         let mut state = self.state.lock();

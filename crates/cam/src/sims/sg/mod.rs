@@ -1,22 +1,23 @@
-//! This machine's own SCSI devices, by Linux' generic driver (`/dev/sgN`).
+//! SCSI devices of this machine, by Linux' generic driver (`/dev/sgN`).
 //!
 //! ```text
 //!   CCB --> Sg (any core) --> line: this core's node of the device, and its commands
-//!                               node: the kernel's way to send and hear
+//!                               node: the kernel's interface to send and receive
 //!           machine: which device is which node, whether it is there, who holds it
 //! ```
-//! A device that is named is a target of the bus, with one unit. Whatever lies on the way (SAS,
-//! SATA behind a SAT layer, USB, somebody's RAID controller) is the kernel's matter.
+//! A device that is named is a target of the bus, with one unit. The transport to it (SAS, SATA
+//! behind a SAT layer, USB, a RAID controller) is the kernel's matter.
 //!
 //! Invariants
-//!  S1  A device is taken for ourselves as long as the bus has it: one that the machine uses (a
-//!      mounted file system, an array, swap) is not taken.
-//!  S2  A command ends when the kernel says so: it aborts and resets what is late by itself, and no
-//!      WRITE that ended is done later. What CAM has given up keeps its place until then.
-//!  S3  What is read comes to memory of our own first: no late answer reaches memory that CAM has
-//!      given back.
+//!  S1  A device is taken for ourselves as long as the bus has it. A device that the machine uses
+//!      (a mounted file system, an array, swap) is not taken.
+//!  S2  A command ends when the kernel reports its end. The kernel itself aborts and resets late
+//!      commands, and no WRITE that ended is done later. A command that CAM has given up keeps its
+//!      place until then.
+//!  S3  Data that are read arrive in memory of our own first: no late answer reaches memory that
+//!      CAM has given back.
 //!  S4  A device that returns may be another one: its unit is in doubt (D11) before a command of a
-//!      user goes to it.
+//!      user is sent to it.
 
 mod kind;
 mod line;
@@ -41,13 +42,13 @@ use crate::unit::Unit;
 pub use self::kind::SgKind;
 pub use self::machine::{Found, Machine, News, Node};
 
-/// Largest READ or WRITE, bytes: what the generic driver finds memory for on a busy machine.
+/// Largest READ or WRITE, bytes, for which the generic driver finds memory on a busy machine.
 const IO_MAX_BYTES: u32 = 256 << 10;
 /// How long a scan waits for devices that were not looked at yet, and how often it looks, ns.
 const WAIT_NS: u64 = 3_000_000_000;
 const LOOK_NS: u64 = 5_000_000;
 
-/// What all cores need.
+/// State that all cores need.
 struct Inner {
     /// Of this process's buses: for the lines.
     number: u64,
@@ -110,7 +111,7 @@ impl Sg {
         other
     }
 
-    /// Resets a device, for a CCB or for nobody. Whatever it had ends by the kernel's answers.
+    /// Resets a device, for a CCB or without one. Its commands end by the kernel's answers.
     fn bring_down(&self, unit: &Unit, id: Option<CcbId>, core: &Core) {
         let (handle, switchboard) = (self.inner.handle(unit), self.switchboard.clone());
         let number = core.id() as usize;
@@ -118,7 +119,7 @@ impl Sg {
             let status = if worked { CamStatus::Complete } else { CamStatus::CannotProvide };
             let tell = move |core: &Rc<Core>| {
                 let Some(unit) = handle.upgrade() else { return };
-                // The 29/00 that follows tells of this.
+                // The 29/00 that follows reports this reset.
                 if worked {
                     unit.kept_power();
                 }

@@ -1,4 +1,4 @@
-//! What the kernel's answers mean in CAM's terms.
+//! Outcomes in CAM's terms of the kernel's answers.
 
 use std::io;
 

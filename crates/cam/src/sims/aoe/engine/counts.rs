@@ -1,19 +1,19 @@
-//! What happened, counted.
+//! Counters of the protocol engine.
 
-/// What happened, counted.
+/// Counters of the protocol engine.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Counts {
     /// Frames sent.
     pub sent: u64,
     /// Sectors' frames that were not answered in time.
     pub resent: u64,
-    /// Answers to frames that nobody waited for any more.
+    /// Answers to frames that belong to no command any more.
     pub late: u64,
     /// Answers to no frame of ours, or a second time.
     pub unasked: u64,
     /// Answers from where the target was never found, or with another target's name.
     pub foreign: u64,
-    /// Frames that are none of the protocol, or too short for what they answer.
+    /// Frames that violate the protocol, or are too short for the frame that they answer.
     pub malformed: u64,
     /// Answers that say that something went wrong.
     pub failed: u64,

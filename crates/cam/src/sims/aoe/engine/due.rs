@@ -1,4 +1,4 @@
-//! What is due: frames that were not answered, commands at their deadline, paths to be asked.
+//! Due work: frames that were not answered, commands at their deadline, paths to be asked.
 
 use std::sync::atomic::Ordering;
 
@@ -41,13 +41,13 @@ impl Engine {
         }
         self.due_ns = next.min(self.ask_lost(wire, now)).min(self.orders_due());
         if !self.ended.is_empty() {
-            // What ended just now may have left copies behind.
+            // Commands that ended just now may have left copies behind.
             self.soon(now + self.rules.life_ns);
         }
     }
 
     /// A frame was not answered in time: its sectors are sent again, on another path if there is
-    /// one, and the frame is a copy that nobody waits for.
+    /// one. The frame becomes a copy that belongs to no command.
     pub(super) fn overdue(&mut self, at: usize, op: usize, frame: Frame, now: u64) -> u64 {
         let life = self.rules.life_ns;
         let ends = frame.sent_ns + life;
@@ -98,7 +98,7 @@ impl Engine {
         let mut next = u64::MAX;
         for target in 0..self.targets.len() {
             let Some(t) = self.targets.get(target) else { continue };
-            // Who wants nothing is in no hurry to have more ways.
+            // An idle target is in no hurry to have more paths.
             let idle = t.line.is_empty() && t.out == 0 && t.paths.iter().any(Path::is_good);
             let address = t.address;
             for path in 0..t.paths.len() {

@@ -1,4 +1,4 @@
-//! What comes in.
+//! Received frames.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ impl Engine {
             self.counts.malformed += 1;
             return;
         };
-        // What others ask, and answers to others.
+        // Requests of others, and answers to others.
         if !header.response || header.to != wire.mac(link) && header.to != BROADCAST {
             return;
         }
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// A target says who it is.
+    /// A target announces itself.
     pub(super) fn learn(&mut self, link: usize, header: &Header, body: &[u8], now: u64) {
         let Ok(config) = Config::decode(body) else {
             self.counts.malformed += 1;
@@ -97,7 +97,7 @@ impl Engine {
         let wants = if reads { frame.sectors as usize * SECTOR } else { 0 };
         let failed = header.error.is_some() || ata.command & ata::status::FAILED != 0;
         if !failed && data.len() < wants {
-            // It is not what was asked for: as good as lost.
+            // The answer is too short: as good as lost.
             self.counts.malformed += 1;
             return;
         }
@@ -155,7 +155,7 @@ impl Engine {
         let was_good = t.paths.iter().any(Path::is_good);
         let same = *t.print.get_or_insert(print) == print;
         if let (true, Some(size)) = (same, size(data)) {
-            // What CAM knows of it is old: it grew or shrank.
+            // CAM's size of the disk is old: the disk grew or shrank.
             let resized = t.size.replace(size).is_some_and(|before| before != size);
             self.resized.extend(resized.then_some(t.address));
         }
@@ -166,19 +166,19 @@ impl Engine {
         self.counts.strangers += u64::from(!same);
         self.found |= same && !was_good;
         if !same && was_good && !t.paths.iter().any(Path::is_good) {
-            // E6: no path leads to the disk any more, and CAM finds out what is there.
+            // E6: no path leads to the disk any more, and CAM checks which disk is there.
             t.doubtful = true;
             self.doubted.push(t.address);
         }
     }
 }
 
-/// Sectors that IDENTIFY data tell of.
+/// Number of sectors in IDENTIFY data.
 fn size(identify: &[u8]) -> Option<u64> {
     Identify::decode(identify).ok().map(|said| said.sectors)
 }
 
-/// What tells one disk from another.
+/// Fingerprint that distinguishes disks.
 pub(super) type Print = [u8; 60];
 
 /// Serial number and model of IDENTIFY data: words 10 to 19 and 27 to 46 (ACS-3 section 7.12.7).

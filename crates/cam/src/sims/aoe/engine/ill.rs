@@ -1,4 +1,4 @@
-//! Ways to disks that are of no use now, for people.
+//! Unusable paths to disks, for people.
 
 use wire::aoe::{Address, Mac};
 

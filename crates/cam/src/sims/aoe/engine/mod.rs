@@ -1,13 +1,13 @@
-//! The protocol, without I/O: what one core sends, and what it makes of answers.
+//! Protocol engine of one core, without I/O: the frames that it sends, and its handling of answers.
 //!
 //! ```text
 //!   command --cut--> frames --answer--> done when all its sectors are
 //!                      |  timeout: its sectors are cut again, for another path
 //!                      v
-//!                    a copy that nobody waits for: an answer frees its tag, or its age does
+//!                    a copy without a command: an answer frees its tag, or its age does
 //! ```
-//! No frame lives longer than `life` in the network and the target together: that is taken for
-//! granted, and everything here that is sure is sure as long as it holds.
+//! All guarantees here assume that no frame lives longer than `life` in the network and the target
+//! together.
 //!
 //! Invariants
 //!  E1  No two frames that may exist have the same tag.
@@ -15,13 +15,13 @@
 //!  E3  An answer counts once, for the command that the frame was sent for, and only from an
 //!      address at which the same disk was found.
 //!  E4  A command ends: answered, failed by the target, aborted, or at its deadline.
-//!  E5  No more frames wait for answers of a target, those of all cores together, than it says it
-//!      can hold; and each core's no more than its window, which follows losses.
-//!  E6  A target that was silent may be another disk when it answers: no frame of a user's command
-//!      is sent, or sent again, until CAM has found the disk to be the same (D11). Silent is one
-//!      that has answered nothing since a frame was sent that is overdue. So may be one that says
-//!      unasked that it is there, as targets do that start, and one that was not asked anything for
-//!      [`QUIET_NS`]: there is no connection whose end would tell.
+//!  E5  The frames of all cores together that wait for answers of a target are no more than its
+//!      reported capacity. Those of one core are no more than its window, which follows losses.
+//!  E6  A target that was silent may be another disk when it answers. No frame of a user's command
+//!      is sent, or sent again, until CAM has found the disk to be the same (D11). A target is
+//!      silent if it has answered nothing since a frame was sent that is overdue. A target may also
+//!      be another disk if it announces itself unasked, as targets do at their start, or if it was
+//!      not asked anything for [`QUIET_NS`]: there is no connection whose end would reveal it.
 
 mod counts;
 mod due;
@@ -76,7 +76,7 @@ pub(super) trait Wire {
     fn send(&mut self, link: usize, head: &[u8], data: Option<(&Segs, usize, usize)>);
 }
 
-/// What the administrator has said.
+/// Settings by the administrator.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     /// Longest life of a frame, ns.
@@ -104,22 +104,22 @@ struct Target {
     threshold: u32,
     out: u32,
     pool: Arc<Pool>,
-    /// Places there that this core gets whoever else wants some.
+    /// Places there that this core gets regardless of the demand of other cores.
     part: u32,
-    /// E6: frames in a row that were not answered, and that CAM has not asked yet who it is.
+    /// E6: frames in a row that were not answered, and whether CAM has yet to check the identity.
     silent: u32,
     doubtful: bool,
     /// When it answered last, to whatever core, ns.
     heard: Arc<AtomicU64>,
     /// This core is owed a place there.
     is_owed: bool,
-    /// A command was not answered by its deadline: CAM has given the disk up, whatever is thought
-    /// of the paths, and when it is heard it was found.
+    /// A command was not answered by its deadline: CAM has given the disk up, whatever the state of
+    /// the paths. The next answer counts as a newly found target.
     lost: bool,
     /// The window was made smaller then.
     shrunk_ns: u64,
     ranges: Arc<Ranges>,
-    /// What the disk said of itself first.
+    /// The first fingerprint of the disk.
     print: Option<Print>,
     /// Its sectors as it said last, and when it was asked for them last, ns.
     size: Option<u64>,
@@ -162,7 +162,7 @@ pub(super) struct Engine {
     found: bool,
     /// Targets that have another size than before.
     resized: Vec<Address>,
-    /// E6: targets that CAM is to be told of.
+    /// E6: targets to be reported to CAM.
     doubted: Vec<Address>,
     /// Indices of targets that did not find what should be on them.
     unsure: Vec<usize>,
@@ -239,7 +239,7 @@ impl Engine {
         }
     }
 
-    /// E6: a target that CAM is told of.
+    /// E6: marks a target to be reported to CAM.
     fn may_be_another(&mut self, target: usize) {
         let Some(t) = self.targets.get_mut(target) else { return };
         if !std::mem::replace(&mut t.doubtful, true) {
@@ -252,8 +252,8 @@ impl Engine {
         self.targets.iter().filter(|t| t.doubtful).map(|t| t.address).collect()
     }
 
-    /// CAM knows who a target is, or does not want to know. A disk that no path leads to any more
-    /// is not the one that it has found: paths are asked anew.
+    /// CAM knows the identity of a target, or does not want to know it. A disk that no path leads
+    /// to any more is not the one that CAM has found: paths are asked anew.
     pub(super) fn trust(&mut self, address: Address, now: u64) {
         let Some(t) = self.targets.iter_mut().find(|t| t.address == address) else { return };
         if !t.paths.iter().any(|path| path.is_same) {
@@ -263,7 +263,7 @@ impl Engine {
         self.soon(now);
     }
 
-    /// CAM has found another disk at a target, and takes it for what it is.
+    /// CAM has found another disk at a target, and accepts it.
     pub(super) fn renew(&mut self, address: Address, now: u64) {
         let Some(t) = self.targets.iter_mut().find(|t| t.address == address) else { return };
         (t.print, t.size, t.doubtful, t.silent) = (None, None, false, 0);
@@ -405,8 +405,8 @@ impl Engine {
         }
     }
 
-    /// Ends a command of a target early: what of it is out becomes nobody's. False: there is none.
-    /// Commands of two targets may have the same id.
+    /// Ends a command of a target early: its frames that are out lose their command. False: there
+    /// is no such command. Commands of two targets may have the same id.
     pub(super) fn abort(&mut self, (id, to): (CcbId, Address)) -> bool {
         let target = self.target(to);
         let fits = |op: &Op| op.busy && op.id == id && Some(op.target) == target;
@@ -432,7 +432,7 @@ impl Engine {
         self.forget(at);
     }
 
-    /// E3: frames of it that are out belong to nobody from now on.
+    /// E3: its frames that are out belong to no command from now on.
     fn forget(&mut self, at: usize) {
         for place in 0..self.flight.len() {
             let frame = self.flight.at(place).filter(|frame| frame.op == Some(at));

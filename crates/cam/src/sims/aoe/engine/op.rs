@@ -1,4 +1,4 @@
-//! Commands, and how they go into frames.
+//! Commands, and their division into frames.
 
 use bio::Segs;
 use wire::aoe::{Ata, SECTOR, error};
@@ -30,7 +30,7 @@ pub(super) struct Op {
     pub(super) registers: Registers,
     pub(super) shape: Shape,
     pub(super) write: bool,
-    /// E6: it asks what the disk is.
+    /// E6: it asks for the identity of the disk.
     pub(super) asks: bool,
     pub(super) sectors: u32,
     pub(super) data: Segs,
@@ -114,7 +114,7 @@ pub(super) fn registers_of(op: &Op, first: u32, sectors: u32) -> Ata {
     }
 }
 
-/// What an answer that says so means to CAM.
+/// Outcome for CAM of a failed answer.
 pub(super) fn failure(said: Option<u8>, ata: &Ata) -> Outcome {
     match said {
         Some(error::UNAVAILABLE) => Outcome::of(CamStatus::Busy),

@@ -1,14 +1,14 @@
-//! Orders: what a target is asked beside the commands of its disk. Its config string, the list of
-//! those that may come, its reservation.
+//! Orders: requests to a target other than the commands of its disk. They concern its config
+//! string, the list of initiators that are admitted, and its reservation.
 //!
 //! ```text
 //!   ordered --> out --no answer in time--> out again, by the next path --> ... --> deadline
 //!                |  answered                                                          |
 //!                +-----------> settled when none of its frames may exist any more <---+
 //! ```
-//! A frame that was thought lost may come after a later order and undo it, as with WRITEs (E2). So
-//! an order ends when each of its frames was answered or is too old, and a target has one at a
-//! time.
+//! A frame that was thought lost may arrive after a later order and undo it, as with WRITEs (E2).
+//! So an order ends when each of its frames was answered or is too old, and a target has one order
+//! at a time.
 
 use wire::aoe::{Header, Mac};
 
@@ -17,7 +17,7 @@ use super::super::path::ASK_NS;
 use super::send::{choose, request};
 use super::{Address, CamStatus, Engine, Wire};
 
-/// What a target answers: the body, or an error of [`wire::aoe::error`].
+/// Answer of a target: the body, or an error of [`wire::aoe::error`].
 pub(in crate::sims::aoe) type Said = Result<Vec<u8>, u8>;
 
 /// Why there is no answer.
@@ -88,7 +88,7 @@ impl Engine {
         Ok(number)
     }
 
-    /// What came of an order; `None` while it is not settled.
+    /// Result of an order; `None` while it is not settled.
     pub(in crate::sims::aoe) fn take_order(&mut self, number: u64) -> Option<Result<Said, Unsaid>> {
         let settled = |order: &Order| order.number == number && order.over && order.out == 0;
         let at = self.orders.iter().position(settled)?;

@@ -1,4 +1,4 @@
-//! What goes out.
+//! Sent frames.
 
 use wire::aoe::{
     ATA_LEN, Address, BROADCAST, CONFIG_LEN, Config, HEADER_LEN, Header, Mac, SECTOR, VERSION,
@@ -12,7 +12,7 @@ use super::op::{Piece, Shape, registers_of};
 use super::{Engine, LOOK_NS, Target, Wire};
 
 impl Engine {
-    /// Does what is due, and sends what may be sent.
+    /// Does all due work, and sends the frames that may be sent.
     pub(in crate::sims::aoe) fn pump(&mut self, wire: &mut dyn Wire, now: u64) {
         if now >= self.due_ns {
             self.sweep(wire, now);
@@ -154,7 +154,7 @@ impl Engine {
         true
     }
 
-    /// Asks on all interfaces who is there.
+    /// Asks for targets on all interfaces.
     pub(in crate::sims::aoe) fn ask_all(&mut self, wire: &mut dyn Wire) {
         for link in 0..wire.links() {
             self.ask(link, BROADCAST, Address::ALL, wire);

@@ -1,5 +1,5 @@
-//! The protocol of several cores against a target that is written down here: who may have how many
-//! frames there, what becomes of orders, and how a size that changes is noticed.
+//! Tests of the protocol of several cores against a modelled target: frames at the target, orders,
+//! and changes of size.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const THEIRS: Mac = Mac([2, 0, 0, 0, 0, 2]);
 const BUFFERS: u16 = 8;
 const MS: u64 = 1_000_000;
 
-/// One interface; what was sent.
+/// One interface, with the frames that were sent.
 #[derive(Default)]
 struct Cable(Vec<Vec<u8>>);
 
@@ -183,8 +183,8 @@ fn e5_cores_together_send_no_more_than_it_holds_and_each_has_its_part() {
     for cores in [2, 3, 16] {
         let mut b = Bench::new(cores);
         let all = 60 * cores as u64;
-        // One has the target for itself until the others come, and whoever is answered is first to
-        // send the next one.
+        // One core has the target for itself until the others start, and the first core that gets
+        // an answer is the first to send the next frame.
         (0..all).filter(|id| id % cores as u64 == 0).for_each(|id| b.read(0, id));
         for _ in 0..30 {
             b.now += MS;
@@ -244,7 +244,7 @@ fn an_order_comes_again_and_ends_when_no_frame_of_it_may_come() {
     assert!(b.cables[0].0.is_empty(), "nothing more is sent");
     assert_eq!(b.engines[0].take_order(number), Some(Ok(Ok(list))));
 
-    // Refused; and one that nobody answers.
+    // One order that is refused, and one without an answer.
     let number = b.engines[0].order(SHELF, command::RESERVE, Vec::new(), b.now).unwrap();
     b.pump(0);
     let (asks, _) = asked(&b.cables[0].0.remove(0));

@@ -1,4 +1,4 @@
-//! What time brings.
+//! Timers of a session.
 
 use super::{Engine, Fault, Kind, Stage, Wire};
 
@@ -16,7 +16,7 @@ impl Engine {
         self.wait_ns
     }
 
-    /// How long one may take to stand, ns.
+    /// How long a connection may take to be established, ns.
     pub(in crate::sims::iscsi) fn patience_ns(&self) -> u64 {
         self.rules.terms.deadline_ns() / 4
     }
@@ -42,7 +42,7 @@ impl Engine {
         tasks.map(|op| op.due_ns).min().unwrap_or(u64::MAX)
     }
 
-    /// Does what is due, and sends what may be sent.
+    /// Does all due work, and sends the PDUs that may be sent.
     ///
     /// # Errors
     /// The connection is to be dropped.
@@ -61,7 +61,7 @@ impl Engine {
         if matches!(self.stage, Stage::Down | Stage::Login(_)) {
             // I5
             if !self.lost && now >= self.down_ns + self.rules.terms.deadline_ns() {
-                // Whoever has nothing under way hears of it too.
+                // Units without commands under way are notified too.
                 (self.lost, self.found, self.news) = (true, true, true);
                 self.counts.lost += 1;
                 self.give_up();
@@ -93,8 +93,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The session is to end, within so long: no command is sent any more, and what is under way
-    /// has half of the time.
+    /// The session is to end within this time: no more commands are sent, and those under way have
+    /// half of the time.
     pub(in crate::sims::iscsi) fn leave(&mut self, within_ns: u64, now: u64) {
         if self.is_up() {
             self.stage = Stage::Leaving(false);

@@ -1,4 +1,4 @@
-//! What comes in.
+//! Received PDUs.
 
 use wire::iscsi::{
     AsyncEvent, AsyncMessage, BHS_LEN, Bhs, ClientStep, DataIn, Framer, LogoutResponse, Need,
@@ -18,7 +18,7 @@ const PONGS_MAX: usize = 64;
 const LUNS_CHANGED: (u8, u8) = (0x3f, 0x0e);
 
 impl Engine {
-    /// Takes whole PDUs from the front of what came, answers how many bytes they had.
+    /// Takes whole PDUs from the front of the received data; returns their length in bytes.
     ///
     /// # Errors
     /// The connection is of no use any more.
@@ -194,7 +194,7 @@ impl Engine {
                 ..Outcome::of(CamStatus::ScsiError)
             }
         } else if op.aborting && op.task.read {
-            // What came was not taken.
+            // The received data were discarded.
             Outcome::of(CamStatus::Aborted)
         } else if lies {
             self.counts.lies += 1;
@@ -271,7 +271,7 @@ impl Engine {
                 self.end(place_of(head.task_tag), Outcome::of(CamStatus::LunInvalid));
                 return Ok(());
             }
-            // What was to be ended may live on: only a new session is sure.
+            // The tasks may live on: only a new session is certain to end them.
             _ => return Err(Fault::Protocol("the target does not end tasks")),
         }
         self.end(place_of(head.task_tag), Outcome::good(0));
@@ -313,7 +313,7 @@ impl Engine {
                 self.end(place_of(tag), Outcome::refused(status, refused));
                 Ok(())
             }
-            // The command itself is answered too; whoever takes no pings is still there.
+            // The command itself is answered too; a target that rejects pings is still there.
             opcode::DATA_OUT if head.reason == RejectReason::DataDigest => Ok(()),
             opcode::NOP_OUT => Ok(()),
             _ => Err(Fault::Protocol("the target refuses what it was sent")),

@@ -1,4 +1,5 @@
-//! The protocol of one session, without I/O: what is sent, and what is made of answers (RFC 7143).
+//! Protocol engine of one session, without I/O: the PDUs that it sends, and its handling of answers
+//! (RFC 7143).
 //!
 //! ```text
 //!            connected         login answered             logout asked or answered
@@ -6,25 +7,25 @@
 //!    ^                   |                      |                                    |
 //!    +----- dropped -----+----------------------+------------------------------------+
 //! ```
-//! A command waits in line while nothing can be sent. One that was sent and not answered when the
-//! connection fails is stranded: what it has done nobody knows.
+//! A command waits in line while nothing can be sent. A command that was sent and not answered when
+//! the connection fails is stranded: its effect is unknown.
 //!
 //! Invariants
-//!  I1  A tag that was answered, or given up, finds nobody: no answer counts twice, and none
+//!  I1  A tag that was answered, or given up, matches no command: no answer counts twice, and none
 //!      reaches memory of a command that has ended.
 //!  I2  A stranded command ends when a login with the same ISID was answered by the same portal
-//!      group: the target has ended the old session by then, so nothing of the command can happen
-//!      later. Only a path that is lost ends it earlier; its connection was reset long before.
+//!      group. The target has ended the old session by then, so the command can have no later
+//!      effect. Only a path that is lost ends it earlier; its connection was reset long before.
 //!  I3  No more is sent than the target's command window, its bursts and its R2Ts allow.
 //!  I4  A READ ended well has all bytes that its answer speaks of, each once and in its place; a
 //!      WRITE ended well had all of its bytes taken.
-//!  I5  Everything ends: a silent connection is dropped, a path without a session is lost at its
-//!      deadline, and then nothing waits.
+//!  I5  Everything ends: a silent connection is dropped, and a path without a session is lost at
+//!      its deadline. Nothing waits after that.
 //!  I6  Of a command that CAM gave up no memory is read or written: CAM may have given it back
 //!      before the target knows.
-//!  I7  A command that ends its session again and again fails, named, and no other one with it:
+//!  I7  A command that ends its session again and again fails, named, and no other command with it:
 //!      see `suspects`.
-//!  I8  A command of a user that was not sent goes back to CAM when a session begins, and when its
+//!  I8  A command of a user that was not sent returns to CAM when a session begins, and when its
 //!      unit answers with an attention after which another medium may answer.
 
 mod due;
@@ -68,7 +69,7 @@ pub(super) trait Wire {
     /// Bytes that it takes now.
     fn room(&self) -> usize;
 
-    /// Sends a PDU: its header, `len` bytes of `data` from `at`, and what is behind them. There is
+    /// Sends a PDU: its header, `len` bytes of `data` from `at`, and the tail behind them. There is
     /// room for it.
     fn send(&mut self, head: &[u8], data: Option<(&Segs, usize, usize)>, tail: &[u8]);
 }
@@ -77,12 +78,12 @@ pub(super) trait Wire {
 #[derive(Clone, Debug)]
 pub(super) struct Chap {
     pub user: ChapUser,
-    /// What the target has to show.
+    /// Credentials that the target has to prove.
     pub mutual: Option<ChapUser>,
     pub algorithms: Algorithms,
 }
 
-/// What a login proves, and wants of the connection.
+/// Credentials of a login, and its settings for the connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms {
     pub chap: Option<Chap>,
@@ -119,7 +120,7 @@ impl Shared {
     }
 }
 
-/// What the administrator has said.
+/// Settings by the administrator.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub initiator: String,
@@ -173,12 +174,12 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// What it has counted.
+/// Counters of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub logins: u64,
     pub drops: u64,
-    /// Answers that nobody waits for.
+    /// Answers without a waiting command.
     pub stray: u64,
     /// Commands that were stranded.
     pub stranded: u64,
@@ -228,10 +229,10 @@ pub(super) struct Engine {
     /// How many commands of a session are suspects.
     wary: usize,
     culprit: Option<String>,
-    /// When the target was last heard, or a connection began.
+    /// When the target last sent anything, or a connection began.
     heard_ns: u64,
     pinged: bool,
-    /// Since when nothing of a working session was heard.
+    /// Since when no working session has received anything.
     down_ns: u64,
     /// When a login, or a logout, has to be over.
     stage_due_ns: u64,
@@ -326,7 +327,7 @@ impl Engine {
         Some(ended)
     }
 
-    /// A connection stands: the login begins. `random` is drawn afresh.
+    /// A connection is established: the login begins. `random` is drawn afresh.
     pub(super) fn connected(
         &mut self,
         random: Challenge,
@@ -375,7 +376,7 @@ impl Engine {
     pub(super) fn dropped(&mut self, now: u64) -> bool {
         let was_up = matches!(self.stage, Stage::Up | Stage::Leaving(_));
         if was_up {
-            // Who was silent is away since then.
+            // A silent target is away since its last answer.
             self.down_ns = if self.pinged { self.heard_ns } else { now };
             self.counts.drops += 1;
             self.suspect();
@@ -412,8 +413,8 @@ impl Engine {
         *group != self.group && self.ops.iter().any(|op| op.busy && op.sent)
     }
 
-    /// I2: there is a new session, so nothing of the old one can happen any more: what it had is
-    /// the victim of a reset, and none of it is sent by CAM before all of it is back.
+    /// I2: there is a new session, so the old one can have no more effects. Its commands are
+    /// victims of a reset, and CAM sends none of them before all of them are back.
     fn is_new(&mut self) {
         for at in 0..self.ops.len() {
             let Some(op) = self.ops.get(at).filter(|op| op.busy && op.sent) else { continue };
@@ -486,7 +487,7 @@ impl Engine {
             self.line.retain(|other| *other != tag);
             return self.end(at, Outcome::of(CamStatus::Aborted));
         }
-        // Its memory may be somebody else's soon: nothing of it goes out any more.
+        // Its memory may soon be reused: nothing of it is sent any more.
         (op.burst, op.next_burst) = (None, None);
         if std::mem::replace(&mut op.aborting, true) || !up {
             return;
@@ -507,7 +508,7 @@ impl Engine {
         let task = Task { lun, ..Task::default() };
         let tag = self.enter(Kind::Reset, &task).ok_or(Outcome::of(CamStatus::Busy))?;
         self.urgent.push_back(tag);
-        // Those that were not sent wait for nobody.
+        // Commands that were not sent need not wait for the target.
         for at in 0..self.ops.len() {
             let Some(op) = self.ops.get(at).filter(|op| op.busy && !op.sent) else { continue };
             if op.kind == Kind::Command && op.task.lun == lun {
@@ -545,7 +546,7 @@ impl Engine {
         Some(tag_of(at, op.uses))
     }
 
-    /// I1: who has a tag.
+    /// I1: the operation that has a tag.
     fn op(&mut self, tag: u32) -> Option<&mut Op> {
         let op = self.ops.get_mut(op::place_of(tag))?;
         (op.busy && tag_of(op::place_of(tag), op.uses) == tag).then_some(op)

@@ -7,7 +7,7 @@ use wire::iscsi::Attribute;
 /// the last ones, so that no tag is the reserved one or one of [`PING`] and [`LOGOUT`].
 const PLACE_BITS: u32 = 12;
 
-/// Tags of what is no command.
+/// Tags of requests that are no commands.
 pub(super) const PING: u32 = (1 << PLACE_BITS) - 1;
 pub(super) const LOGOUT: u32 = (1 << PLACE_BITS) - 2;
 
@@ -19,7 +19,7 @@ pub(in crate::sims::iscsi) fn place_of(tag: u32) -> usize {
     (tag & ((1 << PLACE_BITS) - 1)) as usize
 }
 
-/// What is asked of a logical unit.
+/// A request to a logical unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::sims::iscsi) struct Task {
     pub lun: [u8; 8],
@@ -31,7 +31,7 @@ pub(in crate::sims::iscsi) struct Task {
     pub length: u32,
     /// The number that CAM knows it by, the same when it comes again.
     pub serial: u64,
-    /// It asks what the unit is, or cures it: it is sent while the unit is in doubt (D11).
+    /// It asks for the unit's identity, or cures it: it is sent while the unit is in doubt (D11).
     pub asks: bool,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Op {
     pub granted: u32,
     /// Bytes that went out.
     pub went: u32,
-    /// What is being sent, and what comes then.
+    /// The burst that is being sent, and the next one.
     pub burst: Option<Burst>,
     pub next_burst: Option<Burst>,
 }

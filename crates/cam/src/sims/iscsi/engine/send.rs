@@ -1,4 +1,4 @@
-//! What goes out.
+//! Sent PDUs.
 
 use wire::iscsi::{
     BHS_LEN, Bhs, Crc32c, DataOut, LogoutReason, LogoutRequest, NopOut, Pdu, ScsiCommand, TAG_NONE,
@@ -16,7 +16,7 @@ const PDU_EXTRA: usize = HEAD_MAX + 3 + 4;
 const TASK_NS: u64 = 4_000_000_000;
 
 impl Engine {
-    /// Sends what may be sent.
+    /// Sends the PDUs that may be sent.
     pub(super) fn send(&mut self, wire: &mut dyn Wire, now: u64) {
         if !matches!(self.stage, Stage::Up | Stage::Leaving(false)) {
             return;

@@ -1,11 +1,11 @@
 //! Commands that end their session: I7 of [`super`].
 //!
-//! A target, or something on the way to it, may fail at one command and take the connection along,
-//! each time it comes again; what else was under way is no more than a witness. Who was under way
-//! in [`WARY_AFTER`] sessions that ended is sent with nothing beside it from then on. A session
-//! that ends all the same was ended by that command: it costs one of its tries, as everything does
-//! that a command is to blame for. So it fails after [`WARY_AFTER`] sessions and its tries, and
-//! the others go on.
+//! A target, or something on the path to it, may fail at one command and drop the connection each
+//! time the command is sent again. Other commands that were under way are not to blame. A command
+//! that was under way in [`WARY_AFTER`] sessions that ended is sent with nothing beside it from
+//! then on. A session that ends all the same was ended by that command. This costs the command one
+//! of its tries, as do all failures that it is to blame for. So it fails after [`WARY_AFTER`]
+//! sessions and its tries, and the others go on.
 //!
 //! Linux counts every session that ends against all commands that were under way, five of them;
 //! FreeBSD against none, and tries for ever.
@@ -45,7 +45,7 @@ impl Engine {
         ends
     }
 
-    /// A session has ended: who was there.
+    /// A session has ended: counts this for each command that was under way.
     pub(super) fn suspect(&mut self) {
         self.culprit = None;
         let mut culprit = None;
@@ -66,14 +66,14 @@ impl Engine {
     /// One that was out comes again.
     pub(super) fn remember(&mut self, at: usize) {
         let Some(op) = self.ops.get(at) else { return };
-        // Of those that CAM gave up nobody asks again.
+        // Entries of commands that CAM gave up are not removed otherwise.
         if self.suspects.0.len() >= OPS_MAX {
             self.suspects.0.clear();
         }
         self.suspects.0.insert((op.task.lun, op.task.serial), op.ends);
     }
 
-    /// Whether a command may go, with what is under way.
+    /// Whether a command may be sent beside those under way.
     pub(super) fn may_go(&self, op: &Op) -> bool {
         // There is none nearly always.
         if self.wary == 0 {

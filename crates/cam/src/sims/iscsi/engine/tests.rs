@@ -1,4 +1,4 @@
-//! The engine face to face with a target's login, PDU by PDU.
+//! Tests of the engine against a target's login, PDU by PDU.
 
 use bio::{Pool, PoolConfig, Segs};
 use wire::iscsi::{
@@ -232,7 +232,7 @@ fn a_target_that_wants_time_before_a_login_has_it() {
     let mut s = Stage::new();
     s.login(true, 0);
     s.engine.dropped(S);
-    // Two seconds are what a target wants that says nothing of it.
+    // The default of a target that names no time is two seconds.
     assert_eq!(s.engine.try_ns(), 3 * S);
     s.engine.dropped(3 * S);
     assert!(s.engine.try_ns() < 4 * S, "there was no session");
@@ -266,7 +266,7 @@ fn an_answer_counts_once() {
     // The place has another tenant by now, and the answer another number.
     let next = s.write(512);
     s.pump(S).unwrap();
-    // A number that was here before speaks for nobody, whoever is named.
+    // A repeated number is ignored, whichever task the answer names.
     let again = bytes_of(&ScsiResponse { task_tag: next, sn, ..ScsiResponse::default() });
     s.say(&again, S).unwrap();
     assert_eq!(s.ended(), []);
@@ -293,7 +293,7 @@ fn memory_of_what_was_given_up_is_not_touched() {
     s.engine.abort(write);
     s.pump(S).unwrap();
     s.line.take();
-    // The target heard of it too late.
+    // The abort reached the target too late.
     let sn = s.numbers();
     let head = DataIn {
         last: true,

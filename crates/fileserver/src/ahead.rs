@@ -8,11 +8,12 @@
 //! while nothing is read in order.
 //!
 //! Invariants
-//!  R1  What a client waits for never waits in the queue: it loads that itself.
+//!  R1  A block that a client waits for is never queued: the client's operation loads it.
 //!  R2  The queue is bounded; what does not fit is not read ahead, and counted.
-//!  R3  A block that does not read harms nobody here: whoever needs it hears of the fault.
-//!  R4  No reader is ahead by more than a part of the block cache ([`AHEAD_SHARE`]): what is read
-//!      ahead would put out what its reader waits for, who would ask for it again.
+//!  R3  A failed read-ahead has no effect here: the operation that needs the block reports the
+//!      fault.
+//!  R4  No reader is ahead by more than a part of the block cache ([`AHEAD_SHARE`]): more would
+//!      evict blocks that its reader still waits for.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,7 +34,7 @@ const AHEAD_SHARE: usize = 8;
 pub struct ReadAhead {
     /// Blocks loaded at a time; 0: nothing is read ahead.
     pub workers: u32,
-    /// How far ahead of whoever reads in order, bytes.
+    /// Read-ahead distance of a sequential reader, bytes.
     pub bytes: u64,
 }
 
@@ -74,7 +75,7 @@ impl Ahead {
     }
 }
 
-/// Whoever has a block cache to load into.
+/// An owner of a block cache that blocks are loaded into.
 pub(crate) trait Loader: Clone + 'static {
     fn ahead(&self) -> &Ahead;
     fn reactor(&self) -> &Reactor;

@@ -1,4 +1,4 @@
-//! Why an operation ended without a result.
+//! Reasons why an operation ended without a result.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum Stop {
     Fail(Fault),
 }
 
-/// What an operation waits for.
+/// The condition that an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Buffers of the block cache: evict or commit.
@@ -30,7 +30,7 @@ pub enum Wait {
     Reap(u64),
     /// A file's contents have to be where dumps find them first.
     Settle(u64),
-    /// A new look at the fence: nobody else may have taken the WORM.
+    /// A new look at the fence: no other server may have taken the WORM.
     Fence,
     /// A block of a dump, in an image, that is to be copied to the WORM before it is changed.
     Copy(Addr),
@@ -38,7 +38,7 @@ pub enum Wait {
     Thaw,
 }
 
-/// What went wrong, for people and for protocols that have words of their own for it.
+/// The reason of a failure, for people and for protocols that have their own codes for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// No such file.
@@ -67,13 +67,13 @@ pub enum Fault {
     Refused(String),
     /// A device failed.
     Io(Errno, String),
-    /// Bytes are not what was written; says which and where.
+    /// The bytes differ from those that were written; names the device and the place.
     Corrupt(String),
-    /// A device holds nothing of ours; says which, and what it is like.
+    /// A device holds no metadata of ours; names the device and describes its contents.
     Strange(String),
     /// Another server has taken the WORM; says which.
     Fenced(String),
-    /// A file is being cut; whoever runs operations finishes that and tries again.
+    /// A file is being cut; the runner of operations finishes that and tries again.
     Unfinished(u64),
     /// A file's contents are to be moved; likewise.
     Unsettled(u64),

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing what is typed and what comes from a medium; whole connections and
-//! whole devices are in `tests/suite/fuzz`.
+//! Entry points for fuzzing typed input and data of a medium. Whole connections and whole devices
+//! are in `tests/suite/fuzz`.
 
 use std::collections::HashMap;
 
@@ -71,7 +71,7 @@ pub fn node(items: u64, level: u8) -> Vec<u8> {
 }
 
 /// A node of the tree as a block of a disk: one that passes its check is searched, changed and
-/// walked, and its items are read. What it leads to is not there, or is itself.
+/// walked, and its items are read. The nodes below it are missing, or are the node itself.
 pub fn fuzz_node(data: &[u8]) {
     let pool = Pool::new(PoolConfig { limit_bytes: 1 << 20 });
     let Some(seg) = block(&pool) else { return };
@@ -117,7 +117,7 @@ fn block(pool: &Pool) -> Option<Seg> {
     pool.get(NODE_BYTES).and_then(|b| b.seg(0, NODE_BYTES))
 }
 
-/// A node, and what is made of it.
+/// A node, and the blocks that are made from it.
 struct Heap {
     pool: Pool,
     blocks: HashMap<Addr, Seg>,

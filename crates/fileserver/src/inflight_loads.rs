@@ -18,12 +18,12 @@ pub(crate) struct Loading<'a> {
 }
 
 impl Loads {
-    /// Whether somebody loads it.
+    /// Whether a load is under way.
     pub fn has(&self, at: Addr) -> bool {
         self.0.borrow().contains_key(&at)
     }
 
-    /// The caller is to load it; None: somebody else did, and that has ended.
+    /// The caller is to load it; `None`: another load was under way and has ended.
     pub async fn begin(&self, at: Addr) -> Option<Loading<'_>> {
         let already = self.0.borrow().get(&at).cloned();
         if let Some(notify) = already {

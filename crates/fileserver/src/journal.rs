@@ -1,5 +1,4 @@
-//! Log lines about clients that are turned away: each names the peer, and a flood of clients is no
-//! flood of lines.
+//! Log lines about clients that are turned away: each names the peer, and their number is limited.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

@@ -11,10 +11,10 @@
 //!     |  blocks by their w-address
 //!   volume    cached WORM: block cache, cache device, journal, dumps, copier, fence
 //!     |  ranges of bytes
-//!   medium    what a config string names: providers joined, mirrored, cut
+//!   medium    the devices of a config string: providers joined, mirrored, cut
 //! ```
 //!
-//! A file operation is a synchronous function over blocks in memory. What it misses ends it, the
+//! A file operation is a synchronous function over blocks in memory. A missing block ends it, the
 //! volume loads that block, and the operation runs again ([`volume::Volume::run`]). So an operation
 //! is atomic without a lock, and a commit or a dump may be taken between any two of them.
 

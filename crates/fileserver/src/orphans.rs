@@ -1,8 +1,8 @@
-//! Who keeps files that have lost their names, and which of them are to be given back.
+//! Keepers of files that have lost their names, and the files that are to be given back.
 //!
 //! Invariants
 //!  K1  A file with a keeper is not given back.
-//!  K2  When the last keeper of a file has gone, whoever gives back hears of it.
+//!  K2  When the last keeper of a file is dropped, the task that gives files back is notified.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ struct Inner {
     held: RefCell<HashMap<Ino, u32>>,
     /// Files to be looked at.
     released: RefCell<Vec<Ino>>,
-    /// Files whose contents stand where they are not to stay.
+    /// Files whose contents have to be moved.
     unsettled: RefCell<Vec<Ino>>,
     notify: Notify,
     closed: Cell<bool>,
@@ -34,12 +34,12 @@ impl Keepers {
         Held { keepers: self.clone(), ino }
     }
 
-    /// True while somebody keeps the file.
+    /// True while the file has a keeper.
     pub fn has(&self, ino: Ino) -> bool {
         self.0.held.borrow().contains_key(&ino)
     }
 
-    /// A file is to be looked at by whoever waits in [`Keepers::released`].
+    /// Queues a file for the task that waits in [`Keepers::released`].
     pub fn release(&self, ino: Ino) {
         self.0.released.borrow_mut().push(ino);
         self.0.notify.notify_all();
@@ -57,22 +57,22 @@ impl Keepers {
         }
     }
 
-    /// A file's contents stand where they are not to stay.
+    /// A file's contents have to be moved.
     pub fn unsettle(&self, ino: Ino) {
         self.0.unsettled.borrow_mut().push(ino);
     }
 
-    /// One of those files; whoever takes it settles it.
+    /// Takes one of those files; the caller settles it.
     pub fn unsettled(&self) -> Option<Ino> {
         self.0.unsettled.borrow_mut().pop()
     }
 
-    /// What is kept still is kept by nobody from now on.
+    /// Drops all keepers that remain.
     pub fn dismiss(&self) {
         self.0.held.borrow_mut().clear();
     }
 
-    /// Nobody has to wait any more.
+    /// Ends all waits.
     pub fn close(&self) {
         self.0.closed.set(true);
         self.0.notify.notify_all();

@@ -1,4 +1,4 @@
-//! Who is who: the users file of Plan 9 (`/adm/users`), one line a user or group.
+//! The users file of Plan 9 (`/adm/users`), one line a user or group.
 //!
 //! ```text
 //!   id:name:leader:member,member    a negative id is a group; without a leader all members lead
@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 /// A user's or group's number, as files keep it.
 pub type Id = u32;
 
-/// Nobody in particular: has what everybody has.
+/// The unnamed user: has only the permissions of others.
 pub const NONE: Id = 0;
 /// Owns the administration's files.
 pub const ADM: Id = -1_i32 as Id;
-/// Members have no part in what everybody may do, but for searching directories.
+/// Its members do not have the permissions of others, except for searching directories.
 const NOWORLD: Id = 9999;
 /// Longest name, bytes.
 const NAME_MAX: usize = 143;
@@ -27,9 +27,9 @@ pub struct User {
     pub id: Id,
     /// Its name.
     pub name: String,
-    /// Who leads it; none: every member.
+    /// Its leader; `None`: every member leads.
     pub leader: Option<Id>,
-    /// Who belongs to it, beside itself.
+    /// Its members beside itself.
     pub members: Vec<Id>,
 }
 
@@ -76,7 +76,7 @@ impl Users {
         for (n, id, leader, members) in lines {
             let leader = match leader {
                 "" => None,
-                // As the first file servers have it: a leader that nobody knows is the user itself.
+                // As in the first file servers: an unknown leader is the user itself.
                 name => Some(users.id(name).unwrap_or(id as Id)),
             };
             let named = members.split(',').map(str::trim).filter(|m| !m.is_empty());
@@ -120,7 +120,7 @@ impl Users {
         self.by_name.get(name).copied()
     }
 
-    /// Name of a number; of one that nobody has, the number.
+    /// Name of a number; of an unknown one, the number.
     pub fn name(&self, id: Id) -> String {
         self.by_id.get(&(id as i32)).map_or_else(|| (id as i32).to_string(), |u| u.name.clone())
     }
@@ -160,9 +160,9 @@ impl Users {
         user != NOWORLD && self.is_in(user, NOWORLD)
     }
 
-    /// What Plan 9 grants: the owner's bits to the owner, the group's to members, everybody's to
-    /// all; together, where POSIX takes the first that fits. `want` is a sum of 4 (read), 2
-    /// (write), 1 (execute).
+    /// Permissions as Plan 9 grants them: the owner's bits to the owner, the group's to members,
+    /// the bits of others to all. They add up, but POSIX takes the first that fits. `want` is a sum
+    /// of 4 (read), 2 (write), 1 (execute).
     pub fn may(&self, user: Id, file: &Owned, want: u32) -> bool {
         let mut bits = file.mode & 7;
         if self.has_no_world(user) {
@@ -251,7 +251,7 @@ impl Users {
     }
 }
 
-/// What permissions are decided by.
+/// The attributes that decide permissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owned {
     /// Permission bits.

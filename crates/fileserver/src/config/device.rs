@@ -32,7 +32,7 @@ impl Disk {
     }
 }
 
-/// A config string. What is printed parses to the same.
+/// A config string. Its printed form parses to the same value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Device {
     /// One after the other: `(ab)`.
@@ -89,8 +89,8 @@ impl Device {
         f(self) || self.parts().iter().any(|d| d.holds(f))
     }
 
-    /// Why the string cannot be served, if so; `image`: what it names holds an image of cwfs64x.
-    /// Whether its disks are there is known elsewhere.
+    /// The reason why the string cannot be served, if any. `image`: it names an image of cwfs64x.
+    /// Whether its disks exist is checked elsewhere.
     pub fn refusal(&self, image: bool) -> Option<String> {
         let alone = |d: &Device| d.unserved().map(|why| format!("{d}: {why}"));
         let worm = |w: &Device| match w {
@@ -112,7 +112,7 @@ impl Device {
         why.or_else(|| self.parts().into_iter().find_map(Device::refusal_within))
     }
 
-    /// Why one like this is not a part of what is served; its own parts are not looked at.
+    /// The reason why this device cannot be a part of a served one; its own parts are not checked.
     pub fn unserved(&self) -> Option<&'static str> {
         Some(match self {
             Device::Cached(..) => "a cached WORM cannot be part of another device",

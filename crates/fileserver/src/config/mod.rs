@@ -1,4 +1,4 @@
-//! config: what a file server is made of, in the words of the first ones.
+//! config: the devices and settings of a file server, in the syntax of the first file servers.
 //!
 //! * [`Device`]: config strings, `ce565.0{e565.1e545.1}`.
 //! * [`Settings`]: the lines of config mode, `filsys main ...`, `dumpctl yes`.
@@ -14,12 +14,12 @@ pub use settings::{Filsys, Settings};
 
 use std::fmt;
 
-/// What is wrong with a config string or line.
+/// A syntax error of a config string or line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Byte of the text at which it is seen.
     pub at: usize,
-    /// What is wrong there, and what would be right.
+    /// The error at that position, and the correct form.
     pub why: String,
 }
 

@@ -9,11 +9,11 @@ use super::{Device, Wrong};
 pub struct Filsys {
     /// `main` is attached to by default.
     pub name: String,
-    /// What it stands on.
+    /// The device that it uses.
     pub device: Device,
 }
 
-/// What config mode sets. Printed, it reads as lines that set the same.
+/// The settings of config mode. Printed, they are lines that set the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Name of the server: without it nothing starts.

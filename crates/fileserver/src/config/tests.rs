@@ -1,4 +1,4 @@
-//! Strings of real machines, and random ones: what is printed parses to the same.
+//! Config strings of real machines, and random ones: the printed form parses to the same value.
 
 use reactor::SeededRandom;
 

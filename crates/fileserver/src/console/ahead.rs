@@ -1,4 +1,4 @@
-//! How much is read ahead.
+//! The setting of read-ahead.
 
 use std::rc::Rc;
 

@@ -19,7 +19,7 @@ use crate::volume::{Dump, View};
 const NAMED_MAX: usize = 100_000;
 
 answers! {
-    /// What it found.
+    /// The result.
     Found { text: String, checked: Vec<OneView>, faults: u64, mended: Vec<String> }
     /// The live tree, or a dump.
     OneView { view: String, names: Vec<String>, #[serde(flatten)] found: Checked }
@@ -106,7 +106,7 @@ impl Check {
         Ok(())
     }
 
-    /// What is mended before anything is looked at; a line for each repair.
+    /// Repairs before the check begins; a line for each repair.
     async fn mend(&self, host: &Host, fs: &Served) -> Result<Vec<String>, Error> {
         let mut mended = Vec::new();
         // Before anything is removed: all of it is done, or nothing.
@@ -122,7 +122,7 @@ impl Check {
         Ok(mended)
     }
 
-    /// What is looked at, with its name.
+    /// The views to check, with their names.
     fn views(&self, host: &Host, fs: &Served) -> Result<Vec<(View, String)>, Error> {
         let all = match self.dump.as_deref() {
             None => return Ok(vec![(View::Live, "the live tree".to_owned())]),
@@ -187,7 +187,7 @@ async fn check_one(fs: &Served, view: View, rdall: bool) -> Result<Checked, Erro
     Ok(found)
 }
 
-/// Nobody is connected, and nobody can come while it lives.
+/// No client is connected, and none can attach while it lives.
 struct Alone<'a>(&'a Server);
 
 impl<'a> Alone<'a> {

@@ -1,7 +1,6 @@
-//! Commands of the first file servers of this kind: what an operator who knows them types, and what
-//! stands for it here.
+//! Commands of the first file servers of this kind, and the commands that replace them here.
 
-/// What a typed line is today.
+/// The present form of a typed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Today {
     /// These words instead.
@@ -63,7 +62,7 @@ const JUKEBOX: &str = "there is no jukebox: any provider of the graph can be the
 const ONE: &str = "a console is of one file system; on the command line the name is the first word";
 const MACHINE: &str = "it is the machine's own, or `ashlar top`";
 
-/// Options of `check`, each a word, and what they are here.
+/// Options of `check`, each a word, and their present forms.
 const CHECK: &[(&str, &str)] = &[
     ("bad", "--fix"),
     ("free", "--fix"),
@@ -100,7 +99,7 @@ fn typed(words: &[&str]) -> Option<Today> {
     Some(Today::Typed(words.iter().map(|w| (*w).to_owned()).collect()))
 }
 
-/// What the words of a line mean; none: they were never a command, or still are one.
+/// The present form of a line; `None` if it never was a command, or still is one.
 pub(super) fn today(words: &[String]) -> Option<Today> {
     let all: Vec<&str> = words.iter().map(String::as_str).collect();
     let switch = |word: &str| if word == "0" { "off" } else { "on" };

@@ -1,5 +1,5 @@
-//! Cutting into the live tree by hand, where nothing else helps: what is left contradicts itself
-//! until `check --fix` has been there.
+//! Direct edits of the live tree, for faults that no other command repairs. The tree is
+//! inconsistent afterwards until `check --fix` has run.
 
 use std::fmt::Write;
 use std::rc::Rc;

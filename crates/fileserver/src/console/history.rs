@@ -18,15 +18,15 @@ use crate::volume::{Dump, View};
 /// Files up to so many bytes are compared line by line.
 const DIFF_MAX: u64 = 8 << 20;
 
-/// What a file was like at one time.
+/// The state of a file at one time.
 struct Version {
     /// The path of the dump, none: now.
     dump: Option<Dump>,
     inode: Inode,
 }
 
-/// The file now, then what it was like in each dump, the newest first; a version that stayed the
-/// same over several dumps counts once, under the oldest of them that has it.
+/// The file now, then its versions in the dumps, the newest first. A version that stayed the same
+/// over several dumps counts once, under the oldest of them that has it.
 async fn versions(fs: &Served, path: &str, since: u32) -> Result<Vec<Version>, Error> {
     let mut out: Vec<Version> = Vec::new();
     let now = paths::find(fs, View::Live, path).await.map_err(about(path))?;
@@ -36,7 +36,7 @@ async fn versions(fs: &Served, path: &str, since: u32) -> Result<Vec<Version>, E
         let Some(there) = there else { continue };
         let same = |v: &Version| v.inode.version == there.inode.version;
         match out.last_mut() {
-            // What is there now is shown as it is now.
+            // The present file is shown as the live one.
             Some(last) if same(last) && last.dump.is_none() => {}
             Some(last) if same(last) => last.dump = Some(dump),
             _ => out.push(Version { dump: Some(dump), inode: there.inode }),
@@ -163,7 +163,7 @@ async fn one(
     Ok((found, at))
 }
 
-/// What changed, as `diff -u` has it; nothing: they are the same.
+/// The differences in the format of `diff -u`; empty if the files are the same.
 async fn compare(
     fs: &Served,
     (old, old_at): (&Found, &str),

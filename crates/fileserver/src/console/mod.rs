@@ -1,10 +1,10 @@
-//! console: what an operator can ask of a file server, typed as `ashlar fs VERB` or on its console.
+//! console: the verbs of a file server, typed as `ashlar fs VERB` or on its console.
 //!
 //! A verb is a struct of its parameters, an [`FsVerb`], and one entry of [`COMMANDS`]; its words
 //! are the same on both. An answer has the text that a person reads in `text` or `message`.
 //!
-//! What an operator of the first file servers types is understood, or answered with what takes its
-//! place: `compat`.
+//! Commands of the first file servers are understood, or answered with their replacements:
+//! `compat`.
 
 mod ahead;
 mod check;
@@ -92,13 +92,13 @@ const COMMANDS: &[Command] = &[
     Command::of::<parser::Help>(),
 ];
 
-/// What the class can be asked; made once.
+/// The verbs of the class; made once.
 pub(crate) fn specs() -> &'static [VerbSpec] {
     static MADE: OnceLock<Vec<VerbSpec>> = OnceLock::new();
     MADE.get_or_init(|| COMMANDS.iter().map(|command| (command.spec)()).collect())
 }
 
-/// A verb and what a command line has to know of it.
+/// A verb and its specification for the command line.
 fn find(verb: &str) -> Option<(&'static Command, &'static VerbSpec)> {
     COMMANDS.iter().zip(specs()).find(|(_, spec)| spec.name == verb)
 }
@@ -114,11 +114,11 @@ pub(crate) async fn run(
         return Err(Error::new(Errno::NotSup, format!("no verb {verb}: `help` names them")));
     };
     let done = (command.run)(host.clone(), number, params).await;
-    // Why it failed may be news: a server that was fenced hears of it so.
+    // The failure may be news, for example that the server was fenced.
     done.inspect_err(|_| host.look()).map_err(|e| fenced(host, e))
 }
 
-/// What a server that another one has put out can do.
+/// Adds the command that is still possible to an error of a fenced server.
 fn fenced(host: &Host, e: Error) -> Error {
     let refused = host.shared.status().facts.refused;
     if !refused.is_some_and(|why| e.what.ends_with(&why)) {
@@ -128,7 +128,7 @@ fn fenced(host: &Host, e: Error) -> Error {
     Error::new(e.kind, what)
 }
 
-/// A fault of the volume for whoever typed.
+/// An error for the operator from a fault of the volume.
 pub(crate) fn error(fault: &Fault) -> Error {
     let kind = match fault {
         Fault::NotFound => Errno::NoEnt,
@@ -151,7 +151,7 @@ pub(crate) fn error(fault: &Fault) -> Error {
     Error::new(kind, fault.to_string())
 }
 
-/// The same with what it is about.
+/// The same with the object that it is about.
 fn about(what: &str) -> impl Fn(Fault) -> Error + '_ {
     move |fault| {
         let e = error(&fault);

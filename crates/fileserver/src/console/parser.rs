@@ -20,7 +20,7 @@ const LINE_MAX: usize = 4096;
 /// Bytes received at a time.
 const RECV: usize = 4096;
 
-/// The words of a line: what stands between quotes is one, as rc has it.
+/// The words of a line. Text between quotes is one word, as in rc.
 pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
     let mut word: Option<String> = None;
@@ -50,12 +50,12 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
     Ok(out)
 }
 
-/// What a verb takes on a console, which has one file server.
+/// The parameters of a verb on a console, which has one file server.
 fn own(spec: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
     spec.args.iter().skip(1)
 }
 
-/// What was typed as a verb's parameters.
+/// The typed words as a verb's parameters.
 fn parse(spec: &VerbSpec, words: &[String]) -> Result<Value, String> {
     let mut out = Map::new();
     let is_place = |kind| matches!(kind, ArgKind::Name | ArgKind::Maybe | ArgKind::Names(_));
@@ -159,7 +159,7 @@ pub(crate) async fn typed(host: &Rc<Host>, text: &str) -> String {
     line(host, text.trim()).await.unwrap_or_else(|e| format!("{}\n", e.what))
 }
 
-/// Serves whoever types, until they leave.
+/// Serves an operator until the connection ends.
 pub(crate) async fn serve(host: &Rc<Host>, stream: Stream) -> io::Result<()> {
     let pool = host.options().pool.clone();
     let prompt = format!("{}: ", host.shared.name);
@@ -167,7 +167,7 @@ pub(crate) async fn serve(host: &Rc<Host>, stream: Stream) -> io::Result<()> {
     let mut typed: Vec<u8> = Vec::new();
     say(host, &stream, &prompt).await?;
     loop {
-        // Whoever does not type holds no memory.
+        // An idle connection holds no memory.
         stream.readable().await?;
         let buffer: Seg = pool.get(RECV).and_then(|b| b.seg(0, RECV)).ok_or_else(none)?;
         let n = stream.recv(&buffer).await?;
@@ -313,7 +313,7 @@ mod tests {
         for (i, v) in specs().iter().enumerate() {
             assert!(specs().iter().skip(i + 1).all(|o| o.name != v.name), "{} twice", v.name);
             assert_eq!(v.args.first().map(|a| a.name), Some("name"), "{}", v.name);
-            // These words say on what a verb is carried out; the control path takes them away.
+            // These words name the target of a verb; the control path removes them.
             let taken = ["on", "geom", "provider"];
             assert!(v.args.iter().skip(1).all(|a| !taken.contains(&a.name)), "{}", v.name);
         }

@@ -16,7 +16,7 @@ use crate::volume::{Dump, View};
 /// Bytes read or written together.
 const PIECE: usize = 64 << 10;
 
-/// A file, and what it is.
+/// A file and its attributes.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub view: View,
@@ -165,7 +165,7 @@ pub(super) async fn replace(
     let renamed = match written {
         Ok(()) => fs.run(|f| f.rename(dir, beside.as_bytes(), dir, name.as_bytes(), true, new.uid)),
         Err(fault) => {
-            // What was not finished is nobody's.
+            // An unfinished file is removed.
             let _ = fs.run(|f| f.remove(dir, beside.as_bytes(), new.uid)).await;
             return Err(fault);
         }
@@ -174,7 +174,7 @@ pub(super) async fn replace(
     fs.sync().await
 }
 
-/// What a file is to hold.
+/// The new contents of a file.
 pub(super) enum Contents<'a> {
     Bytes(&'a [u8]),
     Of(&'a Found),
@@ -224,7 +224,7 @@ async fn copy(
     Ok(())
 }
 
-/// The directory that a path's last part is to stand in, and that part.
+/// The directory of a path's last part, and that part.
 pub(super) async fn place<'p>(fs: &Served, path: &'p str) -> Result<(Ino, &'p str), Error> {
     let trimmed = path.trim_end_matches('/');
     let (above, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
@@ -258,7 +258,7 @@ mod tests {
             ("3", Some(20_261_103)),
             ("21", Some(20_261_121)),
             ("251231", Some(20_251_231)),
-            // These are looked for as they stand.
+            // These are looked up unchanged.
             ("1121", None),
             ("20261121", None),
             ("2026/1121", None),

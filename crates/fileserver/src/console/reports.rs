@@ -1,4 +1,4 @@
-//! How it is.
+//! Reports of a file server's state.
 
 use std::fmt::Write;
 use std::rc::Rc;
@@ -145,8 +145,8 @@ impl FsVerb for Statw {
                 l.name, l.done, l.behind, l.copied
             );
         }
-        // What no device of the WORM has yet is on the cache device, and so is what was read or
-        // written lately.
+        // Blocks that no device of the WORM has yet are on the cache device, and so are blocks that
+        // were read or written lately.
         let dump = legs.iter().map(|l| l.behind).min().unwrap_or(0);
         let read = f.slots_used.saturating_sub(dump + f.live + f.scratch);
         let none = f.frozen.saturating_sub(dump + read);
@@ -156,7 +156,7 @@ impl FsVerb for Statw {
             t,
             "blocks    {dirty} dirty, {dump} dump, {read} read, {none} none; {temporary} temporary"
         );
-        // Where an image's next one will be nobody knows before it is written.
+        // The address of an image's next superblock is unknown before it is written.
         let latest = match (last, next) {
             (0, 0) => "no superblock yet".to_owned(),
             (0, next) => format!("no superblock yet, the first in {next}"),

@@ -1,9 +1,9 @@
-//! Every command of the first file servers, and what becomes of it when it is typed here.
+//! Every command of the first file servers, and its present form here.
 
 use super::compat::{Today, today};
 use super::{parser, specs};
 
-/// What is typed, and: "=" the same command, another line, or a word of what is said instead.
+/// A typed line, and: "=" for the same command, another line, or a word of the answer instead.
 const TYPED: &[(&str, &str)] = &[
     ("allow", "="),
     ("allow rob", "="),

@@ -1,4 +1,4 @@
-//! Messages of clients, as they come and go.
+//! A trace of the messages of clients.
 
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -21,7 +21,7 @@ const CAT_MAX: u64 = 1 << 20;
 
 answers! {
     Entry { name: String, directory: bool, #[serde(flatten)] facts: Option<Facts> }
-    /// What a dump and a year have none of.
+    /// Attributes that a dump and a year do not have.
     Facts { mode: u32, uid: String, gid: String, bytes: u64, mtime_ns: u64 }
     Listing { text: String, entries: Vec<Entry> }
 }
@@ -77,7 +77,7 @@ impl FsVerb for Ls {
     }
 }
 
-/// Years that have dumps, and the dumps of a year: directories that whoever attaches `dump` finds.
+/// Years that have dumps, and the dumps of a year: the directories that an attach of `dump` shows.
 fn dumps_below(all: &[Dump], path: &str) -> Option<Listing> {
     let parts: Vec<&str> = paths::parts(path).collect();
     let year = match parts.as_slice() {

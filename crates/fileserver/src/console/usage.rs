@@ -1,4 +1,4 @@
-//! Whose blocks there are, and where a block is.
+//! Space that each user owns, and the places of blocks.
 
 use std::fmt::Write;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Who there is, who is connected, and what they may.
+//! Users, connected clients, and their permissions.
 
 use std::fmt::Write;
 use std::rc::Rc;
@@ -19,13 +19,13 @@ use crate::volume::View;
 /// The users file: directory and name.
 const FILE: (&str, &str) = ("adm", "users");
 const PATH: &str = "/adm/users";
-/// What a new user finds at home: directories, and those in one of them.
+/// The contents of a new user's home: directories, and those in one of them.
 const HOME: &[(&str, &[&str])] = &[("", &["bin", "lib", "tmp"]), ("bin", &["rc"])];
 /// Largest one, bytes.
 const FILE_MAX: u64 = 4 << 20;
 
-/// Reads who is who when a file server opens; a new one gets a users file, and the user that all
-/// Linux clients are, if there is none of that name.
+/// Reads the users file when a file server opens. A new file server gets a users file, and the user
+/// that all Linux clients are, if there is none of that name.
 pub(crate) async fn settle(host: &Rc<Host>) -> Result<(), Error> {
     let fs = host.files()?;
     let (mut users, is_there) = match read(&fs, PATH).await? {
@@ -42,7 +42,7 @@ pub(crate) async fn settle(host: &Rc<Host>) -> Result<(), Error> {
         write(host, &fs, &users).await?;
     }
     if let (false, Some(name)) = (is_there, &host.shared.params.everybody) {
-        // Whoever mounts a new one from Linux begins at its root.
+        // The user of all Linux clients owns the root of a new file server.
         let owner = Change { uid: users.id(name), ..Change::default() };
         fs.run(|f| f.set(ROOT, &owner)).await.map_err(about("/"))?;
     }

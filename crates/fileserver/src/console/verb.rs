@@ -17,7 +17,7 @@ use crate::service::Host;
 const NAME: ArgSpec =
     ArgSpec { name: "name", short: None, kind: ArgKind::Name, doc: "The file server" };
 
-/// A verb of a file server: the value is what was given with it.
+/// A verb of a file server: the value holds the given parameters.
 ///
 /// As [`geom::Verb`], but asynchronous, on the core of the file server.
 pub(super) trait FsVerb: DeserializeOwned + JsonSchema + 'static {
@@ -34,13 +34,13 @@ pub(super) trait FsVerb: DeserializeOwned + JsonSchema + 'static {
     /// It writes on disks.
     const WRITES: bool = false;
 
-    /// What it answers. A `message` or a `text` is what people see of it.
+    /// The answer. People see its `message` or `text`.
     type Answer: Serialize;
 
     /// Does it; `number` is that of its answer, by which progress is reported.
     async fn run(self, host: &Rc<Host>, number: u64) -> Result<Self::Answer, Error>;
 
-    /// A refusal of what was given.
+    /// An error about the given parameters.
     fn wrong(why: impl Display) -> Error {
         Error::inval(format!("{}: {why}", Self::NAME))
     }
@@ -61,7 +61,7 @@ pub(super) use answers;
 answers! {
     /// An answer to read.
     Text { text: String }
-    /// An answer about what is switched on or off.
+    /// An answer about a switch.
     Switched { message: &'static str, on: bool }
 }
 

@@ -1,4 +1,4 @@
-//! The files of one moment, whatever they stand on.
+//! The files of one moment, on a volume or an image.
 
 use bio::Seg;
 
@@ -16,7 +16,7 @@ enum On<'a, 's> {
     Image(&'a mut image::Step<'s>),
 }
 
-/// What only a volume has.
+/// The error for a function that only a volume has.
 fn no_volume() -> Stop {
     Fault::Invalid("an image of cwfs64x has no such thing").into()
 }
@@ -91,7 +91,7 @@ impl<'a, 's> Files<'a, 's> {
         }
     }
 
-    /// Where a file stands and what it is called there; none for the root, and for what has no
+    /// The directory of a file and its name there; `None` for the root and for a file without a
     /// name.
     pub fn name(&mut self, view: View, ino: Ino) -> Result<Option<(Ino, Vec<u8>)>, Stop> {
         match &mut self.0 {
@@ -108,7 +108,7 @@ impl<'a, 's> Files<'a, 's> {
         }
     }
 
-    /// Takes a name away, and with the last one the file, as soon as nobody holds it.
+    /// Removes a name, and with the last one the file, as soon as it has no keeper.
     pub fn remove(&mut self, dir: Ino, name: &[u8], by: u32) -> Result<Ino, Stop> {
         match &mut self.0 {
             On::Volume(f) => f.remove(dir, name, by),
@@ -149,7 +149,7 @@ impl<'a, 's> Files<'a, 's> {
         }
     }
 
-    /// The same for somebody who may be reading in order: then what comes next is loaded beside.
+    /// The same for a reader that may be sequential: then the next blocks are read ahead.
     pub fn read_on(
         &mut self,
         view: View,
@@ -181,8 +181,8 @@ impl<'a, 's> Files<'a, 's> {
         }
     }
 
-    /// Makes up to `len` bytes from `offset` on zero; how many that were. Large ranges take several
-    /// steps. What is behind the end of the file is zero.
+    /// Makes up to `len` bytes from `offset` on zero; returns how many. Large ranges take several
+    /// steps. Bytes behind the end of the file are zero.
     pub fn clear(&mut self, ino: Ino, offset: u64, len: u64, by: u32) -> Result<u64, Stop> {
         match &mut self.0 {
             On::Volume(f) => f.clear(ino, offset, len, by),
@@ -212,7 +212,7 @@ impl<'a, 's> Files<'a, 's> {
         }
     }
 
-    /// Has a block of a file be another; what it was.
+    /// Sets the address of a block of a file; returns the previous one.
     pub fn point(&mut self, ino: Ino, block: u64, addr: u64) -> Result<u64, Stop> {
         self.native()?.point(ino, block, addr)
     }
@@ -227,7 +227,7 @@ impl<'a, 's> Files<'a, 's> {
         self.native()?.keys(from, most)
     }
 
-    /// Changes an item of the tree behind everybody's back.
+    /// Changes an item of the tree directly, without keeping others consistent with it.
     pub fn operate(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Stop> {
         self.native()?.operate(key, value)
     }

@@ -1,9 +1,9 @@
 //! The check: everything that a view's tree names is looked at, item by item, in the order of the
 //! tree.
 //!
-//! On a dump it needs nobody to wait. On the live tree it tells the truth when nobody changes it;
-//! what changes meanwhile may show as a fault that is none, so such a check is repeated before
-//! anybody is alarmed.
+//! On a dump it may run at any time. On the live tree it is reliable only while nothing changes the
+//! tree: a concurrent change may appear as a fault. So such a check is repeated before a fault is
+//! reported.
 
 use serde::Serialize;
 
@@ -16,10 +16,10 @@ use crate::volume::{View, is_scratch, scratch_index};
 
 /// Items looked at in one step.
 pub(super) const ITEMS: usize = 256;
-/// Faults that are told; further ones are counted.
+/// Limit of reported faults; further ones are counted.
 const FAULTS_MAX: usize = 1000;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Checked {
     /// Files.
@@ -34,9 +34,9 @@ pub struct Checked {
     pub highest: Addr,
     /// Files without a name that wait to be given back.
     pub orphans: u64,
-    /// What is wrong, each with the file that it is about.
+    /// The faults, each with the file that it is about.
     pub faults: Vec<String>,
-    /// Faults beyond those that are told.
+    /// Number of faults that are not listed.
     pub more: u64,
     /// Blocks of the live tree's own that nothing names, when nothing waits to be given back.
     pub leaked: u64,
@@ -105,7 +105,7 @@ impl FileSystem {
         Ok(self.look_at((view, view != View::Live), contents).await?.0)
     }
 
-    /// What the live tree names, which nobody changes meanwhile.
+    /// The blocks that the live tree names, without concurrent changes.
     pub(super) async fn survey(&self) -> Result<(Checked, Seen), Fault> {
         self.look_at((View::Live, true), false).await
     }
@@ -215,7 +215,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Each node of the tree. With `alone` nobody changes it meanwhile.
+    /// Each node of the tree. With `alone` there are no concurrent changes.
     async fn check_nodes(
         &self,
         (view, alone): (View, bool),
@@ -283,7 +283,7 @@ impl Native<'_, '_> {
         Ok(out)
     }
 
-    /// What an item says of others is what they say of it.
+    /// Checks that an item and the items that it refers to agree.
     fn check_item(&mut self, view: View, key: &Key, value: &[u8]) -> Result<Vec<String>, Stop> {
         let mut out = Vec::new();
         let root = self.step.root(view)?;

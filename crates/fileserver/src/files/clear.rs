@@ -10,8 +10,8 @@ use crate::volume::View;
 const RUNS_PER_STEP: u64 = 64;
 
 impl Native<'_, '_> {
-    /// Makes up to `len` bytes from `offset` on zero, and gives their blocks back; how many bytes
-    /// that were. Large ranges take several steps. What is behind the end of the file is zero.
+    /// Makes up to `len` bytes from `offset` on zero, and gives their blocks back; returns the
+    /// number of bytes. Large ranges take several steps. Bytes behind the end of the file are zero.
     pub fn clear(&mut self, ino: Ino, offset: u64, len: u64, by: u32) -> Result<u64, Stop> {
         let mut inode = self.inode(View::Live, ino)?;
         if inode.kind == Kind::Dir {

@@ -1,8 +1,7 @@
 //! Contents: runs of blocks by address.
 //!
-//! A file's blocks are named by items of [`RUN`] addresses each; zero stands for a hole. A write
-//! first finds out all it needs, then changes the tree, and copies bytes when nothing can fail any
-//! more.
+//! A file's blocks are named by items of [`RUN`] addresses each; zero means a hole. A write first
+//! loads all it needs, then changes the tree, and copies bytes when nothing can fail any more.
 
 use bio::Seg;
 
@@ -14,7 +13,7 @@ use crate::volume::View;
 /// Addresses in an item.
 pub const RUN: u64 = 32;
 
-/// What is ahead is asked for when so great a part of it is not yet.
+/// Read-ahead continues when this part of its distance has not been requested yet.
 const AHEAD_PART: u64 = 64;
 
 pub(super) type Run = [Addr; RUN as usize];
@@ -43,16 +42,17 @@ struct Part {
     seg: Option<Seg>,
 }
 
-/// Where somebody is who reads a file, perhaps in order.
+/// The position of a reader of a file, which may be sequential.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reader {
     next: u64,
-    /// What is ahead was asked for up to here.
+    /// Read-ahead was requested up to here.
     asked: u64,
 }
 
 impl Reader {
-    /// It reads on at `offset`, up to `end`, and is to be `far` ahead: what is to be asked for.
+    /// The range to request for a read that continues at `offset`, up to `end`, with a read-ahead
+    /// of `far` bytes.
     pub(crate) fn wants(&self, offset: u64, end: u64, far: u64) -> Option<(u64, u64)> {
         let to = end.saturating_add(far);
         let from = if (offset..=to).contains(&self.asked) { self.asked } else { offset };
@@ -60,7 +60,7 @@ impl Reader {
         (reads_on && far > 0 && to - from > far / AHEAD_PART).then_some((from, to))
     }
 
-    /// What is ahead was asked for up to here.
+    /// Records that read-ahead was requested up to here.
     pub(crate) fn asked_to(&mut self, to: u64) {
         self.asked = to;
     }
@@ -72,8 +72,9 @@ impl Reader {
 }
 
 /// Adds the bytes from `offset` to `end` of a file to `out`, as parts of its blocks of `wide`
-/// bytes; how many. `block` gives one of them by its number, a hole as zeros. Once something is
-/// missing it is only told to ask for the rest, so that all of that is loaded at a time.
+/// bytes; returns how many. `block` returns one of them by its number, a hole as zeros. Once a
+/// block is missing, `block` is called only to request the rest, so that all of them are loaded at
+/// the same time.
 pub(crate) fn gather(
     wide: u64,
     (offset, end): (u64, u64),
@@ -89,7 +90,7 @@ pub(crate) fn gather(
         match block(n, look) {
             Ok(whole) => out.extend(whole.and_then(|seg| seg.slice(from, to - from))),
             Err(stop) if missing.is_none() => missing = Some(stop),
-            // What leads to it is not there either.
+            // The node that names the block is missing too.
             Err(_) => break,
         }
     }
@@ -164,7 +165,7 @@ impl Native<'_, '_> {
         })
     }
 
-    /// The same for somebody who may be reading in order: then what comes next is loaded beside.
+    /// The same for a reader that may be sequential: then the next blocks are read ahead.
     pub fn read_on(
         &mut self,
         view: View,
@@ -180,15 +181,15 @@ impl Native<'_, '_> {
         Ok(n)
     }
 
-    /// Asks for what is ahead of a read from `offset` to `end`. Nobody waits for it: where the tree
-    /// is not in memory, that comes first and the rest with the next read.
+    /// Requests the blocks ahead of a read from `offset` to `end`, without waiting for them. If a
+    /// node of the tree is not in memory, that is loaded first and the rest with the next read.
     fn ahead(&mut self, view: View, ino: Ino, (offset, end): (u64, u64), reader: &mut Reader) {
         let far = self.step.ahead_bytes();
         let Some((from, to)) = reader.wants(offset, end, far) else { return };
         match self.want_range(view, ino, from, to) {
             Ok(()) => reader.asked_to(to),
             Err(Stop::Missing(addr)) => self.step.want_later(addr),
-            // The read says what is wrong.
+            // The read itself reports the fault.
             Err(_) => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::volume::seal::{Give, Take};
 
-/// What a file is.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Contents are bytes.
@@ -42,10 +42,10 @@ impl Flags {
     }
 }
 
-/// A file's attributes. Users are numbers here: who they are is known above.
+/// A file's attributes. Users are numbers here; the layer above maps them to names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inode {
-    /// What it is.
+    /// The type.
     pub kind: Kind,
     /// Append-only and the like.
     pub flags: Flags,
@@ -55,7 +55,7 @@ pub struct Inode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Who changed it last.
+    /// User of the last change.
     pub muid: u32,
     /// Names it has.
     pub links: u32,
@@ -69,7 +69,7 @@ pub struct Inode {
     pub atime_ns: u64,
     /// When anything of it changed.
     pub ctime_ns: u64,
-    /// The directory that it stands in, and the cookie of its entry there.
+    /// Its directory, and the cookie of its entry there.
     pub parent: u64,
     /// See `parent`.
     pub place: u64,
@@ -173,7 +173,7 @@ pub(super) fn decode_entry(cookie: u64, bytes: &[u8]) -> Entry {
     Entry { cookie, ino: t.u64(), name: t.0.to_vec() }
 }
 
-/// Hash of a name, with a word of the volume so that nobody outside can aim at a value.
+/// Hash of a name, with a secret of the volume so that clients cannot choose a value.
 pub(super) fn hash(salt: u64, name: &[u8]) -> u64 {
     let mix = |x: u64| {
         let x = (x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);

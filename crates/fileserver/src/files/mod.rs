@@ -1,9 +1,9 @@
 //! files: inodes, directories and contents over the tree. No permissions, no protocol, no users.
 //!
 //! Invariants
-//!  I1  A file's number is never given to another; its version moves with every change of its
-//!      contents and is never what it was before, also after a loss of power.
-//!  I2  An entry stands under the hash of its name and under its cookie, or under neither.
+//!  I1  A file's number is never given to another; its version changes with every change of its
+//!      contents and never has an earlier value again, also after a loss of power.
+//!  I2  An entry is stored under the hash of its name and under its cookie, or under neither.
 //!  I3  A file without a name is among the orphans until its contents and its inode are given back.
 //!  I4  Blocks behind a file's end are zero, or its garbage: it does not grow over garbage.
 
@@ -54,7 +54,7 @@ pub(crate) fn look_at_item(key: &Key, value: &[u8]) {
     }
 }
 
-/// What to change of a file; `None` leaves it.
+/// A change of a file's attributes; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Permission bits.
@@ -71,7 +71,7 @@ pub struct Change {
     pub atime_ns: Option<u64>,
     /// Bytes; longer than it was leaves a hole.
     pub size: Option<u64>,
-    /// Who asks.
+    /// The user of the request.
     pub by: u32,
 }
 
@@ -207,7 +207,7 @@ impl FileSystem {
         }
     }
 
-    /// What ended before is durable when it returns.
+    /// Makes operations durable that ended before the call.
     pub async fn sync(&self) -> Result<(), Fault> {
         self.volume.sync().await
     }

@@ -12,7 +12,7 @@ pub const NAME_MAX: usize = 255;
 /// A file to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct New {
-    /// What it is.
+    /// The type.
     pub kind: Kind,
     /// Append-only and the like.
     pub flags: Flags,
@@ -48,8 +48,8 @@ impl Native<'_, '_> {
             return Err(Fault::Corrupt("the root is missing".into()).into());
         }
         let now = self.now_ns();
-        // Numbers of files begin behind it. What was here before the first commit may be lost with
-        // the power, the numbers that it had are not given again.
+        // Numbers of files begin behind it. Files of before the first commit may be lost with the
+        // power, but their numbers are not given again.
         self.step.new_ino()?;
         let root = Inode {
             kind: Kind::Dir,
@@ -131,7 +131,7 @@ impl Native<'_, '_> {
         }
     }
 
-    /// Where a file stands and what it is called there; none for the root, and for what has no
+    /// The directory of a file and its name there; `None` for the root and for a file without a
     /// name.
     pub fn name(&mut self, view: View, ino: Ino) -> Result<Option<(Ino, Vec<u8>)>, Stop> {
         let inode = self.inode(view, ino)?;
@@ -218,7 +218,7 @@ impl Native<'_, '_> {
         let ino = self.step.new_ino()?;
         let place = self.enter(dir, &mut d, name, ino)?;
         let now = self.now_ns();
-        // No dump shows what is in a temporary directory: none is to hold it (T4).
+        // No dump shows the files of a temporary directory, so none is to hold them (T4).
         let temporary = if d.flags.has(Flags::TMP) { Flags::TMP } else { Flags(0) };
         let inode = Inode {
             kind: new.kind,
@@ -243,7 +243,7 @@ impl Native<'_, '_> {
         Ok(ino)
     }
 
-    /// Takes a name away, and with the last one the file, as soon as nobody holds it.
+    /// Removes a name, and with the last one the file, as soon as it has no keeper.
     pub fn remove(&mut self, dir: Ino, name: &[u8], by: u32) -> Result<Ino, Stop> {
         self.step.to_give_back();
         let mut d = self.directory(View::Live, dir)?;

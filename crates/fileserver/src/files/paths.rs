@@ -1,9 +1,9 @@
-//! Paths of what a view shows, and files that go by their letter.
+//! Paths of the files of a view, and files that are removed because of their letter.
 //!
-//! The letter t says that no dump has a file. In an image it says so of all that stands in such a
-//! directory too, whatever letters that has: cwfs64x walks past it. After a recovery from the WORM
-//! the names of both are there, and what they led to is not; in a volume such files go by
-//! themselves at the start, in an image when somebody asks for it.
+//! The letter t means that no dump has a file. In an image it also applies to all files below such
+//! a directory, whatever their letters: cwfs64x skips the directory. After a recovery from the WORM
+//! the names of both exist, but their contents do not. In a volume such files are removed at the
+//! start, in an image on request.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ impl Named {
 }
 
 impl Served {
-    /// What a directory shows, and whether all of it could be read.
+    /// The entries of a directory, and whether all of them could be read.
     async fn inside(
         &self,
         view: View,
@@ -46,7 +46,7 @@ impl Served {
                 let mut some = Vec::new();
                 for e in f.entries(view, dir, after, ENTRIES)? {
                     match f.inode(view, e.ino) {
-                        // A check says what is wrong with it.
+                        // A check reports the fault.
                         Err(Stop::Fail(Fault::NotFound)) => some.push((e, None)),
                         inode => some.push((e, Some(inode?))),
                     }
@@ -69,8 +69,8 @@ impl Served {
         }
     }
 
-    /// Paths of what `wanted` likes, at most so many. What does not read is left out: a check tells
-    /// that.
+    /// Paths of the files that `wanted` selects, at most so many. Unreadable files are left out: a
+    /// check reports them.
     pub async fn paths_of(
         &self,
         view: View,
@@ -126,7 +126,7 @@ impl Served {
             }
             next += 1;
         }
-        // What is in a directory stands behind it.
+        // The contents of a directory follow it.
         for n in below.iter().rev() {
             self.discard(n, by).await?;
         }

@@ -1,5 +1,5 @@
-//! Giving back what files lost: contents of those without a name, and tails that were cut off. In
-//! steps, so that nobody waits for a large file to go.
+//! Reclamation of blocks: contents of files without a name, and tails that were cut off. It runs in
+//! steps, so that no operation waits for the removal of a large file.
 
 use super::contents::RUN;
 use super::{FileSystem, Ino, Inode, Native};
@@ -124,7 +124,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Reaps what was left when the volume was closed, then whatever comes.
+    /// Reaps the files that were left when the volume was closed, then those that are released.
     pub(super) async fn keep_reaping(self) {
         let mut from = 0;
         loop {
@@ -139,7 +139,8 @@ impl FileSystem {
         }
         while !self.volume.is_closed() {
             for ino in self.volume.keepers().released().await {
-                // What cannot be done now is done when the volume is opened again.
+                // Blocks that cannot be given back now are given back when the volume is opened
+                // again.
                 let _ = self.reap(ino).await;
             }
         }

@@ -1,27 +1,27 @@
-//! Mending the live tree: what contradicts itself is brought to what can be known, and nothing that
-//! holds contents is thrown away. A dump is never changed. Nobody else may change the tree
-//! meanwhile.
+//! Repair of the live tree: contradictions are resolved by the facts that are known, and no item
+//! that holds contents is thrown away. A dump is never changed. The tree must not change meanwhile.
 //!
-//! | what is found | what is done |
+//! | finding | repair |
 //! | --- | --- |
 //! | blocks at addresses that were never given | holes |
-//! | blocks of a directory | nobody's |
+//! | blocks of a directory | detached |
 //! | blocks that dumps leave out, of a file that they do not | moved |
 //! | items of a file and no attributes that read | attributes are made up: owner `adm` |
 //! | a name whose file is not there | taken out |
 //! | a name under another hash than its own, or twice | taken out |
-//! | a file that stands under two names | the name that it says itself stays |
+//! | a file with two names | the name that its attributes say stays |
 //! | a name and its entry differ | the entry as the name says |
 //! | an entry without a name | a name again, if the file says so, or taken out |
 //! | a directory that counts wrongly | counted anew |
 //! | a file that has a name and is said to have none | it has one |
 //! | a file that is nowhere, and was not removed | in `lost+found`, as `file.NUMBER` |
 //! | directories that lead in a circle | cut, and in `lost+found` |
-//! | what was lost and nobody gives back | given back |
-//! | blocks that nobody names | given back |
+//! | a lost file that no task gives back | given back |
+//! | blocks that no item names | given back |
 //!
-//! About in that order, four times through the tree in the order of its items, each repair one step
-//! that looks again. What two files call their own stays and is told: whose it is nobody can know.
+//! Repairs are made in about that order, in four passes through the tree in the order of its items;
+//! each repair is one step that looks again. A block that two files name stays in both and is
+//! reported, because its owner is unknown.
 
 use std::collections::BTreeSet;
 
@@ -42,14 +42,14 @@ const COOKIE_MAX: u64 = 1 << 56;
 /// Directories inside one another; more are a circle.
 const DEPTH_MAX: usize = 10_000;
 
-/// What was done, a line each.
+/// The repairs, a line each.
 pub type Mended = Vec<String>;
 
 impl FileSystem {
     /// See the module.
     ///
     /// # Errors
-    /// A node of the tree that no device has right: what is below it is not reached.
+    /// A node of the tree that no device has right: items below it are not reached.
     pub async fn mend(&self) -> Result<Mended, Fault> {
         let mut done = Mended::new();
         self.each(&mut done, async |fs, key, _, done| {
@@ -173,7 +173,7 @@ impl FileSystem {
         self.sync().await?;
         let (checked, seen) = self.survey().await?;
         if checked.orphans > 0 || checked.leaked == 0 {
-            // What waits to be given back names what it has.
+            // Files that are queued to be given back still name their blocks.
             return Ok(None);
         }
         let lost = self.volume.unnamed(|a| seen.has(a));
@@ -226,7 +226,7 @@ impl Native<'_, '_> {
         Ok(Some(format!("file {}: {holes} blocks were never written, and are holes", key.ino)))
     }
 
-    /// Blocks of what has no contents; they are nobody's then.
+    /// Blocks of a file without contents are detached from it.
     fn mend_run(&mut self, key: &Key) -> Result<Option<String>, Stop> {
         let Some(inode) = self.attributes(key.ino)? else { return Ok(None) };
         if inode.kind == Kind::File {
@@ -241,7 +241,7 @@ impl Native<'_, '_> {
         Ok(Some(format!("directory {}: it had blocks of contents", key.ino)))
     }
 
-    /// What is named as temporary is there.
+    /// A file that is listed as temporary exists.
     fn mend_temporary(&mut self, ino: Ino) -> Result<Option<String>, Stop> {
         if self.attributes(ino)?.is_some() {
             return Ok(None);
@@ -355,7 +355,7 @@ impl Native<'_, '_> {
         Ok(out)
     }
 
-    /// Where a name is listed there is another file, which stands there.
+    /// The entry of a name belongs to another file, which is listed there.
     fn is_anothers(&mut self, dir: Ino, n: &Named) -> Result<bool, Stop> {
         let root = self.step.root(View::Live)?;
         let at = Key::new(dir, Item::Entry, n.cookie);
@@ -384,7 +384,7 @@ impl Native<'_, '_> {
         Ok(cookie)
     }
 
-    /// A file is listed where it says that it stands, and found there by its name.
+    /// A file is listed in the directory that its attributes say, and is found there by its name.
     fn stands(&mut self, ino: Ino, inode: &Inode) -> Result<bool, Stop> {
         let root = self.step.root(View::Live)?;
         let at = Key::new(inode.parent, Item::Entry, inode.place);

@@ -28,7 +28,7 @@ impl From<Image> for Served {
 }
 
 impl Served {
-    /// What only files of our own have; `what` says what that is.
+    /// The file system of a volume; for an image, an error with the text `what`.
     pub fn volume(&self, what: &'static str) -> Result<&FileSystem, Fault> {
         match self {
             Served::Volume(fs) => Ok(fs),
@@ -65,7 +65,7 @@ impl Served {
         }
     }
 
-    /// Changes that; what is under way goes on.
+    /// Sets the read-ahead; loads that are under way continue.
     pub fn set_read_ahead(&self, set: ReadAhead) {
         match self {
             Served::Volume(fs) => fs.volume().set_read_ahead(set),
@@ -73,7 +73,7 @@ impl Served {
         }
     }
 
-    /// What ended before is durable when it returns.
+    /// Makes operations durable that ended before the call.
     pub async fn sync(&self) -> Result<(), Fault> {
         match self {
             Served::Volume(fs) => fs.sync().await,
@@ -121,7 +121,7 @@ impl Served {
         }
     }
 
-    /// Blocks that a dump has and none before it has; none: nobody knows, for it is an image's that
+    /// Blocks that a dump has and none before it has. `None`: unknown, for a dump of an image that
     /// was taken before this was opened.
     pub fn blocks_of(&self, dump: &Dump) -> Option<u64> {
         match self {
@@ -170,9 +170,9 @@ impl Served {
         }
     }
 
-    /// Mends what a check of the live tree finds, a line each; nobody may change it meanwhile. With
-    /// `dry`, which an image only can, it says what it would do and does nothing. `contents`: the
-    /// tags of an image's blocks are looked at too.
+    /// Repairs the findings of a check of the live tree, a line each; the tree must not change
+    /// meanwhile. With `dry`, which only an image supports, it reports the repairs and does
+    /// nothing. `contents`: the tags of an image's blocks are checked too.
     pub async fn mend(&self, contents: bool, dry: bool) -> Result<Mended, Fault> {
         match self {
             Served::Volume(_) if dry => {
@@ -183,7 +183,7 @@ impl Served {
         }
     }
 
-    /// Why what a cache device has grown by cannot be used.
+    /// The reason why the growth of a cache device cannot be used.
     pub fn cache_keeps_its_size(&self) -> Option<Fault> {
         match self {
             Served::Volume(_) => None,
@@ -191,8 +191,8 @@ impl Served {
         }
     }
 
-    /// What its devices have grown by is used; how many blocks that are: of a volume's cache
-    /// device, of an image's WORM.
+    /// Uses the space by which its devices have grown: a volume's cache device, an image's WORM.
+    /// Returns the number of new blocks.
     pub async fn grow(&self) -> Result<u64, Fault> {
         match self {
             Served::Volume(fs) => fs.volume().grow().await,
@@ -200,8 +200,8 @@ impl Served {
         }
     }
 
-    /// Has block `block` of a file be at another address; what it was. In an image it can become a
-    /// hole (0) only.
+    /// Sets the address of block `block` of a file; returns the previous one. In an image only a
+    /// hole (0) is possible.
     pub async fn point(&self, ino: Ino, block: u64, addr: Addr) -> Result<Addr, Fault> {
         match self {
             Served::Volume(fs) if !fs.volume().was_given(addr) => {
@@ -215,8 +215,8 @@ impl Served {
         }
     }
 
-    /// Takes a name and what it says out, and gives nothing back: `mend` does. False: there is no
-    /// such name.
+    /// Removes a name and its entry, and gives nothing back: `mend` does. False: there is no such
+    /// name.
     pub async fn forget(&self, dir: Ino, name: &[u8]) -> Result<bool, Fault> {
         match self {
             Served::Volume(fs) => fs.forget(dir, name).await,

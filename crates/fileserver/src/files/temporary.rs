@@ -1,23 +1,24 @@
-//! Temporary files: what they hold is in no dump and never on the WORM.
+//! Temporary files: their contents are in no dump and never on the WORM.
 //!
-//! Their names and attributes are in the tree like any other's, and dumps hide them; their contents
-//! stand at scratch addresses, which no dump's line ever passes.
+//! Their names and attributes are in the tree like any other's, and dumps hide them. Their contents
+//! have scratch addresses, which are never below a dump's line.
 //!
 //! Invariants
-//!  T1  New blocks of a temporary file are scratch. Others that it has are in a dump from before it
-//!      was temporary, or are being moved. Nobody sees its blocks in a dump: it has no name there.
+//!  T1  New blocks of a temporary file are scratch. Other blocks of it are in a dump from before it
+//!      was temporary, or are being moved. Its blocks are not visible in a dump: it has no name
+//!      there.
 //!  T2  A file that is not temporary has no scratch: the bit goes when the last block has moved.
 //!  T3  A temporary file is named by an item. Of an item of an earlier epoch the
 //!      contents went with the cache device, and the file goes when the volume is mounted.
-//!  T4  What is made in a temporary directory is temporary. The first file servers walked past such
-//!      a directory when they took a dump, so that nothing in it reached the WORM either. What was
-//!      in it before it became temporary stays what it was; no dump shows it.
+//!  T4  A file that is made in a temporary directory is temporary. The first file servers skipped
+//!      such a directory when they took a dump, so that nothing in it reached the WORM either. A
+//!      file that was in it before it became temporary is not changed; no dump shows it.
 //!
 //! ```text
 //!   plain --set bit--> unsettled --moved--> temporary --clear bit--> leaving --moved--> plain
 //! ```
-//! Whoever sets or clears the bit is answered when everything has moved. Moving takes many steps,
-//! between which anything may happen to the file: a generation in its item says so.
+//! A request that sets or clears the bit is answered when all blocks have moved. Moving takes many
+//! steps, between which the file may change: the generation in its item shows that.
 
 use super::contents::RUN;
 use super::{FileSystem, Flags, Ino, Inode, Kind, Native};
@@ -32,14 +33,14 @@ const MOVES: usize = 8;
 /// Items looked at in one step.
 const ITEMS: usize = 256;
 
-/// What an item says of a file that may have scratch.
+/// The item of a file that may have scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Note {
     /// In which its addresses were given.
     epoch: u32,
-    /// Everything stands where it is to stay.
+    /// All blocks are at addresses of the right kind.
     settled: bool,
-    /// Another one means that what was looked at has changed its place again.
+    /// A change of it means that blocks that were already checked have to be moved again.
     generation: u64,
 }
 
@@ -86,7 +87,7 @@ impl Native<'_, '_> {
         Ok(scratch)
     }
 
-    /// Gives a file its flags; what it holds follows.
+    /// Sets the flags of a file; its contents are moved if needed.
     pub(super) fn mark(&mut self, ino: Ino, inode: &mut Inode, flags: Flags) -> Result<(), Stop> {
         let had = self.wants_scratch(inode);
         if inode.flags.has(Flags::TMP) && !flags.has(Flags::TMP) {
@@ -105,7 +106,8 @@ impl Native<'_, '_> {
         Ok(())
     }
 
-    /// What the file holds is to be moved to where its attributes say, before anybody is answered.
+    /// Queues the file's contents to be moved to addresses of the kind that its attributes say,
+    /// before the request is answered.
     pub(super) fn unsettle(&mut self, ino: Ino) -> Result<(), Stop> {
         self.note(ino, false)?;
         self.step.settle(ino);
@@ -129,7 +131,7 @@ impl Native<'_, '_> {
         self.take(&key(ino)).map(drop)
     }
 
-    /// A block that stands where it is not to stay. What a dump holds stays.
+    /// A block whose address is of the wrong kind. Blocks of a dump stay.
     fn is_astray(&self, at: Addr, scratch: bool) -> bool {
         at != 0 && is_scratch(at) != scratch && !self.step.is_frozen(at)
     }
@@ -167,8 +169,8 @@ impl Native<'_, '_> {
         Ok(runs.last().filter(|_| more).map(|n| (n + 1) * RUN))
     }
 
-    /// One step of settling a file; true when that was the last. `done` is the generation of what
-    /// was looked at, and how far.
+    /// One step of settling a file; true if it was the last. `done` is the generation of the blocks
+    /// that were checked, and how far.
     fn settle_some(&mut self, ino: Ino, done: &mut (u64, u64)) -> Result<bool, Stop> {
         let Some(note) = self.note_of(ino)? else { return Ok(true) };
         let inode = match self.inode(View::Live, ino) {
@@ -190,8 +192,8 @@ impl Native<'_, '_> {
         Ok(true)
     }
 
-    /// What is left of a server before this one, or of a loss of power: true if the file's contents
-    /// are still to be moved.
+    /// Resumes the state that a server before this one, or a loss of power, left: true if the
+    /// file's contents are still to be moved.
     fn resume(&mut self, ino: Ino) -> Result<bool, Stop> {
         let Some(note) = self.note_of(ino)? else { return Ok(false) };
         let mut inode = match self.inode(View::Live, ino) {
@@ -206,7 +208,7 @@ impl Native<'_, '_> {
             return self.take(&key(ino)).map(|_| false);
         }
         if inode.flags.has(Flags::LEAVING) {
-            // Whoever cleared the bit was never answered.
+            // The request that cleared the bit was never answered.
             inode.flags = inode.flags.without(Flags::LEAVING);
             self.put_inode(ino, &inode)?;
             self.note(ino, false)?;
@@ -231,7 +233,7 @@ impl Native<'_, '_> {
 }
 
 impl FileSystem {
-    /// Moves what a file holds to where it is to stay.
+    /// Moves a file's contents to addresses of the right kind.
     pub(super) async fn settle(&self, ino: Ino) -> Result<(), Fault> {
         let mut done = (0, 0);
         loop {
@@ -253,8 +255,8 @@ impl FileSystem {
         self.settle(ino).await
     }
 
-    /// After a start: files whose contents went with another cache device go, and what was being
-    /// moved is moved.
+    /// After a start: files whose contents were lost with another cache device are removed, and
+    /// interrupted moves are completed.
     pub(super) async fn resume_temporary(&self) -> Result<(), Fault> {
         let mut from = Some(0);
         while let Some(first) = from {
@@ -262,7 +264,7 @@ impl FileSystem {
             from = some.last().and_then(|last| last.checked_add(1));
             for ino in some {
                 if self.native(|f| f.resume(ino)).await? {
-                    // Without room for it now: at the next start, or when somebody says so again.
+                    // If there is no room now, it is done at the next start or at the next request.
                     let _ = self.settle(ino).await;
                 }
             }

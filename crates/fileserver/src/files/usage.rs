@@ -1,4 +1,4 @@
-//! Whose blocks there are.
+//! Space that each user owns.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::tree::{Key, Kind as Item};
 use crate::volume::{View, is_scratch};
 
-/// What a user owns.
+/// The space that a user owns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Files.
@@ -28,8 +28,7 @@ pub struct Usage {
 }
 
 impl FileSystem {
-    /// What each user owns in a view; blocks of the tree itself are nobody's. Takes a look at every
-    /// item.
+    /// The space of each user in a view; blocks of the tree itself have no owner. Reads every item.
     pub async fn usage(&self, view: View) -> Result<BTreeMap<u32, Usage>, Fault> {
         let first = match view {
             View::Live => self.volume.frozen(),

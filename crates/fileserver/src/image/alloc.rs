@@ -1,14 +1,14 @@
-//! Addresses and numbers: who gets the next one, and where they stand until then.
+//! Allocation of addresses and file numbers, and their storage until then.
 //!
 //! ```text
 //!   superblock is the live one's:   its free list; with that empty the WORM's end
 //!   superblock is in state dump:    spare ones, beside it; then the WORM's end
 //! ```
 //! A dump's superblock stays as it is until the copier has written it, after all else (I3). Until
-//! then nothing is changed in it (I8): what is given back is kept beside it, new addresses come
-//! from the header, which every dirty address there is stands below, and new numbers from those
-//! that the superblock was given ahead. Whoever opens the image in between, this program or
-//! another, finds addresses that nobody uses, and never one that two use.
+//! then nothing is changed in it (I8). Blocks that are given back are kept beside it. New addresses
+//! come from the header, and every dirty address is below its end. New numbers come from those that
+//! the superblock was given ahead. A program that opens the image in between, this one or another,
+//! finds unused addresses, and never one that is used twice.
 
 use bio::Seg;
 
@@ -21,7 +21,7 @@ use crate::volume::View;
 
 /// Addresses that come from the WORM's end at a time.
 const GROW: u64 = 100;
-/// Numbers that no file has: they would be told from a directory's by nothing.
+/// Numbers that no file has: they could not be distinguished from a directory's.
 const QID_DIR: u64 = 1 << 31;
 /// Blocks keep the lower half of a number.
 pub(super) const QID_MAX: u64 = u32::MAX as u64 - 1;
@@ -63,7 +63,7 @@ impl Step<'_> {
             None if self.super_waits()? => self.spare_at_the_end(),
             None => self.unlist(),
         };
-        // What a frozen tree may have is free when that has been looked through.
+        // Addresses that a frozen tree may have are free when it has been walked.
         let more = self.s.since.is_some() && !self.s.left.is_empty();
         let addr = addr.map_err(|stop| match stop {
             Stop::Fail(Fault::NoSpace(_)) if more => Stop::Wait(Wait::Thaw),
@@ -135,7 +135,7 @@ impl Step<'_> {
         let mut given = Vec::new();
         for addr in (from..to).rev() {
             match self.entry(addr)? {
-                // Somebody grew and did not say so.
+                // Another program grew it without recording that.
                 Some((_, e)) if e.state != BlockState::Read => continue,
                 Some((c, _)) => self.set_state(addr, c, BlockState::Dirty)?,
                 None => {
@@ -202,8 +202,8 @@ impl Step<'_> {
         self.enlist(&sb, addr)
     }
 
-    /// What could not be done while a tree was frozen, or a dump had the superblock; true: all of
-    /// it that can be now.
+    /// Completes the work that waited for a frozen tree or for a dump's superblock; true: all that
+    /// is possible now is done.
     pub(super) fn settle(&mut self) -> Result<bool, Stop> {
         if self.s.since.is_none() {
             for _ in 0..SETTLED {
@@ -225,7 +225,7 @@ impl Step<'_> {
             let sb = self.change_super()?;
             sb.with_mut(|b| wanted.write(b));
             for _ in 0..SETTLED {
-                // Whoever reads nodes and then the list finds it in one of them.
+                // A check that reads nodes and then the list finds the address in one of them.
                 let addr = match self.take_spare() {
                     None => self.unfold()?,
                     some => some,
@@ -269,7 +269,7 @@ impl Step<'_> {
         Ok(qid)
     }
 
-    /// The next address at the WORM's end, for what has no other.
+    /// The next address at the WORM's end, for a block that has no other.
     pub(super) fn next_address(&mut self) -> Result<Addr, Stop> {
         let h = self.header();
         if h.fsize >= h.wsize {
@@ -293,7 +293,7 @@ impl Step<'_> {
             Super { last: old, next, fsize, root, dumps, qidgen, ..Super::read(b) }.write(b);
         });
         self.queue_super(at);
-        // What it had become since its own dump is of no more use; the WORM has what it was.
+        // Its changes since its own dump are no longer of use; the WORM has the dump's version.
         if let Some((c, e)) = self.entry(old)?
             && e.state == BlockState::Write
         {
@@ -302,7 +302,7 @@ impl Step<'_> {
         self.set_header(|h| h.sb = at)
     }
 
-    /// What is known of addresses and numbers when an image is opened.
+    /// The known state of addresses and numbers when an image is opened.
     pub(super) fn take_up(&mut self, notes: Option<&Notes>) -> Result<(), Stop> {
         let supers = self.waiting_supers()?;
         let qidgen = self.super_block()?.qidgen;

@@ -63,7 +63,7 @@ impl Step<'_> {
         self.set_entry((self.row(addr), column), state, addr)
     }
 
-    /// The same of a place, whoever has it.
+    /// The same of a place, whichever address it has.
     pub(super) fn set_entry(
         &mut self,
         (row, column): (u64, usize),
@@ -109,7 +109,7 @@ impl Step<'_> {
         self.look(WORM | addr)
     }
 
-    /// What a fake WORM says of a block; others say nothing.
+    /// Whether a fake WORM has a block; other WORMs do not record that, so always true.
     pub(super) fn was_written(&mut self, addr: Addr) -> Result<bool, Stop> {
         if !self.s.shape.once {
             return Ok(true);
@@ -197,7 +197,7 @@ impl Step<'_> {
             Err(Stop::Fail(Fault::NoSpace(_))) if self.is_frozen(addr) => {
                 return Err(Stop::Wait(Wait::Thaw));
             }
-            // What is on the WORM for good may change where it is, as it does with cwfs64x.
+            // A block that is on the WORM for good may change in place, as in cwfs64x.
             Err(Stop::Fail(Fault::NoSpace(_))) if !self.moving => {
                 self.stay(addr, &old)?;
                 self.s.loose += 1;
@@ -206,7 +206,7 @@ impl Step<'_> {
             new => new?,
         };
         old.with(|b| seg.copy_from(0, b));
-        // Of what is on both devices the cached copy is of use to whoever reads the dump.
+        // If both devices have the block, the cached copy still serves readers of the dump.
         if self.state(addr)? != BlockState::Read {
             self.free(addr)?;
         }

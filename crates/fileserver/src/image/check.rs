@@ -1,14 +1,15 @@
-//! The check: the rules of cwfs' own. Everything that a view's tree names is looked at: tags and
-//! their paths, ranges, addresses and numbers that are there twice; of the live tree the free list
-//! and the buckets too.
+//! The check of an image, by the rules of cwfs' own. Everything that a view's tree names is
+//! checked: tags and their paths, ranges, addresses and numbers that occur twice. In the live tree
+//! the free list and the buckets are checked too.
 //!
 //! ```text
-//!   live tree:   frozen, and what is on no list noted; the free list read    clients wait
+//!   live tree:   frozen, and addresses on no list noted; the free list read  clients wait
 //!                the tree of that moment walked, the buckets looked through  clients go on
 //! ```
-//! It tells the truth of that one moment, whatever clients change meanwhile: a frozen tree stays as
-//! it is (I5), what it loses is given to nobody (I7), and an address below the end of then becomes
-//! dirty no more. A dump is taken before it or after it. A dump's own tree never changes at all.
+//! The result is that of one moment, although clients continue to make changes. A frozen tree stays
+//! as it is (I5), addresses that it loses are not given again (I7), and no address below the end of
+//! that moment becomes dirty. A dump is taken before it or after it. A dump's own tree never
+//! changes at all.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,7 +27,7 @@ use crate::fault::{Addr, Fault};
 use crate::files::{Checked, Ino};
 use crate::volume::View;
 
-/// Faults that are told; further ones are counted.
+/// Limit of reported faults; further ones are counted.
 const FAULTS_MAX: usize = 1000;
 /// Levels of directories.
 const DEPTH_MAX: usize = 500;
@@ -40,13 +41,13 @@ struct Moment {
     gone: Vec<Dentry>,
     /// Addresses that are free.
     free: HashSet<Addr>,
-    /// What the free list was found to be.
+    /// Faults of the free list.
     list: Vec<Finding>,
-    /// The superblock's address, and what it says.
+    /// The superblock's address and contents.
     sb: (Addr, Super),
 }
 
-/// What is known while it runs.
+/// The state of a running check.
 pub(super) struct Look {
     view: View,
     rdall: bool,
@@ -56,16 +57,16 @@ pub(super) struct Look {
     pub twice: HashSet<Addr>,
     seen: HashSet<Addr>,
     free: HashSet<Addr>,
-    /// Where each number stands, and a sum of the addresses there.
+    /// The place of each number, and a sum of the addresses there.
     files: HashMap<Ino, (Place, u64)>,
     qid_max: u64,
     /// Addresses behind it are none.
     end: Addr,
-    /// Some of the tree could not be read: what nobody is seen to name may be somebody's.
+    /// Some of the tree could not be read: blocks without a known owner may have one.
     pub blind: bool,
-    /// What nobody names and no list has.
+    /// Addresses that neither the tree nor a list names.
     pub lost: Vec<Addr>,
-    /// What is wrong.
+    /// The faults.
     pub findings: Vec<Finding>,
     found: Checked,
 }
@@ -74,7 +75,7 @@ pub(super) struct Look {
 struct Item {
     addr: Addr,
     tag: Tag,
-    /// What the leaves below an indirect block are.
+    /// The tag of the leaves below an indirect block.
     leaf: Tag,
     of: Ino,
     /// The first of the file's blocks that it is, or leads to.
@@ -137,7 +138,7 @@ impl Look {
         out
     }
 
-    /// What was found, for whoever asked for no more.
+    /// The result without the repairs.
     fn checked(self) -> Checked {
         let faults = self.findings.into_iter().map(|f| f.text).collect();
         let leaked = if self.blind { 0 } else { self.lost.len() as u64 };
@@ -214,8 +215,8 @@ impl Image {
         Look::new(view, rdall, shape.worm.unwrap_or(shape.first))
     }
 
-    /// The moment at which the tree was frozen: what is in memory is noted at once; of the free
-    /// list nobody takes anything while clients wait, and what is put on it is noted twice then.
+    /// The moment at which the tree was frozen. State in memory is noted at once. While clients
+    /// wait, nothing is taken from the free list, and additions to it are noted twice then.
     async fn moment(&self) -> Result<Moment, Fault> {
         let mut moment = {
             let state = self.0.state.borrow();
@@ -235,7 +236,7 @@ impl Image {
         Ok(moment)
     }
 
-    /// Spare addresses that stand in nodes. Who takes one from there meanwhile puts it on the list.
+    /// Spare addresses that are stored in nodes. One that is taken meanwhile is put on the list.
     async fn read_nodes(&self, m: &mut Moment) -> Result<(), Fault> {
         let mut at = self.0.state.borrow().folded;
         let mut nodes = HashSet::new();
@@ -360,7 +361,7 @@ impl Image {
         let (view, addr, tag, of) = (l.view, i.addr, i.tag, i.of);
         let suspect = l.suspects.contains(&addr);
         let is_read = suspect || l.rdall || tag != Tag::File;
-        // Nothing is read for a block that is known to be there twice, unless that is to be told.
+        // A block that is known to occur twice is read only if that has to be reported.
         let block = match is_read && (suspect || !l.seen.contains(&addr)) {
             false => None,
             true => Some(self.step(&mut |s| s.block(view, addr, tag, of)).await),
@@ -448,7 +449,7 @@ impl Image {
             let text = format!("{name}: number {} is there twice", d.path);
             l.fault(text, how.map(|how| Repair::Entry(place, how)));
             if !is_bare {
-                // Whose is what it leads to cannot be told by its number.
+                // The number does not show which file owns the blocks below it.
                 l.blind |= !same;
                 return;
             }
@@ -470,7 +471,7 @@ impl Image {
 
     fn check_super(&self, l: &mut Look, m: &Moment) {
         let (s, h) = (m.sb.1, m.header);
-        // Roots it hears of when it may be changed; the header's count.
+        // The superblock gets new roots only when it may be changed; the header's are valid.
         if self.0.worm.is_some() && s.fsize > h.fsize {
             let end = (s.fsize <= l.end).then_some(Repair::End(s.fsize));
             l.fault(format!("superblock says {s:?}, the header {h:?}"), end);
@@ -501,7 +502,7 @@ impl Image {
             for row in first..(first + BUCKETS).min(msize) {
                 let all: Vec<_> = block.with(|b| Bucket::of(b, row).entries().collect());
                 let mut cached: Vec<(usize, Entry)> = Vec::new();
-                // What the WORM has too may be forgotten.
+                // A copy of a block that the WORM has too may be forgotten.
                 let forget = |(column, e): &(usize, Entry)| {
                     let (column, copy) = (*column, e.state == BlockState::Read);
                     copy.then_some(Repair::Forget { row, column })
@@ -509,7 +510,7 @@ impl Image {
                 for (column, e) in all.into_iter().filter(|(_, e)| e.state != BlockState::None) {
                     let this = (column, e);
                     if let Some(other) = cached.iter().find(|(_, o)| o.addr == e.addr) {
-                        // Of two such copies nobody knows which is right: both go.
+                        // It is unknown which of two such copies is right: both are forgotten.
                         for one in [&this, other] {
                             l.fault(format!("block {} is cached twice", e.addr), forget(one));
                         }
@@ -517,7 +518,7 @@ impl Image {
                         l.fault(format!("bucket {row} has block {}", e.addr), forget(&this));
                     }
                     cached.push(this);
-                    // What was made since the last dump, and nothing names.
+                    // A block that was made since the last dump and that nothing names.
                     if e.state == BlockState::Dirty
                         && e.addr < m.header.fsize
                         && !l.seen.contains(&e.addr)
@@ -539,7 +540,7 @@ impl Image {
 pub(super) struct Looking<'a>(&'a Image);
 
 impl Image {
-    /// Whoever closes it waits for that, which ends soon then.
+    /// `close` waits for the check, which then ends soon.
     pub(super) fn looking(&self) -> Result<Looking<'_>, Fault> {
         if self.0.closing.get() {
             return Err(Fault::Closed);

@@ -36,7 +36,7 @@ const NODES: usize = NOTES + 8 * (2 + SPARE);
 const HAS_NOTES: u64 = 1;
 /// See [`HAS_NOTES`].
 const IS_TIDY: u64 = 2;
-/// More spare addresses stand in nodes.
+/// More spare addresses are stored in nodes.
 const HAS_NODES: u64 = 4;
 /// Blocks of a commit that a head can name, and those that one without notes could.
 const BLOCKS_MAX: u64 = ((NOTES - LIST) / ITEM) as u64;
@@ -54,7 +54,7 @@ pub fn room(slack: u64) -> Option<u64> {
     (room >= BLOCKS_MIN).then_some(room)
 }
 
-/// What a head says beside its commit; see [`State`].
+/// The notes of a head beside its commit; see [`State`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// The tree is tidy.
@@ -100,7 +100,7 @@ impl Notes {
     }
 }
 
-/// What a head says.
+/// The head of a log.
 pub struct Head {
     /// Its number.
     pub seq: u64,
@@ -170,7 +170,7 @@ impl Head {
 }
 
 impl Image {
-    /// Begins a commit in a task of its own: whoever waits for it may go away.
+    /// Begins a commit in a task of its own: its waiters may be dropped.
     pub(super) fn begin_commit(&self) {
         if self.0.committing.replace(true) {
             return;
@@ -206,7 +206,7 @@ impl Image {
             let Some(room) = shape.log else {
                 return Err(Fault::Invalid("something changed in an image that is read only"));
             };
-            // What the device has of it: a commit is the only one that changes it there.
+            // The header on the device: only a commit changes it there.
             let before = state.written.to_vec();
             let now = ((self.0.clock)() / 1_000_000_000) as u32;
             // Never the same twice: by it the log knows whether another program was here.
@@ -233,7 +233,7 @@ impl Image {
             let head = Head { seq: state.seq, before, after, blocks, notes: Some(notes) };
             (head, dirty, state.header.slack(shape.first).0)
         };
-        // Nobody changes this memory any more: whoever changes a block does so in another.
+        // This memory no longer changes: a change of a block makes a copy first.
         for some in dirty.chunks(AT_ONCE) {
             head.blocks.extend(some.iter().map(|(at, seg)| (*at, seg.with(crc32c))));
             self.0.reactor.yield_now().await;

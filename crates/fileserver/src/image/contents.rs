@@ -189,7 +189,7 @@ impl Step<'_> {
         })
     }
 
-    /// The same for one who reads on, who finds in memory what comes next.
+    /// The same for a reader that may be sequential: the next blocks are loaded ahead.
     pub fn read_on(
         &mut self,
         view: View,
@@ -234,7 +234,7 @@ impl Step<'_> {
                     self.want_later(at);
                     asked = asked.or(Some(n * WIDE));
                 }
-                // Whoever reads it is told.
+                // A read of the block reports the fault.
                 Err(_) => {}
             }
         }
@@ -392,8 +392,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Makes up to `len` bytes from `offset` on zero; how many that were. What is behind the end of
-    /// the file is zero.
+    /// Makes up to `len` bytes from `offset` on zero; returns how many. Bytes behind the end of the
+    /// file are zero.
     pub fn clear(&mut self, ino: Ino, offset: u64, len: u64, by: u32) -> Result<u64, Stop> {
         let (mut d, _) = self.dentry(View::Live, ino)?;
         if d.is_dir() {

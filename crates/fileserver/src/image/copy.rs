@@ -4,7 +4,7 @@
 //!   look through the buckets -> blocks by address -> flush -> bits of a fake WORM -> flush
 //!                             -> state read; when nothing else is left: the superblock, the same
 //! ```
-//! Only what is durable on the cache device is copied, for an address is written once.
+//! Only blocks that are durable on the cache device are copied, because an address is written once.
 //! A block whose bit is set already was copied before the power went, and must be the same.
 
 use bio::Seg;
@@ -24,7 +24,7 @@ const LOOK: u64 = 32;
 /// Waits after an error, ns: at first and at most.
 const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
-/// Whoever copies; one at a time.
+/// The right to copy; held by one task at a time.
 pub(super) struct Turn<'a>(&'a Image);
 
 impl Drop for Turn<'_> {
@@ -35,7 +35,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Image {
-    /// Whoever copies waits.
+    /// Waits for the right to copy.
     pub(super) async fn turn(&self) -> Turn<'_> {
         while self.0.copying.get() {
             let seen = self.0.moved.count();
@@ -123,7 +123,7 @@ impl Image {
         Ok(out)
     }
 
-    /// What is in state dump is so on the cache device too: what the WORM has stays there.
+    /// Makes the states durable on the cache device: blocks that the WORM has keep their addresses.
     async fn settled_states(&self) -> Result<(), Fault> {
         if self.0.state.borrow().frames.dirty() > 0 || self.0.committing.get() {
             self.commit_now().await?;
@@ -161,8 +161,8 @@ impl Image {
         Ok(some.len())
     }
 
-    /// A block of a dump that somebody wants to change is on the WORM when it returns. Before a
-    /// superblock everything else is.
+    /// Waits until a block of a dump, which an operation wants to change, is on the WORM. A
+    /// superblock is copied after all other blocks.
     pub(super) async fn copied_block(&self, addr: Addr) -> Result<(), Fault> {
         loop {
             let turn = self.turn().await;
@@ -201,13 +201,13 @@ impl Image {
         self.0.copies.get()
     }
 
-    /// Says whether they are; what is under way goes on.
+    /// Enables or disables copying; a copy that is under way continues.
     pub fn set_copying(&self, on: bool) {
         self.0.copies.set(on);
         self.0.moved.notify_all();
     }
 
-    /// What waited for a superblock to be copied, or for a tree to be frozen no more.
+    /// Completes the work that waited for a superblock to be copied, or for a frozen tree.
     pub(super) async fn settle(&self) -> Result<(), Fault> {
         while !self.step(&mut |s| s.settle()).await? {
             self.0.reactor.yield_now().await;
@@ -289,7 +289,7 @@ impl Image {
                 }
             });
             write_at(&**worm, at, seg.clone().into()).await?;
-            // Whoever looks again sees it.
+            // The next read sees the new block.
             self.0.state.borrow_mut().frames.drop_block(WORM | at);
         }
         flush(&**worm).await

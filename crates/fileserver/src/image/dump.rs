@@ -3,13 +3,13 @@
 //! ```text
 //!   tidy     what another program left (once)                       clients go on
 //!   freeze   from here on it is the dump's                          at once
-//!   walk     what is new in it, from below: dirty -> dump           clients go on
+//!   walk     its new blocks, from below: dirty -> dump              clients go on
 //!   publish  year and day in the root of dumps, superblock at the
 //!            address that the last one reserved: dump; header       one step
 //!   sync     all of that is durable on the cache device
 //! ```
-//! With the power gone before `publish` is durable the tree is what it was, and there is no such
-//! dump; behind that it is one.
+//! If the power fails before `publish` is durable, the tree is unchanged and the dump does not
+//! exist; after that it exists.
 
 use super::Image;
 use crate::fault::Fault;
@@ -18,7 +18,7 @@ use crate::volume::Dump;
 /// Addresses that a dump needs behind the walk of the tree.
 const NEEDED: u64 = 50;
 
-/// Somebody freezes the tree: others wait.
+/// The right to freeze the tree: other tasks wait.
 pub(super) struct Turn<'a>(&'a Image);
 
 impl Drop for Turn<'_> {
@@ -63,7 +63,7 @@ impl Image {
         }
         let _turn = self.freeze_turn().await;
         let done = self.dump_now(date).await;
-        // What was frozen is to be copied, whatever came of the rest.
+        // The blocks that were frozen are to be copied, whatever the result of the rest.
         self.0.idle.set(false);
         self.0.moved.notify_all();
         let blocks = done?;
@@ -98,7 +98,7 @@ impl Image {
         };
         self.has_room()?;
         let published = match self.step(&mut |s| s.publish(root, date)).await {
-            // A bucket was full of what is to be copied.
+            // A bucket was full of blocks that are to be copied.
             Err(Fault::NoSpace(_)) => {
                 self.0.idle.set(false);
                 self.copied().await?;

@@ -76,7 +76,7 @@ impl Step<'_> {
     /// blocks these took.
     pub(super) fn publish(&mut self, root: Addr, date: u32) -> Result<u64, Stop> {
         self.moving = true;
-        // Before anything else takes what is left.
+        // This takes an address before the rest of the step uses the last ones.
         let next = self.next_address()?;
         let at = self.header().dumps;
         let (year, day) = (format!("{:04}", date / 10_000), format!("{:04}", date % 10_000));

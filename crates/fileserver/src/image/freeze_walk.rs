@@ -1,13 +1,13 @@
-//! The walk of a frozen tree: what is dirty in it becomes the dump's.
+//! The walk of a frozen tree: its dirty blocks become the dump's.
 //!
 //! ```text
-//!   freeze: from now on the live tree changes nothing of what it is made of (I5, I7)
-//!   walk:   what is below first:  dirty -> dump.  Nothing dirty is below what is not (I6)
-//!   thaw:   what the live tree gave back meanwhile, and the walk did not come by, is free
+//!   freeze: from now on the live tree does not change the blocks of the frozen one (I5, I7)
+//!   walk:   lower blocks first:  dirty -> dump.  Below a clean block no block is dirty (I6)
+//!   thaw:   blocks that the live tree gave back meanwhile, and the walk did not find, are free
 //! ```
-//! Clients go on from beginning to end. With the power gone in between, blocks in state dump that
-//! no superblock knows are copied like others, and blocks that only the frozen tree had are lost
-//! until the next repair: they are never given to anybody.
+//! Clients continue to work all the time. If the power fails in between, blocks in state dump that
+//! no superblock knows are copied like others. Blocks that only the frozen tree had are lost until
+//! the next repair: they are never given again.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 64;
 pub(super) struct Visit {
     pub addr: Addr,
     pub tag: Tag,
-    /// What the leaves below an indirect block are.
+    /// The tag of the leaves below an indirect block.
     pub leaf: Tag,
     /// The file whose it is.
     pub of: u64,

@@ -4,16 +4,16 @@
 //!   plain WORM:  header: it has so many blocks
 //!   fake WORM:   bits of all blocks, behind those that it has then -> flush -> header
 //! ```
-//! The header says how far the WORM is used, and that is where a fake one has its bits. A device
-//! that is larger has grown and nobody has said so yet, or the power went before that was durable:
-//! then the bits at the old place are those that count.
+//! The header says how far the WORM is used, and a fake one has its bits there. A larger device has
+//! grown and the header does not record it yet, or the power failed before that was durable: then
+//! the bits at the old place are valid.
 //!
-//! A cache device cannot: the bucket of an address is its remainder by their number, which the
-//! header says, and the place of a block follows from bucket and number. With more buckets nearly
-//! every block stands elsewhere, those that no WORM has among them, and the format has no second
-//! table to move them by: a loss of power amid that would leave places that no header tells.
-//! Buckets have a fixed number of entries, and behind the cached blocks no program looks. A larger
-//! one is made new from the WORM, with the last dump (`recover`).
+//! A cache device cannot grow. The bucket of an address is its remainder by the number of buckets,
+//! which the header says, and the place of a block follows from bucket and number. With more
+//! buckets nearly every block has another place, including those that no WORM has, and the format
+//! has no second table for the move. A loss of power during it would leave places that no header
+//! describes. Buckets have a fixed number of entries, and no program looks behind the cached
+//! blocks. A larger cache device is made new from the WORM, with the last dump (`recover`).
 
 use super::commit::{flush, write_at};
 use super::format::{self, Header, Tag, once_size};
@@ -52,7 +52,7 @@ impl Image {
         if self.grown_to(raw).is_none() {
             return Ok(0);
         }
-        // Nobody writes bits meanwhile.
+        // Bits are not written meanwhile.
         let _turn = self.turn().await;
         let Some((old, new)) = self.grown_to(raw) else { return Ok(0) };
         if self.0.state.borrow().shape.once {
@@ -71,12 +71,12 @@ impl Image {
     fn grown_to(&self, raw: u64) -> Option<(u64, u64)> {
         let shape = self.0.state.borrow().shape;
         let old = shape.worm.filter(|_| shape.log.is_some())?;
-        // Bits never stand over those that count.
+        // New bits never overwrite the valid ones.
         let (new, least) = if shape.once { (once_size(raw), shape.raw) } else { (raw, old) };
         (new > old && new >= least).then_some((old, new))
     }
 
-    /// A fake WORM's bits stand at `new` as they do at `old`, and none is set behind those.
+    /// Copies the bits of a fake WORM from `old` to `new`; no bit behind those is set.
     async fn move_bits(&self, old: u64, raw: u64, new: u64) -> Result<(), Fault> {
         let Some(worm) = &self.0.worm else { return Ok(()) };
         let had = self.0.state.borrow().shape.raw - old;
@@ -90,7 +90,7 @@ impl Image {
                 seg.with_mut(|b| b.fill(0));
             }
             if at + 1 == raw {
-                // Who finds the tag of the last one finds all bits: it comes when they are there.
+                // The tag of the last block is written last: it shows that all bits are there.
                 seg.with_mut(|b| format::set_tag(b, Tag::File, 0));
                 write_at(&**worm, at, seg.clone().into()).await?;
                 flush(&**worm).await?;

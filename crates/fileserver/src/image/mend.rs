@@ -1,10 +1,10 @@
-//! Mending: a check, and the repairs of what it found, until it finds nothing more that can be
-//! mended. Clients wait meanwhile, and dumps. A dump is never changed.
+//! Repair of an image: a check and the repairs of its findings, repeated until no finding can be
+//! repaired. Clients and dumps wait meanwhile. A dump is never changed.
 //!
-//! In this order, so that a repair never takes an address that may be in use, and no copy that is
-//! another's is taken for what the tree names: a free list that is wrong becomes an empty one, and
-//! copies that nobody can trust are forgotten; what nobody names is put on the list, if all of the
-//! tree can be read; then the rest. With the power gone in between nothing is worse than it was.
+//! In this order, so that a repair never takes an address that may be in use, and another file's
+//! copy is never taken for a block of the tree. First a wrong free list becomes empty, and
+//! untrusted copies are forgotten. Then unnamed addresses are put on the list, if all of the tree
+//! can be read; then the rest follows. A loss of power in between makes nothing worse.
 
 use std::collections::HashSet;
 
@@ -21,8 +21,8 @@ const PASSES: usize = 64;
 const GIVEN: usize = 64;
 
 impl Image {
-    /// See the module; `rdall`: tags of all blocks are looked at. With `dry` it says what it would
-    /// do first, and does nothing.
+    /// See the module; `rdall`: tags of all blocks are checked. With `dry` it reports the first
+    /// repairs, and does nothing.
     ///
     /// # Errors
     /// A device that fails; the superblock or the root cannot be read.
@@ -59,7 +59,7 @@ impl Image {
             for f in &now {
                 match self.step(&mut |s| s.repair(f)).await {
                     Ok(true) => done.extend(say(f)),
-                    // It stays, and the next check tells it.
+                    // The fault stays, and the next check reports it.
                     Ok(false) | Err(Fault::NotFound | Fault::Corrupt(_) | Fault::Io(..)) => {}
                     Err(fault) => return Err(fault),
                 }
@@ -72,8 +72,8 @@ impl Image {
         Ok(done)
     }
 
-    /// Takes a name and what it says out, and gives nothing back: `mend` does. What a directory
-    /// holds goes with it. False: there is no such name.
+    /// Removes a name and its entry, and gives nothing back: `mend` does. The contents of a
+    /// directory are removed with it. False: there is no such name.
     pub async fn forget(&self, dir: Ino, name: &[u8]) -> Result<bool, Fault> {
         self.run(|s| s.forget(dir, name)).await
     }
@@ -91,8 +91,8 @@ impl Image {
         .await
     }
 
-    /// Makes a hole of a block of a file, whatever stands there; its address was that. What it held
-    /// is given back by `mend`.
+    /// Makes a hole of a block of a file, whatever its contents; returns its previous address. Its
+    /// blocks are given back by `mend`.
     pub async fn make_hole(&self, file: Ino, block: u64) -> Result<Addr, Fault> {
         self.run(|s| {
             let (d, _) = s.dentry(View::Live, file)?;

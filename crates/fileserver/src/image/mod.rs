@@ -1,8 +1,8 @@
 //! image: file systems that 9front's cwfs64x made, served and written as it would.
 //!
 //! ```text
-//!   operation -> Step over State (memory)        names, contents: what the entries say
-//!                    |                           cw: states of blocks; alloc: who gets an address
+//!   operation -> Step over State (memory)        names, contents: as the entries say
+//!                    |                           cw: states of blocks; alloc: next addresses
 //!   commit     all changed blocks to a log in the slack of the cache device, flush; then each to
 //!              its place, flush: atomic, which the first file servers were not
 //!   dump       the tree is frozen at once and walked while clients go on: tidy, walk, years
@@ -21,24 +21,25 @@
 //! other's.
 //!
 //! Invariants
-//!  I1  A commit is found after a loss of power as a whole or not at all; what was synced is found.
+//!  I1  A commit is found after a loss of power as a whole or not at all; synced data is found.
 //!  I2  A block of a dump never changes, on the cache device or on the WORM.
 //!  I3  A superblock reaches the WORM after everything that it vouches for is durable there, and
 //!      after the superblock before it.
-//!  I4  What another program changed since is never overwritten by the log: it counts only while
-//!      the header is what the log's last commit made of it, or what that found.
+//!  I4  Changes that another program made since are never overwritten by the log: the log is valid
+//!      only while the header is the one before its last commit or after it.
 //!  I5  The live tree changes a block where it is only if no dump has it and no frozen tree: it is
 //!      dirty, and was given since the freeze. Else the block goes to a new address, and so does
 //!      all that leads to it.
 //!  I6  In a tidy tree everything that leads to a dirty block is dirty, and nothing is in state
-//!      write: a walk from the root looks at what is new only. Who breaks that counts it (`loose`).
+//!      write: a walk from the root reads new blocks only. An operation that breaks that counts it
+//!      (`loose`).
 //!  I7  An address of a frozen tree is not given again before that is walked; then only if it is
 //!      still dirty, which says that the dump has not got it.
 //!  I8  A superblock in state dump is not changed. Addresses given meanwhile are below the header's
-//!      end and on no list; numbers are within what that superblock says. So whoever opens the
-//!      image then gives none of either again.
-//!  I9  What makes a dump one, its name and its superblock, is one step, after everything below it
-//!      is in state dump.
+//!      end and on no list; numbers are within the range of that superblock. So a program that
+//!      opens the image then gives none of either again.
+//!  I9  The name and the superblock of a dump are written in one step, after everything below it is
+//!      in state dump.
 
 mod alloc;
 mod cached_worm;
@@ -101,7 +102,7 @@ struct Inner {
     worm: Option<Rc<dyn Medium>>,
     clock: Rc<dyn Fn() -> u64>,
     state: RefCell<State>,
-    /// Who keeps files although they have no name any more.
+    /// Keepers of files that have lost their names.
     keepers: Keepers,
     loads: Loads,
     ahead: Ahead,
@@ -112,7 +113,7 @@ struct Inner {
     committed: Notify,
     /// Operations wait.
     halted: Cell<bool>,
-    /// Somebody freezes the tree.
+    /// A task freezes the tree.
     freezing: Cell<bool>,
     /// A check of the live tree runs; it is to end.
     looking: Cell<bool>,
@@ -120,7 +121,7 @@ struct Inner {
     closing: Cell<bool>,
     /// One of these, or the copier moved on.
     moved: Notify,
-    /// Somebody copies to the WORM.
+    /// A task copies to the WORM.
     copying: Cell<bool>,
     /// Dumps are copied.
     copies: Cell<bool>,
@@ -137,8 +138,8 @@ struct Inner {
 pub struct Image(Rc<Inner>);
 
 impl Image {
-    /// Runs `op` until it needs nothing that is not in memory. It may run several times; what it
-    /// did before it stopped is undone.
+    /// Runs `op` until all blocks that it needs are in memory. It may run several times; its
+    /// changes before it stopped are undone.
     pub async fn run<T>(
         &self,
         mut op: impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
@@ -253,7 +254,7 @@ impl Image {
         }
     }
 
-    /// What ended before it was called is durable when it returns.
+    /// Makes operations durable that ended before the call.
     pub async fn sync(&self) -> Result<(), Fault> {
         if let Some(why) = &self.0.state.borrow().refused {
             return Err(why.clone());
@@ -262,7 +263,7 @@ impl Image {
     }
 
     async fn commit_now(&self) -> Result<(), Fault> {
-        // One that runs may have begun before what is to be durable.
+        // A commit that is under way may have begun before the changes that are to be durable.
         let wanted = self.0.begun.get() + 1;
         while self.0.ended.get() < wanted {
             let seen = self.0.committed.count();
@@ -288,7 +289,7 @@ impl Image {
         }
         for at in wanted {
             let image = self.clone();
-            // Whoever needs it hears of the fault when it asks.
+            // The operation that needs the block reports the fault.
             self.0.reactor.spawn("image-load", async move { drop(image.load(at).await) });
         }
     }
@@ -298,7 +299,7 @@ impl Image {
         self.0.ahead.set.get()
     }
 
-    /// Changes that; what is under way goes on.
+    /// Sets the read-ahead; loads that are under way continue.
     pub fn set_read_ahead(&self, set: ReadAhead) {
         self.0.ahead.set.set(set);
     }
@@ -328,7 +329,7 @@ impl Image {
         read.map_err(|e| Fault::Io(e, format!("{}: block {block}", medium.name())))
     }
 
-    /// Loads a block, or waits for whoever does.
+    /// Loads a block, or waits for a load that is under way.
     async fn load(&self, at: Addr) -> Result<(), Fault> {
         let Some(_loading) = self.0.loads.begin(at).await else { return Ok(()) };
         for _ in 0..TRIES {
@@ -350,7 +351,7 @@ impl Image {
         Ok(())
     }
 
-    /// Who keeps files without a name.
+    /// Keepers of files without a name.
     pub fn keepers(&self) -> &Keepers {
         &self.0.keepers
     }
@@ -374,7 +375,8 @@ impl Image {
     async fn keep_reaping(self) {
         while !self.0.closed.get() {
             for ino in self.0.keepers.released().await {
-                // What fails stays until it is opened again; it is no part of the tree.
+                // A file that fails stays until the image is opened again; it is no part of the
+                // tree.
                 while let Ok(false) = self.run(|s| s.reap(ino)).await {
                     self.0.reactor.yield_now().await;
                 }
@@ -397,7 +399,7 @@ impl Image {
 
     /// Everything is durable, and nothing is begun any more.
     pub async fn close(&self) -> Result<(), Fault> {
-        // What the tree lost while it was looked through is given back.
+        // Blocks that the tree lost during a walk are given back.
         self.0.closing.set(true);
         if self.0.looking.get() {
             drop(self.freeze_turn().await);

@@ -1,4 +1,4 @@
-//! Directories: names, the entries that they stand for, and where those are.
+//! Directories: names, their entries, and the places of entries.
 
 use super::format::{DENTRIES, DENTRY, Dentry, NAME, Tag, mode, path};
 use super::state::{Place, Spot};
@@ -49,7 +49,7 @@ fn flag_bits(flags: Flags) -> u16 {
     bit(Flags::APPEND, mode::APPEND) | bit(Flags::EXCL, mode::EXCL) | bit(Flags::TMP, mode::TMP)
 }
 
-/// What an entry says, as the rest of the file server has it.
+/// The attributes of an entry, in the form of the rest of the file server.
 fn inode_of(d: &Dentry, place: Option<Place>, links: u32) -> Inode {
     const S: u64 = 1_000_000_000;
     Inode {
@@ -117,7 +117,7 @@ impl Step<'_> {
 
     pub(super) fn root_entry(&mut self, view: View) -> Result<(Dentry, Spot), Stop> {
         let spot = self.root(view)?;
-        // Roots of dumps stand in the directory of a year, which is no dump's own.
+        // Roots of dumps are in the directory of a year, which belongs to no dump.
         let block = self.block(View::Live, spot.0, Tag::Dir, path::ROOT)?;
         let d = block.with(|b| Dentry::read(b, spot.1));
         if !d.is_used() || !d.is_dir() {
@@ -163,7 +163,7 @@ impl Step<'_> {
             let (was, _) = self.dentry(View::Live, place.dir)?;
             let mut above = was.clone();
             self.put_at(&mut above, place.slot, &d)?;
-            // What leads to a block of the live tree's own is its own as well (I6).
+            // A block that leads to a block of the live tree's own is its own as well (I6).
             if above == was && self.s.is_tidy() {
                 return Ok(());
             }
@@ -200,7 +200,7 @@ impl Step<'_> {
         Ok(inode_of(&d, place, u32::from(spot.is_some())))
     }
 
-    /// Where a file stands and what it is called there; none for the root, and for what has no
+    /// The directory of a file and its name there; `None` for the root and for a file without a
     /// name.
     pub fn name(&mut self, view: View, ino: Ino) -> Result<Option<(Ino, Vec<u8>)>, Stop> {
         let (d, spot) = self.dentry(view, ino)?;
@@ -208,7 +208,7 @@ impl Step<'_> {
         Ok(place.filter(|_| spot.is_some()).map(|p| (p.dir, d.name)))
     }
 
-    /// A file was found there. Two of one number cannot be told from each other.
+    /// Records the place of a file. Two files of one number cannot be distinguished.
     fn learn(&mut self, view: View, d: &Dentry, place: Place) -> Result<(), Stop> {
         if let Some(why) = d.wrong() {
             return Err(
@@ -383,7 +383,7 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// Takes a file's name away, and the file as soon as nobody holds it.
+    /// Removes a file's name, and the file as soon as it has no keeper.
     pub fn remove(&mut self, dir: Ino, name: &[u8], by: u32) -> Result<Ino, Stop> {
         let d = self.directory(View::Live, dir)?;
         let (found, _) = self.seek(View::Live, dir, &d, name)?;
@@ -403,8 +403,8 @@ impl Step<'_> {
         Ok(ino)
     }
 
-    /// Some of the blocks of a file without a name, if nobody holds it; true when nothing is left
-    /// to do for it now.
+    /// Gives back some of the blocks of a file without a name, if it has no keeper; true when
+    /// nothing is left to do for it now.
     pub(super) fn reap(&mut self, ino: Ino) -> Result<bool, Stop> {
         let Some(mut d) = self.s.gone.get(&ino).cloned() else { return Ok(true) };
         if self.is_held(ino) {
@@ -459,7 +459,7 @@ impl Step<'_> {
             self.put(entry.path, &entry)?;
         } else {
             if !self.s.is_tidy() {
-                // Whoever looks through the tree may have been where it comes to already.
+                // A walk of the tree may have passed its new place already.
                 self.s.loose += 1;
             }
             self.strike(place)?;
@@ -497,7 +497,7 @@ impl Step<'_> {
         self.put(ino, &d)
     }
 
-    /// An entry by the place where it stands.
+    /// An entry by its place.
     pub(super) fn dump_entry(&mut self, at: Addr, of: u64, slot: usize) -> Result<Dentry, Stop> {
         let block = self.block(View::Live, at, Tag::Dir, of)?;
         Ok(block.with(|b| Dentry::read(b, slot)))

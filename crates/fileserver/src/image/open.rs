@@ -29,7 +29,7 @@ const CHAIN_MAX: usize = 1 << 20;
 /// The first number of a file, less one.
 const QID_FIRST: u64 = 10;
 
-/// What the devices do not say of themselves.
+/// The parameters that the devices do not record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
     /// The WORM is a fake one.
@@ -167,7 +167,7 @@ pub async fn open(o: &Options, setup: Setup) -> Result<Image, Fault> {
 }
 
 impl Image {
-    /// What has to be right before anything else is looked at.
+    /// The parts that must be right before any other is read.
     async fn look_over(&self, notes: Option<Notes>) -> Result<(), Fault> {
         let shape = self.0.state.borrow().shape;
         let msize = self.0.state.borrow().header.msize;
@@ -232,7 +232,7 @@ impl Image {
         self.0.reactor.spawn("image-grow", async move {
             while !image.0.closed.get() {
                 image.0.reactor.sleep(commit_ns.max(1)).await;
-                // What a device that fails says is heard by whoever needs it next.
+                // The next operation that needs a failed device reports the fault.
                 let _ = image.grow().await;
             }
         });
@@ -241,7 +241,7 @@ impl Image {
     }
 }
 
-/// Does what the log says, if it counts; its notes, if they are of what stands there then.
+/// Applies the log, if it is valid; returns its notes, if they describe the resulting state.
 async fn take_log(
     o: &Options,
     header: &Seg,
@@ -289,8 +289,8 @@ const SURE: u32 = 16;
 /// Blocks looked at, at most, until it is known.
 const GUESSES: u32 = 4096;
 
-/// Which layout fits: superblock and roots are where it says, as far as they are on the cache
-/// device; where that tells nothing, whatever was cached.
+/// The layout that fits: superblock and roots are where it says, as far as they are on the cache
+/// device. If these decide nothing, any cached blocks do.
 async fn guess(o: &Options, h: &Header) -> Result<Layout, Fault> {
     let mut votes = [0_u32; 2];
     for (addr, tag, of) in [
@@ -369,7 +369,7 @@ async fn write_header(o: &Options, header: &Header) -> Result<(), Fault> {
     flush(&*o.cache).await
 }
 
-/// Makes a new image on a cache device and a WORM. What they held is lost.
+/// Makes a new image on a cache device and a WORM. Their contents are lost.
 pub async fn ream(o: &Options, setup: Setup) -> Result<(), Fault> {
     let shape = shape_of(o, setup)?;
     let (Some(worm), Some(usable)) = (o.legs.first(), shape.worm) else {
@@ -466,7 +466,7 @@ pub async fn recover(o: &Options, setup: Setup) -> Result<(), Fault> {
     let header = new_cache(o, &shape).await?;
     let mut fsize = s.fsize.saturating_add(SLOP);
     if setup.once {
-        // What a dump left that never got its superblock is not written again.
+        // Blocks that an unfinished dump without a superblock left are not written again.
         fsize = fsize.max(written_below(o, worm, &shape).await?);
     }
     let fsize = fsize.min(usable);
@@ -483,7 +483,7 @@ pub async fn recover(o: &Options, setup: Setup) -> Result<(), Fault> {
     if let Some(why) = header.wrong(shape.first) {
         return Err(Fault::Corrupt(format!("superblock {sb}: {why}")));
     }
-    // The free list of then is forgotten: what it names may have been given since.
+    // The free list of that dump is dropped: its addresses may have been given since.
     let layout = setup.layout.unwrap_or_default();
     let row = sb % header.msize;
     let s = Super { tfree: 0, fsize, ..s };

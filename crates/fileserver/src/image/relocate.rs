@@ -1,9 +1,9 @@
-//! What another program changed where a dump has it gets an address of its own, and all that leads
-//! to something new becomes new: so that a tree can be frozen at once (I6).
+//! Relocation of blocks that another program changed in place although a dump has them. Each gets a
+//! new address, and so do all blocks that lead to it, so that a tree can be frozen at once (I6).
 //!
-//! cwfs64x leaves a changed block where it is until the next dump, and finds it by looking through
-//! the tree. This is that look, once for all that it left; clients go on meanwhile. Where a file
-//! moved from what is still to be looked at to what has been, they wait for a second one.
+//! cwfs64x leaves a changed block in place until the next dump, and finds it by a walk of the tree.
+//! This is that walk, once for all such blocks; clients continue meanwhile. If a file moved from a
+//! part that is still to be walked to a part that has been, a second walk is needed.
 
 use super::Image;
 use super::contents::blocks;
@@ -80,7 +80,7 @@ impl Step<'_> {
     }
 }
 
-/// What no dump shows may lead to blocks that no WORM has: after a recovery from one.
+/// Files that no dump shows may name blocks that no WORM has, after a recovery from a WORM.
 fn readable(hidden: bool, done: Result<(), Fault>) -> Result<(), Fault> {
     match done {
         Err(Fault::Corrupt(_)) if hidden => Ok(()),

@@ -1,6 +1,6 @@
-//! Repairs: what mends one finding of a check, each as one step that looks again.
+//! Repairs of the findings of a check, each as one step that looks again.
 //!
-//! | what is found | what is done |
+//! | finding | repair |
 //! | --- | --- |
 //! | an address that can be none, or a block that is another's | a hole |
 //! | a block of contents that says it is something else's | a hole; it is kept in `lost+found` |
@@ -9,10 +9,10 @@
 //! | a number that another has, or none, and no blocks | another number |
 //! | the same blocks under the same number twice | the second name goes |
 //! | a superblock ahead of the header, or a file ahead of the numbers given | raised |
-//! | a block cached twice, or where nobody looks, and on the WORM | that copy is forgotten |
-//! | a free list that contradicts itself, or has what the tree has | made new |
+//! | a block cached twice, or in a wrong place, and on the WORM | that copy is forgotten |
+//! | a free list that contradicts itself, or has addresses of the tree | made new |
 //!
-//! A directory, or a block of addresses, that cannot be read stays: what is below it may be good.
+//! A directory, or a block of addresses, that cannot be read stays: blocks below it may be good.
 
 use std::fmt;
 
@@ -32,20 +32,20 @@ use crate::volume::View;
 /// Where blocks go that say they are something else's.
 const LOST: &[u8] = b"lost+found";
 
-/// From the root down to a file, where each entry stands.
+/// The places of the entries from the root down to a file.
 pub(super) type Way = Vec<(Ino, Place)>;
 
-/// What a check found.
+/// A finding of a check.
 pub(super) struct Finding {
     /// For people.
     pub text: String,
-    /// None: nobody can know what would mend it.
+    /// `None`: the right repair is unknown.
     pub repair: Option<Repair>,
     /// To the file or directory that the repair is about.
     pub way: Way,
 }
 
-/// What becomes of an entry.
+/// The change of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
     Number,
@@ -69,12 +69,12 @@ pub(super) enum Repair {
     End(Addr),
     /// Numbers up to it were given.
     Numbers(u64),
-    /// The free list is empty: what nobody names is put on it later.
+    /// The free list is emptied: unnamed addresses are put on it later.
     List,
 }
 
 impl Repair {
-    /// What else is found may be found because of it.
+    /// True if other findings may be consequences of this one.
     pub fn comes_first(self) -> bool {
         matches!(self, Repair::List | Repair::Forget { .. })
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Repair {
 }
 
 impl Step<'_> {
-    /// Mends what was found; false: it is mended already.
+    /// Repairs a finding; false: it is repaired already.
     pub(super) fn repair(&mut self, f: &Finding) -> Result<bool, Stop> {
         for (ino, place) in &f.way {
             self.set_place(*ino, Some(*place));
@@ -138,7 +138,7 @@ impl Step<'_> {
         self.put(file, &d)
     }
 
-    /// A block as it stands on its device; none: the WORM has never had it.
+    /// The contents of a block on its device; `None`: the WORM never had it.
     fn raw(&mut self, addr: Addr) -> Result<Option<Seg>, Stop> {
         let at = self.at(View::Live, addr)?;
         if at & WORM != 0 && !self.was_written(addr)? {
@@ -147,7 +147,7 @@ impl Step<'_> {
         self.look(at).map(Some)
     }
 
-    /// What a block holds becomes a file that nobody but `adm` reads.
+    /// Copies the contents of a block to a file that only `adm` can read.
     fn rescue(&mut self, addr: Addr, seg: &Seg) -> Result<(), Stop> {
         let new = New { kind: Kind::Dir, mode: 0o700, uid: ADM, gid: ADM, ..New::default() };
         let dir = match self.lookup(View::Live, ROOT, LOST)? {
@@ -228,7 +228,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Addresses that nobody names are free.
+    /// Frees addresses that nothing names.
     pub(super) fn give_lost(&mut self, some: &[Addr]) -> Result<(), Stop> {
         for addr in some {
             if self.state(*addr)? == BlockState::Dirty {

@@ -4,9 +4,9 @@
 //!   given back ->  in memory, a few       ->  nodes on the cache device, as many as it takes
 //!   given out  <-  the log's head has them <-  the log's head leads to the last one
 //! ```
-//! Nodes are what the free list's are, and stand at spare addresses themselves. Nothing but the
-//! head of the log leads to them: to another program they are blocks that nobody names, as all
-//! spare ones are. They join the free list when the superblock has been copied.
+//! Nodes have the form of the free list's, and are stored at spare addresses themselves. Only the
+//! head of the log leads to them: for another program they are unnamed blocks, as all spare ones
+//! are. They join the free list when the superblock has been copied.
 
 use bio::Seg;
 

@@ -1,4 +1,4 @@
-//! What is known of an open image beside its blocks.
+//! The state of an open image beside its blocks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::volume::{Dump, Options, View};
 /// Set in the place of a block of the WORM; without it a place is on the first device.
 pub const WORM: Addr = 1 << 62;
 
-/// What the devices of an image are.
+/// The shape of the devices of an image.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shape {
     /// Blocks of the first device: the cache, or all of a plain file system.
@@ -21,11 +21,11 @@ pub struct Shape {
     pub worm: Option<u64>,
     /// Blocks of the device that it is on.
     pub raw: u64,
-    /// The WORM is a fake one: bits at its end say what was written.
+    /// The WORM is a fake one: bits at its end record the blocks that were written.
     pub once: bool,
     /// How the cache device is laid out.
     pub layout: Layout,
-    /// What is read from the WORM is not kept on the cache device.
+    /// Blocks that are read from the WORM are not kept on the cache device.
     pub fastworm: bool,
     /// It was opened to be read only.
     pub read_only: bool,
@@ -33,7 +33,7 @@ pub struct Shape {
     pub log: Option<u64>,
 }
 
-/// Where the entry of a file stands: its directory, and which entry of it.
+/// The place of a file's entry: its directory, and the slot there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The directory.
@@ -55,11 +55,11 @@ pub struct State {
     pub header: Header,
     /// Entries of the buckets in each state.
     pub counts: [u64; 6],
-    /// Entries that somebody looked up.
+    /// Entries that were looked up.
     pub places: HashMap<(View, Ino), Place>,
-    /// Files without a name: somebody holds them, or their blocks are still to be given back.
+    /// Files without a name: they have keepers, or their blocks are still to be given back.
     pub gone: HashMap<Ino, Dentry>,
-    /// Dumps, and where the entries of their roots stand.
+    /// Dumps, and the places of the entries of their roots.
     pub dumps: Vec<Dump>,
     /// See `dumps`.
     pub roots: Vec<Spot>,
@@ -69,7 +69,7 @@ pub struct State {
     pub now_ns: u64,
     /// Blocks that an operation will want.
     pub wanted: Vec<Addr>,
-    /// Blocks that somebody who reads in order will ask for.
+    /// Blocks that a sequential reader will request.
     pub later: Vec<Addr>,
     /// Sizes that files are being cut to.
     pub cutting: HashMap<Ino, u64>,
@@ -92,7 +92,7 @@ pub struct State {
     pub spare: Vec<Addr>,
     /// The last node of further ones; 0: there is none.
     pub folded: Addr,
-    /// What the last commit's head says.
+    /// The notes of the last commit's head.
     pub noted: Notes,
     /// The last number that was given to a file.
     pub qid: u64,
@@ -104,7 +104,7 @@ pub struct State {
 }
 
 impl State {
-    /// Of what stands on the devices so.
+    /// The initial state for the devices.
     pub fn new(o: &Options, shape: Shape, header: Header, written: [u8; HEADER]) -> State {
         State {
             frames: Frames::new(o.memory, BLOCK),
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// What a dump has not got is dirty, and so is all that leads to it (I6).
+    /// Every block that no dump has is dirty, and so are all blocks that lead to it (I6).
     pub fn is_tidy(&self) -> bool {
         self.loose == self.tidied
     }

@@ -13,11 +13,11 @@ use crate::volume::{Dump, ReadAhead, View};
 enum Undo {
     /// The block was not in memory.
     New(Addr),
-    /// What it was, and whether it was dirty.
+    /// The previous contents, and whether they were dirty.
     Changed(Addr, Seg, bool),
-    /// What was known of a file without a name.
+    /// The previous entry of a file without a name.
     Gone(Ino, Option<Dentry>),
-    /// Where a file stood.
+    /// The previous place of a file.
     Place(Ino, Option<Place>),
     /// An address was given while a tree is frozen.
     Since(Addr),
@@ -37,7 +37,7 @@ enum Undo {
 pub struct Step<'s> {
     pub(super) s: &'s mut State,
     keepers: &'s Keepers,
-    /// How far ahead of whoever reads in order blocks are loaded, bytes.
+    /// Read-ahead distance of a sequential reader, bytes.
     pub(super) far: u64,
     undo: Vec<Undo>,
     header: Header,
@@ -46,7 +46,7 @@ pub struct Step<'s> {
     folded: Addr,
     /// Nothing stays where a dump has it, whatever that costs: for the dump itself.
     pub(super) moving: bool,
-    /// Nothing is changed: what comes from the WORM is not kept.
+    /// Nothing is changed: blocks that are read from the WORM are not kept.
     pub(super) peeks: bool,
 }
 
@@ -115,7 +115,7 @@ impl<'s> Step<'s> {
         &self.s.dumps
     }
 
-    /// True while somebody holds a file: its contents stay.
+    /// True while a file has a keeper: its contents stay.
     pub(super) fn is_held(&self, ino: Ino) -> bool {
         self.keepers.has(ino)
     }
@@ -137,7 +137,7 @@ impl<'s> Step<'s> {
         }
     }
 
-    /// Somebody who reads in order will ask for it.
+    /// Requests a block for a sequential reader.
     pub(super) fn want_later(&mut self, at: Addr) {
         if !self.s.frames.has(at) {
             self.s.later.push(at);
@@ -215,7 +215,7 @@ impl<'s> Step<'s> {
         Ok(())
     }
 
-    /// What is known of a file without a name.
+    /// Sets the entry of a file without a name.
     pub(super) fn set_gone(&mut self, ino: Ino, d: Option<Dentry>) {
         let before = match d {
             Some(d) => self.s.gone.insert(ino, d),
@@ -224,7 +224,7 @@ impl<'s> Step<'s> {
         self.undo.push(Undo::Gone(ino, before));
     }
 
-    /// A file of the live tree stands there from now on.
+    /// Sets the place of a file of the live tree.
     pub(super) fn set_place(&mut self, ino: Ino, place: Option<Place>) {
         let key = (View::Live, ino);
         let before = match place {
@@ -273,7 +273,7 @@ impl<'s> Step<'s> {
         self.undo.push(Undo::Super);
     }
 
-    /// The block is what it should be.
+    /// Checks the tag of the block.
     pub(super) fn checked(&self, seg: Seg, at: Addr, tag: Tag, of: u64) -> Result<Seg, Stop> {
         let whose = |why| {
             let file = if of > path::SUPER { format!(" of file {of}") } else { String::new() };

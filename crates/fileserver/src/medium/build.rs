@@ -1,11 +1,11 @@
-//! From a config string to media.
+//! Construction of media from a config string.
 
 use std::rc::Rc;
 
 use super::{Joined, Loose, Medium, Part};
 use crate::config::Device;
 
-/// What a file system stands on.
+/// The devices of a file system.
 pub struct Stand {
     /// The cache device; of a plain file system all there is.
     pub cache: Rc<dyn Medium>,
@@ -32,7 +32,7 @@ pub fn stand(device: &Device, block: u32, find: Find<'_>) -> Result<Stand, Strin
 }
 
 /// The devices of an image of cwfs64x, and whether its WORM is a fake one. A mirror is one device
-/// here: what is written is on all of it, or was not.
+/// here: a write is on all of it, or it failed.
 pub fn stand_image(device: &Device, find: Find<'_>) -> Result<(Stand, bool), String> {
     const BLOCK: u32 = crate::image::format::BLOCK as u32;
     let Device::Cached(cache, worm) = device else {

@@ -1,4 +1,4 @@
-//! medium: what a config string names, as ranges of bytes that are read, written and flushed.
+//! medium: the devices of a config string, as ranges of bytes that are read, written and flushed.
 
 mod build;
 mod joined;
@@ -11,10 +11,10 @@ pub use provider::{Provider, Way};
 use bio::{Errno, Segs};
 use geom::Local;
 
-/// A device of the file server. Offsets and lengths are in bytes, multiples of the block that the
-/// volume was made with; nothing below is told what they mean.
+/// A device of the file server. Offsets and lengths are in bytes, multiples of the block size of
+/// the volume; the layers below do not know their meaning.
 pub trait Medium {
-    /// What it is called in messages.
+    /// Its name in messages.
     fn name(&self) -> &str;
 
     /// Bytes; may grow.
@@ -23,10 +23,10 @@ pub trait Medium {
     /// Reads into `into`, all of it.
     fn read(&self, at: u64, into: Segs) -> Local<'_, Result<(), Errno>>;
 
-    /// Writes all of `from`. What ended is seen by every later read, and survives the loss of power
-    /// after the next flush.
+    /// Writes all of `from`. A completed write is seen by every later read, and survives a loss of
+    /// power after the next flush.
     fn write(&self, at: u64, from: Segs) -> Local<'_, Result<(), Errno>>;
 
-    /// Makes what ended before durable.
+    /// Makes completed writes durable.
     fn flush(&self) -> Local<'_, Result<(), Errno>>;
 }

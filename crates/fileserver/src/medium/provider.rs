@@ -9,7 +9,7 @@ use geom::{Core, Edge, Local};
 
 use super::Medium;
 
-/// The way to a provider that may go, come back and grow: whoever keeps the graph keeps it true.
+/// The path to a provider that may disappear, return and grow: the owner of the graph updates it.
 #[derive(Clone, Debug)]
 pub struct Way {
     edge: Arc<AtomicU32>,
@@ -50,7 +50,7 @@ impl Provider {
         Provider::by(name, core, Way::new(edge, size))
     }
 
-    /// The same by a way that somebody keeps.
+    /// The same by a path that another object owns.
     pub fn by(name: &str, core: Rc<Core>, way: Way) -> Provider {
         Provider { name: name.into(), core, way }
     }

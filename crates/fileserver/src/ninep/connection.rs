@@ -4,8 +4,8 @@
 //!   reader: recv -> messages -> a task each --+
 //!                                             +--> replies -> one send for all that are there
 //! ```
-//! Requests of a client go beside one another; a slow one holds up nobody. Reading stops while too
-//! much is under way or unsent ([`super::unsent`]), so a client's part of memory is bounded.
+//! Requests of a client run concurrently; a slow one does not delay the others. Reading stops while
+//! too much is under way or unsent ([`super::unsent`]), so a client's part of memory is bounded.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -96,7 +96,7 @@ pub(super) async fn run(session: Rc<Session>, stream: Stream) {
             line.expire();
         }
     });
-    // Whatever ended it, there is nobody to tell.
+    // The cause of the end is ignored: there is no client left to report it to.
     let _ = line.read_all().await;
     deadline.abort();
     line.session.end_line.take();
@@ -328,8 +328,7 @@ impl Line {
         server.trace.keep(Traced { at_ns, connection, tag, is_request, text });
     }
 
-    /// Puts bytes into what is sent next. Without memory the connection ends: a reply cannot be
-    /// left out.
+    /// Adds bytes to the next send. Without memory the connection ends: a reply cannot be left out.
     fn put(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::with_capacity(64);
         encode(&mut bytes);

@@ -20,7 +20,7 @@ struct Lock {
     used_ns: u64,
 }
 
-/// The clock by which disuse is counted: it stands still while a dump is being taken.
+/// The clock that measures disuse: it is stopped while a dump is being taken.
 #[derive(Clone, Copy, Default)]
 struct Clock {
     /// Dumps being taken, and when the first of them began.

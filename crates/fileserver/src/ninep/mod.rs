@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Invariants
-//!  P1  A fid is what it was after every request that failed.
-//!  P2  An Rflush leaves after the reply to what it flushed, or when that will never leave.
+//!  P1  A request that fails leaves its fid unchanged.
+//!  P2  An Rflush is sent after the reply to the flushed request, or when that reply will never be
+//!      sent.
 //!  P3  A removed file lives as long as a fid has it open.
 
 mod connection;
@@ -40,7 +41,7 @@ pub use refusal::{Flavour, Refusal};
 
 /// Largest message that is offered, bytes: a megabyte of data and the head.
 pub const MSIZE_MAX: u32 = (1 << 20) + wire::ninep::IOHDR;
-/// How long a client may take to attach when nobody says otherwise, ns.
+/// Default time that a client may take to attach, ns.
 pub const LOGIN_NS: u64 = 30_000_000_000;
 /// Smallest message that a client may ask for.
 pub const MSIZE_MIN: u32 = 256;
@@ -50,12 +51,12 @@ pub const MSIZE_MIN: u32 = 256;
 pub struct Door {
     /// Rules and words.
     pub flavour: Flavour,
-    /// Everybody is this user, whatever name they give; none: who they say they are, if there is
-    /// one of that name.
+    /// Every client is this user, whatever name it gives; `None`: the user of the given name, if it
+    /// exists.
     pub everybody: Option<Id>,
     /// The client has proven to be `everybody`: by the manual it attaches under no other name.
     pub proven: bool,
-    /// Names are believed; otherwise everybody without a proof is `none`.
+    /// Names are believed; otherwise a client without a proof is `none`.
     pub trusted: bool,
     /// Largest message.
     pub msize: u32,
@@ -79,7 +80,7 @@ pub struct Export {
     pub name: String,
     /// Its files.
     pub files: Served,
-    /// What replies that are not sent yet hold of its block cache.
+    /// The part of its block cache that unsent replies hold.
     share: Rc<unsent::CacheShare>,
 }
 
@@ -96,22 +97,22 @@ pub struct Server {
     pub mending: Cell<bool>,
     /// The user `none` cannot attach.
     pub nonone: Cell<bool>,
-    /// Permissions are not looked at, whoever it is ...
+    /// Permissions are not checked, for any user ...
     pub allow: Cell<bool>,
     /// ... or for this one.
     pub allow_one: Cell<Option<Id>>,
-    /// Who may read and search every directory.
+    /// The user that may read and search every directory.
     pub duallow: Cell<Option<Id>>,
     /// How long a client may take to attach, ns.
     pub login_ns: Cell<u64>,
     pub(crate) journal: Journal,
     next: Cell<u64>,
     sessions: RefCell<Vec<Rc<session::Session>>>,
-    /// What passed, for whoever wonders.
+    /// The traced messages.
     pub trace: trace::Trace,
 }
 
-/// Who is there, for `who`.
+/// A connected client, for `who`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Presence {
     /// Number of the connection.
@@ -181,17 +182,17 @@ impl Server {
         exports.iter().find(|e| name.is_empty() || e.name == name).cloned()
     }
 
-    /// Who is who.
+    /// The users.
     pub fn users(&self) -> Rc<Users> {
         self.users.borrow().clone()
     }
 
-    /// Who is who from now on.
+    /// Sets the users.
     pub fn set_users(&self, users: Users) {
         *self.users.borrow_mut() = Rc::new(users);
     }
 
-    /// Serves a client until it leaves. `peer` is what it is called in reports.
+    /// Serves a client until it leaves. `peer` is its name in reports.
     pub async fn serve(self: Rc<Self>, stream: Stream, peer: String, door: Door) {
         let number = self.next.replace(self.next.get() + 1);
         let session = session::Session::new(self.clone(), number, peer, door);
@@ -207,8 +208,8 @@ impl Server {
         self.exports.borrow_mut().clear();
     }
 
-    /// Takes the dump of `date` (20261121) of a file system that is exported here. However long
-    /// that takes, whoever has an exclusive file open keeps it.
+    /// Takes the dump of `date` (20261121) of a file system that is exported here. Exclusive files
+    /// stay open for their clients, however long that takes.
     pub async fn dump(&self, files: &Served, date: u32) -> Result<Dump, Fault> {
         let _rest = self.locks.rest(&self.reactor);
         files.dump(date).await
@@ -221,14 +222,14 @@ impl Server {
         ended.map(|s| s.hang_up()).count()
     }
 
-    /// Whose messages are kept from now on; see [`trace`].
+    /// Sets the connections whose messages are kept; see [`trace`].
     pub fn follow(&self, of: trace::Of) {
         self.trace.set(of);
         let sessions = self.sessions.borrow();
         sessions.iter().for_each(|s| s.is_traced.set(self.trace.follows(s.number)));
     }
 
-    /// Who is there.
+    /// The connected clients.
     pub fn who(&self) -> Vec<Presence> {
         self.sessions.borrow().iter().map(|s| s.presence()).collect()
     }

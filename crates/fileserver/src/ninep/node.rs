@@ -1,4 +1,5 @@
-//! What a fid stands for: a file of a view, or a directory of the dumps' tree that no disk holds.
+//! Nodes that fids refer to: a file of a view, or a directory of the dumps' tree, which is on no
+//! disk.
 //!
 //! ```text
 //!   dump tree:   /            every year in which there are dumps
@@ -25,19 +26,19 @@ pub enum Node {
     Year(u32),
 }
 
-/// What is known of a node.
+/// The attributes of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Attributes.
     pub inode: Inode,
-    /// What it is called.
+    /// Its name.
     pub name: Vec<u8>,
     /// Its qid.
     pub qid: Qid,
 }
 
 impl Facts {
-    /// What permissions are decided by.
+    /// The attributes that decide permissions.
     pub fn owned(&self) -> Owned {
         let i = &self.inode;
         Owned { mode: i.mode, uid: i.uid, gid: i.gid, is_dir: i.kind == Kind::Dir }
@@ -61,7 +62,7 @@ impl Facts {
         self.stat(&name, &uid, &gid, &muid).encode(out);
     }
 
-    /// As a stat, with the names that its numbers stand for.
+    /// As a stat, with the names of its user numbers.
     pub fn stat<'a>(&self, name: &'a str, uid: &'a str, gid: &'a str, muid: &'a str) -> Stat<'a> {
         let seconds = |ns: u64| u32::try_from(ns / 1_000_000_000).unwrap_or(u32::MAX);
         Stat {
@@ -80,8 +81,8 @@ impl Facts {
     }
 }
 
-/// Paths of what is not a file of the live tree are mixed: clients take files of one path for one
-/// file.
+/// Paths of nodes that are not files of the live tree are mixed: clients take files of one path for
+/// one file.
 fn mixed(a: u64, b: u64) -> u64 {
     let x = (a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (x ^ (x >> 29)) | 1 << 63
@@ -128,7 +129,7 @@ impl Node {
         }
     }
 
-    /// What is known of it.
+    /// Its attributes.
     pub fn facts(self, f: &mut Files<'_, '_>) -> Result<Facts, Stop> {
         match self {
             Node::Dumps => {
@@ -163,7 +164,7 @@ impl Node {
         dump.map_or_else(|| b"/".to_vec(), |d| d.path().1.into_bytes())
     }
 
-    /// What is above it.
+    /// Its parent.
     pub fn parent(self, f: &mut Files<'_, '_>) -> Result<Node, Stop> {
         Ok(match self {
             Node::Dumps | Node::Year(_) => Node::Dumps,
@@ -184,7 +185,7 @@ impl Node {
         })
     }
 
-    /// What stands in it by that name.
+    /// The node of that name in it.
     pub fn child(self, f: &mut Files<'_, '_>, name: &str) -> Result<Option<Node>, Stop> {
         match self {
             Node::File(view, dir) => {
@@ -202,7 +203,7 @@ impl Node {
         }
     }
 
-    /// What stands in it behind the cookie `after`, with cookies.
+    /// Its entries behind the cookie `after`, with cookies.
     pub fn children(
         self,
         f: &mut Files<'_, '_>,

@@ -1,4 +1,4 @@
-//! Why a request is refused, in the words that the client knows.
+//! Refusals of requests, in the words that the client knows.
 
 use wire::{Kind, WireError};
 
@@ -10,9 +10,9 @@ pub enum Flavour {
     /// The manual, and the words of Plan 9.
     #[default]
     Plan9,
-    /// What Linux needs of a 9P2000 server: a rename replaces, some fields of a Twstat are let
-    /// pass, an open fid can be walked from; and words that its client translates, all others being
-    /// errno 526 to it.
+    /// The behaviour that Linux needs of a 9P2000 server: a rename replaces, some fields of a
+    /// Twstat are ignored, an open fid can be walked from. Errors use words that its client
+    /// translates; any others are errno 526 to it.
     Linux,
 }
 
@@ -35,17 +35,17 @@ pub enum Refusal {
     BadUse,
     /// An offset that a directory cannot be read at.
     BadOffset,
-    /// A directory entry is longer than what was asked for.
+    /// A directory entry is longer than the requested count.
     ShortRead,
     /// No such user, or no proof.
     UnknownUser,
     /// No such file system.
     UnknownTree,
-    /// Nobody may attach now.
+    /// No client may attach now.
     Maintenance,
     /// There is nothing to prove.
     NoAuth,
-    /// Somebody else has the file.
+    /// Another fid holds the exclusive file.
     Locked,
     /// The lock was lost.
     LockBroken,

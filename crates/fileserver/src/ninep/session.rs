@@ -1,4 +1,4 @@
-//! One client: its fids, and what its requests do.
+//! A session of one client: its fids and its requests.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use crate::volume::View;
 /// ones cost some 60 bytes each. A request for one more is refused.
 const FIDS_MAX: usize = 1 << 20;
 
-/// What a fid may do once it is open.
+/// The rights of an open fid.
 pub(super) struct Open {
     /// READ, WRITE, RDWR or EXEC.
     pub access: u8,
@@ -49,7 +49,7 @@ pub(super) struct Fid {
     pub open: Option<Box<Open>>,
 }
 
-/// What goes back.
+/// The reply to a request.
 pub(super) enum Reply {
     /// A message.
     R(R<'static>),
@@ -73,7 +73,7 @@ pub struct Session {
     pub(super) msize: Cell<u32>,
     /// It has attached, if only once.
     pub(super) has_attached: Cell<bool>,
-    /// Moves up with each Tversion: replies to what came before it do not leave.
+    /// Moves up with each Tversion: replies to earlier requests are not sent.
     pub(super) age: Cell<u64>,
     fids: RefCell<HashMap<u32, Fid>>,
     /// Ends the connection.
@@ -170,7 +170,7 @@ impl Session {
             T::Version { msize, version } => self.version(msize, version).await,
             T::Auth { .. } => Err(Refusal::NoAuth),
             T::Attach { fid, afid, uname, aname } => self.attach(fid, afid, uname, aname).await,
-            // The connection knows what is under way.
+            // The connection keeps the requests under way.
             T::Flush { .. } => Ok(Reply::R(R::Flush)),
             T::Walk { fid, newfid, names } => self.walk(fid, newfid, &names).await,
             T::Open { fid, mode } => self.open(fid, mode).await,
@@ -191,7 +191,7 @@ impl Session {
         self.age.set(self.age.get() + 1);
         self.end().await;
         let msize = msize.min(self.door.msize);
-        // What is behind a dot is a variant that we need not know.
+        // The part behind a dot is a variant that may be ignored.
         let known = version.split('.').next() == Some("9P2000");
         self.msize.set(if known { msize } else { 0 });
         Ok(Reply::Version(msize, if known { "9P2000" } else { "unknown" }))
@@ -245,7 +245,7 @@ impl Session {
         }
         let node = if dumps { Node::Dumps } else { Node::File(View::Live, ROOT) };
         let facts = export.files.run(|f| node.facts(f)).await?;
-        // A mend may have begun while the root was read, and nobody was to be seen.
+        // A repair may have begun while the root was read, when this client was not visible yet.
         self.may_attach(user)?;
         self.enter(fid, Fid { export, node, user, open: None })?;
         self.has_attached.set(true);

@@ -1,4 +1,4 @@
-//! A trace of messages, for whoever wonders what a client does. Data are counted, never kept.
+//! A trace of 9P messages, for diagnosis. Data are counted, never kept.
 //!
 //! Off, it costs a look at a flag of the connection for each message.
 
@@ -10,15 +10,15 @@ const KEPT_MAX: usize = 2000;
 /// Bytes kept of one; a walk of sixteen long names is cut.
 const TEXT_MAX: usize = 400;
 
-/// Whose messages are kept.
+/// The connections whose messages are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Of {
-    /// Nobody's.
+    /// No messages.
     #[default]
     Nobody,
     /// Those of a connection.
     One(u64),
-    /// Everybody's, also of those who come later.
+    /// Those of all connections, also of later ones.
     All,
 }
 
@@ -46,12 +46,13 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Whose messages are kept.
+    /// The connections whose messages are kept.
     pub fn of(&self) -> Of {
         self.of.get()
     }
 
-    /// Whose are kept from now on. What was kept stays, unless somebody is to be followed anew.
+    /// Sets the connections to trace. Kept messages stay when tracing ends, and are dropped when it
+    /// begins again.
     pub(super) fn set(&self, of: Of) {
         self.of.set(of);
         if of != Of::Nobody {
@@ -82,7 +83,7 @@ impl Trace {
         kept.push_back(message);
     }
 
-    /// What is kept, oldest first, and how many messages before them are not any more.
+    /// The kept messages, oldest first, and the number of earlier ones that were dropped.
     pub fn kept(&self) -> (Vec<Traced>, u64) {
         (self.kept.borrow().iter().cloned().collect(), self.lost.get())
     }

@@ -69,7 +69,7 @@ impl Drop for Reserved {
     }
 }
 
-/// What unsent replies hold of the block cache of a file system.
+/// The part of a file system's block cache that unsent replies hold.
 pub(super) struct CacheShare {
     held: Cell<usize>,
     bound: usize,
@@ -137,7 +137,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// The bytes, and what is to be dropped once they are sent.
+    /// The bytes, and the guard to be dropped once they are sent.
     pub fn into_parts(self) -> (Vec<Seg>, Option<Held>) {
         (self.segs, self.held)
     }

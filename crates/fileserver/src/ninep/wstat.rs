@@ -1,4 +1,4 @@
-//! Twstat: all that is asked for, or nothing.
+//! Twstat: all requested changes are made, or none.
 
 use wire::ninep::{R, Stat, mode, open};
 
@@ -24,12 +24,13 @@ impl Session {
     pub(super) async fn wstat(&self, fid: u32, stat: &Stat<'_>) -> Result<Reply, Refusal> {
         let (export, node, user, access) = self
             .fid(fid, |f| (f.export.clone(), f.node, f.user, f.open.as_ref().map(|o| o.access)))?;
-        // POSIX: ftruncate asks what the descriptor is open for, whatever the mode has become.
+        // POSIX: ftruncate checks the open mode of the descriptor, whatever the file's mode has
+        // become.
         let is_open = matches!(access, Some(open::WRITE | open::RDWR));
         let by = By { user, may_cut: is_open && self.is_lenient() };
         let muid = if self.is_lenient() { "" } else { stat.muid };
         if (Stat { muid, ..*stat }) == Stat::KEEP {
-            // Stable storage is what it asks for.
+            // It requests stable storage.
             export.files.sync().await?;
             return Ok(Reply::R(R::Wstat));
         }
@@ -119,7 +120,7 @@ impl Session {
             change.size = Some(stat.length);
         }
         if stat.mtime != keep.mtime {
-            // Whoever may cut a file says when, as Linux does with O_TRUNC.
+            // A user who may cut a file also sets the time, as Linux does with O_TRUNC.
             let cuts = change.size.is_some() && self.is_lenient();
             if !owner && !cuts {
                 return Err(Refusal::NotOwner);
@@ -156,7 +157,7 @@ impl Session {
             }
             change.gid = Some(gid);
         }
-        // Linux says who renames; that is us, or nobody that matters.
+        // Linux sends the renaming user as muid; lenient listeners ignore it.
         let muid = stat.muid.is_empty() || users.id(stat.muid) == Some(inode.muid);
         if !muid && !self.is_lenient() {
             return Err(Refusal::BadStat("muid"));

@@ -1,4 +1,4 @@
-//! The class.
+//! The class `fs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +22,15 @@ use crate::volume::Label;
 pub const FS_CLASS: &str = "fs";
 /// Bytes of a label, and of the smallest block.
 const HEAD: usize = 4096;
-/// How long a verb is waited for before whoever asked is told how far it is.
+/// Time that a verb may take before its progress is reported instead.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// What a file server has to know of the machine.
+/// The properties of the machine that a file server needs.
 #[derive(Clone)]
 pub struct Site {
     /// Wall clock, ns since 1970.
     pub clock: fn() -> u64,
-    /// The machine's name, by which another server's operator knows who has the WORM.
+    /// The machine's name, which shows another server's operator the owner of the WORM.
     pub machine: String,
     /// Which file systems were served here before.
     pub made: Arc<dyn Made>,

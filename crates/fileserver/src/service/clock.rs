@@ -41,7 +41,7 @@ impl At {
     }
 }
 
-/// What the clock of dumps does next.
+/// The next action of the clock of dumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It looks again after so many ns.

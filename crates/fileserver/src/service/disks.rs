@@ -2,11 +2,11 @@
 //! day's state for ever.
 //!
 //! ```text
-//!   any core: layer -- what is asked --> the file server's core: a task over its files
+//!   any core: layer -- request --------> the file server's core: a task over its files
 //!       ^                                   |
 //!       +-- bytes, or how it ended ---------+
 //! ```
-//! What crosses is copied: buffers belong to a core.
+//! Data is copied between the cores: buffers belong to a core.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -43,9 +43,9 @@ pub struct FileDisk {
     pub bytes: u64,
     /// It is in a dump.
     pub read_only: bool,
-    /// What it is called between the cores; never used twice.
+    /// Its key between the cores; never used twice.
     pub key: u64,
-    /// What tells it from every other one: volume and file.
+    /// Its unique identity: volume and file.
     pub ident: String,
     /// Bytes of a block of the volume.
     pub block: u64,
@@ -107,7 +107,7 @@ pub fn close(key: u64) {
     OPEN.with(|all| all.borrow_mut().remove(&key));
 }
 
-/// What crosses to the file server's core.
+/// A request to the file server's core.
 struct Ask {
     op: Op,
     offset: u64,
@@ -116,7 +116,7 @@ struct Ask {
     data: Vec<u8>,
 }
 
-/// What comes back.
+/// The result of a request.
 #[derive(Default)]
 struct Answer {
     data: Vec<u8>,
@@ -158,7 +158,7 @@ impl Reply {
                 let place = (core, ticket.id());
                 answers.lock().insert(place, answer);
                 if !on.restart(ticket) {
-                    // Whoever asked has given up.
+                    // The requester has given up.
                     answers.lock().remove(&place);
                 }
             }),
@@ -266,7 +266,7 @@ impl Open {
         Ok(answer)
     }
 
-    /// Bytes behind the end of the file, which somebody may have cut, are zero.
+    /// Bytes behind the end of the file, which may have been cut, are zero.
     async fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>, Fault> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let mut out = Vec::with_capacity(length);

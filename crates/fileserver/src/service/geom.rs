@@ -1,4 +1,4 @@
-//! The geom: what a file server has open, and who is told what.
+//! The geom of a file server: its open devices, and the delivery of its events.
 
 use std::sync::Arc;
 
@@ -46,13 +46,13 @@ pub struct FsGeom {
     pub(super) shared: Arc<Shared>,
     below: Vec<Below>,
     disks: Vec<Disk>,
-    /// What was remarked last.
+    /// The phase that was reported last.
     said: Phase,
     /// It goes when it has halted.
     going: bool,
 }
 
-/// Stands for a geom that has no number yet.
+/// A placeholder for a geom that has no number yet.
 struct Unmade;
 
 impl Geom for Unmade {
@@ -118,7 +118,7 @@ impl FsGeom {
             Box::new(move |core| {
                 Box::pin(async move {
                     let opened = shared.until(|p| *p != Phase::Opening);
-                    // Whoever waits any longer looks at `status`.
+                    // A longer opening can be followed with `status`.
                     let _ = deadline(core, OPENING_NS, opened).await;
                     Box::new(Told::News) as Word
                 })
@@ -306,7 +306,7 @@ impl Geom for FsGeom {
         }
     }
 
-    /// Attributes are a file's own, not those of what is below.
+    /// Attributes are a file's own, not those of the devices below.
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
         None
     }
@@ -350,7 +350,7 @@ impl Geom for FsGeom {
         true
     }
 
-    /// The volume looks at sizes by itself; one that shrank refuses what lies behind its end.
+    /// The volume checks sizes by itself; a device that shrank refuses requests behind its end.
     fn resized(&mut self, t: &mut Topology, _: GeomId, consumer: ConsumerId) {
         let size = t.below(consumer).and_then(|p| t.limits(p)).map(|l| l.media_bytes);
         let found = self.below.iter().find(|b| b.consumer == consumer);
@@ -467,7 +467,7 @@ impl Geom for FsGeom {
     }
 }
 
-/// What verbs changed until the next start.
+/// Settings by verbs that are valid until the next start.
 fn transients(shared: &Shared, name: &str) -> Vec<Transient> {
     let (s, params) = (shared.status(), &shared.params);
     if s.phase != Phase::Serving {
@@ -507,7 +507,7 @@ fn transients(shared: &Shared, name: &str) -> Vec<Transient> {
     all.into_iter().map(transient).collect()
 }
 
-/// What lists say of it.
+/// The lines that lists show of it.
 fn lines(shared: &Shared, s: &Status) -> Vec<(&'static str, String)> {
     let f = &s.facts;
     let zone = clock::zone();
@@ -553,7 +553,7 @@ fn lines(shared: &Shared, s: &Status) -> Vec<(&'static str, String)> {
             false => ("next", clock::text(ns, &zone)),
         });
     }
-    // What an operator said for a while, and may have forgotten.
+    // Temporary settings of an operator, which may have been forgotten.
     for (is, what, how) in [
         (s.noattach, "attaches", "off"),
         (s.allow, "permissions", "not looked at"),

@@ -1,4 +1,4 @@
-//! The core's side: a volume, its files, those who use them.
+//! The core's side of a file server: a volume, its files and their clients.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,15 +26,15 @@ use crate::ninep::{Presence, Server};
 use crate::users::{ADM, Users};
 use crate::volume::{self, Dump, Options, View};
 
-/// How long what was written may wait for a commit that nobody asks for, ns.
+/// Longest time that written data waits for a commit that no client requests, ns.
 const COMMIT_NS: u64 = 5_000_000_000;
-/// How often lists hear how it is, ns.
+/// Interval of status reports, ns.
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// A disk of the config string that is open.
 #[derive(Clone)]
 pub struct Opened {
-    /// What the string calls it.
+    /// The device of the config string.
     pub disk: Device,
     /// Its provider.
     pub name: String,
@@ -73,7 +73,7 @@ pub(crate) fn when(host: &Host, ns: u64) -> String {
     clock::text(ns, &host.zone)
 }
 
-/// Starts one on its core; it ends when it is told to stop.
+/// Starts one on its core; it ends on `Order::Stop`.
 pub fn start(core: &Rc<Core>, shared: Arc<Shared>, disks: Vec<Opened>) {
     let (own, name) = (core.clone(), shared.name.clone());
     core.spawn_for("fs", &name, async move {
@@ -173,7 +173,7 @@ impl Host {
             }
         }
         self.shared.report(|s| s.phase = Phase::Halting);
-        // What could not be made durable is found in the journal, or was refused before.
+        // Data that could not be made durable is in the journal, or was refused before.
         let _ = self.halt().await;
     }
 
@@ -192,7 +192,7 @@ impl Host {
         ))
     }
 
-    /// What it stands on.
+    /// The devices and settings of its volume.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
@@ -238,7 +238,7 @@ impl Host {
             self.listen().await
         };
         if let Err(e) = ready.await {
-            // Nobody was served: it is as it was.
+            // No client was served: everything is as before.
             let _ = self.halt().await;
             return Err((e.what, format!("repair that, then `ashlar fs start {name}`")));
         }
@@ -352,7 +352,7 @@ impl Host {
         true
     }
 
-    /// Nobody is served any more, and everything is durable.
+    /// Ends all service and makes everything durable.
     pub(crate) async fn halt(&self) -> Result<(), Error> {
         self.life.set(self.life.get() + 1);
         self.listening.borrow_mut().drain(..).for_each(|task| task.abort());
@@ -387,7 +387,7 @@ impl Host {
         self.rates.borrow_mut().look(self.reactor.now(), &counts);
     }
 
-    /// Lists hear how it is.
+    /// Updates the reported status.
     pub(crate) fn look(&self) {
         let Some(fs) = &*self.fs.borrow() else { return };
         let (facts, legs) = (fs.facts(), fs.legs());
@@ -441,12 +441,12 @@ impl Host {
         }
     }
 
-    /// Whoever waits for the answer of that number hears how far it is.
+    /// Reports the progress of the verb of that number.
     pub(crate) fn said(&self, number: u64, what: String, done: u64, total: u64) {
         self.shared.progress(number, Progress { what, done, total });
     }
 
-    /// What `f` gives, if it does in so many ns.
+    /// The result of `f`, if it ends in so many ns.
     pub(crate) async fn within<T>(&self, ns: u64, f: impl Future<Output = T>) -> Option<T> {
         deadline(&self.core, ns, f).await
     }
@@ -507,7 +507,7 @@ impl Host {
         (self.shared.site.clock)()
     }
 
-    /// Everybody's names from now on.
+    /// Sets the users.
     pub(crate) fn set_users(&self, users: Users) {
         self.server.set_users(users);
     }

@@ -35,7 +35,7 @@ pub fn parse_console(text: &str) -> Result<Address, Error> {
     Address::parse_ether(text).map_or_else(|| parse(text), Ok)
 }
 
-/// What is spoken there.
+/// The protocol of an address.
 #[derive(Clone)]
 pub enum Speaks {
     NineP(Door),
@@ -52,9 +52,9 @@ enum Bound {
 /// A connection that has just been accepted.
 struct Accepted {
     stream: Stream,
-    /// Who it is, for people.
+    /// The client's name in reports.
     peer: String,
-    /// Whose connections count together: an address without its port, or a user.
+    /// The key of the connection limit: an address without its port, or a user.
     counts_as: String,
 }
 
@@ -99,7 +99,7 @@ async fn bind(reactor: &Reactor, at: &Address) -> std::io::Result<Bound> {
 }
 
 impl Host {
-    /// The addresses of its parameters, and what is spoken there.
+    /// The addresses of its parameters, and their protocols.
     fn doors(&self) -> Result<Vec<(String, Speaks)>, Error> {
         let params = &self.shared.params;
         let users = self.server.users();
@@ -221,7 +221,7 @@ impl Host {
             Speaks::Console => {
                 let host = self.clone();
                 self.reactor.spawn("fs-console", async move {
-                    // Whoever typed has left.
+                    // The operator has left.
                     let _ = console::serve(&host, stream).await;
                     drop(counted);
                 });

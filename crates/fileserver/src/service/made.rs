@@ -1,5 +1,5 @@
-//! Which file systems were served here, over restarts of the daemon: `create` makes no new one in
-//! the place of one whose devices are missing.
+//! The file systems that were served here, over restarts of the daemon: `create` makes no new one
+//! in the place of one whose devices are missing.
 
 /// See the module. Called on any thread, but [`Made::served`] on the control thread only.
 pub trait Made: Send + Sync {

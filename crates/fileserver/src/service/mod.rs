@@ -1,5 +1,5 @@
-//! service: the class `fs`. A file server is a geom that stands on the devices of its config
-//! string; its files are reached by 9P.
+//! service: the class `fs`. A file server is a geom on the devices of its config string; its files
+//! are reached by 9P.
 //!
 //! ```text
 //!   control thread                          one core

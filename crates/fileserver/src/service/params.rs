@@ -1,4 +1,4 @@
-//! What can be said of a file server in the configuration.
+//! Parameters of a file server in the configuration.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::image::{self, format::Layout};
 use crate::ninep::LOGIN_NS;
 use crate::volume::{BLOCKS, ReadAhead};
 
-/// Bytes of a block when nobody says otherwise.
+/// Default bytes of a block.
 const BLOCK: u32 = 16 << 10;
-/// Bytes of the block cache when nobody says otherwise, and the least.
+/// Default bytes of the block cache, and the minimum.
 const MEMORY: (u64, u64) = (64 << 20, 8 << 20);
-/// Connections of one peer when nobody says otherwise.
+/// Default limit of the connections of one peer.
 const PEER_CONNECTIONS: u32 = 256;
-/// When a dump is taken when nobody says otherwise.
+/// Default time of the daily dump.
 const DUMP_AT: &str = "05:00";
 /// No dumps by the clock.
 const NEVER: &str = "never";
@@ -126,7 +126,7 @@ pub struct FsParams {
 }
 
 impl FsParams {
-    /// From what the configuration says, checked.
+    /// Reads and checks the parameters of the configuration.
     pub fn read(value: &serde_json::Value) -> Result<FsParams, Error> {
         let mut params: FsParams = match value {
             serde_json::Value::Null => FsParams::default(),
@@ -169,7 +169,7 @@ impl FsParams {
         Ok(params)
     }
 
-    /// What its listeners need for TLS; none where there are no such listeners.
+    /// The keys that its TLS listeners need; `None` without such listeners.
     pub fn keys(&self) -> Result<Option<Keys>, Error> {
         if self.linux_tls.is_empty() && self.plan9_tls.is_empty() {
             return Ok(None);
@@ -186,7 +186,7 @@ impl FsParams {
         Keys::read(&files).map(Some).map_err(Error::inval)
     }
 
-    /// What the lines of config mode say is said in our words.
+    /// Translates the lines of config mode into parameters.
     fn settle(&mut self) -> Result<(), Error> {
         let Some(text) = self.settings.take() else { return Ok(()) };
         let refuse = |what: String| Err(Error::inval(format!("settings: {what}")));
@@ -235,7 +235,7 @@ impl FsParams {
         Ok(())
     }
 
-    /// What it stands on, if a config string says so.
+    /// The device of the config string, if there is one.
     pub fn device(&self) -> Result<Option<Device>, Error> {
         let Some(text) = &self.device else { return Ok(None) };
         let device: Device =

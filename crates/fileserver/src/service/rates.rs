@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-/// Seconds after which what was counts for a third.
+/// Seconds after which a past rate counts for a third.
 const WINDOWS: [u64; 3] = [10, 100, 1000];
 
-/// What is counted, since whenever; a smaller number than before has begun anew.
+/// Counters since any time; a counter that is smaller than before was restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests of clients.
@@ -39,7 +39,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// What is counted at a moment, ns.
+    /// Takes the counters of a time, ns.
     pub fn look(&mut self, now: u64, counts: &Counts) {
         let counts = counts.list();
         let Some((before, had)) = self.last.replace((now, counts)) else { return };

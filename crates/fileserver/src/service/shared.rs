@@ -1,5 +1,5 @@
-//! What the control thread and the core of a file server have in common: orders one way, answers
-//! and how it is the other.
+//! Shared state of the control thread and a file server's core: orders one way, answers and status
+//! the other.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -53,7 +53,7 @@ pub struct Status {
     pub last: Option<(u64, String)>,
     /// When the next one is taken by the clock, if it may be, ns since 1970.
     pub next: Option<u64>,
-    /// Nobody can attach.
+    /// No client can attach.
     pub noattach: bool,
     /// Permissions are not looked at.
     pub allow: bool,
@@ -69,21 +69,21 @@ pub struct Status {
     pub ahead: Option<ReadAhead>,
     /// Files that are disks.
     pub disks: Vec<FileDisk>,
-    /// What went wrong with the last automatic dump.
+    /// The fault of the last automatic dump.
     pub dump_fault: Option<String>,
-    /// Who could not prove to be a user, the last one, and why.
+    /// The last client that could not prove to be a user, and the reason.
     pub turned_away: Option<String>,
 }
 
-/// What the core is to do.
+/// An order for the core.
 pub enum Order {
-    /// A verb; its number, its word, what was given.
+    /// A verb: its number, its name, its parameters.
     Verb(u64, String, Value),
     /// Everything is made durable, and the host ends.
     Stop,
 }
 
-/// What the geom is told.
+/// An event for the geom.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Told {
     /// An answer is there, or the phase is another one.
@@ -95,9 +95,9 @@ pub enum Told {
 /// How far a verb is.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// What is going on.
+    /// The present activity.
     pub what: String,
-    /// So many of `total`; 0: nobody knows.
+    /// So many of `total`; 0: unknown.
     pub done: u64,
     /// See `done`.
     pub total: u64,
@@ -126,9 +126,9 @@ pub struct Shared {
     pub geom: GeomId,
     /// The way to it and to the cores.
     pub board: Switchboard,
-    /// What was said of it.
+    /// Its parameters.
     pub params: FsParams,
-    /// What it stands on.
+    /// The device that it uses.
     pub device: Device,
     /// The machine.
     pub site: Site,
@@ -164,7 +164,7 @@ impl Shared {
         self.keys.lock().clone()
     }
 
-    /// Reads the files of its keys: clients that come from now on meet what is in them.
+    /// Reads the files of its keys: they apply to clients that connect from now on.
     pub fn read_keys(&self) -> Result<(), Error> {
         let keys = self.params.keys()?;
         *self.keys.lock() = keys;
@@ -206,7 +206,7 @@ impl Shared {
         self.send(|_| Order::Stop);
     }
 
-    /// The answer, which is gone then, or how far it is; none: nobody asked.
+    /// The answer, which is removed, or the progress; `None`: no such request.
     pub fn answer(&self, number: u64) -> Option<Result<Result<Value, Error>, Progress>> {
         let mut desk = self.desk();
         if let Some(Answer::Working(progress)) = desk.answers.get(&number) {

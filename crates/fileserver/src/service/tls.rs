@@ -1,4 +1,4 @@
-//! A client that comes by TLS: who it is, and its bytes in the clear for the 9P service.
+//! A client that connects by TLS: its identity, and its decrypted bytes for the 9P service.
 //!
 //! ```text
 //!   socket --recv--> decrypt --> pair --> ninep, as from any stream
@@ -10,7 +10,7 @@
 //! Invariants
 //!  S1  Nothing of a client reaches the service before its certificate was accepted and names a
 //!      user.
-//!  S2  What is encrypted is sent in the order in which it was encrypted: by one task.
+//!  S2  Encrypted data is sent in the order of its encryption: by one task.
 //!  S3  A client that does not read has at most [`QUEUE_MAX`] and a record of replies waiting here.
 
 use std::cell::{Cell, RefCell};
@@ -34,7 +34,7 @@ use crate::notify::Notify;
 const PIECE: usize = 64 << 10;
 /// Encrypted bytes beyond which nothing more is encrypted (S3).
 const QUEUE_MAX: usize = 256 << 10;
-/// How long a client may take to say who it is, ns.
+/// Time that a client may take to prove its identity, ns.
 const SHAKE_NS: u64 = 15_000_000_000;
 
 struct Line {
@@ -113,7 +113,7 @@ impl Line {
         buf.seg(0, buf.capacity()).ok_or(io::ErrorKind::OutOfMemory.into())
     }
 
-    /// What the protocol wants to say goes into the queue.
+    /// Queues the bytes that TLS wants to send.
     fn gather(&self) -> Result<(), CommonReason> {
         self.tls.flush(&mut *self.queue.borrow_mut())?;
         self.news.notify_all();
@@ -124,7 +124,7 @@ impl Line {
     fn open(&self, came: &Seg) -> Result<Vec<u8>, CommonReason> {
         let mut clear = Vec::new();
         let done = came.with(|bytes| self.tls.decrypt(bytes, &mut clear));
-        // An alert says to the client what was wrong.
+        // An alert informs the client of the error.
         self.gather()?;
         done.map(|()| clear)
     }
@@ -208,7 +208,7 @@ impl Line {
 }
 
 impl Host {
-    /// Meets a client that has to prove who it is.
+    /// Serves a client that has to prove its identity.
     pub(super) async fn meet_secure(
         self: Rc<Self>,
         stream: Stream,
@@ -244,7 +244,7 @@ impl Host {
                 let (reads, inside) = (line.clone(), Rc::new(ours));
                 let towards = inside.clone();
                 self.reactor.spawn("fs-tls-recv", async move {
-                    // However it ended, the service hears of it.
+                    // The service sees the end, whatever its cause.
                     let _ = reads.inwards(&towards, first).await;
                     towards.close();
                 });
@@ -257,7 +257,7 @@ impl Host {
             }
         }
         line.tls.close();
-        // What cannot be said any more is not said.
+        // An alert that can no longer be sent is dropped.
         let _ = line.gather();
         line.end();
     }

@@ -1,6 +1,6 @@
 //! Keys of the tree.
 
-/// What an item of the tree is about; the order of the numbers is the order in the tree.
+/// The kind of an item of the tree; the order of the numbers is the order in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {

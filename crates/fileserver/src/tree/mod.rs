@@ -1,8 +1,8 @@
 //! tree: one B+tree a file system, copied on write.
 //!
 //! Invariants
-//!  B1  A node is changed only after [`Blocks::own`] gave it, and its new address stands in its
-//!      parent in the same operation: what a dump holds is never changed.
+//!  B1  A node is changed only after [`Blocks::own`] gave it, and its new address is stored in its
+//!      parent in the same operation: blocks of a dump are never changed.
 //!  B2  The lowest key of a node but the first of its parent is not below its key there, and all
 //!      its keys are below the next one's.
 //!  B3  No node but the root is empty.
@@ -104,8 +104,7 @@ pub fn scan(
     Ok(())
 }
 
-/// The leaf in which a key stands or would stand, and the lowest key that the leaf behind it may
-/// hold.
+/// The leaf in which a key is or would be, and the lowest key that the leaf behind it may hold.
 fn leaf_and_next(
     blocks: &mut impl Blocks,
     root: Root,
@@ -304,7 +303,7 @@ fn tidy(blocks: &mut impl Blocks, above: &Owned, i: usize, node: &Owned) -> Resu
         }
         let into = above.child(blocks, left)?;
         let lowest = above.seg.with(|b| node::key(b, left + 1));
-        // Its first key may be below what it may hold; among others it counts.
+        // Its first key may be below its lower bound; behind other keys it has to be the bound.
         let from = high.with(<[u8]>::to_vec);
         into.seg.with_mut(|b| {
             let n = node::count(b);
@@ -343,7 +342,7 @@ fn lower(blocks: &mut impl Blocks, root: &mut Root) -> Result<(), Stop> {
 /// A node, and on which level it should be; the root may be on any.
 pub type Below = (Addr, Option<u8>);
 
-/// What a node leads to: nodes alone, blocks that items name are the caller's.
+/// The nodes below a node; blocks that items name are the caller's.
 pub fn below(blocks: &mut impl Blocks, at: Addr, wanted: Option<u8>) -> Result<Vec<Below>, Stop> {
     let seg = blocks.look(at)?;
     let level = seg.with(node::level);

@@ -111,7 +111,7 @@ pub fn child(b: &[u8], i: usize) -> Addr {
     get64(value(b, i), 0)
 }
 
-/// Where a key stands, or would stand.
+/// The place of a key, or the place where it would be.
 pub fn search(b: &[u8], wanted: &Key) -> Result<usize, usize> {
     let raw = wanted.encode();
     let (mut low, mut high) = (0, count(b));
@@ -126,7 +126,7 @@ pub fn search(b: &[u8], wanted: &Key) -> Result<usize, usize> {
     Err(low)
 }
 
-/// Slot of an inner node under which a key stands.
+/// The slot of an inner node whose subtree holds a key.
 pub fn branch(b: &[u8], wanted: &Key) -> usize {
     match search(b, wanted) {
         Ok(i) => i,

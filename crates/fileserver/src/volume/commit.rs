@@ -40,7 +40,7 @@ struct Captured {
 }
 
 impl Volume {
-    /// Begins a commit in a task of its own: whoever waits for it may go away.
+    /// Begins a commit in a task of its own: its waiters may be dropped.
     pub(super) fn begin_commit(&self) {
         if self.0.committing.replace(true) {
             return;
@@ -185,7 +185,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Memory beside the block cache, for what is written once.
+    /// Memory outside the block cache, for a block that is written once.
     pub(super) async fn own_memory(&self) -> Result<Seg, Fault> {
         let block = self.block();
         for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! A block as each device has it, beside what it should be.
+//! Comparison of a block's copies on all devices with its right contents.
 
 use serde::Serialize;
 use wire::iscsi::crc32c;
@@ -6,7 +6,7 @@ use wire::iscsi::crc32c;
 use super::Volume;
 use crate::fault::{Addr, Fault};
 
-/// What a device has of a block.
+/// A device's copy of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Copy {
     /// Its name.
@@ -14,7 +14,7 @@ pub struct Copy {
     /// Where it is there, in blocks; none: it is not there, which is no fault.
     #[serde(rename = "block")]
     pub at: Option<u64>,
-    /// What is wrong with it.
+    /// The fault of the copy.
     pub fault: Option<String>,
 }
 
@@ -23,7 +23,7 @@ impl Volume {
     /// Nothing is mended.
     ///
     /// # Errors
-    /// There is no block of that address, or no device says what it should be.
+    /// There is no block of that address, or no device has the proof of its right contents.
     pub async fn copies(&self, addr: Addr) -> Result<Vec<Copy>, Fault> {
         if addr == 0 || !self.was_given(addr) {
             return Err(Fault::Invalid("no block has that address"));

@@ -7,7 +7,7 @@
 //!   an error of the leg: it is behind; wait, longer each time, and join again
 //! ```
 //! Legs do not wait for each other, and nothing waits for them but the room on the cache device.
-//! What is not there any more is read from a leg that has it.
+//! A block that the cache device no longer has is read from another leg.
 
 use bio::{Seg, Segs};
 use serde::Serialize;
@@ -25,7 +25,7 @@ const FLUSH_BYTES: (u64, u64) = (1 << 20, 64 << 20);
 /// Waits after errors, ns: at first and at most.
 const RETRY_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
-/// What helps a device of the WORM that is not copied to.
+/// The remedy for a device of the WORM that is not copied to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Remedy {
@@ -57,7 +57,7 @@ pub struct Report {
     pub busy_ns: u64,
     /// Why it is not being copied to.
     pub fault: Option<String>,
-    /// What helps against that.
+    /// The remedy for that.
     pub remedy: Remedy,
     /// How often a copy was broken off.
     pub faults: u64,
@@ -93,7 +93,7 @@ impl Volume {
                 Ok(()) => wait = RETRY_NS.0,
                 Err(Fault::Fenced(_) | Fault::Closed) => return,
                 Err(_) => {
-                    // What it has is looked at again before anything is written to it.
+                    // The state of the leg is read again before anything is written to it.
                     if let Some(place) = self.0.places.borrow_mut().get_mut(leg) {
                         *place = None;
                     }
@@ -112,7 +112,7 @@ impl Volume {
         self.0.copying.get()
     }
 
-    /// Says whether they are; what was copied of one counts when it goes on.
+    /// Enables or disables copying; a dump that is copied in part continues there.
     pub fn set_copying(&self, on: bool) {
         self.0.copying.set(on);
         self.0.dumped.notify_all();
@@ -181,8 +181,8 @@ impl Volume {
         i.checked_sub(1).and_then(|i| state.dumps.get(i)).map_or(0, |d| d.sb)
     }
 
-    /// Blocks and checksums of a dump, durably. What was made durable before the leg failed is not
-    /// copied again.
+    /// Copies the blocks and checksums of a dump, durably. Blocks that were durable before the leg
+    /// failed are not copied again.
     async fn copy_blocks(&self, leg: usize, dump: &Dump) -> Result<(), Fault> {
         // Blocks on their way to a leg are held in the block cache, however long the leg takes.
         let share = self.0.state.borrow().frames.limit() / (8 * self.0.legs.len());
@@ -198,8 +198,8 @@ impl Volume {
             if len > 0 && (!there || len == most) {
                 self.leg_write(leg, first, std::mem::take(&mut run)).await?;
                 len = 0;
-                // A device in memory has written at once, and what was in the block cache needed no
-                // wait either: others get their turn.
+                // A device in memory writes at once, and blocks in the block cache need no wait
+                // either: this lets other tasks run.
                 self.0.reactor.yield_now().await;
                 self.rest().await;
                 if n >= between {
@@ -221,7 +221,7 @@ impl Volume {
         self.keep(leg, dump.next, n).await
     }
 
-    /// Makes what was copied below `addr` durable: `n` more blocks.
+    /// Makes the copied blocks below `addr` durable: `n` more blocks.
     async fn keep(&self, leg: usize, addr: Addr, n: u64) -> Result<(), Fault> {
         self.leg_flush(leg).await?;
         if let Some(p) = self.0.partial.borrow_mut().get_mut(leg) {

@@ -1,4 +1,4 @@
-//! How a volume is doing, for reports.
+//! The state of a volume, for reports.
 
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ pub struct Facts {
     pub ahead_loaded: u64,
     /// See `ahead_workers`.
     pub ahead_dropped: u64,
-    /// What the block cache may hold, and what of it no commit has written yet.
+    /// The size of the block cache, and its part that no commit has written yet.
     pub memory: u64,
     /// See `memory`.
     pub dirty: u64,
@@ -41,7 +41,7 @@ pub struct Facts {
     pub next: Addr,
     /// See `next`.
     pub frozen: Addr,
-    /// Blocks of the live tree alone: what the next dump holds, and what none will.
+    /// Blocks of the live tree alone: those of the next dump, and those of no dump.
     pub live: u64,
     /// See `live`.
     pub scratch: u64,

@@ -5,16 +5,16 @@
 //! is no lock and no command of a bus in it: blocks that are written and read are enough.
 //!
 //! ```text
-//!   owner:      write seat (grant moved up) -> flush -> read all seats -> nobody higher? use it
+//!   owner:      write seat (grant moved up) -> flush -> read all seats -> none higher? use it
 //!   successor:  write seat (epoch higher)   -> flush -> read all seats -> begin above every grant
 //! ```
-//! Whoever of the two reads last sees the other (both write before they read).
+//! The server that reads last sees the other, because both write before they read.
 //!
 //! Invariants
 //!  N1  An address of a leg is written by the owner of an epoch only after its grant covers it
 //!      there and a look at all seats found no higher epoch.
-//!  N2  A successor begins above every grant that it found after its own seat was durable: nothing
-//!      that an earlier owner still writes is ever part of what the successor wrote.
+//!  N2  A successor begins above every grant that it found after its own seat was durable: later
+//!      writes of an earlier owner are never part of the successor's data.
 //!  N3  Changes are taken for [`LEASE_NS`] after a look at the fence; a successor waits longer than
 //!      that before it takes any.
 
@@ -39,11 +39,11 @@ pub const LEASE_NS: u64 = 2_000_000_000;
 pub const WAIT_NS: u64 = LEASE_NS * 3 / 2;
 /// How long a leg may take to show its seats when another one has, ns ...
 const LOOK_NS: u64 = 500_000_000;
-/// ... and so many times as long when none has: there is nobody else to believe.
+/// ... and so many times as long when none has, because there is no other leg to rely on.
 const PATIENCE: u64 = 3;
 /// Looks in a row that none may answer.
 const LOOKS: u32 = 7;
-// Of what a look that was answered at the last moment gives, something is left.
+// An answer at the last moment still leaves a part of the lease.
 const _: () = assert!(LOOK_NS * PATIENCE < LEASE_NS);
 /// Bytes of a name in a seat.
 const NAME_MAX: usize = 200;
@@ -55,17 +55,17 @@ enum Look {
     Good,
     /// It said an error.
     Bad,
-    /// It says nothing; what it says yet is of no use.
+    /// It has not answered; a later answer is ignored.
     Late,
 }
 
-/// Who a server is: chosen by chance, once.
+/// The identity of a server: chosen at random, once.
 pub type Owner = [u8; 16];
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seat {
-    /// Whose.
+    /// Its owner.
     pub owner: Owner,
     /// What people call it.
     pub name: String,
@@ -108,8 +108,8 @@ impl Seat {
     }
 }
 
-/// All seats of a device: those taken, and the first that is free. What a seat says fits a sector,
-/// so power that fails leaves the old one or the new one.
+/// All seats of a device: those taken, and the first free one. A seat fits a sector, so a loss of
+/// power leaves the old one or the new one.
 pub async fn seats(
     leg: &dyn Medium,
     volume: u64,
@@ -153,7 +153,7 @@ pub async fn sit(
     leg.flush().await.map_err(told)
 }
 
-/// What a look at a leg's seats says to the owner of `epoch`.
+/// The result of a look at a leg's seats for the owner of `epoch`.
 pub fn judge(seats: &[(u64, Seat)], owner: &Owner, epoch: u32) -> Result<(), Fault> {
     let other = |s: &Seat| s.owner != *owner && s.epoch >= epoch;
     match seats.iter().map(|(_, s)| s).filter(|s| other(s)).max_by_key(|s| s.epoch) {
@@ -260,7 +260,7 @@ impl Volume {
         }
     }
 
-    /// Looks at the fence ahead of time while there is work, so that nobody waits for it.
+    /// Looks at the fence ahead of time while there is work, so that no operation waits for it.
     pub(super) async fn keep_lease(self) {
         let mut worked = 0;
         while !self.0.closed.get() && self.0.state.borrow().refused.is_none() {
@@ -268,7 +268,7 @@ impl Volume {
             let now = self.0.state.borrow().change;
             if now != worked {
                 worked = now;
-                // Whoever needs it hears why it failed.
+                // The next operation that needs the lease reports the failure.
                 let _ = self.look_again().await;
             }
         }

@@ -3,8 +3,8 @@
 //! Invariants
 //!  F1  A frame that is dirty, or is being written by a commit, is never evicted: it is the newest
 //!      there is.
-//!  F2  Memory that somebody else holds (a reply on its way, a commit that is being written) is
-//!      never changed: the frame gets a copy first.
+//!  F2  Memory with another holder (a reply on its way, a commit that is being written) is never
+//!      changed: the frame gets a copy first.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ struct Frame {
 pub struct Frames {
     pool: Pool,
     block: usize,
-    /// What a block takes of the pool.
+    /// Bytes that a block takes of the pool.
     buffer: usize,
     zeros: Option<Seg>,
     map: AddrMap<Frame>,
@@ -150,8 +150,8 @@ impl Frames {
         self.soil(addr);
     }
 
-    /// A block in memory is going to be changed: memory that nobody else holds (F2). None: no such
-    /// block, or no memory for a copy.
+    /// Prepares a block in memory for a change: the memory has no other holder (F2). `None`: no
+    /// such block, or no memory for a copy.
     pub fn exclusive(&mut self, addr: Addr) -> Option<Seg> {
         let held = &self.map.get(&addr)?.seg;
         let seg = if held.is_shared() {
@@ -168,7 +168,7 @@ impl Frames {
         Some(seg)
     }
 
-    /// A block is something else from now on: `seg`, which nobody else has.
+    /// Replaces a block by `seg`, which has no other holder.
     pub fn swap(&mut self, addr: Addr, seg: Seg) {
         match self.map.get_mut(&addr) {
             Some(f) => (f.seg, f.hot, f.node) = (seg, true, false),
@@ -177,7 +177,8 @@ impl Frames {
         self.soil(addr);
     }
 
-    /// The same of an operation that is undone: the block is what it was, and as dirty.
+    /// The same for an operation that is undone: restores the block's contents and whether it was
+    /// dirty.
     pub fn put_back(&mut self, addr: Addr, seg: Seg, dirty: bool) {
         if let Some(f) = self.map.get_mut(&addr) {
             f.seg = seg;
@@ -203,7 +204,7 @@ impl Frames {
         }
     }
 
-    /// What it was before it was soiled by an operation that is undone.
+    /// Marks a block as clean that an undone operation made dirty.
     pub fn clean(&mut self, addr: Addr) {
         if let Some(f) = self.map.get_mut(&addr)
             && std::mem::take(&mut f.dirty)
@@ -238,7 +239,7 @@ impl Frames {
         }
     }
 
-    /// Evicts up to `most` clean blocks that nobody looked at lately; how many.
+    /// Evicts up to `most` clean blocks that were not used lately; returns how many.
     pub fn evict(&mut self, most: usize) -> usize {
         let mut gone = 0;
         for _ in 0..2 * self.ring.len() {

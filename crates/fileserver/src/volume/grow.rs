@@ -9,7 +9,8 @@ use super::Volume;
 use crate::fault::Fault;
 
 impl Volume {
-    /// While it is being made larger: whoever opens the device next finds it before or after.
+    /// Waits while the device grows: the next program that opens it finds the state before or
+    /// after.
     pub(super) async fn has_grown(&self) {
         loop {
             let seen = self.0.grown.count();

@@ -1,4 +1,4 @@
-//! A leg of the WORM is looked at before it is used: whose it is, and how much of the chain it has.
+//! Join of a leg of the WORM: its owner and its part of the chain are checked before it is used.
 
 use bio::Seg;
 
@@ -33,8 +33,8 @@ impl Volume {
         }
         let mine = taken.iter().find(|(_, s)| s.owner == self.0.owner).map(|(i, _)| *i);
         let place = mine.or(free).ok_or(Fault::NoSpace("all seats of the fence are taken"))?;
-        // What it shows may be in its cache only; what was known before it failed is on it for
-        // good.
+        // The progress that it shows may be in its cache only; progress known before it failed is
+        // durable.
         let known = self.0.state.borrow().legs.get(leg).map_or(0, |l| l.done);
         let done = self.progress(medium).await?.min(known);
         self.is_left_alone(leg)?;

@@ -8,8 +8,8 @@
 //! ```text
 //!   record: | seal, number = sequence | tail 8 · sets 4 · clears 4 | sets 16 | clears 4 | point |
 //! ```
-//! A record stands in one piece; one that does not fit before the end of the ring stands at its
-//! start. After a loss of power the records are found by their sequences, wherever they stand.
+//! A record is stored in one piece; one that does not fit before the end of the ring is stored at
+//! its start. After a loss of power the records are found by their sequences, wherever they are.
 
 use std::collections::VecDeque;
 
@@ -22,18 +22,18 @@ const MAGIC: [u8; 4] = *b"ASHJ";
 /// Bytes of a record beside its sets and clears, at most.
 const REST: usize = 512;
 
-/// What a commit changed.
+/// The changes of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// One more than that of the record before it.
     pub seq: u64,
     /// Records before this sequence are not needed any more.
     pub tail: u64,
-    /// Slots and what they hold from now on.
+    /// Slots and their new contents.
     pub sets: Vec<(u32, Slot)>,
     /// Slots that hold nothing any more.
     pub clears: Vec<u32>,
-    /// How things stand.
+    /// The state of the volume after the commit.
     pub point: Point,
 }
 
@@ -96,7 +96,7 @@ impl Record {
     }
 }
 
-/// Where records stand in the ring, and which are needed.
+/// The places of records in the ring, and the needed ones.
 #[derive(Debug)]
 pub struct Ring {
     blocks: u64,
@@ -160,7 +160,7 @@ impl Ring {
     }
 }
 
-/// Of all records that stand in the ring (first block, blocks, record): those that count, in order.
+/// Of all records in the ring (first block, blocks, record): the valid ones, in order.
 pub fn choose(mut found: Vec<(u64, u64, Record)>) -> Result<Vec<(u64, u64, Record)>, String> {
     found.sort_by_key(|(_, _, r)| r.seq);
     let Some((_, _, last)) = found.last() else {

@@ -1,4 +1,4 @@
-//! Where things stand on a cache device.
+//! The layout of a cache device.
 //!
 //! ```text
 //!   | header | header again | journal ring | pages of the table, two copies each | slots ... |

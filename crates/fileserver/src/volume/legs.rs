@@ -1,9 +1,9 @@
-//! Reading the WORM: nobody waits for a leg that is slow, hangs or is dead while another answers.
+//! Reads from the WORM: a slow, hanging or dead leg does not delay a read that another leg answers.
 //!
 //! ```text
 //!   the first leg of the config string that is no laggard -> right: done
 //!        |  an error, something else, or nothing for a while
-//!        +-> the next one is asked beside it -> whoever is right first is believed
+//!        +-> the next one is asked beside it -> the first right answer is used
 //! ```
 //! How long a leg takes is known from its last reads. A laggard is asked last, and now and then
 //! beside another one, so that it is noticed when it is quick again.
@@ -54,7 +54,7 @@ impl Pace {
     }
 }
 
-/// What the legs that were asked have answered.
+/// The answers of the legs that were asked.
 #[derive(Default)]
 struct Answers {
     came: RefCell<Vec<(usize, Result<Seg, Fault>)>>,
@@ -87,7 +87,7 @@ impl Volume {
         let began = self.0.reactor.now();
         self.pace(leg, |p| (p.asked, p.under_way) = (began, p.under_way + 1));
         let (volume, to) = (self.clone(), to.clone());
-        // Whoever asked may not wait for its end.
+        // The caller may not wait for its end.
         self.0.reactor.spawn("fs-read", async move {
             let done = medium.read(addr * wide, seg.clone().into()).await;
             volume.pace(leg, |p| p.ended(done.is_ok(), volume.0.reactor.now() - began));
@@ -161,7 +161,7 @@ impl Volume {
         for leg in late.iter().copied().filter(|_| others) {
             let due = |p: &mut Pace| p.under_way == 0 && now >= p.asked + TRY_NS;
             if self.pace(leg, due) == Some(true) {
-                // What it answers is of no use but for how long it took.
+                // Only the duration of its answer is used.
                 let _ = self.ask(leg, addr, &Rc::default()).await;
             }
         }

@@ -28,7 +28,7 @@ pub(super) enum Proof {
 }
 
 impl Proof {
-    /// What is wrong with a block.
+    /// The fault of a block.
     pub fn fault(self, volume: u64, addr: Addr, b: &[u8]) -> Option<&'static str> {
         match self {
             Proof::Sum(crc) => (worm::sum_of(b) != crc).then_some("its checksum is wrong"),
@@ -61,7 +61,7 @@ impl Loader for Volume {
 }
 
 impl Volume {
-    /// Loads a block, or waits for whoever does.
+    /// Loads a block, or waits for a load that is under way.
     pub(super) async fn load(&self, addr: Addr) -> Result<(), Fault> {
         let Some(_loading) = self.0.loads.begin(addr).await else { return Ok(()) };
         for _ in 0..TRIES {
@@ -90,7 +90,7 @@ impl Volume {
             if !self.evict_for(1) {
                 self.sync().await?;
             }
-            // What was evicted may still be on its way to somebody.
+            // Evicted memory may still have another holder.
             if self.0.state.borrow().frames.memory().is_none() {
                 self.0.reactor.sleep(WAIT_NS).await;
             }
@@ -185,7 +185,7 @@ impl Volume {
     /// Legs that hold something else get what another has.
     async fn mend(&self, addr: Addr, seg: &Seg, bad: &[usize]) {
         let wide = self.block() as u64;
-        // What has no seat of ours may be another's device in the place of one that was lost.
+        // A leg without a seat of ours may be a foreign device in the place of a lost one.
         let joined = bad.iter().filter(|leg| self.is_joined(**leg));
         for leg in joined.filter_map(|i| self.0.legs.get(*i)) {
             if leg.write(addr * wide, seg.clone().into()).await.is_ok() {

@@ -11,10 +11,10 @@
 //! ```
 //!
 //! An address (w) is given to a block when it is made. Addresses only go up from one dump to the
-//! next, and `frozen` is the line: what is below belongs to a dump and never changes, so that
-//! taking a dump is moving the line. A block above it is changed where it is; one below is copied
-//! to a new address, with the blocks that lead to it. So a dump costs the same whatever the size of
-//! the tree, its blocks are one range of the WORM, and how far a leg has come is one number.
+//! next, and `frozen` is the line: a block below it belongs to a dump and never changes, so that
+//! taking a dump is moving the line. A block above it is changed in place; one below is copied to a
+//! new address, with the blocks that lead to it. So a dump costs the same whatever the size of the
+//! tree, its blocks are one range of the WORM, and the progress of a leg is one number.
 //!
 //! The states that the first file servers kept for each block follow from its address:
 //!
@@ -22,15 +22,14 @@
 //! |---|---|
 //! | none  | on the WORM and not on the cache device |
 //! | dirty | at or above `frozen` |
-//! | dump  | below `frozen`, above what the last leg has |
+//! | dump  | below `frozen`, above the progress of the last leg |
 //! | read  | on the cache device and on the WORM |
 //! | write | never: a changed block of a dump gets its new address at once |
-//! | dump1 | never: what a leg could not write stays on the cache device, and that leg is behind |
+//! | dump1 | never: a block that a leg cannot write stays on the cache device; the leg is behind |
 //!
 //! Invariants
 //!  V1  Blocks below `frozen` are never changed, in memory, on the cache device or on the WORM.
-//!  V2  What a commit wrote is found after a loss of power as a whole or not at all; what was
-//!      synced is found.
+//!  V2  A commit is found after a loss of power as a whole or not at all; synced data is found.
 //!  V3  A superblock reaches a leg after everything that it vouches for is durable there.
 //!  V4  A block leaves the cache device only when a leg has it for good.
 //!  V5  Nothing is acknowledged after another server took the WORM.
@@ -93,8 +92,7 @@ const FULL_OF_TEMPORARY: &str = "the cache device is full of temporary files (mo
                                  dump takes away: remove some; `check --rtmp` removes all";
 /// It needs more at once than there is memory for.
 const TOO_SMALL: Fault = Fault::NoSpace("the block cache is too small for the operation");
-/// An operation that was given so many times the blocks that fit, one after the other, puts out
-/// what it needs itself.
+/// An operation that loads so many times the blocks that fit evicts blocks that it needs itself.
 const LOADS: usize = 64;
 /// Blocks evicted from memory at a time.
 const EVICT: usize = 64;
@@ -135,7 +133,7 @@ struct Inner {
     /// A dump was committed, or a leg got further.
     dumped: Notify,
     ring: RefCell<journal::Ring>,
-    /// Who this server is.
+    /// The identity of this server.
     owner: fence::Owner,
     name: String,
     /// Its seat on each leg that has answered.
@@ -150,15 +148,15 @@ struct Inner {
     paces: RefCell<Vec<legs::Pace>>,
     /// There is a new device in the place of one.
     replaced: Notify,
-    /// The device that is being replaced: nobody else writes to it.
+    /// The device that is being replaced: no other task writes to it.
     replacing: Cell<Option<usize>>,
-    /// What legs are at, for reports.
+    /// The state of the legs, for reports.
     reports: RefCell<Vec<copy::Report>>,
     /// A look at the fence ended.
     looked: Notify,
     /// Legs that did not answer the last one.
     silent: RefCell<Vec<bool>>,
-    /// Who keeps files although they have no name any more.
+    /// Keepers of files that have lost their names.
     keepers: Keepers,
 }
 
@@ -167,8 +165,9 @@ struct Inner {
 pub struct Volume(Rc<Inner>);
 
 impl Volume {
-    /// Runs `op` until it needs nothing that is not in memory. It may run several times; what it
-    /// did before it stopped is undone, contents of blocks that [`Step::data_mut`] gave excepted.
+    /// Runs `op` until all blocks that it needs are in memory. It may run several times; its
+    /// changes before it stopped are undone, except contents of blocks that [`Step::data_mut`]
+    /// gave.
     pub async fn run<T>(
         &self,
         mut op: impl FnMut(&mut Step<'_>) -> Result<T, Stop>,
@@ -256,7 +255,7 @@ impl Volume {
         self.sync().await?;
         let after = self.0.state.borrow().slots_left();
         patience.saw(after);
-        // What is left may be less than one operation needs: then it is full too.
+        // The remaining slots may be fewer than one operation needs: then it is full too.
         let none = before == 0 && after == 0 && patience.rounds > 2;
         if none || patience.is_at_its_end() {
             let is_temporary = self.facts().is_temporary();
@@ -279,12 +278,12 @@ impl Volume {
         true
     }
 
-    /// What ended before it was called is durable when it returns.
+    /// Makes operations durable that ended before the call.
     pub async fn sync(&self) -> Result<(), Fault> {
         if let Some(why) = &self.0.state.borrow().refused {
             return Err(why.clone());
         }
-        // One that runs may have begun before what is to be durable.
+        // A commit that is under way may have begun before the changes that are to be durable.
         let wanted = self.0.begun.get() + 1;
         while self.0.ended.get() < wanted {
             let seen = self.0.committed.count();
@@ -299,7 +298,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Who keeps files without a name.
+    /// Keepers of files without a name.
     pub fn keepers(&self) -> &Keepers {
         &self.0.keepers
     }
@@ -314,7 +313,7 @@ impl Volume {
         self.0.ahead.set.get()
     }
 
-    /// Changes that; what is under way goes on.
+    /// Sets the read-ahead; loads that are under way continue.
     pub fn set_read_ahead(&self, set: ReadAhead) {
         self.0.ahead.set.set(set);
     }
@@ -335,7 +334,7 @@ impl Volume {
         }
         for addr in wanted {
             let volume = self.clone();
-            // Whoever needs it hears of the fault when it asks.
+            // The operation that needs the block reports the fault.
             self.0.reactor.spawn("fs-load", async move { drop(volume.load(addr).await) });
         }
     }
@@ -351,7 +350,7 @@ impl Volume {
         self.0.state.borrow().space.frozen()
     }
 
-    /// Something may stand at the address.
+    /// True if a block may be stored at the address.
     pub(crate) fn was_given(&self, addr: Addr) -> bool {
         self.0.state.borrow().space.was_given(addr)
     }
@@ -380,9 +379,9 @@ impl Volume {
     }
 }
 
-/// How long an operation waits for room: as long as there is more of it than ever since it began.
-/// More than a round before is not enough, for what the operation itself takes and gives back looks
-/// like that for ever.
+/// How long an operation waits for room: as long as the number of free slots reaches a new maximum
+/// since it began. An increase from one round to the next is not enough: the operation's own
+/// allocations and releases look like that for ever.
 #[derive(Default)]
 struct Patience {
     /// Since there was more than before.

@@ -29,7 +29,7 @@ use crate::orphans::Keepers;
 pub const OTHER_LEGS: &str = "the volume was made with another number of devices of the WORM";
 /// Bytes read at a time when the journal is read in.
 const READ_BYTES: usize = 1 << 20;
-/// What a volume is made of.
+/// The devices and settings of a volume.
 #[derive(Clone)]
 pub struct Options {
     /// The reactor of its core.
@@ -44,8 +44,8 @@ pub struct Options {
     pub memory: usize,
     /// Bytes of a block; counts when a volume is made.
     pub block: u32,
-    /// Who this server is when a cache device is formatted; what that device says counts from then
-    /// on, for the cache device is what makes a server the same one.
+    /// The identity of this server when a cache device is formatted. Later the identity on that
+    /// device is used: a server is the same one if it has the same cache device.
     pub owner: Owner,
     /// What people call it.
     pub name: String,
@@ -55,7 +55,7 @@ pub struct Options {
     pub fastworm: bool,
     /// Read ahead, until it is set otherwise.
     pub ahead: ReadAhead,
-    /// How long what was written may wait for a commit that nobody asks for, ns.
+    /// Longest time that written data waits for a commit that no client requests, ns.
     pub commit_ns: u64,
 }
 
@@ -118,7 +118,7 @@ pub(super) async fn flush(medium: &dyn Medium) -> Result<(), Fault> {
     medium.flush().await.map_err(|e| Fault::Io(e, format!("{}: flush", medium.name())))
 }
 
-/// Makes a volume; what was on the devices is gone. Opening it is another step.
+/// Makes a volume; previous data on the devices is lost. Opening it is another step.
 pub async fn ream(o: &Options) -> Result<(), Fault> {
     o.check()?;
     let volume = o.reactor.random() | 1;
@@ -253,7 +253,7 @@ pub async fn open(o: &Options) -> Result<Volume, Fault> {
     start(o, layout, table, ring, last).await
 }
 
-/// Every record that stands in the ring.
+/// Every record in the ring.
 async fn records(o: &Options, l: &Layout) -> Result<Vec<(u64, u64, Record)>, Fault> {
     let block = l.block as usize;
     let mut out = Vec::new();
@@ -298,7 +298,7 @@ fn state(o: &Options, layout: Layout, table: Table, last: &Record) -> State {
         table,
         space,
         root: point.root,
-        // What was given since the last commit is among what it allowed.
+        // Numbers given since the last commit are below the limit that it recorded.
         ino: point.ino,
         ino_limit: point.ino,
         change: point.change,
@@ -421,11 +421,11 @@ impl Volume {
         Ok(())
     }
 
-    /// What the superblock at `at` knows of the dumps before those of `after`.
+    /// The earlier dumps that the superblock at `at` lists, before those of `after`.
     async fn superblock_at(&self, at: Addr, after: &[Dump]) -> Result<Vec<Dump>, Fault> {
         let volume = self.0.state.borrow().layout.volume;
-        // A block of a dump that is not in the list yet proves itself by the list: give it what is
-        // known.
+        // A block of a dump that is not in the list yet is verified with the list: the known dumps
+        // are stored there first.
         let mut known = after.to_vec();
         known.reverse();
         self.0.state.borrow_mut().dumps = known;
@@ -469,11 +469,11 @@ impl Volume {
         }
     }
 
-    /// Commits what waits for nobody, and looks at how large devices are.
+    /// Commits changes that no client waits for, and checks the sizes of devices.
     async fn tick(self, every_ns: u64) {
         while !self.0.closed.get() {
             self.0.reactor.sleep(every_ns).await;
-            // What a device that fails says is heard by the next commit.
+            // The next commit finds a failed device and reports it.
             let _ = self.grow().await;
             self.empty_slots();
             if self.0.state.borrow().refused.is_none() {

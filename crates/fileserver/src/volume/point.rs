@@ -1,5 +1,4 @@
-//! A point: all that has to be known of a volume beside its blocks. Each record of the journal ends
-//! with one.
+//! A point: the state of a volume beside its blocks. Each record of the journal ends with one.
 
 use super::seal::{Give, Take};
 use crate::fault::Addr;

@@ -1,4 +1,4 @@
-//! Beginning again from what the WORM holds.
+//! Recovery of a volume from its WORM.
 
 use super::fence::{self, Seat};
 use super::join;
@@ -8,8 +8,8 @@ use super::state::{BATCH, WORM_FIRST};
 use super::worm::{self, Label};
 use crate::fault::{Addr, Fault};
 
-/// A recovered volume counts its changes from so much higher: what the server before it gave since
-/// the dump is never given again.
+/// A recovered volume counts its changes from so much higher: numbers that the server before it
+/// gave since the dump are never given again.
 const RECOVERED: u64 = 1 << 31;
 
 struct Found {
@@ -45,7 +45,7 @@ fn best(found: &[Found]) -> Result<(&Found, Dump, u32), Fault> {
     }
 }
 
-/// The dumps that the WORM holds, oldest first. Nothing is changed, and nobody fenced. A chain that
+/// The dumps on the WORM, oldest first. Nothing is changed, and no server is fenced. A chain that
 /// cannot be read to its beginning ends where it cannot.
 pub async fn dumps_on_worm(o: &Options) -> Result<Vec<Dump>, Fault> {
     let found = look_at_all(o).await?;
@@ -63,10 +63,10 @@ pub async fn dumps_on_worm(o: &Options) -> Result<Vec<Dump>, Fault> {
     Ok(all)
 }
 
-/// Begins again from a dump of the WORM, the newest if none is named: the cache device is
-/// formatted. For a cache device that was lost, and for a standby that takes over; whoever owned
-/// the WORM is fenced. Dumps after the one that is named stay what they are: the next one is
-/// written behind them.
+/// Recovers a volume from a dump of the WORM, the newest if none is named: the cache device is
+/// formatted. This is for a lost cache device, and for a standby that takes over; the previous
+/// owner of the WORM is fenced. Dumps after the named one are not changed: the next one is written
+/// behind them.
 pub async fn recover(o: &Options, from: Option<&Dump>) -> Result<Dump, Fault> {
     let found = look_at_all(o).await?;
     let (best, last, chain) = best(&found)?;
@@ -80,8 +80,8 @@ pub async fn recover(o: &Options, from: Option<&Dump>) -> Result<Dump, Fault> {
         let text = format!("{} and {name} are of different WORMs", o.legs[other.leg].name());
         return Err(Fault::Corrupt(text));
     }
-    // The seat comes first: grants are read when whoever had the WORM can know that it has it no
-    // more (N2).
+    // The seat is written first: grants are read when the previous owner can know that it has lost
+    // the WORM (N2).
     let mut start = last.next.max(WORM_FIRST);
     let seat = |start, grant| Seat {
         owner: o.owner,
@@ -121,7 +121,7 @@ pub async fn recover(o: &Options, from: Option<&Dump>) -> Result<Dump, Fault> {
     };
     let mut point = point;
     for f in &found {
-        // What was read may have been in a cache of the device only.
+        // The data that was read may have been in a cache of the device only.
         flush(&*o.legs[f.leg]).await?;
         point.legs[f.leg] = f.last.map_or(WORM_FIRST, |(d, _)| d.next);
     }
@@ -141,14 +141,14 @@ async fn seats(
 async fn take(o: &Options, f: &Found, volume: u64, block: u32, seat: &Seat) -> Result<(), Fault> {
     let mine = f.seats.iter().find(|(_, s)| s.owner == o.owner).map(|(i, _)| *i);
     let place = mine.or(f.free).ok_or(Fault::NoSpace("all seats of the fence are taken"))?;
-    // A grant of an earlier epoch of this server holds for what it may have written then.
+    // A grant of an earlier epoch of this server still covers its writes of that epoch.
     let own = f.seats.iter().filter(|(i, _)| *i == place).map(|(_, s)| s.grant).max();
     let seat = Seat { grant: seat.grant.max(own.unwrap_or(0)), ..seat.clone() };
     let memory = o.memory(block as usize).await?;
     fence::sit(&*o.legs[f.leg], volume, place, &seat, memory, block as usize).await
 }
 
-/// What a leg holds.
+/// The state of a leg.
 async fn look(o: &Options, leg: usize) -> Result<Found, Fault> {
     let medium = &*o.legs[leg];
     let head = read(o, medium, 0, super::BLOCKS[0] as usize).await?;
@@ -162,7 +162,7 @@ async fn look(o: &Options, leg: usize) -> Result<Found, Fault> {
     let superblock = async |addr: Addr| -> Result<Option<(Dump, u32)>, Fault> {
         Ok(superblock(o, leg, &label, addr).await?.map(|(d, _, crc)| (d, crc)))
     };
-    // What the seat names, then along the chain as far as it is whole.
+    // The superblock that the seat names, then along the chain as far as it is whole.
     let mut last = superblock(latest).await?;
     loop {
         let at = match &last {

@@ -1,14 +1,14 @@
 //! A new device in the place of one that the WORM has lost.
 //!
 //! ```text
-//!   look: is it ours, blank, large enough? do others have what the lost one had?
+//!   look: is it ours, blank, large enough? do other legs have the lost one's dumps?
 //!     -> commit: this device has nothing -> zeroes over the fence and the first superblock
 //!     -> label -> the copier joins it and copies every dump
 //! ```
 //! Invariants
 //!  R1  The label is written last: a device that was prepared in part is no device of the WORM.
 //!  R2  A commit says that the device has nothing before it is labelled.
-//!  R3  What the lost device had alone is not given up here.
+//!  R3  Data that only the lost device had is not given up here.
 //!  R4  No superblock of this WORM is left on a device that was one before: `recover` would believe
 //!      that it has those dumps.
 
@@ -45,7 +45,7 @@ impl Volume {
         self.0.places.borrow().get(leg).copied().flatten().is_some()
     }
 
-    /// Makes a device of the WORM of what is there in its place. Without `force` that is blank.
+    /// Makes a device of the WORM of the device in that place. Without `force` it has to be blank.
     pub async fn replace(&self, o: &Options, leg: usize, force: bool) -> Result<(), Fault> {
         if self.0.replacing.replace(Some(leg)).is_some() {
             return Err(Fault::Refused("a device of the WORM is being replaced already".into()));

@@ -4,16 +4,15 @@
 //!   | magic 4 | crc32c 4 | volume 8 | number 8 | length 4 | pad 4 | body ... | zeros |
 //! ```
 //! The checksum covers everything behind it up to the body's end. The number says which block of
-//! its kind it is (an address, an index, a sequence): one that stands in the wrong place is not
-//! taken.
+//! its kind it is (an address, an index, a sequence): a block in the wrong place is rejected.
 
 use wire::iscsi::crc32c;
 
 /// Bytes before the body.
 pub const SEAL: usize = 32;
 
-/// Seals `body` as a block; what is behind it is zero. A body that is too long is a fault of ours,
-/// answered by `false`.
+/// Seals `body` as a block; the rest of the block is zero. A body that is too long is an error of
+/// the caller, answered by `false`.
 pub fn seal(block: &mut [u8], magic: [u8; 4], volume: u64, number: u64, body: &[u8]) -> bool {
     if SEAL + body.len() > block.len() {
         return false;
@@ -29,14 +28,14 @@ pub fn seal(block: &mut [u8], magic: [u8; 4], volume: u64, number: u64, body: &[
     true
 }
 
-/// What a sealed block says of itself.
+/// The fields of a sealed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed<'a> {
-    /// Whose it is.
+    /// Its volume.
     pub volume: u64,
     /// Which of its kind.
     pub number: u64,
-    /// What it holds.
+    /// The body.
     pub body: &'a [u8],
 }
 

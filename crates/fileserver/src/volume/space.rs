@@ -1,7 +1,7 @@
-//! Addresses: given upwards, never twice to what a dump holds.
+//! Allocation of addresses: upwards, and addresses of a dump's blocks are never given again.
 //!
-//! What no dump is to get has addresses of its own, which never come below the line: they stand on
-//! the cache device alone, and end with the epoch in which they were given.
+//! Blocks that no dump is to get have addresses of their own, which are never below the line. They
+//! are on the cache device alone, and end with the epoch in which they were given.
 //!
 //! ```text
 //!   0 ... frozen ... next                1 << 63 | epoch << 32 | 0, 1, 2 ...
@@ -12,7 +12,7 @@
 //!  A1  An address below `frozen` is never given.
 //!  A2  Addresses between `frozen` and `next`, and those of scratch that were given, are in use or
 //!      in the free list of their kind, not both.
-//!  A3  An address of scratch is never given in two epochs: what is left of an earlier one names
+//!  A3  A scratch address is never given in two epochs: one that is left of an earlier epoch names
 //!      nothing.
 
 use crate::fault::Addr;

@@ -24,7 +24,7 @@ pub struct Leg {
 
 /// See the module.
 pub struct State {
-    /// Where things stand on the cache device.
+    /// The layout of the cache device.
     pub layout: Layout,
     /// Blocks in memory.
     pub frames: Frames,
@@ -62,7 +62,7 @@ pub struct State {
     pub seq: u64,
     /// See `seq`.
     pub checkpoint: u64,
-    /// How things stand in the last record.
+    /// The point of the last record.
     pub written: Point,
     /// A dump that was taken and is not committed yet.
     pub pending: Option<Dump>,
@@ -70,7 +70,7 @@ pub struct State {
     pub moved: bool,
     /// Blocks that operations will want soon.
     pub wanted: Vec<Addr>,
-    /// Blocks that somebody who reads in order will want.
+    /// Blocks that a sequential reader will request.
     pub later: Vec<Addr>,
     /// Number of the last dump that is committed.
     pub dumped: u32,
@@ -119,9 +119,9 @@ impl State {
         self.slots_for_dump().saturating_sub(self.kept())
     }
 
-    /// The same for an operation that gives blocks back. After a dump it needs slots itself, for
-    /// what it changes is copied first; and a cache device that is full of temporary files is
-    /// emptied by their removal and by nothing else.
+    /// The same for an operation that gives blocks back. After a dump it needs slots itself,
+    /// because the blocks that it changes are copied first. Only the removal of temporary files
+    /// empties a cache device that is full of them.
     pub fn slots_to_give_back(&self) -> usize {
         self.slots_for_dump().saturating_sub(self.kept_for_dump())
     }
@@ -136,7 +136,7 @@ impl State {
         self.dump_to_come() + SPARE
     }
 
-    /// Slots that are free and that nobody may write to but who they are kept for.
+    /// Free slots that only the operations that they are kept for may use.
     pub fn kept(&self) -> usize {
         self.kept_for_dump() + self.kept_to_give_back()
     }
@@ -161,7 +161,7 @@ impl State {
         self.pending.map_or(0, |d| (d.next - d.end) as usize + 1)
     }
 
-    /// How things stand, for the next record.
+    /// The point of the next record.
     pub fn point(&self) -> Point {
         Point {
             root: self.root,

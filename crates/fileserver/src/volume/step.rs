@@ -11,7 +11,7 @@ use crate::fault::{Addr, Fault, Stop, Wait};
 use crate::orphans::Keepers;
 use crate::tree::{self, Blocks, Root};
 
-/// What of the file system is looked at.
+/// The tree that an operation reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum View {
     /// The tree that is written.
@@ -23,7 +23,7 @@ pub enum View {
 enum Undo {
     /// A new block.
     New(Given),
-    /// A block of this epoch that is changed: what it was, and whether it was dirty.
+    /// A changed block of this epoch: its previous contents, and whether it was dirty.
     Changed { addr: Addr, before: Vec<u8>, dirty: bool },
 }
 
@@ -48,7 +48,7 @@ impl<'s> Step<'s> {
         Step { s, keepers, ahead_bytes, undo, freed, reap, settle, gives_back, before }
     }
 
-    /// It has happened. What it asked for is known to those who do it.
+    /// Completes the operation: its requests are passed on to the keepers.
     pub(super) fn end(self) {
         let s = self.s;
         for addr in self.freed {
@@ -134,12 +134,13 @@ impl<'s> Step<'s> {
         Ok(self.s.change)
     }
 
-    /// True while somebody holds a file: its contents stay.
+    /// True while a file has a keeper: its contents stay.
     pub fn is_held(&self, ino: u64) -> bool {
         self.keepers.has(ino)
     }
 
-    /// What follows gives blocks back in the end, and may have the slots that are kept for that.
+    /// Declares that this operation gives blocks back in the end, and may use the slots kept for
+    /// that.
     pub fn to_give_back(&mut self) {
         self.gives_back = true;
     }
@@ -153,7 +154,7 @@ impl<'s> Step<'s> {
         self.reap.push(ino);
     }
 
-    /// A file's contents stand where they are not to stay.
+    /// A file's contents have to be moved.
     pub fn settle(&mut self, ino: u64) {
         self.settle.push(ino);
     }
@@ -170,14 +171,14 @@ impl<'s> Step<'s> {
         }
     }
 
-    /// A block will be asked for by somebody who reads in order.
+    /// Requests a block for a sequential reader.
     pub fn want_later(&mut self, at: Addr) {
         if !self.has(at) {
             self.s.later.push(at);
         }
     }
 
-    /// How far ahead of whoever reads in order blocks are loaded, bytes.
+    /// Read-ahead distance of a sequential reader, bytes.
     pub fn ahead_bytes(&self) -> u64 {
         self.ahead_bytes
     }
@@ -202,8 +203,8 @@ impl<'s> Step<'s> {
         at < self.s.space.frozen()
     }
 
-    /// Memory of a block of contents of this epoch, to be changed. What is written there is not
-    /// undone: do it when nothing can fail any more.
+    /// Memory of a block of contents of this epoch, to be changed. Its changes are not undone: make
+    /// them when nothing can fail any more.
     pub fn data_mut(&mut self, at: Addr) -> Result<Seg, Stop> {
         self.may_change()?;
         if !self.s.frames.has(at) {
@@ -233,7 +234,7 @@ impl<'s> Step<'s> {
         Ok((at, seg))
     }
 
-    /// Something may stand at the address.
+    /// True if a block may be stored at the address.
     pub fn was_given(&self, at: Addr) -> bool {
         self.s.space.was_given(at)
     }
@@ -248,7 +249,7 @@ impl<'s> Step<'s> {
         self.s.epoch
     }
 
-    /// Nobody may change a fenced volume, and nobody is to find out too late.
+    /// Checks that the volume may be changed: it is not fenced, and its lease is valid.
     pub fn may_change(&self) -> Result<(), Stop> {
         if let Some(why) = &self.s.refused {
             return Err(Stop::Fail(why.clone()));

@@ -5,9 +5,9 @@
 //!  S2  A slot is written only when the table on the device says that it holds nothing: one that is
 //!      taken out is free again after the next record of the journal.
 //!
-//! Kept whole in memory, 12 bytes a slot and an index from addresses; on the device as pages, each
-//! with two places that are written in turn. What changed since a page was written stands in the
-//! journal.
+//! It is kept whole in memory, 12 bytes a slot and an index from addresses. On the device it is
+//! stored as pages, each with two places that are written in turn. Changes since a page was written
+//! are in the journal.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -42,7 +42,7 @@ impl std::hash::Hasher for AddrHasher {
 /// A map by address.
 pub type AddrMap<T> = HashMap<Addr, T, BuildHasherDefault<AddrHasher>>;
 
-/// What a slot holds.
+/// The contents of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Address; 0 for none.
@@ -137,8 +137,8 @@ impl Table {
         self.by_addr.keys().copied()
     }
 
-    /// Takes a run of free slots, at most `most` of them, wherever the last one ended: what is
-    /// written together stands together. None when none is free.
+    /// Takes a run of free slots, at most `most` of them, behind the last run: blocks that are
+    /// written together are stored together. `None` if none is free.
     pub fn take(&mut self, most: usize) -> Option<(u32, usize)> {
         let first = self.next_free(self.cursor).or_else(|| self.next_free(0))?;
         let mut n = 0;
@@ -211,8 +211,8 @@ impl Table {
         }
     }
 
-    /// Takes out up to `most` blocks that nobody looked at lately, of those that `may` go; their
-    /// slots.
+    /// Takes out up to `most` blocks that were not used lately, of those that `may` allows; returns
+    /// their slots.
     pub fn evict(&mut self, most: usize, may: impl Fn(Addr) -> bool) -> Vec<u32> {
         let mut out = Vec::new();
         for _ in 0..2 * self.slots.len() {
@@ -294,7 +294,8 @@ impl Table {
         Some(seq)
     }
 
-    /// While it is read in: what a record of the journal says of a slot, unless its page is as new.
+    /// While the table is read in: applies a record of the journal to a slot, unless its page is as
+    /// new.
     pub fn replay(&mut self, seq: u64, slot: u32, held: Slot) {
         let i = slot as usize;
         let page = i / self.per_page;
@@ -306,7 +307,8 @@ impl Table {
         }
     }
 
-    /// After it was read in: the index and what is free. Names an address that is there twice.
+    /// After the table was read in: makes the index and the free slots. Fails with an address that
+    /// occurs twice.
     pub fn index(&mut self) -> Result<(), Addr> {
         self.by_addr.clear();
         for i in 0..self.slots.len() {

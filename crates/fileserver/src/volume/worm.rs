@@ -1,4 +1,4 @@
-//! What stands on a device of the WORM.
+//! The layout of a device of the WORM.
 //!
 //! ```text
 //!   | label | (unused) | seats of the fence | superblock 1 | blocks | checksums | superblock 2 |
@@ -20,7 +20,7 @@ pub enum Kind {
     Label,
     /// One server's place in the fence.
     Seat,
-    /// What a dump is.
+    /// The description of a dump.
     Superblock,
     /// Checksums of a dump's blocks.
     Sums,
@@ -54,7 +54,7 @@ pub fn open(bytes: &[u8], kind: Kind, volume: u64, addr: Addr) -> Result<&[u8], 
     Ok(s.body)
 }
 
-/// Checksum of a block as tables of them have it: never 0, which stands for no block.
+/// Checksum of a block in tables of checksums: never 0, which means no block.
 pub fn sum_of(block: &[u8]) -> u32 {
     as_sum(crc32c(block))
 }
@@ -125,10 +125,10 @@ pub fn check_superblock(bytes: &[u8], volume: u64, addr: Addr) -> Result<(), &'s
     superblock(bytes, volume, addr).map(|_| ())
 }
 
-/// What the first block of a WORM says.
+/// The contents of the first block of a WORM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Whose it is.
+    /// Its volume.
     pub volume: u64,
     /// Bytes of a block.
     pub block: u32,

@@ -20,7 +20,7 @@ const AGE_MAX: u32 = 10_000;
 /// | dirty | newest | nothing | since the last dump |
 /// | dump | newest | not yet | to be copied |
 /// | read | the same | the same | |
-/// | write | newer | what a dump has | |
+/// | write | newer | a dump's version | |
 /// | dump1 | newest | perhaps | a copy that failed |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockState {
@@ -33,9 +33,9 @@ pub enum BlockState {
     Dump,
     /// On both.
     Read,
-    /// Newer than what the WORM has.
+    /// Newer than the WORM's copy.
     Write,
-    /// What could not be copied.
+    /// Its copy to the WORM failed.
     Dump1,
 }
 
@@ -46,7 +46,7 @@ impl BlockState {
         [S::None, S::Dirty, S::Dump, S::Read, S::Write, S::Dump1].get(usize::from(n)).copied()
     }
 
-    /// What is on the cache device alone: it may not go from there.
+    /// The block is on the cache device alone: it may not be evicted.
     pub fn is_pinned(self) -> bool {
         !matches!(self, BlockState::None | BlockState::Read)
     }

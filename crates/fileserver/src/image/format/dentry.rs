@@ -45,7 +45,7 @@ pub struct Dentry {
     pub gid: i16,
     /// See [`mode`].
     pub mode: u16,
-    /// Who changed it last.
+    /// User of the last change.
     pub muid: i16,
     /// Its number, as blocks have it in their tags.
     pub path: u64,
@@ -129,7 +129,7 @@ impl Dentry {
         b[DENTRY - 4..].copy_from_slice(&self.mtime.to_le_bytes());
     }
 
-    /// What cannot be of an entry that is in use; none: it is sound.
+    /// The value that is impossible for an entry in use; `None`: it is sound.
     pub fn wrong(&self) -> Option<&'static str> {
         let ctl = |c: &u8| *c < 0x20 || *c == b'/';
         match () {

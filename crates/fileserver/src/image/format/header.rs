@@ -100,7 +100,8 @@ impl Header {
         })
     }
 
-    /// What cannot be on a cache device of so many blocks; none: it is sound.
+    /// The value that is impossible on a cache device of so many blocks; `None`: the header is
+    /// sound.
     pub fn wrong(&self, blocks: u64) -> Option<&'static str> {
         let h = self;
         let map_end = h.maddr.checked_add(h.msize.div_ceil(BUCKETS));

@@ -1,4 +1,4 @@
-//! A fake WORM: bits at its end say what was written.
+//! A fake WORM: bits at its end record the blocks that were written.
 
 use super::PAYLOAD;
 use crate::fault::Addr;

@@ -6,7 +6,8 @@ use crate::fault::Addr;
 /// Addresses in a node of the free list.
 pub const FREES: usize = (PAYLOAD - 64 - 8) / 8;
 
-/// The superblock: what is free, and where everything begins. Read and written in its block.
+/// The superblock: the free addresses and the first blocks of all trees. Read and written in its
+/// block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Super {
     /// First address of the file system.

@@ -1,4 +1,4 @@
-//! What a block says of itself at its end.
+//! The tag at the end of a block: its kind and its file.
 
 use super::{BLOCK, PAYLOAD, put_u64, u16_at, u64_at};
 
@@ -12,7 +12,7 @@ pub mod path {
     pub const SUPER: u64 = 2;
 }
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Tag {
@@ -57,7 +57,7 @@ impl Tag {
         all.iter().position(|t| *t == self).map_or(0, |i| i + 1)
     }
 
-    /// What an indirect block leads to, in a file whose blocks are `leaf`.
+    /// The tag of the blocks below an indirect block, in a file whose blocks are `leaf`.
     pub fn below(self, leaf: Tag) -> Tag {
         match self.level() {
             0 | 1 => leaf,
@@ -66,7 +66,7 @@ impl Tag {
     }
 }
 
-/// Writes what a block is at its end.
+/// Writes the tag of a block at its end.
 pub fn set_tag(b: &mut [u8], tag: Tag, path: u64) {
     b[PAYLOAD..PAYLOAD + 2].fill(0);
     b[PAYLOAD + 2..PAYLOAD + 4].copy_from_slice(&(tag as u16).to_le_bytes());
@@ -85,7 +85,8 @@ pub fn is_kept(b: &[u8]) -> bool {
     b.len() == BLOCK && all.iter().any(|tag| tag_of(b) == *tag as u16)
 }
 
-/// The block is what it should be; else it says what it is. Of `path::NONE` any path will do.
+/// Checks the tag of a block; the error is the tag that was found. For `path::NONE` any path
+/// matches.
 pub fn check_tag(b: &[u8], tag: Tag, path: u64) -> Result<(), String> {
     if b.len() != BLOCK {
         return Err(format!("{} bytes", b.len()));

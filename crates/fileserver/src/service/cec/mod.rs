@@ -1,4 +1,4 @@
-//! The console over Ethernet (CEC): for whoever is on the same wire, where no network is.
+//! The console over Ethernet (CEC), for operators on the same wire, without a network.
 //!
 //! ```text
 //!   discover -> offer "-1 NAME"
@@ -114,7 +114,7 @@ impl Session {
         }
     }
 
-    /// What was typed comes back, as terminals in raw mode want it, and makes lines.
+    /// Echoes typed bytes, as terminals in raw mode need it, and splits them into lines.
     fn take(&mut self, data: &[u8]) {
         for c in data {
             match *c {
@@ -205,7 +205,7 @@ impl Cec {
     }
 
     fn send(&self, link: &Link, frame: &[u8]) {
-        // What the interface does not take is lost, as on a wire.
+        // A frame that the interface does not take is lost, as on a wire.
         let _ = link.send(frame, &Segs::default());
     }
 
@@ -223,7 +223,7 @@ impl Cec {
         self.send(link, &frame.encode());
     }
 
-    /// Sends what is due; how long until there is more, ns.
+    /// Sends due frames; returns the time until the next one is due, ns.
     fn send_due(&self, link: &Link) -> io::Result<Option<u64>> {
         let (now, mac) = (self.reactor.now(), self.mac.get());
         let mut next: Option<u64> = None;
@@ -266,14 +266,15 @@ impl Cec {
                 let again = s.frame(self.mac.get(), CecKind::InitB, 0, &[]);
                 return self.send(link, &again);
             }
-            // Whoever begins anew has forgotten the one before.
+            // A client that begins anew has forgotten its earlier connection.
             if let Some(at) = at {
                 sessions.swap_remove(at);
             }
             return self.begin(&mut sessions, frame);
         }
         let Some(at) = at else {
-            // It is of an earlier life of this server: whoever typed connects again.
+            // It belongs to an earlier run of this server: the offer makes the client connect
+            // again.
             if frame.kind == CecKind::Data {
                 drop(sessions);
                 self.offer(link, frame.from);
@@ -288,7 +289,7 @@ impl Cec {
                 s.say(&format!("{}: ", self.name));
             }
             CecKind::Data if s.open => {
-                // What comes late was taken before.
+                // A late duplicate was taken before.
                 let again = s.heard.is_some_and(|h| frame.seq.wrapping_sub(h).cast_signed() <= 0);
                 if !again && s.lines.len() >= LINES_MAX {
                     return;
@@ -345,7 +346,7 @@ impl Cec {
         self.reactor.spawn("fs-cec-line", async move {
             let text = (me.run)(line).await;
             let mut sessions = me.sessions.borrow_mut();
-            // Whoever typed may have left.
+            // The client may have left.
             if let Some(s) = sessions.iter_mut().find(|s| s.number == number) {
                 s.say(&text);
                 s.say(&format!("{}: ", me.name));

@@ -16,7 +16,7 @@ fn mac(n: u8) -> Mac {
     Mac([2, 0, 0, 0, 1, n])
 }
 
-/// Whoever types, as the first clients do: what was not acknowledged is sent again.
+/// A client like the first ones: it sends unacknowledged data again.
 struct Client {
     reactor: Reactor,
     link: Link,
@@ -34,7 +34,7 @@ impl Client {
         self.link.flush().unwrap();
     }
 
-    /// What comes within a while; data is acknowledged and kept.
+    /// Receives for a while; data is acknowledged and kept.
     async fn hear(&mut self, ns: u64, until: impl Fn(CecKind, u8, &str) -> bool) -> bool {
         let end = self.reactor.now() + ns;
         while self.reactor.now() < end {
@@ -167,7 +167,7 @@ fn who_is_there_is_told_and_lines_are_echoed_and_mended_as_they_are_typed() {
         c.send(EVERYBODY, CecKind::Discover, 0, b"");
         assert!(c.hear(100 * MS, |kind, _, _| kind == CecKind::Offer).await);
         assert!(c.text.borrow().ends_with("-1 main"));
-        // Data of no connection is answered with an offer: whoever typed begins anew.
+        // Data of no connection is answered with an offer: the client connects again.
         c.text.borrow_mut().clear();
         c.send(SERVER, CecKind::Data, 4, b"lost\r");
         assert!(c.hear(100 * MS, |kind, _, _| kind == CecKind::Offer).await);

@@ -1,4 +1,4 @@
-//! conversation: what the classes say to a disk on a core: probes that read, plans that write.
+//! Driver on a core for the disk I/O of classes: probes that read, plans that write.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::probe::{Sectors, Step, Why};
 use crate::write_plan::{WritePlan, WriteStep};
 
 /// Runs a probe until it has found or given up; every range it asks for is read with `read`.
-/// A range that comes back short counts as unreadable.
+/// A short read counts as unreadable.
 pub(crate) async fn drive<T>(
     sectors: &mut Sectors,
     read: impl AsyncFn(u64, usize) -> Result<Vec<u8>, Errno>,
@@ -38,7 +38,7 @@ pub(crate) async fn carry_out(core: &Rc<Core>, edge: Edge, plan: &WritePlan) -> 
     Ok(())
 }
 
-/// What was written is durable. Who has no cache says that it cannot.
+/// Makes all written data durable. A device without a cache may report that it has no FLUSH.
 pub(crate) async fn flush(core: &Rc<Core>, edge: Edge) -> Result<(), Errno> {
     match core.flush(edge).await {
         Ok(()) | Err(Errno::NotSup) => Ok(()),

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing: any bytes as a disk. They must never panic, loop or ask for bytes
-//! outside the media; what is found must hold its own invariants.
+//! Entry points for fuzzing: arbitrary bytes as a disk. The parsers must never panic, loop or ask
+//! for bytes outside the media, and their results must hold their own invariants.
 
 use crate::inspect;
 use crate::label;
@@ -26,7 +26,7 @@ fn drive<T>(data: &[u8], sector_size: u32, probe: impl FnMut(&Sectors) -> Step<T
     sectors.drive(read, probe).ok()
 }
 
-/// Look for everything at once; what is found lies on the media, and in its order.
+/// Scan for all formats at once; all findings are inside the media, and in its order.
 fn scan(data: &[u8]) {
     let len = u64::try_from(data.len()).unwrap_or(0);
     for sector_size in [512, 4096] {
@@ -38,7 +38,7 @@ fn scan(data: &[u8]) {
     }
 }
 
-/// Look for partition tables of every kind on `data`, and edit, recover and show what is found.
+/// Scan `data` for partition tables of every kind, and edit, recover and show the findings.
 pub fn fuzz_part(data: &[u8]) {
     scan(data);
     if let Ok(text) = std::str::from_utf8(data)
@@ -123,8 +123,8 @@ pub fn fuzz_label(data: &[u8]) {
     }
 }
 
-/// Read records of members of every class that keeps one in a last sector; what is read is the
-/// same when it was written and read again.
+/// Read records of members of every class that keeps one in a last sector; a decoded record is
+/// unchanged after it is written and read again.
 pub fn fuzz_members(data: &[u8]) {
     scan(data);
     fn span<S: Span>(data: &[u8]) {
@@ -139,8 +139,8 @@ pub fn fuzz_members(data: &[u8]) {
     multipath::fuzz(data);
 }
 
-/// Look for metadata of RAID on `data`; what is found must be fit to be written again, and to be
-/// made an array of or refused.
+/// Scan `data` for metadata of RAID. Valid metadata can be encoded again, and an array is made from
+/// it or refused.
 pub fn fuzz_raid(data: &[u8]) {
     scan(data);
     for sector_size in [512, 4096] {
@@ -175,7 +175,7 @@ pub fn fuzz_raid(data: &[u8]) {
     }
 }
 
-/// A log of partial parity: what is in force can be written again, and lies in its area.
+/// A log of partial parity: the valid entries can be written again, and lie in its area.
 fn fuzz_log(data: &[u8]) {
     let signature = data.get(512..516).map_or(0, |four| le32(four, 0));
     let Ok(log) = imsm::ppl::Log::read(data, signature) else { return };
@@ -186,8 +186,8 @@ fn fuzz_log(data: &[u8]) {
     }
 }
 
-/// What is read may have no room when it is written again: a serial number with a mark, a name
-/// that was no text, bad blocks beyond the log.
+/// Whether decoded data may have no room when it is encoded again: a serial number with a mark, a
+/// name that was no text, bad blocks beyond the log.
 fn read_only(array: &crate::raid::Array) -> bool {
     let spare = |disk: &crate::raid::Disk| disk.state == crate::raid::DiskState::Spare;
     let odd = |text: &str| !text.is_ascii() || text.len() > 16;

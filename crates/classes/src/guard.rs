@@ -1,8 +1,9 @@
-//! The guard: what a provider holds, asked before anything is written where users' data may be.
+//! Guard against overwriting: the content of a provider, checked before a write where users' data
+//! may be.
 //!
-//! Asked for verbs with [`geom::ArgKind::Consent`], for a name, for a new table, for declared
-//! mirrors and file servers, and for devices that a file server makes anew. It looks with
-//! [`crate::inspect`], so it recognises what `ashlar inspect` shows.
+//! The guard runs for verbs with [`geom::ArgKind::Consent`], for a name, for a new table, for
+//! declared mirrors and file servers, and for devices that a file server creates. It uses
+//! [`crate::inspect`], so it recognises everything that `ashlar inspect` shows.
 //!
 //! Invariants
 //!  U1  Nothing is written to a provider that holds something known, or that cannot be read whole
@@ -22,8 +23,7 @@ const NAMED_MAX: usize = 4;
 pub struct By<'a> {
     /// The class whose verb it is.
     pub class: &'a str,
-    /// The geom that the verb is about: its own records on a member that comes back count for
-    /// nothing.
+    /// The geom of the verb: its own records on a returning member are ignored.
     pub geom: &'a str,
     /// `--force` was given: other records of the class may be written over.
     pub force: bool,
@@ -85,7 +85,7 @@ pub fn carries(control: &mut Control, class: &str, name: &str) -> bool {
     report.is_ok_and(|report| report.findings.iter().any(|f| f.class == class))
 }
 
-/// What a provider holds that would be lost, in words.
+/// The content of a provider that would be lost, in words.
 ///
 /// # Errors
 /// There is no such provider, or it cannot be opened to be read.
@@ -95,8 +95,8 @@ pub fn holds(control: &mut Control, by: By<'_>, name: &str) -> Result<Option<Str
     if words.is_some() || by.force {
         return Ok(words);
     }
-    // What is not known there may be the end of anything; a record that may be written over is
-    // known, and was left out above.
+    // An unknown last sector may be the end of anything. A record that may be overwritten is known,
+    // and was left out above.
     let (at, bytes) = hand::reading(control, by.class, name, |c, edge| hand::last(c, name, edge))?;
     let is_known = report.findings.iter().any(|f| f.offset.saturating_add(f.len) > at);
     let is_blank = bytes.iter().all(|b| *b == 0);
@@ -117,7 +117,7 @@ pub fn ends_with(
     Ok(last.starts_with(magic))
 }
 
-/// It is open for writing, or exclusively: the class says by whom, and refuses.
+/// Whether it is open for writing, or exclusively: the class reports the user, and refuses.
 fn is_open(control: &Control, name: &str) -> bool {
     let counts = control.topology.find(name).map(|on| control.topology.counts(on));
     counts.is_some_and(|counts| counts.w > 0 || counts.e > 0)
@@ -149,8 +149,8 @@ fn counts(finding: &Finding, by: By<'_>) -> bool {
     if !finding.is_of_the_whole() || finding.standing == Standing::Guard {
         return false;
     }
-    // A name may be given anew, a table is asked about by its class, and a member that comes back
-    // is its own geom's.
+    // A name may be given again, a table is checked by its class, and a returning member belongs to
+    // its own geom.
     let own = finding.class == by.class
         && (finding.kind == "label"
             || by.class == "part"

@@ -1,4 +1,4 @@
-//! classes: what GEOM puts between a disk and those who use it, one folder or file a class.
+//! classes: the GEOM classes between a disk and its users, one folder or file per class.
 //!
 //! `part` and `label` are in two halves: a pure one, which reads and writes formats as values
 //! and does no I/O, and the class on top of it. [`probe`] is how the pure half asks for sectors.

@@ -1,9 +1,9 @@
-//! limit: a layer that lets through so many requests and bytes a second, with a burst.
+//! limit: a layer that limits requests and bytes per second, with a burst.
 //!
-//! Each limit is one number: the time at which all that was let through so far would have ended at
-//! the rate that is set (the generic cell rate algorithm of ITU-T I.371). A request moves it by its
-//! cost; what is further ahead of the clock than the burst waits for the difference. Nothing is
-//! kept in a queue, and without a limit nothing is shared by cores.
+//! Each limit is one number: the time at which all requests so far would have ended at the set rate
+//! (the generic cell rate algorithm of ITU-T I.371). A request advances it by its cost. A request
+//! that is further ahead of the clock than the burst waits for the difference. There is no queue,
+//! and without a limit the cores share nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -42,7 +42,7 @@ impl Default for LimitParams {
 pub struct Limit {
     /// Units a second; zero: no limit.
     rates: [AtomicU64; 2],
-    /// When what was let through would have ended, ns.
+    /// The time at which the admitted requests would have ended, ns.
     ends: [AtomicU64; 2],
     burst_ns: AtomicU64,
 }

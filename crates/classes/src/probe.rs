@@ -1,9 +1,9 @@
-//! Looking at media without doing I/O: the steps shared by every probe of `part` and `label`.
+//! I/O-free parsing of media: the steps shared by every probe of `part` and `label`.
 //!
-//! A probe is a pure function of the sectors read so far. It either finds what it looks for,
-//! asks for one more range, or says why the media is not its own. The caller reads the range,
-//! inserts it (or says that it cannot be read) and calls again; nothing is parsed twice in a
-//! way that could disagree, because the same bytes are given each time.
+//! A probe is a pure function of the sectors read so far. It either finds its format, asks for one
+//! more range, or reports why the media is not its own. The caller reads the range, inserts it (or
+//! reports that it cannot be read) and calls again. Repeated parsing always agrees, because the
+//! same bytes are given each time.
 //!
 //! ```text
 //!            Read{offset,len}                    Done(found)
@@ -22,7 +22,7 @@ pub const PROBE_BYTES_MAX: usize = 4 << 20;
 /// Ranges that one probe may ask for in all; beyond it the answer is [`Reason::TooMuch`].
 pub const PROBE_READS_MAX: usize = 1024;
 
-/// What a probe wants next, or how it ended.
+/// The next request of a probe, or its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<T> {
     /// Read `len` bytes at byte `offset` (both whole sectors, inside the media), then ask again.
@@ -80,9 +80,9 @@ pub enum Reason {
     Checksum,
     /// A value is outside its legal range.
     Value,
-    /// Written by software that knows more than is known here.
+    /// Written by newer software than this.
     Newer,
-    /// The place lies outside the media.
+    /// The place is outside the media.
     Beyond,
     /// The sectors could not be read.
     Unreadable,
@@ -90,11 +90,11 @@ pub enum Reason {
     TooMuch,
     /// Two partitions overlap, or one leaves the usable range.
     Integrity,
-    /// It does not fit what stands elsewhere on the same provider.
+    /// It contradicts other content of the same provider.
     Contradiction,
-    /// This kind of table may not stand here.
+    /// This kind of table is not allowed here.
     Nesting,
-    /// A sector size or media size that the format does not know.
+    /// A sector size or media size that the format does not support.
     Media,
     /// Something else owns these bytes.
     Foreign,
@@ -110,7 +110,7 @@ impl Why {
         Self { reason, at, field, value: None }
     }
 
-    /// With the value that is the reason, and what is allowed.
+    /// Adds the value that is the reason, and the allowed values.
     #[must_use]
     pub fn with(mut self, value: u64, allowed: Allowed) -> Self {
         self.value = Some((value, allowed));
@@ -211,7 +211,7 @@ impl Sectors {
         Self { sector_size, media_len, ranges: BTreeMap::new(), bytes: 0 }
     }
 
-    /// The same media without its last sectors: what a layer shows that keeps its record there.
+    /// The same media without its last sectors, as a layer shows it that keeps its record there.
     pub(crate) fn without_last(&self, sectors: u64) -> Self {
         let gone = u64::from(self.sector_size).saturating_mul(sectors);
         Self { media_len: self.media_len.saturating_sub(gone), ..self.clone() }

@@ -1,12 +1,12 @@
-//! What a name must be to become a provider's.
+//! Rules for names of providers.
 
 use crate::probe::Reason;
 
 /// Characters of a provider's name, prefix included; a longer one gives no provider.
 pub const NAME_MAX: usize = 63;
 
-/// The provider's name for `label` below `prefix`: blanks around it dropped, what is not
-/// printable ASCII, a blank, `"` or `%` written as `%XX`.
+/// The provider's name for `label` below `prefix`. Blanks around the label are dropped. Blanks
+/// inside, `"`, `%` and characters that are not printable ASCII are written as `%XX`.
 ///
 /// # Errors
 /// [`Reason::Unnamed`] when nothing is left, [`Reason::BadName`] when it is too long, or would

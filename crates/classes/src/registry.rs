@@ -1,4 +1,4 @@
-//! registry: every class of this room, one line each, in the order in which they are loaded.
+//! registry: every class of this crate, one line each, in the order in which they are loaded.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::members::{Waiting, follow};
 use crate::mirror::{self, MirrorClass};
 use crate::raid::{self, RaidClass};
 
-/// How the label of a class is read that says where it ends.
+/// The label decoder of a class whose labels record the size of their provider.
 pub(crate) fn label_of(class: &str) -> Option<follow::Read> {
     match class {
         "mirror" => Some(crate::mirror::placed),
@@ -24,8 +24,8 @@ pub(crate) fn left_behind(record: &[u8], offset: u64) -> Option<u64> {
     raid::imsm::left_behind(record, offset)
 }
 
-/// The classes. The one loaded last tastes first: what a disk is a member of stands before what
-/// seems to stand on it, and names before tables.
+/// The classes. The last one loaded tastes first: membership of a disk comes before its apparent
+/// content, and names before tables.
 pub fn all() -> Vec<Arc<dyn Class>> {
     all_at(|| 0)
 }

@@ -1,7 +1,7 @@
 //! slice: a provider that shows a range of the one provider below, and how its geom opens that.
 //!
-//! What `part` and `label` have in common on the data path, and all layers on one provider in what
-//! they hand on.
+//! `part` and `label` use it as their data path. The functions for access counts, limits and
+//! stripes are also used by other layers on one provider.
 //!
 //! Invariants
 //!  S1  A Bio leaves with the offset it came with.
@@ -14,7 +14,7 @@ use geom::{Access, Back, Core, Edge, Flow, GeomId, Layer, Limits, ProviderId, To
 pub(crate) struct Slice {
     /// First byte, on the provider below.
     pub(crate) from: u64,
-    /// The way there.
+    /// The edge to the provider below.
     pub(crate) below: Edge,
 }
 
@@ -26,7 +26,7 @@ impl Layer for Slice {
     fn start(&self, bio: &mut Bio, _: &Core) -> Flow {
         let was = bio.offset;
         if bio.op.has_range() {
-            // The dispatcher has checked the range, and the slice lies on the media below.
+            // The dispatcher has checked the range, and the slice is inside the media below.
             bio.offset = was.saturating_add(self.from);
         }
         Flow::Down(self.below, was)

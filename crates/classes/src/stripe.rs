@@ -1,7 +1,7 @@
 //! stripe: RAID0, byte for byte FreeBSD's (geom.md 2.3).
 //!
-//! Strip `k` of the whole lies on member `k mod n`, at strip `k div n` of it. What a request has
-//! on a member is one range there: the strips in between belong to the others.
+//! Strip `k` of the whole is stored on member `k mod n`, at strip `k div n` of it. The part of a
+//! request on one member is one range there: the strips in between belong to the others.
 
 use geom::{ClassVerb, Error, Params};
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ pub struct Stripe;
 
 const FORMAT: Format = Format { magic: "GEOM::STRIPE", version: 3, since: (2, 3), strips: true };
 
-/// Largest strip: what its field in the label holds.
+/// Largest strip that the label's field can hold.
 const STRIP_MAX: u64 = 1 << 31;
 
 /// What a stripe is made with.

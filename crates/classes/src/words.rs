@@ -10,7 +10,7 @@ pub(crate) const LABEL: &str = "The last sector of each provider is written. Wha
     that holds something is refused unless --yes-destroy PROVIDER is given. Members are found \
     again wherever they are plugged in.";
 
-/// What is hidden of one that is stopped, of classes whose members look like the whole
+/// The content that a stopped geom hides, in classes whose members look like the whole
 /// ([`crate::members::Stopped::refuse`]).
 pub(crate) const STOPPED_HIDES: &str = "Meanwhile what is on its members is hidden: no \
     table, label or volume is found there, so that none of them is written alone. `clear` gives a \
@@ -58,8 +58,8 @@ pub(crate) struct Hardcode(pub(crate) bool);
 #[schemars(inline, extend("x-short" = "f"))]
 pub(crate) struct Force(pub(crate) bool);
 
-/// A verb about one, or about each of several in their order. The first refusal ends it, and says
-/// what was done before.
+/// A verb about one object, or about each of several in their order. The first refusal ends it, and
+/// the error lists the completed ones.
 pub(crate) fn each(
     on: &str,
     names: &[String],

@@ -1,14 +1,13 @@
-//! The writes that turn what a disk says into something else: one table into another, or old
-//! records into new ones.
+//! Write plan: the writes that convert one table into another, or old records into new ones.
 //!
 //! Invariants of tables (each is tried by the power-cut test: every prefix of a plan, with any
 //! subset of the sector writes not yet flushed lost)
 //!  W1  At every instant the table in force is the old or the new one, whole; where there was
 //!      no table before, or is none after, it may also be none. Never a mixture.
 //!  W2  The copy that is in force is only written after another whole copy has been flushed.
-//!  W3  A copy that points elsewhere (alternate header, chain link) is written after what it
-//!      points to has been flushed.
-//!  W4  What is one sector is changed by one write of that sector.
+//!  W3  A copy that refers to another place (alternate header, chain link) is written after its
+//!      target has been flushed.
+//!  W4  A change inside one sector is done by one write of that sector.
 //!  W5  After a cut the choice between two differing copies is deterministic, and the table is
 //!      reported as damaged until `recover` has run.
 
@@ -38,7 +37,7 @@ impl WritePlan {
         &self.steps
     }
 
-    /// True when the media already says what is wanted.
+    /// True when the media already has the wanted content.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

@@ -1,11 +1,11 @@
-//! The first sector: FAT, NTFS and exFAT share it with MBR, and with it the bytes 55 AA.
+//! Scan of the first sector: FAT, NTFS and exFAT share it with MBR, and with it the bytes 55 AA.
 
 use super::scan::{Finding, Standing};
 use super::signs::Depth;
 use crate::part::{Scheme, Table, is_fat};
 use crate::probe::{Sectors, Stop, byte, le16, le32, le64, span};
 
-/// What the boot sector of a file system says.
+/// The content of a file system's boot sector.
 pub(super) struct Boot {
     kind: &'static str,
     what: &'static str,
@@ -85,7 +85,7 @@ pub(super) fn find(
             push(&mut found, &boot, at, copy, Standing::Backup);
         }
     }
-    // What a volume left in the boot code of a disk with partitions does not hide those.
+    // Remains of a volume in the boot code of a partitioned disk do not hide the partitions.
     let ours = table.is_some_and(|t| t.scheme() == Scheme::Mbr);
     if ours || found.is_empty() {
         found.retain(|f| f.offset != 510);

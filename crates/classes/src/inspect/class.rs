@@ -1,4 +1,4 @@
-//! The class: no geoms of its own, only the verbs `scan` and `wipe`.
+//! Class of the signature scan: no geoms of its own, only the verbs `scan` and `wipe`.
 
 use bio::Errno;
 use geom::{Class, Control, Edge, Error};
@@ -14,7 +14,7 @@ use crate::probe::Sectors;
 /// Name of the class.
 const NAME: &str = "inspect";
 
-/// Times that what clearing laid bare is cleared in turn; what is left then is reported.
+/// Rounds in which findings uncovered by clearing are cleared too; the rest is reported.
 const ROUNDS: usize = 4;
 
 /// Finds and clears what other classes, and others' tools, would claim.
@@ -25,7 +25,7 @@ pub struct InspectClass;
 struct Wipe {
     /// Clear everything.
     force: bool,
-    /// Clear what is of these kinds or begins at these offsets.
+    /// Clear findings of these kinds or at these offsets.
     only: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn report(control: &mut Control, name: &str) -> Result<Report, Error>
     hand::reading(control, NAME, name, |control, edge| scan(control, name, edge, place))
 }
 
-/// Where a provider stands among partition tables.
+/// The place of a provider among partition tables.
 fn place(control: &Control, name: &str) -> Result<Place, Error> {
     let on = hand::find(control, name)?;
     let attr = |name: &str| control.topology.attr(on, name);
@@ -83,7 +83,7 @@ fn place(control: &Control, name: &str) -> Result<Place, Error> {
         Some(bio::Attr::Int(int)) => Some(int),
         _ => None,
     };
-    // In a leaf no table is looked for, but what is there is to be found all the same.
+    // A leaf is not searched for a table, but signatures in it are reported all the same.
     Ok(part::place(text, int).unwrap_or_default())
 }
 
@@ -194,7 +194,7 @@ fn clear(control: &mut Control, name: &str, edge: Edge, finding: &Finding) -> Re
     hand::write(control, name, edge, from, bytes)
 }
 
-/// Who has a provider open, and how; none when nobody has.
+/// The geoms that have a provider open, and their access counts; `None` if it is not open.
 fn users(control: &Control, name: &str) -> Option<String> {
     let mut all = Vec::new();
     for geom in control.topology.view(0) {
@@ -224,7 +224,7 @@ fn show(finding: &Finding) -> Value {
     })
 }
 
-/// What is said of a report, with what the classes said when they looked.
+/// The answer for a report, with the results of the classes' tasting.
 fn answer(control: &Control, name: &str, report: &Report, would: &[u64]) -> Result<Value, Error> {
     let on = hand::find(control, name)?;
     let (sector, media) = hand::sizes(control, on);
@@ -249,7 +249,7 @@ fn answer(control: &Control, name: &str, report: &Report, would: &[u64]) -> Resu
                 && f.shown_on.is_none()
                 && f.class != "label"
             {
-                // What was made by a verb was not looked at since.
+                // A layer made by a verb has not been tasted since.
                 let holder = holders.iter().find(|g| g.class == f.class);
                 let made = holder.filter(|_| !why.starts_with("claimed"));
                 let made = made.map(|g| format!("claimed: {} {}", g.class, g.name));

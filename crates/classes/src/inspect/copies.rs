@@ -1,4 +1,4 @@
-//! What formats keep in further places: found through what stands in the first one.
+//! Further copies of metadata, located through the content of the first one.
 
 use super::scan::{Finding, Standing};
 use super::signs::{BCACHE, BCACHEFS, Depth};
@@ -41,7 +41,7 @@ fn be32(bytes: &[u8], at: usize) -> u64 {
     array(bytes, at).map_or(0, |b| u64::from(u32::from_be_bytes(b)))
 }
 
-/// The copies of what `found` says stands on the media.
+/// The copies of the formats in `found` that are on the media.
 pub(super) fn find(sectors: &Sectors, found: &mut Vec<Finding>) -> Result<(), Stop> {
     let kinds: Vec<&str> = found.iter().map(|f| f.kind).collect();
     let has = |kind: &str| kinds.contains(&kind);

@@ -1,4 +1,4 @@
-//! Second looks at the records of RAID in firmware, whose magic numbers are short.
+//! Additional checks of the records of firmware RAID, whose magic numbers are short.
 
 use super::weak::{around, be32};
 use crate::probe::{Sectors, Stop, byte, le16, span};

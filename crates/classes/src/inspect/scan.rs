@@ -10,14 +10,14 @@ use crate::part::{self, Place, Table};
 use crate::probe::{Reason, Sectors, Step, Stop, array, le32, le64, span};
 use crate::registry::{self, label_of};
 
-/// Bytes at each end that are looked through, 512 at a time, for what stands at no place of its
-/// own: labels of media of another size, tables of disks with other sectors.
+/// Bytes at each end that are searched, 512 at a time, for metadata outside its regular place:
+/// labels of media of another size, tables of disks with other sector sizes.
 const SWEEP: u64 = 1 << 20;
 
 /// Bytes of one read of it. A range that cannot be read is reported and left out.
 const CHUNK: u64 = 64 << 10;
 
-/// What is looked for there: kind, words, class, magic.
+/// Signatures of that search: kind, words, class, magic.
 const LEFTOVERS: &[(&str, &str, &str, &[u8])] = &[
     ("gpt", "GPT header", "part", b"EFI PART"),
     ("label", "GEOM label", "label", b"GEOM::LABEL\0"),
@@ -29,8 +29,8 @@ const LEFTOVERS: &[(&str, &str, &str, &[u8])] = &[
     ("imsm", "Intel RAID", "raid", INTEL),
 ];
 
-/// What a sector at the end of a media of so many bytes holds that is known, other than of this
-/// class. A label that was written for another end is nobody's there.
+/// The known metadata in a sector at the end of media of `bytes` bytes, except that of this class.
+/// A label whose recorded provider size differs from the current size is ignored.
 pub(crate) fn leftover(sector: &[u8], class: &str, bytes: u64) -> Option<&'static str> {
     let strays = |of: &str| {
         let placed = label_of(of).and_then(|read| read(sector).ok());
@@ -42,12 +42,12 @@ pub(crate) fn leftover(sector: &[u8], class: &str, bytes: u64) -> Option<&'stati
     LEFTOVERS.iter().filter(|(kind, ..)| *kind != "geom").find_map(known)
 }
 
-/// What a finding is to its kind.
+/// The role of a finding within its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// Protects another: the MBR of a GPT.
     Guard,
-    /// Left behind: at no place where anybody looks on media of this size.
+    /// Left behind: outside the regular places on media of this size.
     Stale,
     /// A further copy, where the format keeps one.
     Backup,
@@ -71,7 +71,7 @@ impl fmt::Display for Standing {
 pub struct Finding {
     /// Byte offset of the signature.
     pub offset: u64,
-    /// Its bytes; those are what is cleared.
+    /// Its length in bytes; this range is cleared.
     pub len: u64,
     /// Short word, for `--only`.
     pub kind: &'static str,
@@ -79,7 +79,7 @@ pub struct Finding {
     pub class: &'static str,
     /// In words.
     pub what: String,
-    /// Why it would be claimed, or not, as far as the media tells.
+    /// Why it would be claimed or not, as far as the media shows.
     pub why: String,
     /// Whether it is the first, a copy, or left behind.
     pub standing: Standing,
@@ -123,7 +123,7 @@ pub struct Report {
     pub unread: Vec<(u64, u64)>,
 }
 
-/// Look at everything. `place` is where the media stands among partition tables.
+/// Look at everything. `place` is the place of the media among partition tables.
 pub fn step(sectors: &Sectors, place: &Place) -> Step<Report> {
     scan(sectors, place).into()
 }
@@ -209,8 +209,8 @@ fn scan(sectors: &Sectors, place: &Place) -> Result<Report, Stop> {
     Ok(report)
 }
 
-/// The layer whose record is in the last sector and that shows the media up to there, and what it
-/// shows: tables are its, and end where it ends.
+/// The layer whose record is in the last sector and that shows the media up to there, and the
+/// sectors that it shows: tables belong to it and end where it ends.
 fn layer(sectors: &Sectors) -> Result<Option<(String, Sectors)>, Stop> {
     for sign in SIGNS.iter().filter(|s| ["mirror", "multipath", "label"].contains(&s.kind)) {
         let Some(found) = signature(sectors, sign)? else { continue };
@@ -231,7 +231,7 @@ fn prefix_of(kind: &str) -> &str {
     }
 }
 
-/// What the frame of a member's record says: its version and its name.
+/// The frame of a member's record: its version and its name.
 fn record(sectors: &Sectors, finding: &Finding) -> Result<String, Stop> {
     if finding.class == "raid" {
         return Ok("the array's records on all its disks decide".into());

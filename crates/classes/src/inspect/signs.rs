@@ -1,9 +1,9 @@
-//! The table of signatures: a magic number, where it stands, whose it is.
+//! Table of signatures: magic number, place and class of each.
 
 use super::{firmware, weak};
 use crate::probe::{Sectors, Stop};
 
-/// Where a magic number stands on media.
+/// Place of a magic number on media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
     /// Bytes from the start.
@@ -37,7 +37,7 @@ impl At {
     }
 }
 
-/// How deep something stands in what it is about; what is further in is cleared earlier (I3).
+/// The nesting depth of a finding; inner ones are cleared earlier (I3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Depth {
     Content,

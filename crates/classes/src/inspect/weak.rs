@@ -1,4 +1,5 @@
-//! Second looks: a magic number of two or four bytes alone is too likely to be chance.
+//! Additional checks of short magic numbers: two or four bytes alone are too likely to match by
+//! chance.
 
 use super::signs::{BCACHE, BCACHEFS};
 use crate::crc::{crc32, crc32c};
@@ -20,7 +21,7 @@ pub(super) fn be32(bytes: &[u8], at: usize) -> u32 {
     le32(bytes, at).swap_bytes()
 }
 
-/// A block of a file server: its checksum covers what is behind it, as far as its length says.
+/// A block of a file server: its checksum covers the bytes behind it, up to its length.
 pub(super) fn sealed(sectors: &Sectors, at: u64) -> Result<bool, Stop> {
     const HEAD: usize = 32;
     let head = around(sectors, at, 0, HEAD)?;
@@ -177,7 +178,7 @@ pub(super) fn ubi(sectors: &Sectors, at: u64) -> Result<bool, Stop> {
     Ok(block.len() == 64 && crc32(&[span(block, 0, 60)]) == !be32(block, 60))
 }
 
-/// Offsets of the three copies of BitLocker's metadata, by what the boot sector says.
+/// Offsets of the three copies of BitLocker's metadata, as recorded in the boot sector.
 pub(super) fn bitlocker_metadata(boot: &[u8]) -> [u64; 3] {
     match span(boot, 3, 8) {
         // A number of clusters: Vista keeps one place here, and the others in that copy.
@@ -213,7 +214,7 @@ pub(super) fn bcachefs(sectors: &Sectors, at: u64) -> Result<bool, Stop> {
     Ok(place && member && (magic == BCACHE || magic == BCACHEFS))
 }
 
-/// Bytes that a bit of the bitmap stands for: 4096, more with later versions.
+/// Bytes covered by a bit of the bitmap: 4096, more with later versions.
 pub(super) fn drbd(sectors: &Sectors, at: u64) -> Result<bool, Stop> {
     let block = around(sectors, at, 60, 512)?;
     let bit = be32(block, 80);

@@ -4,7 +4,7 @@
 use super::Volume;
 use crate::probe::{Reason, Sectors, Stop, le64, span};
 
-/// Where the superblock stands.
+/// Byte offset of the superblock.
 const AT: u64 = 64 << 10;
 /// Bytes of it.
 const LEN: usize = 4096;

@@ -1,4 +1,4 @@
-//! The class: tasting, claiming, naming by hand.
+//! Class of labels: tasting, claiming, naming by hand.
 
 use bio::Errno;
 use geom::{
@@ -16,10 +16,10 @@ use crate::probe::Sectors;
 /// Name of the class.
 pub(super) const NAME: &str = "label";
 
-/// Prefix of GEOM's own labels: the only ones in which a partition table may stand.
+/// Prefix of GEOM's own labels: the only ones that may contain a partition table.
 pub(super) const OWN_PREFIX: &str = "label";
 
-/// Names for providers by what is written on them.
+/// Class that names providers by the labels found on them.
 pub struct LabelClass;
 
 /// Name a provider without writing anything; the name is gone when the daemon ends.

@@ -3,7 +3,7 @@
 use super::Volume;
 use crate::probe::{Reason, Sectors, Stop, le32, span};
 
-/// Where the superblock stands.
+/// Byte offset of the superblock.
 const AT: u64 = 1024;
 /// Bytes of it.
 const LEN: usize = 1024;

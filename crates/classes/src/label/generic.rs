@@ -3,8 +3,8 @@
 //! ```text
 //! 0 16 "GEOM::LABEL" | 16 4 version | 20 16 name | 36 8 bytes of the media (version 2)
 //! ```
-//! There is no checksum: the size recorded is what tells this media from another that ends in
-//! the same sector (the disk, its last partition).
+//! There is no checksum. The recorded size distinguishes this media from another one that ends in
+//! the same sector (the disk and its last partition).
 
 use super::Volume;
 use crate::probe::{Reason, Sectors, Stop, le32, le64, put, span};

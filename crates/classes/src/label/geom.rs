@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //!  L1  From its first open to its last close the geom holds one `e` more than asked for, so that
-//!      nobody writes what stands under an open name.
-//!  L2  A geom that nobody is attached to goes when its media was written, and is found anew.
+//!      no other user writes below an open name.
+//!  L2  A geom without attached consumers is removed when its media was written, and is found
+//!      again.
 
 use std::sync::Arc;
 
@@ -16,15 +17,15 @@ use crate::slice::{self, Slice};
 /// Attribute that says that a provider is a name for another: no name is looked for on it.
 pub(super) const KIND_ATTR: &str = "LABEL::kind";
 
-/// What a name is to be.
+/// A name to be created.
 pub(super) struct Label<'a> {
     /// Of the geom and of its provider: `ext2fs/root`.
     pub(super) name: &'a str,
-    /// What was found, in words.
+    /// Description of the label found.
     pub(super) what: &'a str,
     /// Bytes from the start of the provider below.
     pub(super) len: u64,
-    /// A partition table may stand inside.
+    /// Whether a partition table may be inside.
     pub(super) nests: bool,
 }
 
@@ -122,7 +123,7 @@ impl Geom for LabelGeom {
     }
 
     fn resized(&mut self, topology: &mut Topology, me: GeomId, _: ConsumerId) {
-        // What has grown is looked at again; the tasting follows the event.
+        // Grown media is tasted again; the tasting follows the event.
         if !topology.geom_is_open(me) {
             Self::abandon(topology, me);
         }

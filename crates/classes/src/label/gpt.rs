@@ -1,4 +1,4 @@
-//! Names that a partition's entry in a GPT gives; nothing is read.
+//! Names from a partition's entry in a GPT; nothing is read.
 
 use super::Found;
 use crate::probe::Why;

@@ -5,7 +5,7 @@
 use super::Volume;
 use crate::probe::{Sectors, Stop, span};
 
-/// Where the descriptor stands.
+/// Byte offset of the descriptor.
 const AT: u64 = 0x8000;
 /// Bytes of it.
 const LEN: usize = 2048;

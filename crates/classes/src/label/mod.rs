@@ -1,4 +1,4 @@
-//! label: names for media by what is written on them.
+//! Names for media by the labels written on them.
 //!
 //! The pure half does no I/O: each kind is a probe over sectors that the caller reads (see
 //! [`crate::probe`]), and the registry [`KINDS`] is the order in which they are tried. GEOM's own
@@ -25,7 +25,7 @@ pub use gpt::gpt_names;
 
 use crate::probe::{Reason, Sectors, Step, Stop, Why};
 
-/// What a probe has found on the media.
+/// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Volume {
     /// The name as it is written, without its padding; empty when none is set.
@@ -49,7 +49,7 @@ pub struct Kind {
     pub prefix: &'static str,
     /// Directory of the provider named by the unique id; empty when there is none.
     pub id_prefix: &'static str,
-    /// What it looks for, in words.
+    /// Description of the label that it looks for.
     pub what: &'static str,
     probe: fn(&Sectors) -> Result<Volume, Stop>,
 }
@@ -79,7 +79,7 @@ pub const KINDS: &[Kind] = &[
 /// What one kind of label makes of the media.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// What was found, in words.
+    /// Description of the label found.
     pub what: &'static str,
     /// Provider named by the label, `ext2fs/home`; none when unnamed or not usable.
     pub by_name: Option<String>,
@@ -124,8 +124,9 @@ pub fn step(kind: &Kind, sectors: &Sectors) -> Step<Found> {
     found.into()
 }
 
-/// Look for every kind of label on the same sectors, each within its own limits. Answers what
-/// was found, or why not, by kind in the order of [`KINDS`], once no more reads are wanted.
+/// Look for every kind of label on the same sectors, each within its own limits. Returns the label
+/// found or the reason against it, by kind in the order of [`KINDS`], once no more reads are
+/// wanted.
 pub fn step_all(sectors: &Sectors) -> Step<Vec<(&'static Kind, Result<Found, Why>)>> {
     let mut all = Vec::with_capacity(KINDS.len());
     for kind in KINDS {
@@ -158,7 +159,7 @@ pub(crate) fn uuid(bytes: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// A signature that must stand at byte `at` of the media.
+/// A signature that is required at byte `at` of the media.
 pub(crate) fn magic<'a>(
     sectors: &'a Sectors,
     at: u64,

@@ -6,7 +6,7 @@ use crate::probe::{Reason, Sectors, Stop, le32, span};
 
 /// Page sizes that machines have.
 const PAGES: [u64; 5] = [4096, 8192, 16_384, 32_768, 65_536];
-/// What the first page ends with.
+/// The signature at the end of the first page.
 const MAGIC: &[u8] = b"SWAPSPACE2";
 
 pub(crate) fn probe(sectors: &Sectors) -> Result<Volume, Stop> {

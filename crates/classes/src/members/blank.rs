@@ -1,4 +1,4 @@
-//! Zeroes to write: memory of a thread's own that nobody changes and everybody has.
+//! Zeroes to write: a buffer per thread that is shared by all users and never modified.
 
 use std::cell::OnceCell;
 

@@ -1,18 +1,20 @@
-//! Writes that some members failed and others did, and that wait for the verdict on those members.
+//! Waiting writes that failed on some members and succeeded on others, until the verdict on the
+//! failed members.
 //!
 //! ```text
-//!   core       open (who waits for whom) --> accuse each member --> say that all is said
+//!   core       open (waiting write) --> accuse each member --> report that all are accused
 //!   geom          |       a member stays: refuse                         |
 //!                 v            v                                         v
 //!              waiting ----> refused                                   heard --> released
 //! ```
 //!
 //! Invariants
-//!  C1  Who waits is entered before anybody is accused: the geom may decide at once that a member
-//!      stays, and whoever came later would never hear of it.
-//!  C2  Nobody is let go well before the geom has heard all that he accuses: until then it has not
-//!      begun to doubt these members, and that nothing is open says nothing about them.
-//!  C3  Everybody gets one answer, at the latest when the court is closed.
+//!  C1  A waiting write is entered before any member is accused. The geom may decide at once that a
+//!      member stays, and a write entered later would miss that decision.
+//!  C2  A waiting write is not released before the geom has received all its accusations. Until
+//!      then the geom has not begun to doubt these members, and the absence of open doubts proves
+//!      nothing.
+//!  C3  Each waiting write gets one answer, at the latest when the court is closed.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +36,7 @@ struct Cases<W> {
     closed: bool,
 }
 
-/// See the module. `W` is what is needed to answer who waits.
+/// See the module. `W` is the data that is needed to answer a waiting write.
 pub(crate) struct Court<W>(Mutex<Cases<W>>);
 
 impl<W> Default for Court<W> {
@@ -48,8 +50,9 @@ impl<W> Court<W> {
         self.0.lock()
     }
 
-    /// Somebody waits for the verdict on members (a bit each). Members are accused after this, and
-    /// then the geom is told the number (C1). `None`: nobody is left to judge.
+    /// Enters a write that waits for a decision on the members in `failed` (a bit each). The
+    /// members are accused after this, and then the geom is sent the number (C1). `None`: the court
+    /// is closed.
     pub(crate) fn open(&self, failed: u64, who: W) -> Option<Number> {
         let mut cases = self.cases();
         if cases.closed {
@@ -61,26 +64,26 @@ impl<W> Court<W> {
         Some(number)
     }
 
-    /// The geom has heard all accusations of a case.
+    /// The geom has received all accusations of a case.
     pub(crate) fn heard(&self, number: Number) {
         if let Some(case) = self.cases().all.get_mut(&number) {
             case.heard = true;
         }
     }
 
-    /// Those who wait for none of the members still `open` (a bit each; C2).
+    /// Takes out the writes that wait for none of the members still `open` (a bit each; C2).
     #[must_use]
     pub(crate) fn released(&self, open: u64) -> Vec<W> {
         self.take(|case| case.heard && case.failed & open == 0)
     }
 
-    /// Those who wait for one of these members (a bit each), which stay.
+    /// Takes out the writes that wait for one of these members (a bit each), which stay.
     #[must_use]
     pub(crate) fn refused(&self, stay: u64) -> Vec<W> {
         self.take(|case| case.failed & stay != 0)
     }
 
-    /// Nobody judges any more: all who wait.
+    /// Closes the court and returns all waiting writes.
     #[must_use]
     pub(crate) fn closed(&self) -> Vec<W> {
         self.cases().closed = true;

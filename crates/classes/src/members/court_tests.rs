@@ -13,7 +13,7 @@ fn c1_a_member_that_stays_refuses_who_has_only_entered() {
 fn c2_who_was_not_heard_is_not_released() {
     let court = Court::default();
     let early = court.open(0b01, 'a').expect("open");
-    // The geom, with something else in hand: it doubts nobody.
+    // The geom handles another message first: it doubts no member yet.
     assert_eq!(court.released(0), []);
     court.heard(early);
     assert_eq!(court.released(0b01), [], "it is doubted now");

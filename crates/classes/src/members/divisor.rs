@@ -1,14 +1,14 @@
 //! Division by a number that stays the same: of a member's strips, of the members.
 
-/// What requests are divided by. A division of the processor takes longer than the rest of what a
-/// layer does for a request; a product of which the upper half counts does not. Powers of two go
-/// the same way as others: a branch and a shift beside it cost registers, and save no time.
+/// A divisor of requests. The processor's division takes longer than all other work of a layer on a
+/// request; a multiplication whose upper half is used does not. Powers of two get no path of their
+/// own: a branch and a shift beside it cost registers and save no time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Divisor {
     by: u64,
-    /// `2^64 / by`, rounded up: the upper half of what is divided times this is exact up to itself.
-    /// It is too large by less than one `by`th in 2^64, times what is divided. Zero, which is up to
-    /// nothing, for one.
+    /// `2^64 / by`, rounded up. For a dividend below this value, the upper half of the product is
+    /// the exact quotient: the rounding adds less than `1 / by`. Zero for a divisor of one, so that
+    /// no dividend is below it.
     times: u64,
 }
 
@@ -21,7 +21,7 @@ impl Divisor {
         }
     }
 
-    /// What is divided by.
+    /// The divisor.
     pub(crate) const fn by(self) -> u64 {
         self.by
     }

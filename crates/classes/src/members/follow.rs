@@ -1,17 +1,18 @@
-//! follow: the label of a provider that grew while nobody looked is brought to its new end.
+//! Label move (`follow`): restores the label of a provider that grew while the label was not in
+//! use.
 //!
-//! Labels stand in the last sector, and nobody looks elsewhere: what once was a label in the middle
-//! of a larger disk is not to be believed unasked. So a provider that grows while its label is not
-//! in use, or a power cut that comes before the label has moved, loses sight of it. Where this
-//! daemon has seen the provider end it looks itself ([`left`]); where another machine has, somebody
-//! says how large the provider was, with the verb.
+//! Labels are stored in the last sector, and no other sector is searched: an old label in the
+//! middle of a larger disk must not be trusted without a request. A provider that grows while its
+//! label is not in use therefore loses its label. So does one whose power fails before the label
+//! has moved. If this daemon has seen the old end of the provider, it searches there itself
+//! ([`left`]). If only another machine has, the verb gets the old size as an argument.
 //!
 //! ```text
-//!   old place: a label that says the old size --> what goes with it, then the label, durable at
-//!        the new end --> the old place cleared, by the verb --> everybody looks again
+//!   old place: a label with the old size --> data that belongs to it, then the label, durable at
+//!        the new end --> the old place cleared, by the verb --> the provider is tasted again
 //! ```
 //!
-//! A power cut before the new label is durable leaves the old one, and it is done again.
+//! A power cut before the new label is durable leaves the old label, and the move is repeated.
 
 use bio::Errno;
 use geom::{Carry, Control, Edge, Error, Left, Taster, Verdict};
@@ -23,15 +24,15 @@ use crate::conversation::carry_out;
 use crate::inspect;
 use crate::write_plan::WritePlan;
 
-/// How far before the end a label is looked for when nobody says where it was, bytes: what
-/// `inspect` looks through too.
+/// Bytes before the end that are searched for a label when no old size is given: the same that
+/// `inspect` searches.
 pub(crate) const SWEEP: u64 = 1 << 20;
 /// Bytes of one read of it.
 const CHUNK: u64 = 64 << 10;
 
 /// A label that can be brought elsewhere.
 pub(crate) struct Placed {
-    /// Size of the provider that it was written for, bytes; zero: it does not say.
+    /// Size of the provider that it was written for, bytes; zero if the label has no size.
     pub(crate) provider_bytes: u64,
     /// Bytes right before its sector that go with it.
     pub(crate) ahead: u64,
@@ -39,7 +40,7 @@ pub(crate) struct Placed {
     pub(crate) stays: Option<&'static str>,
     /// The same label for a provider of another size.
     pub(crate) renewed: Renew,
-    /// The same, without what goes with it: absent where nothing does.
+    /// The same, without the data that belongs to the label. Absent if there is no such data.
     pub(crate) alone: Option<Renew>,
 }
 
@@ -49,7 +50,7 @@ pub(crate) type Renew = Box<dyn FnOnce(u64) -> Vec<u8>>;
 /// Reads a label.
 pub(crate) type Read = fn(&[u8]) -> Result<Placed, FrameError>;
 
-/// What was asked for.
+/// The arguments of the verb.
 pub(crate) struct Ask<'a> {
     pub(crate) class: &'static str,
     pub(crate) member: &'a str,
@@ -79,7 +80,7 @@ pub(crate) fn follow(control: &mut Control, ask: &Ask<'_>) -> Result<Value, Erro
     Ok(json!({ "message": message, "from": from, "to": to }))
 }
 
-/// What stands at the end now must be nothing, or may be lost.
+/// Checks that the current last sector is empty or may be overwritten.
 fn check_end(control: &mut Control, edge: Edge, ask: &Ask<'_>) -> Result<(), Error> {
     let (_, last) = hand::last(control, ask.member, edge)?;
     let name = ask.member;
@@ -148,7 +149,7 @@ fn search(
     Err(Error::new(Errno::NoEnt, what))
 }
 
-/// Whether a label at this byte says that it is in the last sector.
+/// Whether the label at this byte was written for a provider whose last sector is here.
 pub(crate) fn is_left_behind(placed: &Placed, sector: u32, at: u64) -> bool {
     frame::last_sector(sector, placed.provider_bytes) == Some(at)
 }
@@ -188,13 +189,14 @@ fn as_it_was(why: &str, was: u64) -> String {
 }
 
 impl Placed {
-    /// Where what goes with a label at this byte is; `None` when nothing does.
+    /// The byte at which the data of a label at byte `from` begins; `None` when there is no such
+    /// data.
     fn place_ahead(&self, from: u64) -> Option<u64> {
         from.checked_sub(self.ahead).filter(|_| self.ahead > 0)
     }
 
-    /// What is written so that the label which is at `from` is at the end of a provider of so many
-    /// bytes; and whether that is over its old place.
+    /// The writes that move the label at `from` to the end of a provider of this size, and whether
+    /// they overwrite its old place.
     fn plan(self, (sector, media): (u32, u64), from: u64, ahead: Vec<u8>) -> (WritePlan, bool) {
         let to = frame::last_sector(sector, media).unwrap_or(from);
         let padded = |mut label: Vec<u8>| {
@@ -207,8 +209,8 @@ impl Placed {
             plan.flush();
         };
         let place = to.checked_sub(ahead.len() as u64).filter(|_| !ahead.is_empty());
-        // What goes with it comes to where the label was: that is gone then, so there is another
-        // one before.
+        // The data of the label overwrites the label's old place. The label is therefore written to
+        // its new place first, without the data.
         let is_over = place.is_some_and(|place| (place..to).contains(&from));
         if let Some(alone) = self.alone.filter(|_| is_over) {
             put(to, padded(alone(media)));
@@ -225,11 +227,11 @@ impl Placed {
 pub(crate) struct Behind {
     /// The size that the provider had, bytes.
     was: u64,
-    /// Where the label is, its sector, and what it says.
+    /// Byte offset of the old label, its sector, and its decoded content.
     from: u64,
     pub(crate) label: Vec<u8>,
     placed: Placed,
-    /// What is at the end now, and where that is.
+    /// The content of the last sector, and its byte offset.
     last: Vec<u8>,
     to: u64,
 }
@@ -240,13 +242,14 @@ pub(crate) async fn behind(disk: &Taster, read: Read) -> Option<Behind> {
     let end = |bytes| frame::last_sector(disk.sector_bytes, bytes);
     let to = end(disk.media_bytes).filter(|_| !disk.ended.is_empty())?;
     let last = disk.read(to, len).await.ok()?;
-    // What is there may be of another end: what was left on a member of this one as that one grew.
+    // The sector can hold a label for another size: one that was left on a member of this provider
+    // as that member grew.
     if read(&last).is_ok_and(|placed| frame::is_of_size(placed.provider_bytes, disk.media_bytes)) {
         return None;
     }
     for was in disk.ended.iter().copied() {
         let Some(from) = end(was).filter(|from| *from < to) else { continue };
-        // Twice the same was copied by somebody: which of them is meant nobody can say.
+        // Two identical labels mean that one is a copy, and it is unknown which one is valid.
         let Some(label) = disk.read(from, len).await.ok().filter(|label| *label != last) else {
             continue;
         };
@@ -257,8 +260,8 @@ pub(crate) async fn behind(disk: &Taster, read: Read) -> Option<Behind> {
     None
 }
 
-/// What a class says of a provider at whose end there is nothing of its own, and why not; unless it
-/// has left something where that one ended, which comes to the end.
+/// The verdict of a class on a provider that has no label of the class in its last sector (`why`).
+/// If the class left a label at a former end, that label is moved to the current end instead.
 pub(crate) async fn left<C>(disk: &Taster, class: &str, read: Read, why: String) -> Verdict<C> {
     match behind(disk, read).await {
         Some(behind) => behind.bring(disk, class).await,
@@ -277,7 +280,7 @@ impl Behind {
         format!("its label is where it ended when it had {} bytes", self.was)
     }
 
-    /// It comes to the end, unless something is there that may not be lost.
+    /// Moves the label to the end, unless data there must not be lost.
     pub(crate) async fn bring<C>(self, disk: &Taster, class: &str) -> Verdict<C> {
         let (words, was) = (self.words(), self.was);
         let Behind { from, label, placed, last, to, .. } = self;

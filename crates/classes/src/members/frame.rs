@@ -1,6 +1,6 @@
-//! frame: the packed record that mirror, stripe, concat and multipath keep in a provider's last
-//! sector: a magic of 16 bytes padded with zeroes, fields without alignment, little-endian
-//! (geom.md 2.0). Reading never panics: what is not there is an error that names the field.
+//! Packed records that mirror, stripe, concat and multipath keep in a provider's last sector: a
+//! magic of 16 bytes padded with zeroes, then fields without alignment, little-endian (geom.md
+//! 2.0). Reading never panics: a missing field is an error that names the field.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum FrameError {
     },
     /// The record ends before this field.
     Short(&'static str),
-    /// The field holds what it cannot.
+    /// The field holds an invalid value.
     Value(&'static str, String),
     /// The checksum is another.
     Checksum,
@@ -50,7 +50,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Checks the magic and the version (at bytes 0 and 16) and stands behind them.
+    /// Checks the magic and the version (at bytes 0 and 16) and continues after them.
     pub(crate) fn open(
         bytes: &'a [u8],
         magic: &str,
@@ -67,7 +67,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Stands before the first byte of something whose version is not behind its magic.
+    /// Starts at the first byte of a record whose version does not follow its magic.
     pub(crate) fn bare(bytes: &'a [u8]) -> Fields<'a> {
         Fields { bytes, at: 0 }
     }
@@ -161,12 +161,12 @@ impl Record {
         self
     }
 
-    /// Text in [`TEXT`] bytes; what is longer is cut off.
+    /// Text in [`TEXT`] bytes; longer text is cut off.
     pub(crate) fn text(self, text: &str) -> Record {
         self.text_of(TEXT, text)
     }
 
-    /// Text in `n` bytes; what is longer is cut off.
+    /// Text in `n` bytes; longer text is cut off.
     pub(crate) fn text_of(mut self, n: usize, text: &str) -> Record {
         let text = text.as_bytes();
         let text = text.get(..n).unwrap_or(text);
@@ -182,7 +182,7 @@ impl Record {
         self
     }
 
-    /// What has been put in so far: for checksums.
+    /// The bytes of the record so far, for checksums.
     pub(crate) fn so_far(&self) -> &[u8] {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! hand: what a verb does with its own hands to providers: opens them, looks at what is there,
-//! writes, and closes them, so that every class looks at them again.
+//! Direct access of verbs to providers: open, read, write, and close, so that every class tastes
+//! them again.
 
 use bio::Errno;
 use geom::{Access, Control, Edge, Error, ProviderId};
@@ -60,7 +60,8 @@ fn attached<R>(
         }
     })?;
     let done = f(control, consumer);
-    // The geom goes first: what looks at the provider again must not take it for a user.
+    // The geom is withered first, so that classes that taste the provider again do not see it in
+    // use.
     control.call(|topology| {
         topology.wither_geom(geom, Errno::NxIo);
         topology.leave(consumer);
@@ -69,7 +70,7 @@ fn attached<R>(
     done
 }
 
-/// Opens a provider for reading, runs `f`, closes it. Disturbs nobody.
+/// Opens a provider for reading, runs `f`, closes it. Other users are not disturbed.
 pub(crate) fn reading<R>(
     control: &mut Control,
     class: &str,
@@ -83,8 +84,8 @@ pub(crate) fn reading<R>(
     })
 }
 
-/// Opens a provider for reading and looks with `check`; if that agrees, opens it for writing
-/// alone, runs `f` and closes it, so that everything looks at it again. A refusal disturbs nobody.
+/// Opens a provider for reading and runs `check`. If that succeeds, opens it for writing alone,
+/// runs `f` and closes it, so that it is tasted again. A refusal does not disturb other users.
 pub(crate) fn writing<R>(
     control: &mut Control,
     class: &str,

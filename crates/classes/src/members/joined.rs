@@ -1,9 +1,9 @@
-//! joined: properties of something that stands on several providers, which FreeBSD loses.
+//! Attributes of a geom with several members, which FreeBSD loses.
 
 use bio::Attr;
 use geom::{ProviderId, Topology};
 
-/// Attributes of something that stands on several providers (those that FreeBSD loses on the way).
+/// Attributes of a geom with several members (those that FreeBSD loses on the way).
 pub(crate) fn joined(topology: &Topology, members: &[ProviderId]) -> Vec<(&'static str, Attr)> {
     let int = |p: &ProviderId, name| match topology.attr(*p, name) {
         Some(Attr::Int(n)) => Some(n),
@@ -37,7 +37,7 @@ pub(crate) fn largest_stripe(topology: &Topology, members: &[ProviderId]) -> (u6
     all.reduce(|most, own| if own.0 > most.0 { own } else { most }).unwrap_or((0, 0))
 }
 
-/// Whether what is deleted of a provider reads as zeroes.
+/// Whether deleted blocks of a provider read as zeroes.
 pub(crate) fn zeroes(topology: &Topology, member: ProviderId) -> bool {
     let is = |name| topology.attr(member, name) == Some(Attr::Int(1));
     is("GEOM::candelete") && is("GEOM::deletereadszero")

@@ -1,4 +1,4 @@
-//! known: what the verbs of classes with members have in common: names, numbers, refusals.
+//! Common parts of the verbs of classes with members: names, numbers, refusals.
 
 use bio::Errno;
 use geom::{ConsumerId, Control, Error, GeomId, ProviderId, Taster, Topology, Transient};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::frame::FrameError;
 use super::{Stopped, frame, hand};
 
-/// What to type so that a geom goes on without the provider under one of its consumers.
+/// The command that removes the provider under one of its consumers from a geom.
 pub(crate) fn to_remove(class: &str, t: &Topology, me: GeomId, on: ConsumerId) -> Option<String> {
     let below = t.below(on)?;
     Some(format!("ashlar {class} remove {} {}", t.geom_name(me), t.provider_name(below)))
@@ -26,8 +26,8 @@ pub(crate) fn sync_rate(class: &str, name: &str, rate: u64) -> Option<Transient>
     })
 }
 
-/// A number for a new one, from what is there and the time: two labelled in one daemon differ,
-/// and two labelled anywhere differ as 32 bits can.
+/// A number for a new geom, from the present providers and the time. Two geoms labelled in one
+/// daemon differ; two labelled anywhere differ with the probability that 32 bits give.
 pub(crate) fn new_id(control: &Control, name: &str) -> u32 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ control.now_ns();
     for byte in name.bytes() {
@@ -47,8 +47,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     }
 }
 
-/// Whether a provider may be labelled: not in use, and nothing in its last sector that would be
-/// lost. `is_own` knows records of the class itself.
+/// Checks that a provider may be labelled: not in use, and nothing in its last sector that would be
+/// lost. `is_own` recognizes records of the class itself.
 pub(crate) fn check_member(
     control: &mut Control,
     class: &str,
@@ -63,18 +63,18 @@ pub(crate) fn check_member(
         }
         let counts = control.topology.find(name).map(|on| control.topology.counts(on));
         if counts.is_some_and(|counts| counts.w > 0 || counts.e > 0) {
-            // Whoever uses it has written that.
+            // The user of the provider has written that sector.
             return Err(hand::busy(name, Errno::Perm));
         }
         let what =
             format!("the last sector of {name} holds something (`ashlar inspect {name}` shows it)");
         Err(Error::new(Errno::Exist, what).destroying(vec![name.to_owned()]))
     })?;
-    // Open for writing, if only for a moment, is what labelling needs.
+    // Labelling needs the provider to be opened for writing for a moment.
     hand::writing(control, class, name, |_, _| Ok(()), |_, _| Ok(()))
 }
 
-/// The answer once the provider is there; otherwise what tasting said of the members.
+/// The answer once the provider is there, or else the reasons that tasting gave for the members.
 pub(crate) fn up(
     control: &mut Control,
     class: &str,
@@ -96,7 +96,7 @@ pub(crate) fn up(
     Err(Error::new(Errno::NxIo, format!("{provider} did not come up: {}", said.join("; "))))
 }
 
-/// Every provider is looked at again: what was stopped is found.
+/// Has every provider tasted again, so that a stopped geom is found.
 pub(crate) fn start(
     control: &mut Control,
     class: &str,
@@ -120,8 +120,9 @@ pub(crate) fn start(
     }
 }
 
-/// Refuses a provider that is what it would be a member of, or stands on that. It is none: a label
-/// of a member can be among its data, where that one ended before it grew.
+/// Refuses a provider that is the geom `of` itself or is stacked on it. Such a provider is not a
+/// member: its data can contain a member's label, at the place where that member ended before it
+/// grew.
 pub(crate) fn check_circle(t: &Topology, on: ProviderId, of: Option<GeomId>) -> Result<(), Error> {
     let what = "it uses what it would be a member of: that would make a cycle";
     match of.is_some_and(|geom| t.stands_on(on, geom)) {
@@ -130,8 +131,8 @@ pub(crate) fn check_circle(t: &Topology, on: ProviderId, of: Option<GeomId>) -> 
     }
 }
 
-/// What a class finds in the last sector of a provider that it tastes; otherwise why not. `noun`
-/// is what the class keeps there.
+/// The record of a class in the last sector of a provider that it tastes, or the reason why there
+/// is none. `noun` names the record.
 pub(crate) async fn tasted<R>(
     disk: &Taster,
     noun: &str,
@@ -146,8 +147,8 @@ pub(crate) async fn tasted<R>(
     }
 }
 
-/// What a class keeps in the last sector of a provider, for a verb; ENODEV where that is nothing,
-/// or nothing that can be believed.
+/// The record of a class in the last sector of a provider, for a verb. ENODEV if there is no record
+/// or it is invalid.
 pub(crate) fn read<R>(
     control: &mut Control,
     class: &str,
@@ -161,8 +162,8 @@ pub(crate) fn read<R>(
     decode(&bytes).map_err(|e| Error::new(Errno::NoDev, format!("{member}: {e}; {next}")))
 }
 
-/// Zeroes the last sector of each provider that has something of the class in it, damaged or of
-/// another version too; one without is refused. `noun` says what it lacks.
+/// Zeroes the last sector of each provider that has a record of the class there, including damaged
+/// records and other versions. A provider without one is refused; `noun` names the missing record.
 pub(crate) fn clear<R>(
     control: &mut Control,
     class: &str,

@@ -1,4 +1,4 @@
-//! What each core keeps of its own, and the table of members that all of them go by.
+//! Per-core state of a layer, and the table of members that all cores use.
 //!
 //! ```text
 //!   geom:  set(table) --> lock, leave it with every core, count, unlock
@@ -10,11 +10,11 @@
 //!
 //! Invariants
 //!  N1  When [`Lanes::set`] has returned, [`Lanes::own`] gives every core the new table.
-//!  N2  What is kept beside the table under the lock goes by that table: a core that finds another
-//!      one there ([`Lanes::left`]) than it goes by looks again.
-//!  N3  Whatever is open goes by the newest table: [`Lanes::set`] closes all under the lock, and
-//!      only the core that takes the table over, under the lock too, opens something again. What
-//!      is beside ([`Own::Short`]) its core alone writes.
+//!  N2  Data kept beside the table under the lock refers to that table. A core that finds another
+//!      table there ([`Lanes::left`]) than the one it uses looks again.
+//!  N3  An open short path always uses the newest table. [`Lanes::set`] closes all of them under
+//!      the lock. Only the core that takes the table over, also under the lock, opens one again.
+//!      The data beside it ([`Own::Short`]) is written by its core alone.
 //!
 //! N1 holds because the count changes before `set` unlocks, and a core that learns of that in
 //! whatever way (a message, a lock, an answer) reads it afterwards.
@@ -26,21 +26,21 @@ use bio::Owned;
 
 use super::sync::{AtomicU64, Mutex, MutexGuard, Relaxed, SeqCst};
 
-/// What a core keeps of its own.
+/// The private state of a core.
 pub(crate) trait Own: Default + Send {
-    /// What it goes by.
+    /// The table that the core uses.
     type Table: Default + Send + Sync;
     /// What others leave with it.
     type Left: Default + Send;
-    /// What its requests go by that take a short way, and counters of theirs: atomics that this
-    /// core alone writes, so that nothing is claimed for them (N3).
+    /// The data of requests on the short path, and their counters: atomics that only this core
+    /// writes, so that nothing is claimed for them (N3).
     type Short: Default + Send + Sync;
-    /// There is a new table. Answers what of the short way is open from now on, in the class's own
-    /// bits; zero: nothing, and [`Lanes::short`] gives nothing.
+    /// Takes over a new table. Returns the open part of the short path in the class's own bits.
+    /// Zero means that nothing is open, and [`Lanes::short`] returns nothing.
     fn take_over(&mut self, table: Arc<Self::Table>, short: &Self::Short) -> u64;
 }
 
-/// What was left with a core.
+/// Data left with a core by other threads.
 pub(crate) struct Left<O: Own> {
     pub(crate) table: Arc<O::Table>,
     pub(crate) other: O::Left,
@@ -56,7 +56,7 @@ struct Seat<O> {
 /// On cache lines of its own.
 #[repr(align(128))]
 struct Lane<O: Own> {
-    /// What of the short way is open (N3).
+    /// The open part of the short path (N3).
     open: AtomicU64,
     short: O::Short,
     seat: Owned<Seat<O>>,
@@ -91,7 +91,7 @@ impl<O: Own> Lanes<O> {
         self.0.get(core).unwrap_or(&self.0[0])
     }
 
-    /// The core's own, which goes by the newest table (N1). For that core's thread, for a few
+    /// The core's own state, which uses the newest table (N1). For that core's thread, for a few
     /// instructions.
     #[inline]
     pub(crate) fn own(&self, core: usize) -> RefMut<'_, O> {
@@ -103,8 +103,8 @@ impl<O: Own> Lanes<O> {
         RefMut::map(seat, |seat| &mut seat.own)
     }
 
-    /// What is open of the core's short way by the newest table (N3), and what it goes by; `None`
-    /// when nothing is: then [`Lanes::own`] has what there is to know.
+    /// The open members of the core's short path by the newest table (N3), and the data of that
+    /// path. `None` when nothing is open: then the caller uses [`Lanes::own`].
     #[inline(always)]
     pub(crate) fn short(&self, core: usize) -> Option<(u64, &O::Short)> {
         let lane = self.0.get(core)?;
@@ -114,13 +114,13 @@ impl<O: Own> Lanes<O> {
         }
     }
 
-    /// Counters of the core's own, whatever table it goes by: for that core's thread.
+    /// The core's own counters, independent of the table: for that core's thread.
     #[inline(always)]
     pub(crate) fn counters(&self, core: usize) -> &O::Short {
         &self.lane(core).short
     }
 
-    /// The core closes its short way until the next table: for that core's thread.
+    /// Closes the core's short path until the next table: for that core's thread.
     pub(crate) fn close(&self, core: usize) {
         self.lane(core).open.store(0, SeqCst);
     }
@@ -137,18 +137,18 @@ impl<O: Own> Lanes<O> {
         self.0.iter().fold(0, |sum, lane| sum.wrapping_add(lane.writes.load(Relaxed)))
     }
 
-    /// What was left with a core; from any thread.
+    /// The data left with a core; from any thread.
     pub(crate) fn left(&self, core: usize) -> MutexGuard<'_, Left<O>> {
         self.lane(core).left()
     }
 
-    /// What was left with each core.
+    /// The data left with each core.
     pub(crate) fn all_left(&self) -> impl Iterator<Item = MutexGuard<'_, Left<O>>> {
         self.0.iter().map(Lane::left)
     }
 
-    /// Leaves every core a new table (N1), a copy each: counting who holds it is nobody else's
-    /// business. `other(core, left)` changes what else is there (N2).
+    /// Leaves a new table with every core (N1). Each core gets a copy of its own, so that no
+    /// reference count is shared. `other(core, left)` changes the other data there (N2).
     pub(crate) fn set(
         &self,
         table: impl Fn() -> O::Table,
@@ -175,7 +175,7 @@ impl<O: Own> Lane<O> {
         let left = self.left();
         seat.seen = self.tables.load(SeqCst);
         let open = seat.own.take_over(left.table.clone(), &self.short);
-        // N3: while nobody can leave another table.
+        // N3: the lock is held, so no other table can be left meanwhile.
         self.open.store(open, SeqCst);
     }
 }

@@ -22,7 +22,7 @@ impl Own for One {
     }
 }
 
-/// What is open on a core, and what stands beside it.
+/// The open members of a core's short path, and the value beside them.
 fn open(lanes: &Lanes<One>, core: usize) -> Option<(u64, u64)> {
     lanes.short(core).map(|(open, beside)| (open, beside.load(Relaxed)))
 }

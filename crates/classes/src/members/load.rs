@@ -1,19 +1,22 @@
-//! Which of several members that hold the same is read: the least busy (geom.md 2.2, "Reads").
+//! Choice of the member to read from, among several with the same content: the least busy one
+//! (geom.md 2.2, "Reads").
 //!
-//! A running average of what each member has in flight, `(queue * 256 + 7 * old) / 8`, looked at on
-//! every read; a member that was last at the place asked for is preferred. Each core keeps its own:
-//! what the others do is seen in how long answers take, not in shared counters.
+//! The measure is a running average of each member's requests in flight, `(queue * 256 + 7 * old) /
+//! 8`, updated on every read. A member whose last read ended at the requested place is preferred.
+//! Each core keeps its own averages: the load from other cores shows in response times, not in
+//! shared counters.
 //!
-//! If the member that was read last is where a read begins, and no average is less than its own,
-//! nobody can be preferred to it, and where the others are need not be looked at. One that has
-//! nothing to do and had nothing lately has the least average that there is: then the others are
-//! not looked at at all, and their averages rest meanwhile.
+//! If a read begins where the member that was read last ended, and no average is less than its own,
+//! no other member can be preferred, and their positions are not compared. A member that is idle
+//! and was idle lately has the least possible average. The others are then not examined at all, and
+//! their averages are not updated meanwhile.
 //!
 //! Invariants
-//!  B1  Of what is here one core is the only writer: a plain load and a plain store change it, and
-//!      nothing is claimed. Somebody else would see it in the middle of a read, never torn.
-//!  B2  A read that was counted in a slot ends there once, whoever is in the slot by then; so no
-//!      queue goes below zero, and where nothing is under way all are zero.
+//!  B1  One core is the only writer of this data: a plain load and a plain store change it, without
+//!      atomic read-modify-write operations. Another thread would see it in the middle of a read,
+//!      never torn.
+//!  B2  A read that was counted in a slot ends there once, even if the slot has another member by
+//!      then. So no queue goes below zero, and all are zero when no read is in flight.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -31,7 +34,7 @@ const EIGHTH_SHIFT: u32 = 5;
 const THERE: u32 = 512;
 const NEAR: u32 = 256;
 
-/// A member: how busy it has been with reads of this core, and the way to it.
+/// A member: its load from reads of this core, and the edge to it.
 #[derive(Default)]
 #[repr(align(32))]
 struct Load {
@@ -45,7 +48,7 @@ struct Load {
 }
 
 impl Load {
-    /// How little a read at byte `at` speaks for it: the least is taken.
+    /// The priority of a read at byte `at` on this member: the least is taken.
     #[inline(always)]
     fn key(&self, at: u64) -> u32 {
         // Without branches: which member is near changes too often to be foreseen.
@@ -82,7 +85,7 @@ fn slots(bits: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// How busy the members in some slots have been, and the ways to them.
+/// The loads of the members in some slots, and the edges to them.
 pub(crate) struct Loads {
     slots: [Load; SLOTS],
     /// The slot that was taken last.
@@ -110,7 +113,7 @@ impl Loads {
         all
     }
 
-    /// The way to a slot's member.
+    /// The edge to a slot's member, and the offset there.
     #[inline(always)]
     pub(crate) fn way(&self, slot: usize) -> (Edge, u64) {
         let load = &self.slots[slot % SLOTS];
@@ -170,7 +173,7 @@ impl Loads {
         taken
     }
 
-    /// The way that a read takes, of these: each with its slot and the byte of the member.
+    /// The path that a read takes, out of these: each with its slot and the byte on the member.
     #[inline]
     pub(crate) fn least_busy<W>(
         &self,
@@ -189,7 +192,7 @@ impl Loads {
         best.map(|(way, _)| way)
     }
 
-    /// For tests: what a slot has in flight, its average, and where its last read ended.
+    /// For tests: a slot's requests in flight, its average, and the end of its last read.
     #[cfg(test)]
     pub(super) fn peek(&self, slot: usize) -> (u32, u32, u64) {
         let load = &self.slots[slot];

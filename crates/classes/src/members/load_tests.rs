@@ -33,8 +33,8 @@ fn reads_go_on_where_they_were_until_that_member_is_busier() {
     assert_eq!(loads.way(1), (Edge(8), 4096));
 }
 
-/// gmirror's rule, step by step (geom.md 2.2): averages follow on every read, everybody is looked
-/// at.
+/// gmirror's rule, step by step (geom.md 2.2): averages follow on every read, and every member is
+/// examined.
 #[derive(Clone, Default)]
 struct Plain {
     queue: u64,
@@ -91,9 +91,9 @@ impl Rule {
     }
 }
 
-/// Members that answer one read after the other, each in a time of its own; `streams` readers that
-/// each have one read under way, of which every `jumps`th begins elsewhere. When the last of so
-/// many reads has ended, and how many each member served.
+/// Members that answer one read after the other, each in a time of its own, and `streams` readers
+/// with one read in flight each, of which every `jumps`th begins elsewhere. Returns the time at
+/// which the last of the reads has ended, and the number of reads per member.
 fn served(rule: &mut Rule, takes: &[u64], streams: usize, jumps: u64) -> (u64, Vec<u64>) {
     const READS: u64 = 20_000;
     let mut random = 7u64;
@@ -104,7 +104,7 @@ fn served(rule: &mut Rule, takes: &[u64], streams: usize, jumps: u64) -> (u64, V
     let among = (1 << takes.len()) - 1;
     let (mut free, mut counts) = (vec![0u64; takes.len()], vec![0; takes.len()]);
     let mut at: Vec<u64> = (0..streams as u64).map(|n| n << 30).collect();
-    // When it ends, whose it is, and who serves it.
+    // The end time, the stream, and the member of each read.
     let mut under_way: Vec<(u64, usize, usize)> = Vec::new();
     let mut now = 0;
     for n in 0..READS {
@@ -151,7 +151,7 @@ fn work_is_spread_as_gmirror_spreads_it() {
 
 #[test]
 fn who_goes_on_is_not_looked_for() {
-    // What is taken without a look is what a look would have found.
+    // The shortcut gives the same result as the full comparison.
     let loads = loads(3);
     let mut random = 9u64;
     let mut under_way = Vec::new();

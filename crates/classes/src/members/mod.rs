@@ -1,35 +1,36 @@
-//! members: what the classes that stand on several providers have in common.
+//! Common parts of the classes with several members.
 //!
 //! * [`WriteGate`]: nothing is written before the marks on the disks say so.
-//! * [`Court`]: a write that one member failed waits until it is decided who is out.
+//! * [`Court`]: a write that failed on one member waits for the decision about that member.
 //! * [`blank`]: zeroes to write.
-//! * [`Lanes`]: what a core keeps of its own, without a lock, and the table it goes by.
+//! * [`Lanes`]: per-core state without a lock, and the table of members that the core uses.
 //! * [`Divisor`]: division by the number of members, or the size of their strips.
-//! * [`Loads`]: of members that hold the same, the least busy one is read.
-//! * [`Said`]: what the journal was told of members and their state.
-//! * [`Refusals`]: who was refused though its metadata names the geom, and why.
+//! * [`Loads`]: reads go to the least busy of the members with the same content.
+//! * [`Said`]: the facts about members and their state that were written to the journal.
+//! * [`Refusals`]: providers that were refused though their metadata names the geom, and why.
 //! * [`RangeLocks`]: a rebuild, a stripe's parity and user writes take turns, over all cores.
-//! * [`pay`]: passes and comparisons go no faster than they may.
+//! * [`pay`]: the rate limit of passes and comparisons.
 //! * [`sparse`]: zeroes that a pass need not write.
-//! * [`verified`]: what a comparison of members found.
+//! * [`verified`]: results of a comparison of members.
 //! * [`frame`]: the packed records that mirror, stripe, concat and multipath keep in the last
 //!   sector.
-//! * [`follow`]: the verb that brings a label to the end of a provider that grew.
-//! * [`verbs`]: those that are the same in every class with labels.
-//! * [`hand`]: verbs that read and write the last sectors of providers.
+//! * [`follow`]: the verb that moves a label to the end of a provider that grew.
+//! * [`verbs`]: verbs that are the same in every class with labels.
+//! * [`hand`]: access of verbs to the last sectors of providers.
 //!
 //! How such a class is built:
 //!
 //! ```text
-//!   control thread          Geom: members, their states, what the metadata shall say
+//!   control thread          Geom: members, their states, the content of the metadata
 //!      ^  told()               |  replace words of the shared state, WriteGate::open
 //!      |  tell()               v
 //!   cores                   Layer: reads the shared state (atomics), forks children
 //! ```
 //!
-//! A layer never decides about members. It goes by what it reads, and tells its geom what it met:
-//! an error of a member, a write that waits at the gate. The geom, one thread, decides, has the
-//! metadata written by a task on core 0, and only then lets requests see the new state.
+//! A layer never decides about members. It uses the shared state, and reports events to its geom:
+//! an error of a member, or a write that waits at the gate. The geom runs in one thread. It
+//! decides, has the metadata written by a task on core 0, and only then lets requests see the new
+//! state.
 
 mod blank;
 mod court;

@@ -1,4 +1,4 @@
-//! pace: work in the background at no more than so many bytes a second.
+//! Rate limit of background work, in bytes a second.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ pub(crate) async fn pay(core: &Rc<Core>, rate: u64, paid: u64, bytes: u64) -> u6
         return now;
     }
     let cost = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
-    // What was not used is not saved up.
+    // Unused rate is not accumulated.
     let until = paid.max(now.saturating_sub(cost)).saturating_add(cost);
     if until > now {
         core.reactor().sleep(until - now).await;

@@ -1,16 +1,16 @@
-//! Range locks: who works on which bytes, over all cores.
+//! Range locks: exclusive and shared locks on byte ranges, over all cores.
 //!
-//! A write of copies holds its range alone, so that copies that are written at the same time agree
-//! about which write was the last; and so does a rebuild. A stripe's parity is brought up to date
-//! by one at a time. Readers that solve for what is lost share a range.
+//! A write to all copies holds its range exclusively, so that copies that are written at the same
+//! time agree about which write was the last. A rebuild does the same. Updates of a stripe's parity
+//! exclude each other. Readers that reconstruct lost data share a range.
 //!
 //! Invariants
 //!  R1  Two ranges that are held and overlap are both held as shared.
-//!  R2  Whoever waits is served in order of arrival among those that it overlaps: a later request
-//!      never passes an earlier one that waits, so nobody starves.
+//!  R2  A waiting request is served in order of arrival among those that it overlaps: a later
+//!      request never passes an earlier waiting one, so none starves.
 //!  R3  Every waiter is woken once: when it has been granted its range.
-//!  R4  Several ranges that are asked for together are granted together: whoever waits for them
-//!      holds none of them.
+//!  R4  Several ranges that are requested together are granted together: a request that waits for
+//!      them holds none of them.
 //!
 //! Ranges are cut into strides and a stride's locks are kept in one of [`SHARDS`] shards, so that
 //! cores which work apart do not meet. A range must lie in one stride, or the whole structure is
@@ -40,7 +40,7 @@ pub(crate) enum Waiter {
 pub(crate) enum Locked {
     /// The range is held.
     Now(Held),
-    /// The waiter is woken when it is: the number is what it then holds.
+    /// The waiter is woken when it is granted: the number names the lock that it then holds.
     Later(Held),
 }
 
@@ -200,7 +200,7 @@ impl RangeLocks {
         self.shard(lock.shard()).held.iter().any(|e| e.number == lock.0)
     }
 
-    /// Gives a lock back, held or still waited for, and wakes whoever may now go on.
+    /// Releases a lock, held or still waited for, and wakes the waiters that are granted by this.
     pub(crate) fn unlock(&self, lock: Held) {
         let mut woken = Vec::new();
         {
@@ -220,7 +220,7 @@ impl RangeLocks {
         }
     }
 
-    /// R2: a waiter goes on when neither a holder nor an earlier waiter stands in its way.
+    /// R2: a waiter goes on when neither a holder nor an earlier waiter conflicts with it.
     fn grant(shard: &mut Shard, woken: &mut Vec<Waiter>) {
         let mut still: VecDeque<(Entry, Option<Waiter>)> = VecDeque::new();
         for (entry, waiter) in std::mem::take(&mut shard.waiting) {
@@ -271,7 +271,7 @@ impl RangeLocks {
     }
 }
 
-/// Gives a lock back that nobody came for.
+/// Releases a lock whose waiter was dropped.
 struct Asked<'a> {
     locks: &'a RangeLocks,
     lock: Option<Held>,

@@ -119,7 +119,7 @@ fn any_order_of_locks_and_unlocks_keeps_the_rules() {
                 locks.unlock(gone.held);
             }
             let mut news: BTreeSet<u64> = taken(&woken).into_iter().collect();
-            // In order of arrival, each is granted when nothing before it stands in its way.
+            // In order of arrival, each is granted when no earlier range conflicts with it.
             for i in 0..all.len() {
                 let free = !all[..i].iter().any(|k| minds(k, &all[i]));
                 let after = all[i + 1..].iter().any(|k| k.granted && minds(k, &all[i]));

@@ -1,5 +1,5 @@
-//! Providers that were refused though what stands on them names the geom: for lists, for `status`
-//! and for the journal.
+//! Providers that were refused although their metadata names the geom: for lists, for `status` and
+//! for the journal.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ pub(crate) const REFUSALS_MAX: usize = 16;
 pub(crate) struct Refusals(VecDeque<(String, String)>);
 
 impl Refusals {
-    /// A provider was refused: the journal hears of it once.
+    /// Records that a provider was refused; the journal gets each refusal once.
     pub(crate) fn note(&mut self, t: &mut Topology, geom: GeomId, name: &str, why: &str) {
         if !self.0.iter().any(|(who, said)| who == name && said == why) {
             t.remark(geom, Grade::Degraded, &format!("{name} is refused: {why}"));
@@ -25,7 +25,7 @@ impl Refusals {
         self.0.push_back((name.to_owned(), why.to_owned()));
     }
 
-    /// It was taken in, or what it held is gone.
+    /// Removes a provider that was accepted or no longer holds the metadata.
     pub(crate) fn forget(&mut self, name: &str) {
         self.0.retain(|(who, _)| who != name);
     }

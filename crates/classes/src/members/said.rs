@@ -1,4 +1,4 @@
-//! What the journal was told of a geom: it hears of changes, and of each once.
+//! Journal state of a geom: each change is written to the journal once.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use geom::{GeomId, Grade, Topology};
 
 /// How a part of a geom is: the whole, a volume, a member.
 pub(crate) struct Fact {
-    /// Of what: the name that a user has for it.
+    /// The subject: the name that users know.
     pub(crate) about: String,
     pub(crate) grade: Grade,
     /// Its state, as lists have it.
     pub(crate) words: String,
 }
 
-/// What was told last, by what it is about.
+/// The last words written, by their subject.
 #[derive(Default)]
 pub(crate) struct Said(BTreeMap<String, String>);
 
 impl Said {
-    /// Whether anything was told.
+    /// Whether anything was written.
     pub(crate) fn has_begun(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Tells the journal what of `facts` is new. The first of them is the whole; of those that are
-    /// told together with it for the first time only what is not good is worth a line.
+    /// Writes the new ones of `facts` to the journal. The first fact is about the whole geom. Of
+    /// the facts that are first reported together with it, only those that are not good get a line.
     pub(crate) fn tell(&mut self, t: &mut Topology, geom: GeomId, facts: &[Fact]) {
         let first = self.0.is_empty();
         for (at, fact) in facts.iter().enumerate() {

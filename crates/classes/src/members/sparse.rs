@@ -1,5 +1,5 @@
-//! Zeroes that a pass need not write, because the member has them: an image with holes keeps them
-//! through a rebuild, and takes no more room than what is on it.
+//! Zeroes that a pass need not write because the member already has them. An image with holes keeps
+//! them through a rebuild, and takes no more space than its data.
 
 use std::rc::Rc;
 
@@ -9,8 +9,8 @@ use geom::{Core, Edge, ProviderId, Topology};
 /// Compared at once, bytes.
 const PIECE: usize = 4096;
 
-/// Whether what reads as zeroes on a provider does so for good. Where blocks can be deleted and it
-/// is not said that they read as zeroes then, they may read as something else tomorrow.
+/// Whether zeroes on a provider stay zeroes. If blocks can be deleted and are not known to read as
+/// zeroes then, they may read as something else later.
 pub(crate) fn keeps_zeroes(t: &Topology, provider: ProviderId) -> bool {
     let is = |name| t.attr(provider, name) == Some(Attr::Int(1));
     !is("GEOM::candelete") || is("GEOM::deletereadszero")

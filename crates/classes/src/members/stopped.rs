@@ -1,5 +1,5 @@
-//! stopped: what was taken apart by hand and shall not be put together again by the tasting that
-//! follows. `start` forgets; so does a new daemon.
+//! Geoms that were stopped by a verb and must not be started again by the tasting that follows.
+//! `start` clears the entry; so does a restart of the daemon.
 
 use std::collections::BTreeSet;
 
@@ -34,8 +34,8 @@ impl Stopped {
         })
     }
 
-    /// The same for classes whose members look like the whole: as the refusal of a claim, it hides
-    /// what else seems to stand on the member ([`geom::Class::hides_what_it_refuses`]).
+    /// The same for classes whose members look like the whole. As the refusal of a claim, it hides
+    /// other content of the member ([`geom::Class::hides_what_it_refuses`]).
     pub(crate) fn refuse(&self, class: &str, name: &str) -> Result<(), Error> {
         self.verdict(class, name).map_or(Ok(()), |why| Err(Error::new(Errno::Busy, why)))
     }

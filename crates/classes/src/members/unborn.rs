@@ -1,4 +1,5 @@
-//! A geom that offers nothing: one that has its number and nothing else yet, or the hand of a verb.
+//! Placeholder geom without a provider: a geom that has only its number so far, or the access of a
+//! verb.
 
 use bio::Errno;
 use geom::{Access, Geom, GeomId, ProviderId, Topology};

@@ -1,4 +1,4 @@
-//! Verbs that are the same in every class whose members carry labels: `stop`, `destroy`, `clear`,
+//! Verbs that are the same in every class whose members have labels: `stop`, `destroy`, `clear`,
 //! `dump`; and `start`, `follow` where the labels are in last sectors.
 
 use geom::{Bytes, Class, Control, Deserialize, Error, JsonSchema, Verb};
@@ -27,7 +27,7 @@ pub(crate) trait Labelled: Class + Sized + 'static {
     /// Removes the labels of members; a provider without one is refused.
     fn clear(control: &mut Control, members: &[String]) -> Result<Value, Error>;
 
-    /// Shows what the labels of providers say.
+    /// Shows the content of the providers' labels.
     fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error>;
 }
 
@@ -36,10 +36,10 @@ pub(crate) trait LastSector: Labelled {
     /// Its name.
     const CLASS: &'static str;
 
-    /// Those that were stopped by hand.
+    /// The geoms that were stopped by a verb.
     fn stopped(&self) -> &Stopped;
 
-    /// One that was stopped is to be found again.
+    /// A stopped geom is to be found again.
     fn starts(&self, _name: &str) {}
 
     /// A member's label, from its last sector.

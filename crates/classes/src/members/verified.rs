@@ -1,4 +1,4 @@
-//! verified: what a comparison of members found, as lists show it and verbs answer it.
+//! Results of a comparison of members, as lists show them and verbs return them.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 /// Places kept for lists; further ones are only counted.
 pub(crate) const PLACES_MAX: usize = 16;
 
-/// What is wrong with a place.
+/// The fault of a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ill {
-    /// It is not what it is compared with.
+    /// It differs from the data that it is compared with.
     Differs,
-    /// Data that is not what two parities agree it should be.
+    /// Data that differs from the value on which two parities agree.
     Located,
-    /// Two parities that agree on nobody who is wrong alone.
+    /// Two parities that do not agree on a single wrong member.
     Untold,
     /// It could not be read.
     Unreadable,
@@ -24,12 +24,12 @@ pub(crate) enum Ill {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) slot: usize,
-    /// Bytes, from where whoever compares counts.
+    /// Bytes, in the offsets of the comparison.
     pub(crate) range: Range<u64>,
     pub(crate) ill: Ill,
 }
 
-/// How far a run is, and what it found.
+/// Progress and results of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Report {
     /// Number of the run; zero: there was none.
@@ -41,8 +41,8 @@ pub(crate) struct Report {
     /// Bytes compared, of so many.
     pub(crate) at: u64,
     pub(crate) media_bytes: u64,
-    /// Sectors that differ, those of them of which nobody can tell who is wrong, that could not be
-    /// read, and that were written anew.
+    /// Sectors that differ, those of them whose wrong member is unknown, those that could not be
+    /// read, and those that were rewritten.
     pub(crate) differ: u64,
     pub(crate) untold: u64,
     pub(crate) unreadable: u64,
@@ -75,7 +75,7 @@ impl Report {
         line
     }
 
-    /// For programs; `name` is what the member in a slot is called.
+    /// For programs; `name` returns the name of the member in a slot.
     pub(crate) fn value(&self, name: impl Fn(usize) -> String) -> Value {
         let place = |p: &Place| {
             json!({

@@ -1,14 +1,14 @@
 //! Mirrors and arrays that wait for members, and for each other.
 //!
-//! What is below one of them may be another, that waits for members of its own: until its time is
-//! up it is not there. The one above must not start without it meanwhile, with a member that is
-//! older. Nobody knows yet which of two is above: their records say no more than how large they
-//! are, and what has been found of them. The classes share one list.
+//! The member of a mirror or array can be another one that waits for its own members and has no
+//! provider until its timeout ends. Meanwhile the upper one must not start without it, with an
+//! older member. It is not yet known which of two is the upper one: their records give only their
+//! sizes and the members found so far. The classes share one list.
 //!
 //! Invariants
-//!  W1  One whose time is up goes on waiting while another one waits that may be below it, and
+//!  W1  A geom whose time is up continues to wait while another one waits that may be below it, and
 //!      for a while after that one has started.
-//!  W2  Of two at most one may be below the other: there is always one that goes first.
+//!  W2  Of two geoms at most one may be below the other: there is always one that starts first.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use bio::sync::{Mutex, MutexGuard};
 use geom::{ConsumerId, GeomId, Topology};
 
-/// What tells who may be below whom: how deep the stack is on which it stands, as far as it was
-/// found, and bytes. Who stands on another is higher or, not knowing it yet, smaller.
+/// The order of two entries: the depth of the stack below, as far as it was found, and bytes. A
+/// geom that is above another is higher or, as long as that is unknown, smaller.
 type Place = (usize, Reverse<u64>);
 
 struct Entry {
@@ -47,7 +47,7 @@ impl<K: Ord> Waiting<K> {
         self.all().entry(geom).or_insert(new).place = place;
     }
 
-    /// It waits no longer: it starts, or it is gone.
+    /// Ends the wait of a geom: it starts, or it is gone.
     pub(crate) fn over(&self, geom: K) {
         let mut all = self.all();
         let Some(gone) = all.remove(&geom) else { return };
@@ -63,7 +63,7 @@ impl<K: Ord> Waiting<K> {
     }
 }
 
-/// How many geoms stand below these consumers, one on the other.
+/// Depth of the stack of geoms below these consumers.
 pub(crate) fn depth(t: &Topology, consumers: impl Iterator<Item = ConsumerId>) -> usize {
     let mut level: Vec<ConsumerId> = consumers.collect();
     let mut depth = 0;

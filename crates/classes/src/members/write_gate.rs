@@ -1,5 +1,5 @@
-//! The write gate: writes pass while it is open; while it is shut they wait, and whoever shut it
-//! learns when the last one that had passed has ended.
+//! Write gate: writes pass while it is open and wait while it is shut. The geom that shut it is
+//! notified when the last write that had passed has ended.
 //!
 //! A mirror shuts it until every member is marked dirty, and again before the marks are taken
 //! away; a rebuild shuts it for the moment in which writes begin to mind the copied ranges.
@@ -14,10 +14,11 @@
 //! Invariants
 //!  G1  A write is inside (between an `enter` that answered [`Entry::Pass`] and its `leave`) only
 //!      if the gate was open at some moment after the `enter` began.
-//!  G2  `Drained` is said once a `shut`, and no write is inside then.
-//!  G3  Every write that was told to wait is restarted by the next `open` after it waits.
-//!  G4  While the gate is shut and somebody waits, `Knock` has been said once since the `shut`.
-//!  G5  Nobody waits at a gate whose geom has gone.
+//!  G2  `Drained` is sent once per `shut`, and no write is inside then.
+//!  G3  Every write that was answered [`Entry::Wait`] is restarted by the next `open` after it
+//!      waits.
+//!  G4  While the gate is shut and a write waits, `Knock` has been sent once since the `shut`.
+//!  G5  No write waits at a gate whose geom is gone.
 //!
 //! G1 and G2 hold because a write first counts itself and then looks at the phase, and a shut
 //! first sets the phase and then reads the counts, all of it sequentially consistent: at least one
@@ -30,10 +31,10 @@ use super::sync::{AtomicU8, AtomicU32, Mutex, MutexGuard, SeqCst};
 
 const OPEN: u8 = 0;
 const SHUT: u8 = 1;
-/// Shut for ever: whoever comes is sent back at once, to learn that its geom is going.
+/// Shut for ever: an arriving write is restarted at once, and finds that its geom is going.
 const GONE: u8 = 2;
 
-/// What a geom is told of its gate; see [`WriteGate::new`].
+/// A message of the gate to its geom; see [`WriteGate::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum GateWord {
     /// A write waits, the first since the gate was shut.
@@ -42,7 +43,7 @@ pub(crate) enum GateWord {
     Drained,
 }
 
-/// What a write that comes to the gate is told.
+/// The answer to a write that arrives at the gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     /// Go on; call [`WriteGate::leave`] when it has ended.
@@ -74,8 +75,8 @@ pub(crate) struct WriteGate {
 }
 
 impl WriteGate {
-    /// A gate that is shut, with nobody inside, for `cores` cores. `tell` says something to the
-    /// geom and `restart` wakes a Bio on its core; neither may call back into the gate.
+    /// A gate that is shut, with no write inside, for `cores` cores. `tell` sends a message to the
+    /// geom, and `restart` wakes a Bio on its core. Neither may call back into the gate.
     pub(crate) fn new(
         cores: usize,
         tell: impl Fn(GateWord) + Send + Sync + 'static,
@@ -95,7 +96,7 @@ impl WriteGate {
     }
 
     fn lane(&self, core: usize) -> &AtomicU32 {
-        // A core beyond those there were shares a lane: the sum is what counts.
+        // A core with a higher number shares a lane: only the sum of the lanes matters.
         &self.lanes.get(core).unwrap_or(&self.lanes[0]).0
     }
 
@@ -161,8 +162,8 @@ impl WriteGate {
         }
     }
 
-    /// No write passes from now on. `Drained` is said when none is inside: perhaps at once, and
-    /// not again for a gate that is shut and empty already.
+    /// No write passes from now on. `Drained` is sent when none is inside, perhaps at once. It is
+    /// not sent again for a gate that is already shut and empty.
     pub(crate) fn shut(&self) {
         {
             let mut hall = self.hall();
@@ -204,8 +205,8 @@ impl WriteGate {
         self.lanes.iter().map(|lane| lane.0.load(SeqCst)).sum()
     }
 
-    /// Requests that wait at a gate that will not open again, for their geom goes: handed out.
-    /// Whoever comes later is restarted at once (G5).
+    /// Takes out the requests that wait at a gate that will not open again because its geom goes.
+    /// Later requests are restarted at once (G5).
     pub(crate) fn evict(&self) -> Vec<(usize, Ticket)> {
         let mut hall = self.hall();
         self.phase.store(GONE, SeqCst);
@@ -213,7 +214,8 @@ impl WriteGate {
         std::mem::take(&mut hall.waiting)
     }
 
-    /// Sends back whoever waits, to look at what has become of its geom; who comes next knocks.
+    /// Restarts all waiting writes, so that they check the state of their geom. The next one to
+    /// arrive sends `Knock`.
     pub(crate) fn turn_away(&self) {
         let waiting = {
             let mut hall = self.hall();

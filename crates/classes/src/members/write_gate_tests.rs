@@ -80,7 +80,8 @@ fn whoever_waits_when_the_geom_goes_is_handed_out() {
     assert!(t.woken().is_empty());
 }
 
-/// Threads that write, and one that shuts and opens: while it is shut and drained nobody is in.
+/// Threads that write, and one that shuts and opens: no write is inside while the gate is shut and
+/// drained.
 #[test]
 fn nobody_is_inside_between_drained_and_open() {
     const WRITERS: usize = 3;
@@ -140,7 +141,8 @@ fn nobody_is_inside_between_drained_and_open() {
         while !drained.load(SeqCst) {
             thread::yield_now();
         }
-        // Whoever is being sent back counts itself for a moment: the gate's own sum says nothing.
+        // A write that is being restarted counts itself for a moment, so the gate's own sum proves
+        // nothing.
         assert_eq!(inside.load(SeqCst), 0, "somebody was inside a shut gate");
     }
     stop.store(true, SeqCst);

@@ -1,4 +1,4 @@
-//! Which members are to be believed, by what their records prove (M12, M13 of `state`).
+//! Choice of the valid members, by the evidence in their records (M12, M13 of `state`).
 
 use super::lineage::{Kin, Lineage};
 use super::metadata::{Metadata, disk_flags, mirror_flags};
@@ -39,7 +39,7 @@ impl Mirror {
         record.syncid == self.syncid && matches!(kin, Kin::Same | Kin::Unknown)
     }
 
-    /// What those say who are to be believed.
+    /// The state of the newest members.
     pub(super) fn newest(&self) -> Newest {
         Newest {
             syncid: self.syncid,
@@ -72,7 +72,7 @@ impl Mirror {
         all.iter().enumerate().any(|(i, a)| all.iter().skip(i + 1).any(|b| a.kin(b) == Kin::Apart))
     }
 
-    /// M12: what this member has is kept, before the start; those that went on without it are
+    /// M12: keeps the data of this member, before the start. Members that went on without it are
     /// rebuilt from their start.
     pub(super) fn keep(&mut self, slot: usize) {
         let Some(kept) = self.member(slot).map(|m| m.record.clone()) else { return };
@@ -102,7 +102,7 @@ impl Mirror {
     }
 }
 
-/// What the newest members say, by which others are judged.
+/// The records of the newest members, with which the others are compared.
 pub(super) struct Newest {
     syncid: u32,
     lineage: Lineage,
@@ -123,17 +123,18 @@ impl Newest {
         self.is_like(&member.record, self.slack) && !is_copied(member)
     }
 
-    /// M6: its rebuild goes on where it was. After a crash amid writes it begins anew: what had
-    /// been copied may have been written on other members since, and not on this one.
+    /// M6: whether the member's rebuild continues where it stopped. After a crash during writes it
+    /// starts again: the copied part may have been written on other members since, and not on this
+    /// one.
     pub(super) fn resumes(&self, member: &Member, failsync: bool) -> bool {
         let record = &member.record;
         let is_copied = record.has(disk_flags::SYNCHRONIZING);
         self.is_like(record, 0) && is_copied && !is_dirty(member, failsync)
     }
 
-    /// Differs from the others that had everything, if it does, only where their bitmaps say so:
-    /// also when the power came before the last event was on its record, for what is written after
-    /// that event is marked.
+    /// Whether the member differs from the other complete members only where their bitmaps are set.
+    /// That also holds if the power failed before the last event was in its record, because later
+    /// writes are marked.
     pub(super) fn is_marked(&self, member: &Member) -> bool {
         let record = &member.record;
         let by_bits = record.has(disk_flags::BITMAP_SYNC) && !record.has(disk_flags::FORCE_SYNC);

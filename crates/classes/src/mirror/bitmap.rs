@@ -1,4 +1,4 @@
-//! Which parts of a mirror may differ between its members after a crash: the write-intent bitmap.
+//! Write-intent bitmap: the regions in which the members of a mirror may differ after a crash.
 //!
 //! ```text
 //!   write --> bit durable? --yes-----------------------------------------------> go on
@@ -11,27 +11,27 @@
 //!
 //! Invariants
 //!  B1  A write reaches a member only when the bits of its regions are durable on all members.
-//!  B2  Bits are cleared only while no write is under way, after all members were flushed, and
-//!      while nobody is rebuilt by them.
-//!  B3  What the bits of a member that had everything do not name is the same on all members that
-//!      had everything, whenever the power goes.
-//!  B4  As a provider grows one record is on it at any time. Where the bitmap's new place is that
-//!      of the old record, a record without a bitmap comes to the new end first; and the place is
-//!      not cleared afterwards, for it holds bits.
+//!  B2  Bits are cleared only while no write is in flight, after all members were flushed, and
+//!      while no member is rebuilt by them.
+//!  B3  Regions whose bits are clear on a complete member are equal on all complete members,
+//!      whenever the power fails.
+//!  B4  While a provider grows, it has exactly one record at any time. Where the bitmap's new place
+//!      is that of the old record, a record without a bitmap is written to the new end first. The
+//!      old place is then not cleared, because it holds bits.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use bio::Ticket;
 
-/// Most bytes of a bitmap: what one write to each member brings up to date.
+/// Most bytes of a bitmap: the size that one write to each member updates.
 pub(super) const BYTES_MAX: u64 = 4096;
 /// Smallest region, bytes: below that bits would be written more often than data.
 pub(super) const REGION_MIN: u64 = 4096;
 /// The region when none is asked for, bytes, unless the mirror is too large for so small ones.
 const REGION: u64 = 1 << 20;
 
-/// Where a member's bitmap is, and what its bits stand for.
+/// Place and size of a member's bitmap, and the size of its regions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shape {
     /// Bytes of a region, as a power of two.
@@ -104,7 +104,7 @@ impl Bits {
     }
 }
 
-/// What the bitmaps on the members say, or shall say.
+/// The content of the bitmaps on the members, or the content to be written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Image {
     pub(super) shape: Shape,
@@ -126,7 +126,8 @@ impl Image {
         }
     }
 
-    /// What another one says too. One that is shorter, or could not be read, says everything.
+    /// Adds the bits of another bitmap. Bits beyond its end, or of one that could not be read,
+    /// count as set.
     pub(super) fn join(&mut self, other: &[u8]) {
         let others = other.iter().copied().chain(std::iter::repeat(0xff));
         self.bytes.iter_mut().zip(others).for_each(|(own, other)| *own |= other);
@@ -165,10 +166,10 @@ impl Image {
 /// Writes that wait for bits.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// Where, bytes; and who.
+    /// Ranges to mark, bytes, and the waiting writes.
     pub(super) wanted: Vec<(u64, u64)>,
     pub(super) waiting: Vec<(usize, Ticket)>,
-    /// The geom goes: nobody waits any more.
+    /// The geom goes: no request waits any more.
     pub(super) over: bool,
 }
 

@@ -31,7 +31,7 @@ pub struct Tunables {
     pub idle_ns: u64,
     /// Bytes that a rebuild copies under one lock: for so long a user's write may have to wait.
     pub slab_bytes: u64,
-    /// How often a rebuild writes down how far it has come, ns.
+    /// How often a rebuild records its progress, ns.
     pub save_every_ns: u64,
     /// Seconds since 1970, for people; zero is not known.
     pub wall_s: fn() -> u64,
@@ -49,7 +49,7 @@ impl Default for Tunables {
     }
 }
 
-/// What was found on a member.
+/// The data read from a member.
 pub struct Seen {
     pub(super) record: Metadata,
     pub(super) bits: Vec<u8>,

@@ -1,9 +1,10 @@
-//! Serial numbers of the disks that were members, by the members' numbers: who comes by the number
-//! of another disk may be a copy of it (M11 of `state`).
+//! Serial numbers of the disks that were members, by the members' numbers. A disk that arrives with
+//! the number of another disk may be a copy of it (M11 of `state`).
 
 use std::collections::BTreeMap;
 
-/// Most that are kept; then all are forgotten, and a copy of one of those is not told apart.
+/// Maximum number of entries. When it is reached, all are dropped, and a copy of one of those disks
+/// is not recognized.
 const IDENTS_MAX: usize = 256;
 
 /// See the module.
@@ -11,7 +12,7 @@ const IDENTS_MAX: usize = 256;
 pub(super) struct Idents(BTreeMap<u32, String>);
 
 impl Idents {
-    /// A disk with this serial number has come as the member of this number. True when that was
+    /// A disk with this serial number arrived as the member of this number. True when that was
     /// another disk before.
     pub(super) fn is_another(&mut self, member: u32, ident: String) -> bool {
         if self.0.len() >= IDENTS_MAX && !self.0.contains_key(&member) {

@@ -9,18 +9,18 @@
 //! ```
 //!
 //! Invariants
-//!  L1  A write or flush that a member failed is acknowledged only after the records of the others
-//!      say so: otherwise that member could be the master after a crash.
-//!  L2  Only EIO, ENXIO and time-outs speak of the member; other errors are the request's own, but
-//!      for a write that another member did.
-//!  L3  A read is answered by a member that has everything, or fails when each has been asked.
-//!  L4  What a member that is no longer one answers counts for nothing.
-//!  L5  Nobody is accused of a write before that write has ended everywhere and waits for the
-//!      verdict, if it needs one: a verdict that came before would not be on it.
-//!  L6  A member that does not take WRITE ZEROES is written: others may have zeroed it, or that
-//!      member a part of it.
-//!  L7  Writes of the same bytes take turns, on whatever cores: two that are under way together
-//!      could end in one order on one member, and in the other on another.
+//!  L1  A write or flush that failed on a member is acknowledged only after the records of the
+//!      others mark that member. Otherwise it could be the master after a crash.
+//!  L2  Only EIO, ENXIO and time-outs are errors of the member. Other errors belong to the request,
+//!      except for a write that succeeded on another member.
+//!  L3  A read is answered by a complete member, or fails when each has been tried.
+//!  L4  Answers of a former member are ignored.
+//!  L5  No member is accused of a failed write before that write has ended everywhere and waits for
+//!      the verdict, if it needs one. An earlier verdict would not apply to it.
+//!  L6  A member that does not take WRITE ZEROES is written with zeroes: others may have zeroed the
+//!      range, or that member a part of it.
+//!  L7  Writes of the same bytes take turns, on all cores: two that are in flight together could
+//!      end in one order on one member, and in the other on another.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,11 +50,11 @@ impl MirrorLayer {
         matches!(op, Op::Write | Op::Delete | Op::WriteZeroes)
     }
 
-    /// The way of nearly every read, without a call: `None`, and [`Self::read`] has to look.
+    /// The path of nearly every read, without a call. `None`: the caller uses [`Self::read`].
     #[inline(always)]
     fn read_at_once(&self, bio: &Bio, core: &Core) -> Option<Flow> {
         let (among, loads) = self.0.short(core.id() as usize)?;
-        // What was let in does not go beyond what a word can say.
+        // The end of an admitted request fits in a word.
         let slot = loads.take(among, bio.offset, bio.offset.wrapping_add(bio.length));
         Some(Flow::Down(loads.way(slot).0, (slot as u64) << SLOT_SHIFT))
     }
@@ -246,14 +246,14 @@ impl MirrorLayer {
         };
         let mut faults = faults.unwrap_or_default();
         if bio.status == Err(Errno::NotSup) {
-            // Whoever asked does it in another way.
+            // The sender of the request does it in another way.
             self.0.accuse(faults);
             self.release(bio, core);
             return Back::Up;
         }
         if failed != 0 && some {
             if bio.status.is_err() {
-                // L2: what one refuses and another does is the member's fault.
+                // L2: a failure on one member that succeeds on another is the member's fault.
                 faults.broken |= failed & !faults.gone;
                 bio.status = Ok(());
             }

@@ -1,26 +1,27 @@
-//! The space by which a mirror grows: it is made the same on all members before anybody can use it.
+//! Growth of a mirror: the added space is made equal on all members before it is used.
 //!
 //! ```text
-//!   verb --> Job::Level: slab after slab beyond the end, read from all members; what differs from
-//!        the best is overwritten --> all flushed --> Told::Levelled --> Job::Grow: the syncid
-//!        grows, records are written --> all durable? --> those above are told
+//!   verb --> Job::Level: slab after slab beyond the end, read from all members; data that differs
+//!        from the best is overwritten --> all flushed --> Told::Levelled --> Job::Grow: the syncid
+//!        grows, records are written --> all durable? --> consumers are notified of the new size
 //! ```
 //!
 //! Invariants
-//!  G1  Nobody reads or writes beyond the old end before the records of all members say the new
-//!      size. A power cut before the first of them finds the old size; after it the member it is on
-//!      is the newest, and the others are rebuilt (M1).
-//!  G2  A member that comes while the space is made the same has it begun anew; one that is away
-//!      when the mirror grows has missed that as it would have missed a write (M3, M5).
-//!  G4  It becomes smaller only while nobody has it open, all members are the same and none is
-//!      compared; nobody opens it for writing before the records say the new size. Who reads
-//!      meanwhile has all of the old size: a member that comes is made the same up to there. What
-//!      a power cut leaves is as with G1.
-//!  G3  While a growth is under way no bitmap is laid where the space will be.
-//!  G5  What is recorded is the size up to which members were made the same: a growth that is asked
-//!      for again, to another size, begins anew, though the first was about to be recorded.
-//!  G6  Where a member's record was before its provider grew is cleared before it is made the same,
-//!      or never: a record that fails to be moved is moved later, when the mirror may have grown.
+//!  G1  No consumer reads or writes beyond the old end before the records of all members have the
+//!      new size. A power cut before the first of these records leaves the old size. After it, the
+//!      member with that record is the newest, and the others are rebuilt (M1).
+//!  G2  A member that arrives while the space is made equal restarts that work. A member that is
+//!      absent when the mirror grows has missed the growth as it would have missed a write (M3,
+//!      M5).
+//!  G4  A mirror shrinks only while it is not open, all members are equal and no comparison runs.
+//!      It is not opened for writing before the records have the new size. A reader meanwhile has
+//!      all of the old size: an arriving member is made equal up to there. A power cut has the same
+//!      effect as in G1.
+//!  G3  While a growth is in progress no bitmap is placed where the space will be.
+//!  G5  The recorded size is the size up to which members were made equal. A new request to grow,
+//!      to another size, starts again even if the first was about to be recorded.
+//!  G6  The old place of a member's record is cleared before it is made equal, or never. A record
+//!      whose move fails is moved later, when the mirror may have grown.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -46,10 +47,10 @@ pub(super) enum Stage {
     Failed(&'static str),
 }
 
-/// The growth that is under way, or the last one.
+/// The growth that is in progress, or the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Growth {
-    /// Its number, another one each time that it begins anew.
+    /// Its number; each restart gets another one.
     pub(super) round: u64,
     pub(super) stage: Stage,
     /// The same on all members up to here, bytes of the mirror.
@@ -60,17 +61,17 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// It goes on.
+    /// Whether it is in progress.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.stage, Stage::Levelling | Stage::Recording)
     }
 
-    /// Records are being written that say fewer bytes (G4).
+    /// Whether records with a smaller size are being written (G4).
     pub(super) fn shrinks(&self) -> bool {
         self.stage == Stage::Recording && self.to < self.from
     }
 
-    /// In one line, unless there is nothing to say.
+    /// One line for lists, if there is something to report.
     pub(super) fn line(&self) -> Option<String> {
         let whole = u128::from(self.to.saturating_sub(self.from)).max(1);
         let percent = u128::from(self.at.saturating_sub(self.from)) * 100 / whole;
@@ -83,7 +84,7 @@ impl Growth {
     }
 }
 
-/// Makes the members the same from the end of the mirror on, as the growth of this number says.
+/// Makes the members equal beyond the end of the mirror, for the growth of this number.
 pub(super) fn begin(shared: &Arc<Shared>, round: u64) {
     let (shared, board) = (shared.clone(), shared.board.clone());
     board.call(
@@ -106,7 +107,7 @@ struct Run<'a> {
     round: u64,
 }
 
-/// One member that takes part: slot, whether it has everything, the way to it.
+/// One member that takes part: slot, whether it is complete, the edge to it.
 type Party = (usize, bool, Edge);
 
 impl Run<'_> {
@@ -124,7 +125,7 @@ impl Run<'_> {
         }
     }
 
-    /// Those who have everything first, of them those of the highest priority.
+    /// Complete members first, ordered by descending priority.
     fn members(&self) -> Vec<Party> {
         let lane = self.shared.lane(self.core.id() as usize);
         let mut all: Vec<_> = lane.table.all().map(|(slot, path)| (slot, *path)).collect();
@@ -152,7 +153,7 @@ impl Run<'_> {
         false
     }
 
-    /// False when nobody knows what it holds.
+    /// False when the content of the slab is unknown.
     async fn slab(&self, at: u64, len: usize) -> bool {
         let mut good: Option<Vec<u8>> = None;
         for (slot, active, edge) in self.members() {

@@ -1,10 +1,10 @@
-//! What the records of two members prove about each other's age: which of them went on without the
-//! other, and how often the mirror has been written since.
+//! Lineage records: proof of the relative age of two members. They show which member went on
+//! without the other, and how often the mirror has been written since.
 //!
-//! FreeBSD's counters say who is newer as long as one mirror ran at a time. Two halves that were
-//! each used alone count alike, and a member that was restored from an older copy of itself counts
-//! as it did then. So there is more in the last sector, behind FreeBSD's record, which ignores it
-//! there and clears it when it writes the record:
+//! FreeBSD's counters identify the newer member as long as only one mirror ran at a time. Two
+//! halves that were each used alone have equal counters. A member that was restored from an older
+//! copy of itself has the counters of that copy. Therefore the last sector has further fields
+//! behind FreeBSD's record. FreeBSD ignores them there and clears them when it writes the record:
 //!
 //! ```text
 //!   "ASHLAR::LINEAGE", 0 | version | held by | how many before | line | events | written |
@@ -13,13 +13,14 @@
 //!
 //! Invariants
 //!  L1  A line is a number for a run of contents. It changes before the first write without a
-//!      member that has it, in the records that say so: two that went on alone have other lines.
-//!  L2  The line that a mirror had before is kept, so that a member with it is known as older,
-//!      whatever its counters say.
-//!  L3  `events` grows in all records before the first write and after the last one. Between two
-//!      members of one line that the power came between it differs by one. By more: the lower is
-//!      an older copy.
-//!  L4  Zero is not known: a record that FreeBSD wrote, or we did before there were lines. Then the
+//!      member that has it, in the records of that change. Two members that went on alone have
+//!      other lines.
+//!  L2  The earlier lines of a mirror are kept, so that a member with one of them is known as
+//!      older, regardless of its counters.
+//!  L3  `events` grows in all records before the first write and after the last one. A power cut
+//!      between two members of one line makes it differ by one. A larger difference means that the
+//!      lower is an older copy.
+//!  L4  Zero is unknown: a record written by FreeBSD, or by a version without lines. Then the
 //!      counters alone decide, as in FreeBSD.
 
 use md5::{Digest, Md5};
@@ -38,7 +39,7 @@ const SUM: usize = 16;
 pub(super) struct Lineage {
     /// The line; zero: not known.
     pub(super) line: u64,
-    /// Members that have the line, all told.
+    /// Total number of members that have the line.
     pub(super) held_by: u8,
     /// How often writes began or ended.
     pub(super) events: u64,
@@ -69,7 +70,7 @@ impl Lineage {
         Lineage { line: mix(u64::from(id), [u32::MAX].into_iter()), ..Lineage::default() }
     }
 
-    /// What it is to another.
+    /// The relation to another lineage.
     pub(super) fn kin(&self, other: &Lineage) -> Kin {
         let has = |a: &Lineage, line: u64| a.before.contains(&line);
         match (self.line, other.line) {
@@ -82,8 +83,9 @@ impl Lineage {
         }
     }
 
-    /// Members with these numbers go on, and others may have the line: they get a new one (L1).
-    /// The number is made of what they are, so that others cannot get the same.
+    /// Starts a new line for the members with these numbers, which go on while others may have the
+    /// old line (L1). The number is derived from the members, so that other members cannot get the
+    /// same.
     pub(super) fn fork(&mut self, members: impl Iterator<Item = u32>, counters: (u32, u32)) {
         let counters = [counters.0, counters.1].into_iter();
         let mut members: Vec<u32> = members.collect();
@@ -111,7 +113,8 @@ impl Lineage {
         self.before.truncate(BEFORE_MAX);
     }
 
-    /// Reads what is behind a record; nothing known when it is not whole, or of another record.
+    /// Reads the lineage behind a record; the default (unknown) when it is damaged or belongs to
+    /// another record.
     pub(super) fn decode(sector: &[u8], record_len: usize) -> Lineage {
         Lineage::read(sector, record_len).unwrap_or_default()
     }

@@ -66,7 +66,7 @@ pub(super) mod disk_flags {
     pub(crate) const INACTIVE: u64 = 8;
     /// Takes DELETE.
     pub(crate) const CANDELETE: u64 = 0x40;
-    /// Being rebuilt where bitmaps say so, and as the others elsewhere. Since version 5.
+    /// Being rebuilt where bitmaps are set, and equal to the others elsewhere. Since version 5.
     pub(crate) const BITMAP_SYNC: u64 = 0x80;
     pub(super) const ALL: u64 = 0x7f;
 }
@@ -106,7 +106,7 @@ pub(crate) struct Metadata {
     pub(super) provider_bytes: u64,
     /// The write-intent bitmap, if it has one.
     pub(super) bitmap: Option<bitmap::Shape>,
-    /// What it proves of its age, behind FreeBSD's record.
+    /// The lineage, stored behind FreeBSD's record.
     pub(super) lineage: Lineage,
 }
 
@@ -224,7 +224,7 @@ impl Metadata {
         bytes
     }
 
-    /// As what can be brought elsewhere.
+    /// The record, as a label that can be moved.
     pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
         let record = Metadata::decode(sector)?;
         let alone = record.clone();

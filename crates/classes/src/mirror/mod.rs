@@ -1,7 +1,7 @@
 //! mirror: RAID1, on disk as FreeBSD has it (geom.md 2.2).
 //!
-//! * `metadata` the record of a member; `lineage` what two prove of each other,
-//!   `age` and who is believed by that; `state` who is to be believed, without any I/O.
+//! * `metadata` the record of a member; `lineage` proof of the relative age of two members,
+//!   `age` the comparison of members by it; `state` the roles of the members, without any I/O.
 //! * `geom` decides on the control thread; `layer`, `balance` and `shared` are the data path;
 //!   `tasks` writes records and rebuilds on core 0.
 

@@ -1,10 +1,10 @@
 //! Settings of a mirror that can change while it is used.
 //!
 //! Invariants
-//!  S1  A member that is away when a setting changes is older from then on: when it is back its
-//!      record does not bring the old setting back (M1 of `state`).
-//!  S2  The section of a declared mirror says all of them, at a start as at a change: a key that is
-//!      not there has its default, whatever the records say.
+//!  S1  A member that is absent when a setting changes is older from then on: when it returns, its
+//!      record does not restore the old setting (M1 of `state`).
+//!  S2  The section of a declared mirror sets all of them, at a start and at a change: an absent
+//!      key has its default, regardless of the records.
 
 use geom::{Error, Params};
 use schemars::JsonSchema;
@@ -69,7 +69,7 @@ pub(super) fn slice(bytes: u64) -> Result<u32, Error> {
     }
 }
 
-/// What records say of how a mirror works.
+/// The settings in the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// Which member serves a read.

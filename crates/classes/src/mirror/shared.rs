@@ -1,10 +1,11 @@
-//! What the cores go by: each has a table of the members of its own, replaced by the geom.
+//! State that the cores share: each has its own table of the members, replaced by the geom.
 //!
 //! Invariants
-//!  T1  When [`Shared::set`] has returned, every request that starts goes by the new table.
+//!  T1  When [`Shared::set`] has returned, every request that starts uses the new table.
 //!  T2  The index of a member is its slot in every table; a slot has one tenant.
-//!  V1  Whoever waits for a verdict is known to the court before members are accused, and is let go
-//!      well only when the geom has heard the accusations (C1, C2 of the court).
+//!  V1  A write that waits for a verdict is entered in the court before members are accused, and is
+//!      completed successfully only when the geom has received the accusations (C1, C2 of the
+//!      court).
 
 use std::cell::RefMut;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,7 @@ pub(super) struct Path {
     pub(super) active: bool,
     pub(super) priority: u8,
     pub(super) deletes: bool,
-    /// What is deleted there reads as zeroes.
+    /// Deleted blocks read as zeroes there.
     pub(super) zeroes: bool,
 }
 
@@ -44,13 +45,13 @@ pub(super) struct Table {
     /// Bytes of a part of a split read.
     pub(super) slice: u64,
     pub(super) sector: u64,
-    /// The mirror said when it started that what is deleted reads as zeroes: a member that came
-    /// later and does not do that has zeroes written instead.
+    /// When the mirror started, it reported that deleted blocks read as zeroes. A later member that
+    /// cannot do that is written with zeroes instead.
     pub(super) zeroes: bool,
     /// With bitmaps: a write waits until its bits are set.
     pub(super) bits: Option<Arc<Bits>>,
-    /// Slots of members that are lost and of whom the others' records do not say so yet (a bit a
-    /// slot): nothing is acknowledged without them before.
+    /// Slots of lost members that the others' records do not mark yet (a bit a slot): nothing is
+    /// acknowledged without them before.
     pub(super) unrecorded: u32,
 }
 
@@ -66,7 +67,7 @@ impl Table {
     }
 }
 
-/// What one core keeps, of its own.
+/// Private state of one core.
 #[derive(Default)]
 pub(super) struct LaneState {
     pub(super) table: Arc<Table>,
@@ -76,9 +77,9 @@ pub(super) struct LaneState {
     pub(super) held: Vec<(u64, Held)>,
     /// Numbers of writes that wait for bits.
     pub(super) marking: BTreeSet<u64>,
-    /// What members have failed of a write under way, by the Bio's number.
+    /// Faults of members in a write in flight, by the Bio's number.
     pub(super) faults: BTreeMap<u64, Faults>,
-    /// Members that did not take a WRITE ZEROES under way (a bit a slot), by the Bio's number.
+    /// Members that did not take a WRITE ZEROES in flight (a bit a slot), by the Bio's number.
     pub(super) unable: BTreeMap<u64, u32>,
 }
 
@@ -94,8 +95,9 @@ impl Own for LaneState {
     type Table = Table;
     /// Numbers of writes that waited for a verdict, or for bits, and must not be acknowledged.
     type Left = BTreeSet<u64>;
-    /// Members that are read. What is open are the slots of which the least busy serves a read that
-    /// was nowhere else (a bit a slot): none when there is more to choose by.
+    /// Members to read from. The open word is the set of slots (a bit a slot) of which the least
+    /// busy one serves a read that was not tried elsewhere. It is empty if the choice has further
+    /// criteria.
     type Short = Loads;
 
     fn take_over(&mut self, table: Arc<Table>, loads: &Loads) -> u64 {
@@ -110,7 +112,8 @@ impl Own for LaneState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     number: u64,
-    /// All up to there is copied, bytes; zero when it does not go by the order of the disk.
+    /// All data up to there is copied, bytes; zero when the rebuild does not follow the order of
+    /// the disk.
     copied: u64,
 }
 
@@ -118,7 +121,7 @@ pub(super) struct Round {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Faults {
     pub(super) broken: u32,
-    /// They answered as if they were gone.
+    /// They returned the error of a device that is gone.
     pub(super) gone: u32,
 }
 
@@ -126,32 +129,32 @@ pub(super) struct Faults {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Failed {
     pub(super) slot: usize,
-    /// The device is gone, rather than answering with an error.
+    /// The device is gone, and did not just answer with an error.
     pub(super) gone: bool,
 }
 
-/// What a mirror's geom is told.
+/// A message to a mirror's geom.
 #[derive(Debug)]
 pub(super) enum Told {
     Gate(GateWord),
     Failed(Failed),
     /// A write waits for bits.
     Mark,
-    /// All accusations of a write that waits for the verdict have been told.
+    /// All accusations of a write that waits for the verdict have been sent.
     Judge(Number),
     /// The time since the last look is up: has anything been written?
     Idle,
     /// The time to wait for further members is up.
     Due,
-    /// Every core knows the members that there are.
+    /// Every core has the present members.
     Launch,
     /// Records may be tried again.
     Well,
-    /// Every core knows the members that were attached before.
+    /// Every core has the members that were attached before.
     Known(usize),
-    /// Records were written: who could not be.
+    /// Records were written, except those of these members.
     Written(Vec<usize>),
-    /// A rebuild has come so far, bytes; flushed.
+    /// Progress of a rebuild, bytes; flushed.
     Progress {
         slot: usize,
         offset: u64,
@@ -182,7 +185,7 @@ pub(super) enum Halt {
 
 /// Between the geom and its layers and tasks.
 pub(super) struct Shared {
-    /// The mirror's name, by which its passes are told apart.
+    /// The mirror's name, which distinguishes its passes from others.
     pub(super) name: String,
     pub(super) gate: WriteGate,
     pub(super) ranges: RangeLocks,
@@ -190,7 +193,7 @@ pub(super) struct Shared {
     pub(super) busy: AtomicBool,
     /// The rebuild that may go on, by slot; another number, and it ends.
     pub(super) rounds: Mutex<BTreeMap<usize, Round>>,
-    /// Bytes a second that a rebuild may copy; zero: as fast as it goes.
+    /// Bytes a second that a rebuild may copy; zero: no limit.
     pub(super) sync_rate: AtomicU64,
     verified: Mutex<Report>,
     growth: Mutex<Growth>,
@@ -261,7 +264,7 @@ impl Shared {
         self.lanes.counters(core)
     }
 
-    /// Whether a write that waited, by its number, must not be acknowledged; said once.
+    /// Whether a write that waited, by its number, must not be acknowledged. The entry is removed.
     pub(super) fn was_refused(&self, core: usize, number: u64) -> bool {
         self.lanes.left(core).other.remove(&number)
     }
@@ -283,7 +286,7 @@ impl Shared {
         }
     }
 
-    /// How far a slot's rebuild has come, bytes; it may not be on record yet.
+    /// Progress of a slot's rebuild, bytes; it may not be on record yet.
     pub(super) fn copied(&self, slot: usize) -> u64 {
         self.rounds.lock().get(&slot).map_or(0, |of| of.copied)
     }
@@ -306,7 +309,7 @@ impl Shared {
         self.verified.lock()
     }
 
-    /// The growth that is under way, or the last one.
+    /// The growth that is in progress, or the last one.
     pub(super) fn growth(&self) -> MutexGuard<'_, Growth> {
         self.growth.lock()
     }
@@ -321,7 +324,7 @@ impl Shared {
         self.lanes.writes()
     }
 
-    /// A write waits until its bits are durable. False when the geom has gone.
+    /// A write waits until its bits are durable. False when the geom is gone.
     pub(super) fn await_bits(
         &self,
         core: usize,
@@ -343,12 +346,12 @@ impl Shared {
         true
     }
 
-    /// What is to be marked, and who waits for that.
+    /// Takes the regions to mark and the writes that wait for them.
     pub(super) fn take_marks(&self) -> Queue {
         std::mem::take(&mut *self.marks.lock())
     }
 
-    /// Those who waited for bits go on, or end with an error.
+    /// Restarts the writes that waited for bits, or ends them with an error.
     pub(super) fn restart(&self, waiting: Vec<(usize, Ticket)>, well: bool) {
         for (core, ticket) in waiting {
             if !well {
@@ -358,7 +361,7 @@ impl Shared {
         }
     }
 
-    /// Accuses members of what they failed.
+    /// Reports the faults of members to the geom.
     pub(super) fn accuse(&self, faults: Faults) {
         for slot in 0..u32::BITS as usize {
             let of = |bits: u32| bits >> slot & 1 == 1;
@@ -368,8 +371,8 @@ impl Shared {
         }
     }
 
-    /// A write waits until the members of `failed` (a bit a slot) are judged, of whom those of
-    /// `faults` are accused. False when there is nobody left to judge.
+    /// Lets a write wait until the members of `failed` (a bit a slot) are judged; those of them in
+    /// `faults` are accused. False when the court is closed.
     pub(super) fn await_verdict(
         &self,
         (core, ticket): (usize, Ticket),
@@ -383,7 +386,7 @@ impl Shared {
         true
     }
 
-    /// The geom has heard all that a write accuses.
+    /// The geom has received all accusations of a write.
     pub(super) fn heard(&self, number: Number) {
         self.court.heard(number);
     }
@@ -393,13 +396,13 @@ impl Shared {
         self.restart(self.court.released(open.into()), true);
     }
 
-    /// Those that wait for one of these slots (a bit a slot) end with an error: no record says
-    /// that those members do not have what was written.
+    /// Ends requests that wait for one of these slots (a bit a slot) with an error: no record
+    /// states that those members lack the written data.
     pub(super) fn refuse(&self, slots: u32) {
         self.restart(self.court.refused(slots.into()), false);
     }
 
-    /// The geom goes: whoever waits, or will, ends with an error.
+    /// The geom goes: all waiting and later requests end with an error.
     pub(super) fn adjourn(&self) {
         self.restart(self.court.closed(), false);
         let waiting = {

@@ -1,4 +1,4 @@
-//! What a mirror has done on core 0: records written, members rebuilt and compared.
+//! Tasks of a mirror on core 0: writing records, rebuilding and comparing members.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -26,14 +26,14 @@ pub(super) struct Note {
     pub(super) active: bool,
 }
 
-/// A record that comes from elsewhere.
+/// A record that moves from an old place.
 pub(super) struct Move {
     /// Where it was, bytes.
     pub(super) from: u64,
-    /// That is cleared, so that nobody finds it; unless the mirror has it, or is made the same up
-    /// to behind it (G6 of `level`).
+    /// That place is cleared, so that the old record is not found. It is not cleared if it is
+    /// inside the mirror, or inside the range that is being made equal (G6 of `level`).
     pub(super) clears: bool,
-    /// What it is without its bitmap.
+    /// The record without its bitmap.
     pub(super) alone: Vec<u8>,
 }
 
@@ -47,8 +47,8 @@ impl Note {
     }
 }
 
-/// Writes records, each durable; tells who could not be written. With `settle` everything written
-/// to the members before is made durable first: a member marked clean has all there is.
+/// Writes records, each durable, and reports those that could not be written. With `settle`, all
+/// earlier writes to the members are made durable first: a member marked clean has all data.
 pub(super) fn write_records(shared: &Arc<Shared>, notes: Vec<Note>, settle: bool) {
     let (shared, board) = (shared.clone(), shared.board.clone());
     board.call(
@@ -105,7 +105,8 @@ async fn write_one(core: &Rc<Core>, note: &Note) -> Result<(), Errno> {
     match &note.moves {
         Some(moves) if over.is_none() && moves.clears => {
             core.write(note.edge, moves.from, &vec![0; note.sector.len()]).await?;
-            // It is among what users see once the mirror has grown: what they saw there stays.
+            // The place becomes visible to users once the mirror has grown: its content must not
+            // change then.
             flush(core, note.edge).await
         }
         _ => Ok(()),
@@ -132,11 +133,11 @@ pub(super) struct Rebuild {
     pub(super) slot: usize,
     pub(super) round: u64,
     pub(super) target: Edge,
-    /// What is copied, bytes, in this order.
+    /// The byte ranges to copy, in this order.
     pub(super) runs: Vec<Range<u64>>,
     /// What reads as zeroes on the target does so for good: zeroes that it has are not written.
     pub(super) keeps_zeroes: bool,
-    /// How far it has come is worth writing down: all up to there is copied.
+    /// The progress is to be recorded: all data up to there is copied.
     pub(super) saves: bool,
 }
 
@@ -159,7 +160,7 @@ pub(super) fn rebuild(shared: &Arc<Shared>, job: Rebuild) {
     );
 }
 
-/// `None` when nobody wants it any more.
+/// `None` when the rebuild is no longer wanted.
 async fn copy_all(
     core: &Rc<Core>,
     shared: &Arc<Shared>,
@@ -224,8 +225,8 @@ async fn copy(
             Err(e) => failed.push(Failed { slot, gone: e == Errno::NxIo }),
         }
     }
-    // Without a source the target stays what it was: it is let go. Nobody is accused: the last one
-    // stays whatever it fails, and what is copied would begin anew, and fail, for ever.
+    // Without a source the target keeps its role and is let go. No member is accused: the last one
+    // stays regardless of its failures, and the rebuild would restart and fail for ever.
     let Some(bytes) = bytes else { return Err(Halt::Source) };
     failed.into_iter().for_each(|failed| shared.tell(Told::Failed(failed)));
     let has = job.keeps_zeroes && sparse::is_zero(&bytes);

@@ -1,4 +1,4 @@
-//! Members compared with each other, in the background.
+//! Background comparison of the members with each other.
 //!
 //! ```text
 //!   verb --> Job::Verify (gate drained: from here on writes mind ranges) --> slab after slab, each
@@ -8,9 +8,9 @@
 //! Invariants
 //!  V1  Nothing is written between the reads that are compared: a write that is on some members and
 //!      not yet on others is no difference.
-//!  V2  Only with `repair` is anything written, and only what the chosen member holds, read under
-//!      the same lock.
-//!  V3  What is counted as repaired was flushed before it is said.
+//!  V2  Only with `repair` is anything written, and only the content of the chosen member, read
+//!      under the same lock.
+//!  V3  Repairs are flushed before they are counted.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,14 +22,14 @@ use geom::{Core, Edge};
 use super::shared::{Failed, Shared, Told};
 use crate::members::{Ill, Place, Report, differences, pay};
 
-/// What a run was asked for.
+/// The options of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ask {
     /// Differences are overwritten.
     pub(super) repair: bool,
     /// The slot of the member that is right.
     pub(super) right: usize,
-    /// Bytes a second; zero: as fast as it goes.
+    /// Bytes a second; zero: no limit.
     pub(super) rate: u64,
 }
 
@@ -109,7 +109,7 @@ impl Run<'_> {
             contents.push((slot, edge, self.read(slot, edge, at, len).await));
         }
         let Some((_, _, Ok(good))) = contents.iter().find(|(slot, ..)| *slot == right) else {
-            // Nobody knows what is right; others are not compared with each other.
+            // The right content is unknown; the others are not compared with each other.
             self.note(right, at..at + len, true);
             return Ok(());
         };

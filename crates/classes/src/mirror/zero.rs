@@ -1,4 +1,4 @@
-//! WRITE ZEROES where some members do not take it: they are written.
+//! WRITE ZEROES on members that do not take it: they are written with zeroes.
 
 use bio::{Bio, Errno, Flags, Op};
 use geom::{Core, Flow};
@@ -18,8 +18,8 @@ impl MirrorLayer {
         *lane.unable.entry(bio.id().to_word()).or_default() |= bit;
     }
 
-    /// L6: the members that did not take it, as long as they are members, are written. `None` when
-    /// there is nothing to do, or the word says that they failed.
+    /// L6: writes zeroes to the members that did not take the request, as long as they are members.
+    /// `None` when there is nothing to do, or `word` records that they failed.
     #[cold]
     pub(super) fn zero_others(&self, bio: &mut Bio, word: &mut u64, core: &Core) -> Option<Flow> {
         let at = core.id() as usize;

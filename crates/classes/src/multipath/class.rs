@@ -26,7 +26,7 @@ pub struct MultipathClass {
     /// Uuids that were stopped, with the names they had: two disks may have the same in their
     /// records.
     resting: Mutex<BTreeMap<String, String>>,
-    /// Who has a uuid.
+    /// The geoms by their uuids.
     known: Mutex<BTreeMap<String, GeomId>>,
 }
 
@@ -48,7 +48,7 @@ fn wrong(e: impl std::fmt::Display) -> Error {
     Error::inval(format!("multipath create: {e}"))
 }
 
-/// What a section says.
+/// The mode and options of a section.
 fn declared(params: &MultipathParams) -> Result<(Mode, Options), Error> {
     let word = params.mode.as_deref().unwrap_or(Mode::default().key());
     let none = || wrong(format!("no mode {word}; passive, active, read"));

@@ -1,11 +1,12 @@
 //! The geom of a multipath device: one thread decides about its paths.
 //!
 //! Invariants
-//!  M1  Every path is open alone (r1w1e1) by this geom: nobody claims what is on it.
-//!  M2  A path is used when every core knows its edge, and no longer when it is about to leave:
-//!      what is in flight through it ends there, whatever comes of it.
-//!  M3  All paths lead to a disk of the same size and sector size. It has another size when all
-//!      of them say so: while they differ, one that says another is gone by last.
+//!  M1  Every path is open exclusively (r1w1e1) by this geom, so that no other class claims its
+//!      content.
+//!  M2  A path is used when every core knows its edge, and is not used any more when it is about to
+//!      leave. Requests in flight through it end there, with any result.
+//!  M3  All paths lead to a disk of the same size and sector size. The disk has another size when
+//!      all of them report it. While they differ, a path that reports another size is used last.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,10 +27,10 @@ use super::tasks::{self, Note};
 use super::timers::Timers;
 use crate::members::{Said, Unborn, frame, joined, known};
 
-/// Attributes that a disk has whichever way it is reached.
+/// Attributes of the disk that are the same on each path.
 const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];
 const PHYSPATH: &str = "GEOM::physpath";
-/// How the disk can be accessed by a way.
+/// The access state of the disk on a path.
 const ACCESS: &str = "CAM::access";
 /// Names of paths removed by hand that are remembered; older ones join again when they are seen.
 const REMOVED_MAX: usize = 64;
@@ -55,8 +56,8 @@ pub struct MultipathGeom {
     pub(super) story: Said,
 }
 
-/// Whether a serial number is the disk's own. Those without one get sixteen hexadecimal digits made
-/// of where they are (`lasting.rs` in disks), which differ from way to way.
+/// Whether a serial number is the disk's own. Disks without one get sixteen hexadecimal digits
+/// derived from their place (`lasting.rs` in disks), which differ from path to path.
 fn is_own(serial: &str) -> bool {
     let made = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     !(serial.is_empty() || serial.len() == 16 && serial.bytes().all(made))
@@ -90,7 +91,7 @@ impl MultipathGeom {
         Ok(geom)
     }
 
-    /// A further way to the disk, found by tasting.
+    /// Adds a further path to the disk, found by tasting.
     pub(super) fn found(
         &mut self,
         t: &mut Topology,
@@ -150,7 +151,7 @@ impl MultipathGeom {
         ))
     }
 
-    /// A further way to the disk; that it is the same disk has been seen.
+    /// Adds a further path to the disk; the caller has verified that it is the same disk.
     pub(super) fn take_in(
         &mut self,
         t: &mut Topology,
@@ -220,13 +221,13 @@ impl MultipathGeom {
         Ok(())
     }
 
-    /// What the paths lead to, the oldest first.
+    /// The providers of the paths, the oldest first.
     fn providers(&self, t: &Topology) -> Vec<ProviderId> {
         let below = |slot: usize| t.below(*self.consumers.get(&slot)?);
         self.paths.all().iter().filter_map(|p| below(p.slot)).collect()
     }
 
-    /// What is known of the disk, by the first path that says it.
+    /// The attributes of the disk, each from the first path that has it.
     fn attrs(&self, t: &Topology) -> Vec<(&'static str, Attr)> {
         let providers = self.providers(t);
         let first = |name: &str| providers.iter().find_map(|p| t.attr(*p, name));
@@ -238,7 +239,7 @@ impl MultipathGeom {
         attrs
     }
 
-    /// A path's access state; empty when nothing is told of it.
+    /// A path's access state; empty when it is not known.
     pub(super) fn access_of(&self, t: &Topology, slot: usize) -> String {
         let below = self.consumers.get(&slot).and_then(|c| t.below(*c));
         match below.and_then(|p| t.attr(p, ACCESS)) {
@@ -349,7 +350,7 @@ impl MultipathGeom {
         all.iter().filter_map(|p| Some(t.edge(*self.consumers.get(&p.slot)?))).collect()
     }
 
-    /// A path goes, by hand or because its provider did. What is in flight there ends there.
+    /// Removes a path, by hand or because its provider left. Requests in flight there end there.
     pub(super) fn let_go(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
         let Some(consumer) = self.consumers.remove(&slot) else { return };
         let queues = self.queues();
@@ -365,13 +366,13 @@ impl MultipathGeom {
         }
     }
 
-    /// A path fails by hand; [`MultipathGeom::changed`] is for the caller.
+    /// Fails a path on request of a verb; the caller calls [`MultipathGeom::changed`].
     pub(super) fn fail(&mut self, slot: usize) {
         let queues = self.queues();
         self.paths.fail(slot, 0, queues);
     }
 
-    /// A path goes by hand, and stays away.
+    /// Removes a path by a verb; it is not added again by tasting.
     pub(super) fn remove(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
         if let Some(one) = self.paths.of(slot) {
             self.removed.push_back(one.name.clone());
@@ -382,7 +383,7 @@ impl MultipathGeom {
         self.let_go(t, me, slot);
     }
 
-    /// A path becomes active by hand, and the one to go back to.
+    /// Makes a path active and the preferred one, on request of a verb.
     pub(super) fn prefer(&mut self, t: &mut Topology, me: GeomId, slot: usize) -> bool {
         let good = self.paths.prefer(slot);
         if good {
@@ -392,7 +393,7 @@ impl MultipathGeom {
         good
     }
 
-    /// The next path becomes active by hand, and the one to go back to.
+    /// Makes the next path active and the preferred one, on request of a verb.
     pub(super) fn rotate(&mut self, t: &mut Topology, me: GeomId) -> bool {
         let rotated = self.paths.rotate();
         if let Some(slot) = self.paths.active() {
@@ -401,7 +402,7 @@ impl MultipathGeom {
         rotated
     }
 
-    /// Paths are let go, the provider withers, what waits ends.
+    /// Releases the paths, withers the provider, ends waiting requests.
     pub(super) fn take_apart(t: &mut Topology, me: GeomId, g: &mut MultipathGeom) {
         g.timers = Timers::default();
         g.shared.set(&Table::default());
@@ -489,7 +490,7 @@ impl Geom for MultipathGeom {
     }
 
     fn attr(&self, t: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
-        // What does not stand in the provider's own list is the disk's.
+        // Attributes that are not in the provider's own list are those of the disk.
         let is_the_disks = name != PHYSPATH && name != ACCESS;
         self.providers(t).iter().find_map(|p| t.attr(*p, name)).filter(|_| is_the_disks)
     }

@@ -10,14 +10,14 @@
 //! ```
 //!
 //! Invariants
-//!  L1  A request goes by no path twice, but once more after it has waited, and by those that it
-//!      left in haste.
-//!  L2  Only EIO and ENXIO speak of the path; other errors are the request's own.
-//!  L3  What fails everywhere after it has waited ends with its error: it waits again only for
-//!      ENXIO, which no medium answers.
-//!  L4  While another path is good a request goes in haste ([`Flags::FAIL_FAST`]), so often: a path
-//!      that would have it wait has not failed it. When no good one is left it goes with patience
-//!      by one that it, or another request, has left so.
+//!  L1  A request uses no path twice, except once more after it has waited, and on paths that it
+//!      left with EAGAIN.
+//!  L2  Only EIO and ENXIO are errors of the path; other errors belong to the request.
+//!  L3  A request that fails everywhere after it has waited ends with its error: it waits again
+//!      only for ENXIO, which no medium answers.
+//!  L4  While another path is good a request is sent fail-fast ([`Flags::FAIL_FAST`]), a limited
+//!      number of times: a path on which it would have waited has not failed. When no good path is
+//!      left, it is sent without the flag on a path that it, or another request, has left so.
 
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ use super::shared::{HASTY, LaneState, Path, Shared, Told};
 /// The layer.
 pub(super) struct MultipathLayer(pub(super) Arc<Shared>);
 
-/// A frame's word: in 0..32 the paths that were tried, a bit a slot; in 32..37 the slot of the one
-/// that has it; in 37..40 how many it left in haste; in 40..56 the round of the one that has it;
-/// then flags.
+/// A frame's word: in 0..32 the paths that were tried, a bit a slot; in 32..37 the slot of the
+/// present path; in 37..40 how many the request left with EAGAIN; in 40..56 the round of the
+/// present path; then flags.
 #[derive(Clone, Copy)]
 struct Word(u64);
 
@@ -42,11 +42,11 @@ const COUNTED: u64 = 1 << 56;
 const LAST_HOPE: u64 = 1 << 57;
 /// The request has waited for a path.
 const WAITED: u64 = 1 << 58;
-/// L4: one path left, of as many as it is in haste for. Paths that are known to be in transition
-/// are not tried at all, so it will hardly ever meet so many.
+/// L4: one path left. After [`LEFT_MOST`] the request is no longer sent fail-fast. Paths that are
+/// known to be in transition are not tried at all, so a request will hardly ever leave so many.
 const LEFT: u64 = 1 << 37;
 const LEFT_MOST: u64 = 7 * LEFT;
-/// What stays with the request.
+/// The bits that stay with the request.
 const KEPT: u64 = WAITED | LEFT_MOST;
 
 impl Word {
@@ -71,14 +71,14 @@ impl Word {
     }
 }
 
-/// What a request brings with it when a path is chosen.
+/// The state of a request for the choice of a path.
 #[derive(Clone, Copy)]
 struct Way {
     /// Paths it has tried, a bit a slot.
     tried: u32,
     /// Of [`KEPT`].
     kept: u64,
-    /// Whoever is above has it go in haste already.
+    /// The consumer above already asks for fail-fast.
     is_hasty: bool,
 }
 
@@ -141,7 +141,7 @@ fn down(bio: &mut Bio, (edge, word): (Edge, Word)) -> Flow {
 }
 
 impl MultipathLayer {
-    /// The way of nearly every request that is not spread, without a call; else [`Self::send`].
+    /// The path of nearly every request that is not spread, without a call; else [`Self::send`].
     #[inline(always)]
     fn send_at_once(&self, bio: &mut Bio, core: &Core) -> Option<Flow> {
         let path = self.0.straight(core.id() as usize)?;
@@ -196,8 +196,8 @@ impl MultipathLayer {
         }
     }
 
-    /// A path failed it, or was left by it: the geom hears of it, this core stays clear of the
-    /// path, and the request goes on.
+    /// A request failed on a path, or left it. The geom is notified, this core avoids the path, and
+    /// the request continues.
     fn failed(&self, bio: &mut Bio, word: Word, core: &Core, error: Errno) -> Back {
         let (slot, round) = (word.slot(), word.round());
         let (is_left, mut kept) = (error == Errno::Again, word.0 & KEPT);
@@ -214,7 +214,7 @@ impl MultipathLayer {
         let mut error = error;
         if is_left {
             kept += LEFT;
-            // Nobody above asked for haste.
+            // The consumer above did not ask for fail-fast.
             error = Errno::NxIo;
             bio.status = Err(error);
             self.0.tell(Told::Left { slot, round });
@@ -227,7 +227,8 @@ impl MultipathLayer {
         }
     }
 
-    /// The counts of a request that has come back, what it says of its path, and its error.
+    /// Ends a returned request: updates the counts, reports the state of its path, and decides on
+    /// its error.
     #[inline(never)]
     fn end(&self, bio: &mut Bio, word: Word, core: &Core) -> Back {
         if word.has(COUNTED) {

@@ -12,12 +12,12 @@ const UUID: usize = 40;
 /// How requests are spread over the paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Mode {
-    /// Everything goes by one path.
+    /// All requests use one path.
     #[default]
     Passive,
-    /// Everything goes by all of them.
+    /// All requests use all paths.
     Active,
-    /// Reads go by all of them, everything else by one.
+    /// Reads use all paths, other requests use one.
     Read,
 }
 
@@ -51,20 +51,19 @@ impl Mode {
 /// The record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// What the disk is known by.
+    /// The identity of the disk.
     pub(super) uuid: String,
     pub(super) name: String,
     pub(super) sector_bytes: u32,
     /// Bytes of the disk, the record's sector included.
     pub(super) provider_bytes: u64,
     pub(super) mode: Mode,
-    /// What goes beyond FreeBSD.
+    /// Options beyond FreeBSD.
     pub(super) options: Options,
 }
 
 impl Metadata {
-    /// Reads a record. The version stands behind the texts, so the magic is all that is sure
-    /// before it.
+    /// Reads a record. The version is behind the texts, so only the magic is certain before it.
     pub(super) fn decode(sector: &[u8]) -> Result<Metadata, FrameError> {
         let mut f = Fields::bare(sector);
         if f.text("magic").map_or(true, |found| found != MAGIC) {
@@ -105,7 +104,7 @@ impl Metadata {
         Ok(Metadata { uuid, name, sector_bytes, provider_bytes, mode, options })
     }
 
-    /// As what can be brought elsewhere.
+    /// The record, as a label that can be moved.
     pub(crate) fn placed(sector: &[u8]) -> Result<Placed, FrameError> {
         let record = Metadata::decode(sector)?;
         Ok(Placed {
@@ -133,14 +132,14 @@ impl Metadata {
             .to_vec()
     }
 
-    /// The record, and what stands behind it.
+    /// The record, followed by the options.
     fn with_options(&self) -> Vec<u8> {
         let mut bytes = self.encode();
         self.options.put(&mut bytes);
         bytes
     }
 
-    /// The record as it lies in its sector.
+    /// The record as stored in its sector.
     pub(super) fn sector(&self) -> Vec<u8> {
         let mut sector = self.with_options();
         sector.resize(self.sector_bytes as usize, 0);

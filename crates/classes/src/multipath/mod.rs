@@ -1,7 +1,7 @@
-//! multipath: one disk reached by several ways, on disk as FreeBSD has it (geom.md 2.5).
+//! multipath: one disk reached by several paths, on disk as FreeBSD has it (geom.md 2.5).
 //!
-//! * `metadata` the record in the last sector; `options` what follows it;
-//!   `paths` who is good and who is active, without any I/O.
+//! * `metadata` the record in the last sector; `options` the options behind it;
+//!   `paths` the states of the paths and the choice of the active one, without any I/O.
 //! * `geom` decides on the control thread, `size` when the disk has another size; `layer` and
 //!   `shared` are the data path; `tasks` looks at failed paths and writes the record on core 0.
 

@@ -1,9 +1,9 @@
-//! What a multipath device is, whoever its paths are.
+//! Properties of a multipath device that do not depend on its paths.
 
 use super::metadata::{Metadata, Mode};
 use super::options::Options;
 
-/// What it is, whoever its paths are.
+/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Nature {
     /// Absent: made by hand, and without a record.
@@ -17,7 +17,7 @@ pub(super) struct Nature {
 }
 
 impl Nature {
-    /// As a record says it.
+    /// The properties in a record.
     pub(super) fn of(record: &Metadata) -> Nature {
         Nature {
             uuid: Some(record.uuid.clone()),
@@ -28,7 +28,7 @@ impl Nature {
         }
     }
 
-    /// The record that says it; `None` for one made by hand.
+    /// The record with these properties; `None` for a device made by hand.
     pub(super) fn record(&self, options: Options) -> Option<Metadata> {
         Some(Metadata {
             uuid: self.uuid.clone()?,
@@ -40,7 +40,7 @@ impl Nature {
         })
     }
 
-    /// Bytes for those above.
+    /// Size of the provider, bytes.
     pub(super) fn media_bytes(&self) -> u64 {
         let own = if self.uuid.is_some() { u64::from(self.sector_bytes) } else { 0 };
         self.provider_bytes.saturating_sub(own)

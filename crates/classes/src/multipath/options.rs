@@ -1,5 +1,5 @@
-//! What goes beyond FreeBSD, and where it is kept: behind the record in its sector, at byte 256,
-//! where FreeBSD has zeroes and does not look. When FreeBSD writes the record anew it is gone, and
+//! Options beyond FreeBSD, stored behind the record in its sector, at byte 256. FreeBSD has zeroes
+//! there and does not read them. When FreeBSD rewrites the record the options are lost, and
 //! everything is off.
 //!
 //! ```text
@@ -35,8 +35,8 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// As a record's sector has them. What is not there, damaged or newer is off: the disk is the
-    /// same without.
+    /// The options in a record's sector. Absent, damaged or newer options are off: the disk is the
+    /// same without them.
     pub(super) fn decode(sector: &[u8]) -> Options {
         sector.get(AT..).and_then(Options::read).unwrap_or_default()
     }
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// What is written then is FreeBSD's to the byte.
+    /// The record is then identical to FreeBSD's, byte for byte.
     #[test]
     fn nothing_is_added_when_all_are_off() {
         let mut sector = vec![7; 89];

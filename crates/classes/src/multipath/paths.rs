@@ -1,4 +1,4 @@
-//! Who is good and who is active: decided here, without any I/O.
+//! State machine of the paths: which are good and which is active, without any I/O.
 //!
 //! ```text
 //!   NEW --every core knows it--> good --EIO, ENXIO, `fail`--> FAIL
@@ -12,13 +12,14 @@
 //!
 //! Invariants
 //!  P1  `active` is good, or there is no good path. It is one of those with the best access state
-//!      among the good ones, unless another was made active by hand and no access state has
-//!      changed since.
-//!  P2  A report about a path counts only if the path has not changed since: same round. One in
-//!      transition that is good because there is no other is the same: it has not answered better.
-//!  P3  When the last good path fails, those in transition are good again, and the failed ones but
-//!      for those that failed the very request that brought it about. One that is all there is
-//!      stays good, unless requests may wait for it.
+//!      among the good ones, unless another was made active by hand and no access state has changed
+//!      since.
+//!  P2  A report about a path is used only if the path has not changed since: same round. A path in
+//!      transition that is good because there is no other keeps its round: it has given no better
+//!      answer.
+//!  P3  When the last good path fails, those in transition are good again. So are the failed ones,
+//!      except those that failed the request that caused this. A single path stays good, unless
+//!      requests may wait for it.
 //!  P4  A path is in transition only while another one is good.
 
 use super::metadata::Mode;
@@ -26,19 +27,19 @@ use super::metadata::Mode;
 /// Paths of one disk; a further one is refused. A request keeps a bit a path.
 pub(super) const PATHS_MAX: usize = 32;
 
-/// What is known of a path.
+/// The state of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// The cores do not know it yet.
+    /// The cores do not have it yet.
     New,
     Good,
-    /// It would have had requests wait, and another way was good.
+    /// Requests would have waited on it while another path was good.
     Transition,
     Fail,
 }
 
-/// How good it is to go by a path of an access state, as CAM tells it (`CAM::access`); zero is
-/// best, and where nothing is told.
+/// The rank of an access state as CAM reports it (`CAM::access`). Zero is the best, and the rank of
+/// an unknown state.
 pub(super) fn rank(access: &str) -> u8 {
     match access {
         "non-optimized" => 1,
@@ -49,13 +50,13 @@ pub(super) fn rank(access: &str) -> u8 {
     }
 }
 
-/// Of a path that says another size than the disk has: worse than any access state.
+/// The rank of a path that reports another size than the disk's: worse than any access state.
 pub(super) const OTHER_SIZE: u8 = 5;
 
 /// One path.
 #[derive(Clone, Debug)]
 pub(super) struct One {
-    /// Its number: in 0..[`PATHS_MAX`], and nobody else's.
+    /// Its number, in 0..[`PATHS_MAX`], unique among the paths.
     pub(super) slot: usize,
     pub(super) state: State,
     /// Grows with every change of its state (P2).
@@ -164,7 +165,7 @@ impl Paths {
         Some(slot)
     }
 
-    /// A path is gone.
+    /// Removes a path.
     pub(super) fn remove(&mut self, slot: usize, queues: bool) {
         let was_good = self.is_good(slot);
         self.list.retain(|p| p.slot != slot);
@@ -199,8 +200,8 @@ impl Paths {
         self.choose();
     }
 
-    /// A request went by another path because this one would have had it wait. One that is no more
-    /// than a last resort is what it was: nothing goes that way.
+    /// A request used another path because it would have waited on this one. A path that is only a
+    /// last resort keeps its state: no request uses it.
     pub(super) fn leave(&mut self, slot: usize) {
         // P4
         if self.is_good(slot) && self.good() > 1 && self.is_best(slot) {
@@ -209,7 +210,7 @@ impl Paths {
         self.choose();
     }
 
-    /// What it says of its access state counts from now on.
+    /// The access state that the path reports is used from now on.
     pub(super) fn arrive(&mut self, slot: usize) {
         if self.of(slot).is_some_and(|p| p.state == State::Transition) {
             self.put(slot, State::Good);
@@ -250,7 +251,7 @@ impl Paths {
         self.active != was
     }
 
-    /// A path becomes active by hand, if it is good.
+    /// Makes a path active on request of a verb, if it is good.
     pub(super) fn prefer(&mut self, slot: usize) -> bool {
         let good = self.is_good(slot);
         if good {

@@ -1,10 +1,10 @@
-//! What the cores go by: each has a table of the paths of its own, replaced by the geom.
+//! State that the cores share: each has its own table of the paths, replaced by the geom.
 //!
 //! Invariants
-//!  T1  When [`Shared::set`] has returned, every request that starts goes by the new table.
+//!  T1  When [`Shared::set`] has returned, every request that starts uses the new table.
 //!  T2  A request waits in its core's lane only while no path of the table is good and the table
-//!      says that requests wait; it is put there under the lock under which tables change, if the
-//!      table is still the one that was looked at: so nobody is forgotten.
+//!      says that requests wait. It is put there under the lock under which tables change, if the
+//!      table is still the one that was read. So no request is left waiting.
 
 use std::cell::RefMut;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Path {
         1u32.checked_shl(self.slot as u32).unwrap_or(0)
     }
 
-    /// What a frame's word says of it: the slot in 32..37, the round in 40..56.
+    /// The path as bits of a frame's word: the slot in 32..37, the round in 40..56.
     pub(super) fn in_frame(&self) -> u64 {
         ((self.slot % PATHS_MAX) as u64) << 32 | u64::from(self.round) << 40
     }
@@ -46,8 +46,8 @@ impl Path {
 /// path is good.
 pub(super) const HASTY: u64 = 1 << 59;
 
-/// A path in a word: its edge in 0..32, above it what [`Path::in_frame`] says, [`HASTY`] if another
-/// one is good too, and [`Straight::IS`].
+/// A path in a word: its edge in 0..32, above it the bits of [`Path::in_frame`], [`HASTY`] if
+/// another one is good too, and [`Straight::IS`].
 #[derive(Clone, Copy)]
 pub(super) struct Straight(u64);
 
@@ -111,13 +111,13 @@ pub(super) struct Load {
     pub(super) chosen: u64,
 }
 
-/// What one core keeps, of its own.
+/// Private state of one core.
 #[derive(Default)]
 pub(super) struct LaneState {
     pub(super) table: Arc<Table>,
     /// Paths that failed a request of this core, a bit a slot, until the geom has decided.
     pub(super) bad: u32,
-    /// Those of them that were only left in haste.
+    /// Those of them that were only left with EAGAIN.
     pub(super) left: u32,
     /// By slot.
     pub(super) loads: Vec<Load>,
@@ -127,10 +127,10 @@ pub(super) struct LaneState {
 
 impl Own for LaneState {
     type Table = Table;
-    /// Requests that wait for a path: as many as those above have in flight.
+    /// Requests that wait for a path: up to all requests in flight above.
     type Left = Vec<Ticket>;
-    /// What is open says it all ([`Straight`]): the path of requests that are not spread, while
-    /// none of this core's is bad.
+    /// The open word has all data ([`Straight`]): the path of requests that are not spread, while
+    /// none of this core's paths is bad.
     type Short = ();
 
     fn take_over(&mut self, table: Arc<Table>, (): &()) -> u64 {
@@ -147,7 +147,7 @@ impl Own for LaneState {
     }
 }
 
-/// What the geom is told.
+/// A message to the geom.
 #[derive(Debug)]
 pub(super) enum Told {
     /// A path failed a request; `tried`: all that failed it, a bit a slot.
@@ -158,17 +158,17 @@ pub(super) enum Told {
     Works { slot: usize, round: u16 },
     /// A failed path did not answer the checker.
     StillBad { slot: usize },
-    /// Every core knows a path that was attached before.
+    /// Every core has a path that was attached before.
     Known { slot: usize, round: u16 },
     /// A timer has run out: the one with this number.
     Time(Timer, u64),
-    /// The record was written anew, or why not.
+    /// The record was rewritten, or the reason why not.
     Written(Result<(), bio::Errno>),
 }
 
 /// Between the geom and its layer and tasks.
 pub(super) struct Shared {
-    /// The device's name, by which looks at its paths are told apart.
+    /// The device's name, which distinguishes its path checks from others.
     pub(super) name: String,
     lanes: Lanes<LaneState>,
     pub(super) board: Switchboard,

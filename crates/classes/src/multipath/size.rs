@@ -7,13 +7,13 @@ use super::paths::{OTHER_SIZE, rank};
 use crate::members::frame;
 
 impl MultipathGeom {
-    /// Bytes of the disk, as a path says.
+    /// Bytes of the disk, as a path reports them.
     pub(super) fn bytes_by(&self, t: &Topology, slot: usize) -> Option<u64> {
         let below = self.consumers.get(&slot).and_then(|c| t.below(*c))?;
         t.limits(below).map(|limits| limits.media_bytes)
     }
 
-    /// How good it is to go by a path: zero is best (M3).
+    /// The rank of a path: zero is best (M3).
     pub(super) fn standing(&self, t: &Topology, slot: usize) -> u8 {
         match self.bytes_by(t, slot) {
             Some(bytes) if bytes != self.nature.provider_bytes => OTHER_SIZE,
@@ -21,14 +21,14 @@ impl MultipathGeom {
         }
     }
 
-    /// Something is new of a path. False when it is gone by as it was.
+    /// Updates the rank of a path. False when it is unchanged.
     pub(super) fn reranked(&mut self, t: &Topology, slot: usize) -> bool {
         let standing = self.standing(t, slot);
         self.paths.rerank(slot, standing)
     }
 
-    /// M3. A capacity that one path alone tells may be a lie, and a disk that shrank by mistake has
-    /// lost what stood on it.
+    /// M3. A capacity that only one path reports may be wrong, and a disk that shrank by mistake
+    /// has lost its data.
     pub(super) fn fit(&mut self, t: &mut Topology, me: GeomId) {
         let slots: Vec<usize> = self.paths.all().iter().map(|p| p.slot).collect();
         let mut sizes = slots.iter().filter_map(|slot| self.bytes_by(t, *slot));

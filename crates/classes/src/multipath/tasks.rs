@@ -1,4 +1,4 @@
-//! What a multipath device has done on core 0: timers, looks at failed paths, the record.
+//! Tasks of a multipath device on core 0: timers, checks of failed paths, the record.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) fn after(shared: &Arc<Shared>, ns: u64, told: Told) {
     );
 }
 
-/// Reads the first sector through a path and tells whether it could.
+/// Reads the first sector through a path and reports whether that succeeded.
 pub(super) fn look(shared: &Arc<Shared>, edge: Edge, sector: usize, slot: usize, round: u16) {
     let (shared, board) = (shared.clone(), shared.board.clone());
     board.call(
@@ -43,17 +43,17 @@ pub(super) fn look(shared: &Arc<Shared>, edge: Edge, sector: usize, slot: usize,
     );
 }
 
-/// Where the record goes, and what stood there before.
+/// A record to write and its place, before and after.
 pub(super) struct Note {
     /// Ways to the disk, the best first.
     pub(super) ways: Vec<Edge>,
     pub(super) at: u64,
     pub(super) sector: Vec<u8>,
-    /// Where the old one is wiped when the new one stands, if elsewhere.
+    /// The place of the old record, if another: cleared when the new one is durable.
     pub(super) old: Option<u64>,
 }
 
-/// Writes the record, by the first path that takes it; its geom is told.
+/// Writes the record through the first path that accepts it, and notifies the geom.
 pub(super) fn write(note: Note) -> geom::Task {
     Box::new(move |core: &Rc<Core>| -> Local<'_, Word> {
         Box::pin(async move {

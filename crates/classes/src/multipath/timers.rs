@@ -1,4 +1,4 @@
-//! What a multipath device does in its time.
+//! Timers of a multipath device.
 //!
 //! ```text
 //!   Check      a path is failed, or has a worse access state   --> look at those
@@ -21,7 +21,7 @@ use super::tasks;
 /// expected to last.
 const TRANSITION_NS: u64 = 5_000_000_000;
 
-/// What it is time for.
+/// The purpose of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timer {
     /// To look at paths that are failed.
@@ -89,7 +89,7 @@ impl MultipathGeom {
         } else if self.queues() {
             self.run(Timer::NoPath, self.options.queue_ns);
         }
-        // One with a worse access state is idle, and hears of a better one only when it is asked.
+        // A path with a worse access state is idle, and a better state shows only in a check.
         match self.paths.all().iter().any(is_ill) && self.options.checker_ns > 0 {
             true => self.run(Timer::Check, self.options.checker_ns),
             false => self.timers.call_off(Timer::Check),
@@ -130,8 +130,8 @@ impl MultipathGeom {
         }
     }
 
-    /// The slot of the path that is to be active when it can: the one preferred by hand, or else
-    /// the first.
+    /// The slot of the path that is to be active when it can be: the one preferred by a verb, or
+    /// else the first.
     fn preferred(&self) -> Option<usize> {
         let by_hand = self.preferred.as_deref();
         let one = match by_hand {

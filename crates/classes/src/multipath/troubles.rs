@@ -1,4 +1,4 @@
-//! What the journal hears of a multipath device, and what `status` says is wrong with it.
+//! Journal facts of a multipath device, and its problems for `status`.
 
 use geom::{GeomId, Grade, Topology, Trouble};
 
@@ -29,9 +29,9 @@ impl MultipathGeom {
         facts
     }
 
-    /// The journal hears what has changed.
+    /// Writes changes to the journal.
     pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
-        // Until the cores know the first path there is nothing to say.
+        // Until the cores have the first path there is nothing to report.
         let new = self.paths.all().iter().all(|one| one.state == State::New);
         if !new || self.story.has_begun() {
             let facts = self.facts(t.geom_name(me));
@@ -39,7 +39,7 @@ impl MultipathGeom {
         }
     }
 
-    /// What is not as it should be.
+    /// The problems of the device.
     pub(super) fn ills(&self, t: &Topology, name: &str) -> Vec<Trouble> {
         let mut out = Vec::new();
         let good = self.paths.good();

@@ -1,14 +1,14 @@
-//! A table as text that makes it again: what `backup` prints and `restore` reads.
+//! Backup of a table as text: `backup` prints it and `restore` reads it.
 //!
 //! ```text
 //! GPT 128                                            scheme, slots
 //! # words behind # and empty lines say nothing
 //! 1 freebsd-boot   40     1024 loader [bootme]       index type start size label [attributes]
 //! ```
-//! The text is gpart's, sizes in sectors. Where gpart has no word for what the table says, the
-//! attributes have one of ours: `bit61` for a bit without a name, `data=2111` for a logical
-//! partition whose data does not begin one track behind its record. A label may hold spaces;
-//! what would be misread in it is written `\u{5b}`. JSON says more: unique ids, the usable range,
+//! The text has the format of gpart, with sizes in sectors. Attributes without a word in gpart have
+//! one of ours: `bit61` for a bit without a name, `data=2111` for a logical partition whose data
+//! does not begin one track behind its record. A label may contain spaces; characters in it that
+//! would be misread are written `\u{5b}`. JSON contains more: unique ids, the usable range,
 //! attributes of the table.
 
 use super::attributes::bits_of;
@@ -82,10 +82,10 @@ pub struct Saved {
     pub data: Option<u64>,
 }
 
-/// A backup as it was read, and where its parts stood.
+/// A backup as it was read, and the line numbers of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// What it says.
+    /// Its content.
     pub backup: Backup,
     /// Lines of text: of the scheme, then of each partition. Empty for JSON.
     lines: Vec<usize>,
@@ -188,7 +188,7 @@ impl Backup {
 }
 
 impl Source {
-    /// Where the partition at that place of the list stood, for people.
+    /// The place of an entry of the list in the input, for people.
     pub(super) fn place(&self, at: usize) -> String {
         match self.lines.get(at.saturating_add(1)) {
             Some(line) => format!("line {line}"),
@@ -196,7 +196,7 @@ impl Source {
         }
     }
 
-    /// Where the scheme stood.
+    /// The place of the scheme in the input.
     pub(super) fn head(&self) -> String {
         self.lines.first().map_or("the head of the JSON".to_owned(), |line| format!("line {line}"))
     }
@@ -235,7 +235,7 @@ fn lines(text: &str) -> Result<Source, PartError> {
     Ok(source)
 }
 
-/// One partition; an error is the field and what is wrong with it.
+/// One partition; an error names the field and its problem.
 fn line_of(line: &str) -> Result<Saved, String> {
     let mut rest = line.trim();
     let mut word = |field: &str| {
@@ -287,7 +287,7 @@ fn escaped(label: &str) -> String {
     out
 }
 
-/// The other way; a backslash before anything else stands for itself.
+/// The inverse; a backslash before any other character denotes itself.
 fn unescaped(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! Boot code: what the firmware or the table in front runs (the scheme's), and what that loads
-//! (a partition's).
+//! Boot code: the scheme's, which the firmware or the table in front runs, and a partition's, which
+//! the scheme's code loads.
 //!
 //! ```text
 //!  GPT, MBR   sector 0: 0 446 code, of it 440 4 the disk's serial | 446 entries | 510 55 AA
@@ -9,8 +9,8 @@
 //! Invariants
 //!  O1  The scheme's code is part of the table as a value: it waits, is written and is forgotten
 //!      with the other edits, and changes no byte of entries, serial, signature or label.
-//!  O2  Code of a partition is written behind the table that has the partition: a cut before
-//!      leaves what the old table had there.
+//!  O2  Code of a partition is written behind the table that has the partition: a power cut before
+//!      that leaves the previous content there.
 //!  O3  It never reaches beyond its partition, nor into one that is written by others.
 
 use std::collections::BTreeSet;
@@ -49,8 +49,8 @@ pub(crate) fn signed(code: &[u8]) -> Result<(), PartError> {
     }
 }
 
-/// Code for a partition goes over nothing that is known, unless its provider is named: the type
-/// says what a partition is for, not what is in it.
+/// Code for a partition does not overwrite recognized content unless the provider is named: the
+/// type of a partition gives its purpose, not its content.
 pub(super) fn may_write(control: &mut Control, asked: &Bootcode) -> Result<(), Error> {
     let Bootcode { geom, partcode: Some(_), index: Some(index), yes_destroy, .. } = asked else {
         return Ok(());
@@ -60,7 +60,7 @@ pub(super) fn may_write(control: &mut Control, asked: &Bootcode) -> Result<(), E
     let Some(name) = verbs::with(&mut control.topology, id, name)? else { return Ok(()) };
     // One that is in use is refused by the edit.
     let Ok(mut report) = inspect::report(control, &name) else { return Ok(()) };
-    // Boot code that is there is replaced: that is what was asked for.
+    // Existing boot code is replaced: this was requested.
     report.findings.retain(|finding| finding.kind != "boot");
     let by = guard::By { class: "", geom: &name, force: false };
     match guard::in_words(&report, by).filter(|_| !yes_destroy.contains(&name)) {
@@ -147,8 +147,8 @@ impl PartCode {
         self.index
     }
 
-    /// The writes that put it where `table`, which stands on the media by then, has its
-    /// partition: none when that was deleted.
+    /// The writes that put it where `table`, which is already on the media, has its partition: none
+    /// if that was deleted.
     ///
     /// # Errors
     /// `TooLong` when the partition has become too small, `Busy` when it is open for writing.

@@ -39,12 +39,12 @@ const FIRST_STAGE: usize = 512;
 /// Types of file systems that leave the boot area alone: UFS, ZFS.
 const ROOMY: [u8; 2] = [7, 27];
 
-/// What a label keeps besides its entries: the sector as it was.
+/// Parts of a label besides its entries: the original sector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BsdBody {
     pub(crate) sector: Vec<u8>,
-    /// Boot code that is to be written, as in its file: from the first byte on, and without what
-    /// stands in sector 1. Empty when what is there stays.
+    /// Boot code to be written, as in its file: from the first byte on, without the content of
+    /// sector 1. Empty to keep the present code.
     pub(crate) code: Vec<u8>,
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn encode(table: &Table, body: &BsdBody) -> Result<Vec<u8>, PartError
     for index in (1..=table.capacity).filter(|index| *index != WHOLE) {
         let place = at(index);
         let Some(entry) = table.entries.iter().find(|entry| entry.index == index) else {
-            // What stands before the whole was never this table's.
+            // An entry before the whole partition never belonged to this table.
             if u64::from(le32(&sector, place + 4)) >= base {
                 put(&mut sector, place, &[0; ENTRY]);
             }
@@ -211,7 +211,7 @@ pub(crate) fn encode(table: &Table, body: &BsdBody) -> Result<Vec<u8>, PartError
     Ok(sector)
 }
 
-/// Can this code stand in the boot area? A file system that leaves the area alone may begin in
+/// Whether this code fits into the boot area. A file system that leaves the area alone may begin in
 /// it, unless it is in use; anything else may not.
 pub(crate) fn code_fits(
     table: &Table,
@@ -249,15 +249,15 @@ pub(crate) fn put_code(body: &mut BsdBody, code: &[u8], sector_size: u32) {
     body.code = code.to_vec();
     if code.len() > FIRST_STAGE {
         body.code.resize(BOOT_BYTES as usize, 0);
-        // What stands behind the label in its own sector.
+        // The part behind the label in the label's sector.
         let behind = sector.saturating_add(FIRST_STAGE)..sector.saturating_mul(2);
         put(&mut body.sector, FIRST_STAGE, body.code.get(behind).unwrap_or(&[]));
     }
     body.code.resize(body.code.len().next_multiple_of(sector.max(1)), 0);
 }
 
-/// B1. Boot code that comes along: the second stage first, so that a new first stage never stands
-/// before a second that is not whole; then the first one, and the label.
+/// B1. New boot code: the second stage is written first, so that a new first stage never precedes
+/// an incomplete second. The first stage and the label follow.
 pub(crate) fn plan(table: &Table, body: &BsdBody) -> Result<WritePlan, PartError> {
     let mut plan = WritePlan::default();
     let sector = table.media.sector_size as usize;

@@ -1,4 +1,4 @@
-//! The class: tasting, claiming, taking apart.
+//! Class of partition tables: tasting, claiming, taking apart.
 
 use bio::Errno;
 use geom::{
@@ -22,7 +22,7 @@ pub struct Found {
     depth: u32,
 }
 
-/// The place that a provider's attributes describe, or why no table may stand there.
+/// The place that a provider's attributes describe, or why no table is allowed there.
 pub(crate) fn place(
     text: impl Fn(&str) -> Option<String>,
     int: impl Fn(&str) -> Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) fn place(
     Ok(Place { scheme, kind, depth, ..Place::default() })
 }
 
-/// What is said of a table that was found.
+/// Description of a table that was found.
 pub(crate) fn describe(table: &Table, name: &str) -> String {
     let count = table.entries().len();
     let plural = if count == 1 { "" } else { "s" };
@@ -58,7 +58,7 @@ pub(crate) fn describe(table: &Table, name: &str) -> String {
     text
 }
 
-/// What is wrong with a table, in one line; empty when nothing is.
+/// The damages of a table, in one line; empty if there are none.
 pub(super) fn damages(table: &Table) -> String {
     let all: Vec<String> = table.damage().iter().map(ToString::to_string).collect();
     all.join("; ")

@@ -1,8 +1,8 @@
-//! Writing the edits, or forgetting them.
+//! Commit and undo of edits.
 //!
 //! Invariants
-//!  C1  The steps of a plan go to the disk one by one in their order, each waited for: what a
-//!      power cut leaves is what the plan promises (plan.rs, W1 to W5).
+//!  C1  The steps of a plan are written to the disk one by one in their order, each waited for. The
+//!      state after a power cut is therefore the one that the plan promises (plan.rs, W1 to W5).
 //!  C2  A commit that fails keeps the edits and the disk: it can be tried again, since a plan
 //!      carried out twice ends as carried out once.
 
@@ -18,8 +18,8 @@ use super::{PartError, Scheme, Table, committed, destroy_plan, plan};
 use crate::slice;
 use crate::write_plan::{WritePlan, WriteStep};
 
-/// The writes that bring the media from what it holds to what the edits say. `written` holds the
-/// indexes that are open for writing.
+/// The writes that turn the table on the media into the edited one. `written` holds the indexes
+/// that are open for writing.
 fn whole_plan(
     media: Option<&Table>,
     table: Option<&Table>,

@@ -1,4 +1,4 @@
-//! The verb `create`: a new, empty table, where nothing is lost by it.
+//! The `create` verb: makes a new, empty table where it destroys nothing.
 
 use std::cell::Cell;
 
@@ -31,7 +31,7 @@ pub(super) struct Making<'a> {
     pub(super) overwrite: bool,
     /// How the user says the one and the other: "create with overwrite".
     pub(super) consent: [&'static str; 2],
-    /// What is said when it is done: "created".
+    /// Participle for the message at the end: "created".
     pub(super) done: &'static str,
     /// Blocks of chance that are wanted.
     pub(super) chances: usize,
@@ -121,7 +121,7 @@ pub(super) fn begin(
     Ok(geom)
 }
 
-/// The schemes that may stand inside each other.
+/// Checks that a table of this scheme is allowed on the provider, and returns its place.
 fn may_stand(
     control: &Control,
     name: &str,
@@ -178,11 +178,11 @@ fn may_replace(
     })?
 }
 
-/// What the media holds, and sixteen bytes of chance.
+/// The contents of the media, and random blocks of sixteen bytes.
 struct Look {
     table: Option<String>,
     report: Report,
-    /// A range that could not be read: what is there is not known.
+    /// A range that could not be read: its content is unknown.
     unread: Option<(u64, Errno)>,
     random: Vec<[u8; 16]>,
 }

@@ -7,12 +7,12 @@
 //!  | 2: link --+------->| 2: link   |  = empty   link: relative to sector 0
 //!  +-----------+        +-----------+
 //! ```
-//! A record without data in entry 1 may stand at sector 0 only; its link may be in entry 1 or 2.
+//! A record without data in entry 1 is valid at sector 0 only; its link may be in entry 1 or 2.
 //!
 //! Invariants
 //!  E1  A walk visits no sector twice and at most [`LOGICALS_MAX`] records.
 //!  E2  A record not yet in the chain is written and flushed before it is linked; one edit then
-//!      shows by the change of one sector. Sizes in links follow afterwards: nobody's data
+//!      becomes visible by the change of one sector. Sizes in links follow afterwards: no data
 //!      depends on them.
 
 use super::error::{PartError, PartErrorKind};
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 /// Logical partitions of one chain; a longer chain is cut there and reported as damaged.
 pub const LOGICALS_MAX: u32 = 256;
 
-/// What a chain keeps besides its entries.
+/// Parts of a chain besides its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EbrBody {
     /// Records in chain order as (sector, the sector's bytes). The first is sector 0.
@@ -223,7 +223,7 @@ pub(crate) fn encode(table: &Table, body: &EbrBody) -> Result<Vec<(u64, Vec<u8>)
     Ok(records)
 }
 
-/// The writes from `before` (what is on the media) to `after`.
+/// The writes that turn `before` (the table on the media) into `after`.
 pub(crate) fn plan(
     before: Option<&Table>,
     after: &Table,
@@ -271,7 +271,7 @@ fn same_meaning(old: &[u8], new: &[u8]) -> bool {
         && a.used() == b.used()
 }
 
-/// Is this the scheme and type of partition that a chain stands in?
+/// Whether a chain may be in a partition of this scheme and type.
 pub(crate) fn fits(parent: Option<Scheme>, kind: Option<Kind>) -> bool {
     let extended = matches!(kind, Some(Kind::Byte(byte)) if mbr::is_extended(byte));
     parent == Some(Scheme::Mbr) && extended

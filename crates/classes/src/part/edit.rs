@@ -1,4 +1,4 @@
-//! The edits: every one takes a table and answers a new one, or says why not.
+//! Edits of a table: each takes a table and returns a new one, or the reason for a refusal.
 
 use super::error::{PartError, PartErrorKind as K};
 use super::params::{Add, Create, Modify, Resize};
@@ -247,8 +247,8 @@ impl Table {
             None => Alignment::stripe(&self.media),
         };
         let lead = self.lead(given);
-        // What a logical partition is asked to hold does not include its record. The lead is
-        // itself a multiple of a given alignment, so the sum stays aligned.
+        // The requested size of a logical partition does not include its record. The lead is itself
+        // a multiple of a given alignment, so the sum stays aligned.
         let size = size.map(|size| match given {
             Some(_) => size - size % align.sectors,
             None => size,

@@ -1,4 +1,4 @@
-//! What an edit of a partition table can fail with.
+//! Errors of the edits of a partition table.
 
 use std::fmt;
 
@@ -41,14 +41,14 @@ pub enum PartErrorKind {
     Unsupported,
 }
 
-/// Why an edit was refused: kind, operation, and what it was about.
+/// Why an edit was refused: kind, operation and object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartError {
     /// Small kind, for control flow.
     pub kind: PartErrorKind,
     /// The operation refused, for example `add`.
     pub op: &'static str,
-    /// What it was about, for people: a partition, a value, a range.
+    /// The object, for people: a partition, a value, a range.
     pub at: String,
 }
 

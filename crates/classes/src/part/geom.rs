@@ -3,11 +3,12 @@
 //! Invariants
 //!  G1  `parts` are the providers of the entries of `table`; [`PartGeom::sync`] makes it so
 //!      after every change. A partition that an edit does not touch keeps its provider.
-//!  G2  While `edits` is there the provider below is held r1w1e1 on top of what the partitions
-//!      need; [`super::verbs`] opens and closes it.
-//!  G3  `media` is what stands on the media, unless a commit failed half way (`edits.torn`).
-//!  G4  Those above hear of a partition that becomes larger when the media says so: a label at its
-//!      end follows, and would lie beyond the end after a power cut, or after an undo.
+//!  G2  While `edits` exists the provider below is held r1w1e1 in addition to the needs of the
+//!      partitions; [`super::verbs`] opens and closes it.
+//!  G3  `media` is the table on the media, unless a commit failed half way (`edits.torn`).
+//!  G4  Layers above are notified of a partition that becomes larger only when the media has the
+//!      new table. Otherwise a label that moved to the new end would be beyond the end after a
+//!      power cut or an undo.
 //!
 //! ```text
 //!            add, delete, resize, ...              commit
@@ -35,7 +36,7 @@ use crate::slice::{self, Slice};
 pub(super) struct Edits {
     /// The table after each edit, oldest first.
     pub(super) steps: Vec<Table>,
-    /// What was said of each of them: "ada0p3 added".
+    /// A message for each of them: "ada0p3 added".
     pub(super) said: Vec<String>,
     /// Indexes whose label, type, attributes or size were changed.
     pub(super) touched: BTreeSet<u32>,
@@ -43,7 +44,7 @@ pub(super) struct Edits {
     pub(super) resized: bool,
     /// A commit failed half way: the media holds the old table or the new one.
     pub(super) torn: bool,
-    /// The table owes nothing to what is on the media, which goes first.
+    /// The table is unrelated to the one on the media, which is removed first.
     pub(super) fresh: bool,
     /// Zeroes over other formats.
     pub(super) wipe: WritePlan,
@@ -51,7 +52,7 @@ pub(super) struct Edits {
     pub(super) code: Vec<super::PartCode>,
 }
 
-/// Where the table stands that the providers are to follow.
+/// Location of the table that the providers are to follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stands {
     /// In memory, and it may be undone.
@@ -106,7 +107,7 @@ impl PartGeom {
         topology.wither_geom(geom, error);
     }
 
-    /// The table that stands on the media.
+    /// Takes over the table that is on the media.
     pub(super) fn found(&mut self, table: Table) {
         self.media = Some(table.clone());
         self.table = Some(table);
@@ -247,7 +248,7 @@ impl PartGeom {
         entry: &Entry,
     ) -> Vec<(&'static str, Attr)> {
         let uuid = table.disk_guid().map(|_| entry.guid.to_string());
-        // No table stands in a partition of a BSD disklabel.
+        // A partition of a BSD disklabel cannot contain a table.
         let leaf = self.depth.saturating_add(1) >= DEPTH_MAX || table.scheme() == Scheme::Bsd;
         let mut attrs = vec![
             ("PART::scheme", Attr::Text(table.scheme().name().into())),
@@ -363,7 +364,7 @@ impl Geom for PartGeom {
         if delta.w > 0 && self.table.as_ref().is_some_and(Table::is_of_larger_disk) {
             return Err(Errno::RoFs);
         }
-        // Who writes a partition keeps other writers off the whole disk.
+        // A writer of a partition excludes other writers from the whole disk.
         slice::pass(topology, me, Access { e: delta.w.saturating_add(delta.e), ..delta })
     }
 

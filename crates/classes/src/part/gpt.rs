@@ -51,7 +51,7 @@ pub(crate) enum Source {
     Secondary,
 }
 
-/// What a GPT keeps besides its entries.
+/// Parts of a GPT besides its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GptBody {
     pub(crate) disk_guid: Guid,
@@ -124,7 +124,7 @@ impl Found {
     }
 }
 
-/// What stands in sector 0.
+/// The content of sector 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// A protective MBR: the disk is a GPT's.

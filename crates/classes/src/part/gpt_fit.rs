@@ -1,4 +1,4 @@
-//! Whether the values of a GPT header are possible, and the range that partitions may use.
+//! Checks of the values of a GPT header, and the range that partitions may use.
 //!
 //! sfdisk, sgdisk and Linux accept headers whose usable range reaches into the arrays of entries.
 //! Such a table is read, and the range without the arrays is used.

@@ -9,8 +9,8 @@
 //!     -> protective MBR -> flush
 //! ```
 //! A cut while the backup is written leaves the old primary; one while the primary is written
-//! leaves the new backup or a whole primary. The protective MBR comes last, so that a disk just
-//! made shows it to others only when both copies stand.
+//! leaves the new backup or a whole primary. The protective MBR is written last, so that a new disk
+//! is recognized by other tools only when both copies are complete.
 
 use super::bootcode;
 use super::error::{PartError, PartErrorKind};
@@ -316,7 +316,7 @@ fn write_copy(
     Ok(())
 }
 
-/// The writes from `before` (what is on the media) to `after`.
+/// The writes that turn `before` (the table on the media) into `after`.
 pub(crate) fn plan(
     before: Option<&Table>,
     after: &Table,
@@ -353,8 +353,8 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// The writes that leave no table: sector 0 if it protects one, so that what is left after a cut
-/// is never taken for an MBR; then the headers that are there.
+/// The writes that remove a table: first sector 0 if it protects one, so that the remains after a
+/// cut are never taken for an MBR; then the existing headers.
 pub(crate) fn destroy(media: &Media, body: &GptBody) -> WritePlan {
     let mut plan = WritePlan::default();
     let zeros = || vec![0; media.sector_size as usize];

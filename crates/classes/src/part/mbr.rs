@@ -16,7 +16,7 @@ use crate::write_plan::WritePlan;
 
 /// Bytes of boot code, the serial number among them.
 const CODE: usize = ENTRIES_AT;
-/// Where the serial number stands.
+/// Offset of the serial number.
 const SERIAL_AT: usize = 440;
 /// Where the entries start.
 const ENTRIES_AT: usize = 446;
@@ -26,11 +26,11 @@ const ENTRY: usize = 16;
 pub(crate) const SLOTS: usize = 4;
 /// Bytes of the record itself, whatever the sector has.
 const SECTOR: usize = 512;
-/// Where the signature stands.
+/// Offset of the signature.
 pub(crate) const SIGNATURE_AT: usize = 510;
 /// The signature.
 pub(crate) const SIGNATURE: [u8; 2] = [0x55, 0xaa];
-/// Sectors of a track and heads of a cylinder that everybody pretends to.
+/// Sectors of a track and heads of a cylinder in the conventional geometry.
 pub(crate) const TRACK: u64 = 63;
 const HEADS: u64 = 255;
 /// Cylinders that the three bytes can name; beyond it they are all ones.
@@ -126,8 +126,8 @@ pub(crate) fn sign(record: &mut [u8]) {
     put(record, SIGNATURE_AT, &SIGNATURE);
 }
 
-/// Is this the boot sector of a FAT or NTFS volume? Such a sector has `55 AA`, too, and no entry
-/// that is a partition: blank ones, or what the maker of the volume left there. mkfs.fat makes an
+/// Is this the boot sector of a FAT or NTFS volume? Such a sector has `55 AA` too, but its entries
+/// are no partitions: they are blank or remains of the tool that made the volume. mkfs.fat makes an
 /// entry that begins in sector 0.
 fn boot_sector(record: &[u8]) -> bool {
     let size = le16(record, 11);

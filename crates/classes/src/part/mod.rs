@@ -1,4 +1,4 @@
-//! part: partition tables, as values.
+//! Partition tables as values.
 //!
 //! The pure half does no I/O. A table is read by [`step`] from sectors that the caller reads,
 //! edited as a value ([`Table::add`] and the others answer a new table), and written by carrying
@@ -58,7 +58,7 @@ use table::Body;
 /// Tables within tables; deeper ones are not looked at.
 pub const DEPTH_MAX: u32 = 4;
 
-/// Where the media stands that is looked at.
+/// The place of the media among partition tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Scheme of the table that the media is a partition of; none for a whole disk.
@@ -133,9 +133,9 @@ fn accept(mut table: Table, place: &Place) -> Result<Table, Stop> {
     Ok(table)
 }
 
-/// The writes that turn `before` (what was read from the media; none when there is no table)
-/// into `after`. Several edits of a chain of logical partitions are atomic one by one, not
-/// together: commit each with its own plan, joined by [`WritePlan::then`].
+/// The writes that turn `before` (the table read from the media, if any) into `after`. Several
+/// edits of a chain of logical partitions are atomic one by one, not together: commit each with its
+/// own plan, joined by [`WritePlan::then`].
 ///
 /// # Errors
 /// When `after` cannot be stored, which an edited table always can.
@@ -148,7 +148,7 @@ pub fn plan(before: Option<&Table>, after: &Table) -> Result<WritePlan, PartErro
     }
 }
 
-/// The writes after which `table` is gone from the media. What is in the partitions stays.
+/// The writes that remove `table` from the media. The contents of the partitions are kept.
 pub fn destroy_plan(table: &Table) -> WritePlan {
     match &table.body {
         Body::Gpt(body) => gpt::destroy(&table.media, body),

@@ -1,4 +1,4 @@
-//! What the verbs take and answer, as JSON: one request with the verb in `op`, one answer.
+//! Requests and answers of the verbs as JSON: one request with the verb in `op`, one answer.
 
 use geom::{Error, units};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

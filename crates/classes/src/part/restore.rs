@@ -1,10 +1,10 @@
-//! A table made of a backup.
+//! Restore of a table from a backup.
 //!
 //! Invariants
-//!  R1  Nothing is believed: what is made keeps T1 (table.rs), and an error names the line and
-//!      the field that break it.
-//!  R2  Unique ids are new ones unless those of the backup are asked for: two disks with the
-//!      same would be taken for one.
+//!  R1  The backup is not trusted: the resulting table satisfies T1 (table.rs), and an error names
+//!      the line and the field that break it.
+//!  R2  Unique ids are new ones unless those of the backup are asked for: two disks with the same
+//!      ids would be taken for one.
 
 use super::attributes::bits_of;
 use super::backup::{Backup, OP, Saved, Source};
@@ -17,7 +17,7 @@ use super::{bsd, ebr, mbr};
 /// Least slots that a GPT is made with; one of fewer is made with the room of so many.
 const GPT_SLOTS: u32 = 128;
 
-/// What is taken from a backup beside the partitions themselves.
+/// Parts taken from a backup in addition to the partitions themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Take {
     /// Labels, where the scheme has them.
@@ -46,7 +46,7 @@ impl Source {
         self.backup.partitions.len().saturating_add(1)
     }
 
-    /// The table on `media`. `random` become unique ids; what is missing of them is zero.
+    /// The table on `media`. `random` become unique ids; missing ones are zero.
     ///
     /// # Errors
     /// `BadMedia`, `BadValue`, `BadType`, `BadLabel`, `BadAttribute`, `IndexTaken`, `Overlap`,

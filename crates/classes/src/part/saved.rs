@@ -22,7 +22,7 @@ pub(super) fn backup(control: &mut Control, name: &str) -> Result<Backup, Error>
     };
     with(&mut control.topology, geom, |part, _| {
         let table = part.media.as_ref().ok_or_else(waits)?;
-        // What is wrong with a damaged table is not to be made again.
+        // The damage of a damaged table is not part of its backup.
         let whole = table.recover().map_err(refusal)?;
         Ok(whole.backup())
     })?

@@ -1,11 +1,11 @@
-//! The table as people read it.
+//! Text of a table for people.
 
 use super::space;
 use super::table::{Entry, Table};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What the fourth column of a row says.
+/// Content of the fourth column of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Column {
     /// The type by its alias.
@@ -82,7 +82,7 @@ impl Table {
     }
 
     /// The text of `show`. `name` is the provider's; with `names` the partitions' provider names
-    /// stand in place of the indexes.
+    /// replace the indexes.
     pub fn show(&self, name: &str, column: Column, names: bool) -> String {
         let rows = self.rows();
         let total = self.last.saturating_sub(self.first).saturating_add(1);

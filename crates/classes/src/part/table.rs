@@ -4,7 +4,7 @@
 //!  T1  Entries never overlap, lie within `first ..= last`, and have distinct indexes; they are
 //!      kept in index order. A table of which this does not hold is never made.
 //!  T2  A damaged table admits only `recover` and `destroy`.
-//!  T3  An edit changes nothing but what it names: names, attributes, unique ids, boot code and
+//!  T3  An edit changes only the parts that it names: names, attributes, unique ids, boot code and
 //!      entries of unknown type are kept.
 
 use super::bsd::BsdBody;
@@ -50,7 +50,7 @@ impl Scheme {
     }
 }
 
-/// The media that a table stands on.
+/// The media of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Media {
     /// Whole sectors.
@@ -163,7 +163,7 @@ pub struct Entry {
     pub end: u64,
     /// First sector of the data: `start`, but for EBR.
     pub data: u64,
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// Unique id (GPT), else zero.
     pub guid: Guid,
@@ -181,7 +181,7 @@ impl Entry {
         self.end.saturating_sub(self.data).saturating_add(1)
     }
 
-    /// The name as text, with a replacement character for what is no UTF-16. Empty if none.
+    /// The name as text, with a replacement character for invalid UTF-16. Empty if none.
     pub fn label(&self) -> String {
         String::from_utf16_lossy(&self.name)
     }
@@ -225,13 +225,13 @@ impl Table {
         }
     }
 
-    /// The media it stands on.
+    /// The media of this table.
     pub fn media(&self) -> &Media {
         &self.media
     }
 
-    /// With the provider's preferred alignment and its distance from a boundary, in bytes,
-    /// which no table on the media tells.
+    /// With the provider's preferred alignment and its distance from a boundary, in bytes. Neither
+    /// is recorded in a table on the media.
     #[must_use]
     pub fn with_stripe(mut self, size: u64, offset: u64) -> Table {
         (self.media.stripe_size, self.media.stripe_offset) = (size, offset);
@@ -263,7 +263,7 @@ impl Table {
         self.capacity
     }
 
-    /// What is wrong with it; empty when all is well.
+    /// The damage found; empty if there is none.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -302,7 +302,7 @@ impl Table {
         }
     }
 
-    /// What is added to the disk's name to make the partition's provider: `p1`, `s1`,
+    /// Suffix that turns the disk's name into the name of the partition's provider: `p1`, `s1`,
     /// `+00000001`.
     pub fn suffix(&self, entry: &Entry) -> String {
         match self.scheme() {

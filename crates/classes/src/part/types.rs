@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Guid([u8; 16]);
 
-/// Which byte on disk each pair of hex digits of the text stands for.
+/// The byte on disk that corresponds to each pair of hex digits of the text.
 const TEXT_ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
 
 impl Guid {
@@ -87,7 +87,7 @@ impl fmt::Debug for Guid {
     }
 }
 
-/// What a partition is for.
+/// The type of a partition, which gives its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A GPT type.

@@ -1,4 +1,4 @@
-//! The verbs: an edit in memory, then, unless the caller says `commit: false`, the writing.
+//! Verbs that edit: an edit in memory, then, unless the caller says `commit: false`, the writing.
 //!
 //! Invariants
 //!  V1  A refusal changes nothing: every check comes before the first change.
@@ -57,7 +57,7 @@ pub(super) fn run(
     serde_json::to_value(answer).map_err(|e| Error::inval(e.to_string()))
 }
 
-/// The geom whose table stands on the provider of that name.
+/// The geom of the table on the provider of that name.
 pub(super) fn find(control: &Control, name: &str) -> Result<GeomId, Error> {
     if let Some(geom) = control.topology.find_geom(NAME, name) {
         return Ok(geom);
@@ -93,13 +93,13 @@ pub(super) fn with<R>(
 pub(super) struct Change {
     /// The table; none to destroy it.
     pub(super) table: Option<Table>,
-    /// The partition it is about, whose users are told.
+    /// The partition that the change concerns, whose users are notified.
     pub(super) touched: Option<u32>,
-    /// The table is a new one and owes nothing to what is on the media.
+    /// The table is a new one and unrelated to the one on the media.
     pub(super) fresh: Option<WritePlan>,
     /// Boot code of the partition.
     pub(super) code: Option<super::PartCode>,
-    /// What is said of it, a line each: "ada0p3 added".
+    /// A message for each change, one per line: "ada0p3 added".
     pub(super) said: String,
 }
 
@@ -107,7 +107,7 @@ pub(super) struct Change {
 struct Uses {
     /// In any way.
     open: BTreeSet<u32>,
-    /// By one who writes, or keeps writers off.
+    /// By users that write, or exclude writers.
     written: BTreeSet<u32>,
 }
 
@@ -156,7 +156,7 @@ fn edit(control: &mut Control, request: Request, now: bool) -> Result<Answer, Er
     Ok(answer(control, &name, done, warnings.into_iter().collect()))
 }
 
-/// The edit itself, and what is said of it.
+/// The edit itself, and its message.
 fn changed(
     name: &str,
     table: &Table,
@@ -326,7 +326,7 @@ fn hold(control: &mut Control, geom: GeomId) -> Result<(), Error> {
     })
 }
 
-/// Who writes a provider, or keeps others from it.
+/// The geoms that write a provider, or exclude others from it.
 fn holders(topology: &Topology, name: &str) -> String {
     let mut all = Vec::new();
     for geom in topology.view(0) {
@@ -365,7 +365,7 @@ fn misaligned(name: &str, table: &Table, change: &Change) -> Option<String> {
     })
 }
 
-/// What is said after a change, with the table as it is now.
+/// The answer after a change, with the table as it is now.
 pub(super) fn answer(
     control: &mut Control,
     name: &str,

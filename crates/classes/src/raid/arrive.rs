@@ -1,4 +1,4 @@
-//! How disks come to an array, and when it starts.
+//! Arrival of disks at an array, and its start.
 
 use bio::Errno;
 use geom::{Access, ConsumerId, Error, GeomId, Grade, ProviderId, Topology};
@@ -13,8 +13,8 @@ use super::volume::Role;
 use crate::members::{REFUSALS_MAX, waiting};
 
 impl RaidGeom {
-    /// Takes a provider in on which a record was found. It is opened alone, so that nobody else
-    /// claims what is on it.
+    /// Takes in a provider with a record. It is opened exclusively, so that no other class claims
+    /// its content.
     pub(super) fn take_in(
         &mut self,
         t: &mut Topology,
@@ -77,7 +77,7 @@ impl RaidGeom {
         self.starting.waits(me, depth, bytes.unwrap_or(0));
     }
 
-    /// The time to wait for further disks is up, unless what is missing may be on its way (W1 of
+    /// The time to wait for further disks is up, unless missing disks may be about to arrive (W1 of
     /// `members::waiting`).
     pub(super) fn due(&mut self, t: &mut Topology, me: GeomId) {
         if self.set.is_none() && self.starting.puts_off(me) {
@@ -185,8 +185,8 @@ impl RaidGeom {
                     .into(),
             );
         }
-        // Disks that it lived on without: if that is everybody who has everything here, it may
-        // have what they have not.
+        // The disk was used without these disks. If they include all disks here that have
+        // everything, it may have data that they lack.
         let good: Vec<&Attached> = self.good().collect();
         let without = |disk: &&Attached| found.is_apart(&disk.key, self.sector);
         if !found.is_spare() && !good.is_empty() && good.iter().all(without) {
@@ -207,8 +207,8 @@ impl RaidGeom {
         found.disk_bytes(self.sector) == Some(media)
     }
 
-    /// Whether all that a disk whose records were whole up to a generation had seen is part of
-    /// what the array has seen.
+    /// Whether the array has seen everything that a disk had seen whose records were whole up to a
+    /// generation.
     fn was_with(&self, key: &str, generation: u32) -> bool {
         let left = self.left.iter().find(|(left, _)| left == key);
         generation <= self.believed || left.is_some_and(|(_, held)| generation <= *held)
@@ -256,8 +256,8 @@ impl RaidGeom {
         })
     }
 
-    /// Starts with what there is, if it has not started; with `due` without waiting for more.
-    /// With `force` the newest is believed though another half may hold what it does not.
+    /// Starts with the present disks, if it has not started; with `due` without waiting for more.
+    /// With `force` the newest record is used though another half may hold other data.
     pub(super) fn launch(&mut self, t: &mut Topology, me: GeomId, due: bool, force: bool) {
         self.due |= due;
         let due = self.due || force;
@@ -272,7 +272,7 @@ impl RaidGeom {
             return self.set_fault(t, Some(SPARES.into()));
         };
         if let Some((tag, why)) = self.one_around(&found) {
-            // The partition is found when it is let go: nobody starts without that one.
+            // The partition is found after the disk is released: no start happens before that.
             self.let_go(t, tag, Some(&why));
             return match force {
                 true => self.launch(t, me, due, force),
@@ -442,8 +442,8 @@ fn too_small(set: &Set, index: usize, media: u64) -> Option<String> {
     (need > media).then(|| format!("it has {media} bytes; its part of the array ends at {need}"))
 }
 
-/// Why a disk is not the one that Intel's record speaks of, if it has another size. DDF says only
-/// what is used of a disk.
+/// Why a disk of another size is not the one in Intel's record. DDF records only the size of the
+/// used part of a disk.
 pub(super) fn other_size(set: &Set, index: usize, media: u64) -> Option<String> {
     let known = set.array.disks.get(index).map_or(0, |disk| disk.bytes);
     let intel = matches!(set.array.identity, Identity::Intel { .. });

@@ -1,4 +1,5 @@
-//! The books of an array: what its disks say in their format, and what they shall say.
+//! On-disk metadata of an array: the records last read from its disks and the records to be
+//! written.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +22,11 @@ pub(crate) struct Here {
     pub(crate) moved: bool,
 }
 
-/// What is needed to write records, in one format.
+/// State needed to write records, in one format.
 #[derive(Clone, Debug)]
 pub(crate) enum Book {
-    /// One record is the same on all disks. By key: what is on each, as far as it is known, and
-    /// what is being written.
+    /// One record is the same on all disks. By key: the known content of each disk, and the content
+    /// being written.
     Intel { base: Box<Record>, on: BTreeMap<String, Over>, next: BTreeMap<String, Over> },
     /// Each disk has its own; by key.
     Ddf {
@@ -70,7 +71,7 @@ impl Book {
                     let as_new = meta.header.sequence == sequence
                         && (&meta.disks, &meta.volumes) == (&newest.disks, &newest.volumes);
                     if at != winner && !as_new {
-                        // What it says of its own volumes still counts, and nothing else.
+                        // Only its record of its own volumes still counts.
                         meta.header.sequence = meta.header.sequence.min(sequence.saturating_sub(1));
                     }
                     metas.push(meta);
@@ -105,8 +106,8 @@ impl Book {
         array.disks.iter().position(same)
     }
 
-    /// A disk that was gone is called by its whole serial number again, and has an id: one without
-    /// is missing to whoever reads the record.
+    /// A disk that was gone is called by its whole serial number again, and has an id: readers of
+    /// the record take a disk without an id for missing.
     pub(crate) fn name(&self, array: &mut Array, index: usize, key: &str) {
         if let (Book::Intel { .. }, Some(disk)) = (self, array.disks.get_mut(index)) {
             key.clone_into(&mut disk.serial);
@@ -155,7 +156,7 @@ impl Book {
         departed.truncate(ddf::DEPARTED_MAX);
     }
 
-    /// Who made the array (DDF).
+    /// The controller that made the array (DDF).
     pub(crate) fn controller(&self) -> [u8; 24] {
         match self {
             Book::Intel { .. } => [0; 24],
@@ -195,7 +196,7 @@ impl Book {
         }
     }
 
-    /// The disk that a further member would be, and what is to be written to it.
+    /// The entry of a further member, with the text that is to be written to it.
     pub(crate) fn new_disk(&self, serial: &str, number: u32, media: u64, sector: u32) -> Disk {
         let mut guid = [b' '; 24];
         crate::probe::put(&mut guid, 0, b"ASHLAR  ");
@@ -232,8 +233,8 @@ impl Book {
         }
     }
 
-    /// What the disks of `array` that are `here` shall say: the plans, by index. The generation
-    /// counts up, beyond `above`.
+    /// The records to be written to the disks of `array` that are `here`: the plans, by index. The
+    /// generation increases, beyond `above`.
     pub(crate) fn write(
         &mut self,
         array: &mut Array,
@@ -303,7 +304,7 @@ impl Book {
     }
 }
 
-/// Disks that are not here are what the record says, not missing.
+/// Disks that are not here keep the state in the record instead of being missing.
 fn as_listed(newest: &Meta, array: &mut Array) {
     use ddf::kind::{CONFIG_SPARE, GLOBAL_SPARE, PARTICIPATING};
     for (index, disk) in array.disks.iter_mut().enumerate() {
@@ -330,10 +331,10 @@ fn as_listed(newest: &Meta, array: &mut Array) {
     }
 }
 
-/// The base of a disk's next record: what the newest says of the set, and what the disk's own says
-/// of itself. Its configurations are the newest of all disks', so that the next goes on from their
-/// sequence numbers: were one that takes a place to begin at one, the configuration of the disk
-/// that had the place could be believed over its own.
+/// The base of a disk's next record: the newest record's description of the set, and the disk's own
+/// description of itself. Its configurations are the newest of all disks, so that the next one
+/// continues their sequence numbers. If a disk that takes a place began at one, the configuration
+/// of the previous disk in that place could be preferred over its own.
 fn on_disk_of(newest: &Meta, all: &BTreeMap<String, Meta>, mut base: Meta, sequence: u32) -> Meta {
     base.header.sequence = sequence;
     base.disks.clone_from(&newest.disks);

@@ -1,4 +1,4 @@
-//! Whether an array makes sense, and what state its volumes are in.
+//! Consistency check of an array, and the states of its volumes.
 
 use super::fault::Fault;
 use super::model::{Array, Level, SubdiskState, Volume, VolumeState};

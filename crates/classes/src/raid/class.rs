@@ -1,4 +1,4 @@
-//! The class: tasting, claiming.
+//! Class of RAID arrays: tasting and claiming.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl RaidClass {
     }
 }
 
-/// What is on a disk, of either format, as if it had so many bytes; otherwise why not.
+/// The record on a disk, of either format, as if it had `bytes` bytes; otherwise why there is none.
 pub(super) async fn look(disk: &Taster, bytes: u64) -> Result<Found, String> {
     let read = async |at, len| disk.read(at, len).await;
     let mut sectors = Sectors::new(disk.sector_bytes, bytes);

@@ -1,16 +1,16 @@
-//! What is wrong with metadata, or cannot be said in a format.
+//! Faults of metadata: wrong values, and values that a format cannot express.
 
 use crate::probe::{Reason, Why};
 use std::fmt;
 
-/// A field and what is wrong with it.
+/// A field and its problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Small kind, for control flow.
     pub reason: Reason,
     /// The field, in words of the format's description.
     pub field: &'static str,
-    /// What is wrong with it, for people.
+    /// The problem, for people.
     pub what: String,
 }
 

@@ -1,17 +1,17 @@
-//! follow: the record of a disk that grew while nobody looked is brought to its new end.
+//! The `follow` verb: moves the record of a disk that grew unnoticed to its new end.
 //!
-//! Intel's record lies at the end of the disk; of DDF the anchor does, and says where the rest is.
-//! A disk that grows while its array runs has them moved; of one that grew meanwhile they stay
-//! behind, and it is a stranger: to others than a daemon that has seen where it ended ([`left`]).
+//! Intel's record is at the end of the disk; of DDF the anchor is, and it gives the place of the
+//! rest. They are moved if a disk grows while its array runs. If it grew at another time, they stay
+//! behind, and the disk is not recognized, except by a daemon that has seen its old end ([`left`]).
 //!
 //! ```text
 //!   old place: a record for a disk of the old size --> the same, and the new size, durable at the
-//!        new end --> the old anchor cleared --> everybody looks again --> the array takes the disk
-//!        for what it is, and its other records say the new size too
+//!        new end --> the old anchor cleared --> all classes taste again --> the array takes the
+//!        disk in, and its other records contain the new size too
 //! ```
 //!
-//! A power cut before the new anchor is durable leaves the old one, and the verb is typed again:
-//! so a record is not moved by less than its own length, where the new one lies over the old.
+//! A power cut before the new anchor is durable leaves the old one, and the verb is repeated. A
+//! record is therefore not moved by less than its own length, where the new one overlaps the old.
 
 use bio::Errno;
 use geom::{Control, Edge, Error, Left, Taster, Verdict};
@@ -62,7 +62,7 @@ impl Disk<'_> {
         }
     }
 
-    /// What stands at the end now must be nothing, or may be lost.
+    /// The new end must be empty, or its content may be lost.
     pub(super) fn check_end(
         &self,
         control: &mut Control,
@@ -118,7 +118,7 @@ impl Disk<'_> {
         Err(Error::new(Errno::NoEnt, what))
     }
 
-    /// What is written at the new end, and then what clears the old one.
+    /// The writes to the new end, and then those that clear the old one.
     pub(super) fn plans(&self, found: &Found, was: u64) -> Result<(WritePlan, WritePlan), Error> {
         let (now, before) = (self.media / self.unit(), was / self.unit());
         let refused = |fault: super::Fault| Error::inval(fault.to_string());
@@ -157,8 +157,8 @@ impl Disk<'_> {
     }
 }
 
-/// What was left where a disk ended that was known by its record ([`Taster::ended`]), and how it
-/// comes to the end; `None` when that is nothing.
+/// The remains of a record at the old end of a disk ([`Taster::ended`]), and how it is moved to the
+/// new end; `None` if there are none.
 pub(super) async fn left(taster: &Taster) -> Option<Verdict<Found>> {
     let (sector, media) = (taster.sector_bytes, taster.media_bytes);
     for was in taster.ended.iter().copied() {
@@ -184,7 +184,7 @@ pub(super) async fn left(taster: &Taster) -> Option<Verdict<Found>> {
         // Anchors of DDF are alike on all disks of an array.
         let key = [label.1.as_slice(), found.key().as_bytes()].concat();
         let by_hand = by_hand(NAME, &taster.name, was);
-        // Twice the same was copied by somebody.
+        // Two equal records are the result of a copy by hand.
         if last.1 == label.1 {
             continue;
         }

@@ -1,7 +1,8 @@
-//! What is found on disks, and who of them is believed.
+//! Records found on disks, and the choice of the record in force.
 //!
 //! Disks are known by a *key*: Intel's serial number, DDF's reference number. A disk's own record
-//! speaks of the others; who lived on without whom decides who is believed ([`judge`]).
+//! describes the other disks too. Which disks were used without which others decides which record
+//! is in force ([`judge`]).
 
 use super::ddf::{self, Config, Meta, disk_state};
 use super::imsm::{Record, Torn, serial_of};
@@ -39,18 +40,18 @@ impl SetId {
     }
 }
 
-/// What was found on one disk.
+/// The record found on one disk.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// Intel's record, and the disk's own serial number.
     Intel { serial: String, record: Box<Record> },
-    /// A record of Intel's that the power tore: only who the disk is, and of what.
+    /// A record of Intel's torn by a power cut: only the identities of disk and array are known.
     Torn { serial: String, left: Torn },
     /// DDF.
     Ddf(Box<Meta>),
 }
 
-/// What a record says of a disk that has a place in a volume.
+/// The entry in a record of a disk that has a place in a volume.
 struct Place {
     key: String,
     /// It was with the others.
@@ -64,8 +65,8 @@ pub(crate) fn is_serial(known: &str, own: &str) -> bool {
     known == own || known.len() == CUT_SERIAL && own.ends_with(known)
 }
 
-/// Whether two lists of a volume's disks by slot have somebody in other slots than the other. Who
-/// is in one of them alone has come or gone, which happens to disks that part.
+/// Whether two lists of a volume's disks by slot have a common disk in different slots. A disk in
+/// only one of them has been added or removed, which happens to disks that part.
 fn seats_differ<K: PartialEq>(one: &[Option<K>], two: &[Option<K>]) -> bool {
     let slots = |list: &[Option<K>], who: &K| -> Vec<usize> {
         let is = |slot: &usize| list.get(*slot).and_then(Option::as_ref) == Some(who);
@@ -154,14 +155,14 @@ impl Found {
         self.is_heard() && self.generation().saturating_add(1) < newest
     }
 
-    /// What the record says that this disk has, bytes; DDF does not say.
+    /// The size of this disk in the record, bytes; DDF does not record it.
     pub(crate) fn disk_bytes(&self, sector: u32) -> Option<u64> {
         let Found::Intel { record, .. } = self else { return None };
         let (array, key) = (record.array(sector).ok()?, self.key());
         array.disks.iter().find(|disk| is_serial(&disk.serial, &key)).map(|disk| disk.bytes)
     }
 
-    /// Who the disk is.
+    /// The key of the disk.
     pub(crate) fn key(&self) -> String {
         match self {
             Found::Intel { serial, .. } | Found::Torn { serial, .. } => serial_of(serial),
@@ -271,7 +272,7 @@ impl Found {
     }
 }
 
-/// Who of several disks of one array is believed.
+/// Choice among the records of several disks of one array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Judged {
     /// Whose record is in force.
@@ -319,8 +320,8 @@ pub(crate) fn judge(found: &[&Found], sector: u32, kept: Option<usize>) -> Optio
         apart && has_own(*x) && !is_left(*x) && !is_strange(*x) && !is_past
     };
     let split = members.iter().copied().filter(is_split).collect();
-    // Whoever goes on without a disk counts up, and says so of it: what is torn and no newer was
-    // with the winner, or the winner says that it was not.
+    // An array that continues without a disk increases the generation and records the loss. A torn
+    // record that is no newer was therefore with the winner, or the winner records that it was not.
     let newest = found[winner].generation();
     let is_ahead = |x: &usize| found[*x].is_torn() && found[*x].generation() > newest;
     let ahead = (0..found.len()).filter(is_ahead).collect();

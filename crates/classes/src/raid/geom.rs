@@ -14,19 +14,19 @@
 //!  J2  A write that a disk failed is acknowledged when the records of the others say that it is
 //!      out, and not at all while none can be written.
 //!  J3  A disk that a volume cannot do without is not dropped for an error.
-//!  J4  Nothing is written for a loss that leaves no volume in use: what is left is as it was, and
-//!      the disk is taken back as it is.
-//!  J5  The record that is most out of date is written first. What a power cut tears is then never
-//!      the newest, and the others' records speak for it.
+//!  J4  Nothing is written for a loss that leaves no volume in use: the remaining disks are
+//!      unchanged, and the disk is taken back as it is.
+//!  J5  The most outdated record is written first. A record torn by a power cut is then never the
+//!      newest, and the others' records describe its disk.
 //!  J6  A member is filled only once all records say so: when it has everything, and goes on
 //!      without the disk that it was filled from, that one does not believe to be alone.
 //!  J7  No record says clean before all that was written is stable on every disk that it calls one
 //!      of the members: one that fails to make it so goes first.
-//!  J8  A volume with parity is clean when all parity is right, whoever is missing: none is owed,
-//!      and none of its rows was left as nobody knows (R4, R7, R8 of `volume::rows`). What a member
-//!      failed that had to stay is no reason to be dirty for longer: its rows were put right, or
-//!      their parity is paid. What it failed to flush is: it may have lost anything. So it is of
-//!      volumes with copies, which a pass brings in line.
+//!  J8  A volume with parity is clean when all parity is right, even if members are missing: none
+//!      is owed, and none of its rows was left in an unknown state (R4, R7, R8 of `volume::rows`).
+//!      A failed request of a member that had to stay is no reason to be dirty for longer: its rows
+//!      were put right, or their parity is paid. A failed flush is a reason, because the member may
+//!      have lost anything. The same holds for volumes with copies, which a pass makes equal.
 //!  J9  Whether a log is kept changes while the gate is shut and drained and the records say clean:
 //!      no row is under way of which it would have to speak, and one that is kept from then on is
 //!      begun before a record says dirty (L3 of `volume::log`).
@@ -52,11 +52,11 @@ use crate::members::{GateWord, Number, Refusals, Said, Waiting};
 pub(super) const NAME: &str = "raid";
 /// How long an array whose records cannot be written waits before it tries again, ns.
 pub(super) const SICK_NS: u64 = 1_000_000_000;
-/// Disks that left of which it is known what they held, and that failed of which it is known how;
-/// of older ones a torn record is refused, and the list does not say who failed them.
+/// Limit of remembered disks that left, for contents and for causes of failure. Torn records of
+/// older ones are refused, and the list does not show the cause of their failure.
 pub(super) const LEFT_MAX: usize = 64;
 
-/// What an array's geom is told.
+/// A message to an array's geom.
 #[derive(Debug)]
 pub(super) enum Told {
     Gate(u32, GateWord),
@@ -76,7 +76,7 @@ pub(super) enum Told {
         gone: bool,
         mended: bool,
     },
-    /// All accusations of a write that waits for the verdict have been told.
+    /// All accusations of a write that waits for the decision have been sent.
     Judge {
         volume: u32,
         number: Number,
@@ -91,9 +91,9 @@ pub(super) enum Told {
     Known(Tag),
     /// Records may be tried again.
     Well,
-    /// What was written before could not be made durable by these: no record was written.
+    /// Earlier writes could not be made durable on these disks: no record was written.
     Unsettled(Vec<(Tag, Errno)>),
-    /// Records were written: who could not be, and why.
+    /// Records were written; the disks whose record could not be written, with their errors.
     Written {
         failed: Vec<(Tag, Errno)>,
         left: Option<Tag>,
@@ -124,8 +124,8 @@ pub(super) enum Loss {
     Gone,
     /// It answered requests as if it were gone.
     Absent,
-    /// It answered as if it were gone when it was to keep what it has, and its record: it may lack
-    /// something that the others' records do not speak of.
+    /// It answered as if it were gone to a flush or a write of its record: it may lack something
+    /// that the others' records do not mention.
     Unrecorded,
     /// It answered with an error.
     Broken,
@@ -214,7 +214,8 @@ pub struct RaidGeom {
     pub(super) doing: Option<Doing>,
     /// It does not wait for further disks any more.
     pub(super) due: bool,
-    /// Key of a disk that `insert` is writing a record to: it comes here, whoever else knows it.
+    /// Key of a disk that `insert` is writing a record to: this array takes it, even if others know
+    /// it.
     pub(super) awaited: Option<String>,
     pub(super) tunables: Tunables,
     /// Mirrors and arrays that wait for members, this one among them until it has started.

@@ -1,5 +1,5 @@
-//! The jobs of an array, one after the other: what waits, what changes, what goes on after that.
-//! The invariants are those of [`super::geom`]: J1, J2, J6, J8.
+//! Job queue of an array: jobs run one after the other, and each resumes the requests that waited
+//! for it. The invariants are those of [`super::geom`]: J1, J2, J6, J8.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -60,7 +60,7 @@ impl RaidGeom {
         if let Some(job) = self.queue.pop_front() {
             return Some(job);
         }
-        // Somebody came while the gate was shut for something else.
+        // A request arrived while the gate was shut for another reason.
         let knocked = self.ups.iter_mut().find(|(_, up)| up.knocked);
         let (key, up) = knocked?;
         up.knocked = false;
@@ -73,7 +73,7 @@ impl RaidGeom {
         let even = set.vols.get(at).is_none_or(|vol| vol.even == ALL || vol.raw);
         // J8
         let even = even && self.ups.get(&key).is_none_or(|up| up.shared.is_settled());
-        // Who was left out by force is as it was until something is written.
+        // Members left out by force are unchanged until something is written.
         let even = even && (set.is_said_dirty(at) || set.vols.get(at).is_none_or(|v| !v.as_it_is));
         let Some(volume) = set.array.volumes.get_mut(at) else { return false };
         if !dirty && !even {
@@ -83,7 +83,7 @@ impl RaidGeom {
     }
 
     /// Asks for clean records of all volumes; true once they are clean, or cannot become so: a pass
-    /// is not over, or what was taken by force was not written.
+    /// is not over, or a volume taken by force was not written.
     pub(super) fn clean_up(&mut self, t: &mut Topology, me: GeomId) -> bool {
         if self.over || self.set.is_none() {
             return true;
@@ -228,7 +228,7 @@ impl RaidGeom {
                 set.arrive(index, tag, found.is_spare() || copy)
             }
             None => {
-                // It was struck from the list while it came: it is who it was.
+                // It was removed from the list while it arrived: it keeps its identity.
                 set.array.disks.push(book.same_disk(&found, media, self.sector));
                 set.here.push(Some(tag));
                 false
@@ -268,8 +268,8 @@ impl RaidGeom {
         }
     }
 
-    /// J1: the records say dirty already, and who is away (J2). Otherwise who comes next has them
-    /// written.
+    /// J1: opens the gate if the records already say dirty and name the absent members (J2).
+    /// Otherwise the next request has them written.
     pub(super) fn reopen(&mut self, key: u32) {
         let said = self.set.as_ref().is_some_and(|set| {
             let at = set.volume(key);

@@ -1,5 +1,5 @@
-//! Disks that are lost: which of them an array can do without, and which writes wait for that
-//! verdict. The invariants are those of [`super::geom`]: J2 to J4.
+//! Loss of disks: the disks that an array can do without, and the writes that wait for the
+//! decision. The invariants are those of [`super::geom`]: J2 to J4.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::SeqCst;
@@ -14,7 +14,7 @@ use super::volume::Role;
 use super::volume::log::Log;
 
 impl RaidGeom {
-    /// A disk goes. False when nothing is to be written for it: it stays, or nobody is left.
+    /// A disk is lost. False when nothing is to be written for it: it stays, or no disk is left.
     pub(super) fn lose(&mut self, t: &mut Topology, me: GeomId, tag: Tag, loss: Loss) -> bool {
         let Some(set) = &self.set else { return false };
         let Some(index) = set.disk(tag) else {
@@ -104,13 +104,13 @@ impl RaidGeom {
         !set.breaks(index).is_empty()
     }
 
-    /// J3: what a disk failed is on nobody else, or on some and not on others.
+    /// J3: the data of a failed request is on no other disk, or on some and not on others.
     fn stays(&mut self, t: &mut Topology, tag: Tag) {
         let name = self.disks.get(&tag).map_or("a disk", |disk| &disk.name);
         let why = format!("{name} failed a request, and a volume cannot do without it: it stays");
         t.remark(self.me, Grade::Failed, &why);
         for (key, slot) in self.slots(tag) {
-            // First: who is let go of finds that copies and parity may differ.
+            // First: a released request then sees that copies and parity may differ.
             match self.is_in_order(key, slot) {
                 true => self.halt_pass(key),
                 false => self.disturb(t, key),
@@ -130,13 +130,13 @@ impl RaidGeom {
     /// J8: whether whatever a member failed that stays left the rows of a volume in order.
     fn is_in_order(&self, key: u32, slot: usize) -> bool {
         let (Some(up), Some(set)) = (self.ups.get(&key), &self.set) else { return false };
-        // One that is being filled lacks what it failed.
+        // A member that is being filled lacks the data that it failed.
         let good = set.volume(key).and_then(|at| set.role(at, slot));
         let good = good.is_some_and(|(_, role)| role == Role::Good);
         good && up.shared.shape.parities() > 0 && up.doubt & bit(slot) == 0
     }
 
-    /// J8: a disk could not make stable what was written to it, and stays.
+    /// J8: a disk could not make its written data stable, and stays.
     pub(super) fn doubt_if_needed(&mut self, t: &mut Topology, tag: Tag) {
         let index = self.set.as_ref().and_then(|set| set.disk(tag));
         if index.is_some_and(|index| self.is_needed(index)) {
@@ -192,7 +192,7 @@ impl RaidGeom {
         open
     }
 
-    /// Writes go on that wait for nobody who is still to be judged.
+    /// Releases the writes that do not wait for a member with a pending decision.
     pub(super) fn judged(&mut self, _: &Topology) {
         for (key, open) in self.open_slots() {
             if let Some(up) = self.ups.get(&key) {

@@ -1,18 +1,21 @@
-//! raid: arrays as firmware and controllers keep them on disks (geom.md 2.14).
+//! RAID arrays in the on-disk formats of firmware and controllers (geom.md 2.14).
 //!
-//! The metadata is read and written as values, without I/O: [`model`] is what the formats have in
-//! common; [`imsm`] (Intel) and [`ddf`] (SNIA) read and write their records and translate them.
+//! The metadata is read and written as values, without I/O. [`model`] is the part that the formats
+//! have in common; [`imsm`] (Intel) and [`ddf`] (SNIA) read and write their records and translate
+//! them.
 //!
 //! ```text
 //! sectors --step()--> one disk's records --assemble()--> Array --check()--> fit to be started
 //! Array --create()/update()--> every disk's records --plan()--> writes, safe against power cuts
 //! ```
 //!
-//! The class: `class` tastes; `found` says whose record is in force, `book` what each disk shall
-//! say; `set` who has what; `geom` decides, one thread an array, by what it is `told`, in `jobs`
-//! that end with `notes`, and offers what is `ups`; `volume` is the data path; `records` writes;
-//! `verbs` is what users ask for, with `policy` and `follow`; `show` what they see; `name` what
-//! volumes are called.
+//! The class:
+//!
+//! * `class` tastes; `found` chooses the record in force, and `book` makes the record of each disk.
+//! * `set` holds the states of the members. `geom` decides, in one thread for each array.
+//! * `told` handles its messages, and `jobs` changes the array in jobs that end with `notes`.
+//! * `ups` offers the volumes that can be used; `volume` is the data path; `records` writes.
+//! * `verbs` has the verbs, with `policy` and `follow`; `show` makes lists; `name` names volumes.
 
 mod arrive;
 mod book;

@@ -23,7 +23,7 @@ pub enum Identity {
 /// A set of disks and the volumes on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
-    /// Who the set is, and in which format.
+    /// The identity of the set, and its format.
     pub identity: Identity,
     /// Counts up with every change; the highest is in force.
     pub generation: u32,
@@ -42,7 +42,7 @@ pub struct Disk {
     pub reference: u32,
     /// GUID (DDF; zeros for Intel).
     pub guid: [u8; 24],
-    /// What it is good for.
+    /// Its use.
     pub state: DiskState,
     /// Bytes that volumes may use (DDF) or the whole size (Intel); zero when not known.
     pub bytes: u64,
@@ -50,7 +50,7 @@ pub struct Disk {
     pub bad: Vec<(u64, u64)>,
 }
 
-/// What a disk is good for.
+/// The use of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskState {
     /// Member, or free to be one.
@@ -118,7 +118,7 @@ pub struct Volume {
     pub members: Vec<Member>,
     /// Set before the first write, cleared when idle: copies and parity may disagree.
     pub dirty: bool,
-    /// What goes on in the background.
+    /// The operation in the background.
     pub migration: Option<Migration>,
     /// The log of partial parity that its members have behind their data, and that is kept: only
     /// where the format has one (Intel, RAID5).
@@ -143,7 +143,7 @@ pub struct Member {
     pub offset: u64,
     /// Length of the subdisk, bytes.
     pub bytes: u64,
-    /// What it holds.
+    /// The state of its data.
     pub state: SubdiskState,
 }
 
@@ -158,7 +158,7 @@ pub enum SubdiskState {
     New,
     /// Being filled, good below the migration's position.
     Rebuild,
-    /// Never written: members may disagree, and nobody cares.
+    /// Never written: members may disagree, which is harmless.
     Uninitialized,
     /// Was good, and missed writes.
     Stale,
@@ -171,7 +171,7 @@ pub enum SubdiskState {
 /// A background task and how far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migration {
-    /// What is being done.
+    /// The operation.
     pub kind: MigrationKind,
     /// Done so far, bytes of each member from its offset. DDF does not keep it: 0.
     pub done: u64,

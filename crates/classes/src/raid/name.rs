@@ -1,14 +1,14 @@
-//! name: what a volume's provider is called: `raid/ARRAY/LABEL`, as in `raid/Intel-1234abcd/data`.
+//! Provider names of volumes: `raid/ARRAY/LABEL`, as in `raid/Intel-1234abcd/data`.
 //!
 //! Configurations name providers, so a name must mean the same volume for ever:
 //!
-//!  N1  It is made of what the array's own records say, and of nothing else: not of the order in
-//!      which arrays start, nor of what other arrays are there, open, or still awaited. A number
-//!      (`r0`) depends on all of these; a label alone would be another array's while the first is
-//!      away, and firmware calls the first volume of every array the same.
-//!  N2  Two volumes of an array never have one name. Where a label does not tell a volume apart, is
-//!      none, or looks as if it had been told apart already, what identifies the volume in its
-//!      array's records follows behind a `~`: for all those volumes alike.
+//!  N1  It depends only on the array's own records: not on the order in which arrays start, nor on
+//!      the presence or state of other arrays. A number (`r0`) depends on all of these. A label
+//!      alone would be another array's while the first is away, and firmware gives the first volume
+//!      of every array the same label.
+//!  N2  Two volumes of an array never have one name. A label may be ambiguous, empty, or look as if
+//!      it had a suffix already. Then the volume's identifier in its array's records follows behind
+//!      a `~`: for all those volumes alike.
 //!  N3  A provider keeps its name while it is there.
 
 use super::found::SetId;
@@ -17,7 +17,7 @@ use super::model::Volume;
 use crate::crc::crc32;
 use crate::provider_name::clean;
 
-/// Stands before what tells a volume apart whose label does not.
+/// Separates an ambiguous label from the volume's identifier.
 const APART: char = '~';
 
 /// What identifies a volume in the records of its array: Intel's number, a digest of DDF's GUID.
@@ -86,7 +86,7 @@ mod tests {
             (&["data", "more"][..], &["data", "more"][..]),
             (&["Volume 0", "a/b"], &["Volume%200", "a/b"]),
             (&["\u{1}x\u{fffd}", "100%"], &["%01x%EF%BF%BD", "100%25"]),
-            // What would be one name is told apart on both sides.
+            // Equal names get a suffix on both sides.
             (&["data", "data"], &["data~1", "data~2"]),
             (&["data", " data"], &["data~1", "data~2"]),
             (&["data~2", "data"], &["data~2~1", "data"]),

@@ -1,4 +1,4 @@
-//! What the disks' records shall say, and what follows when they say it, or cannot be written. The
+//! Records to be written to an array's disks, and the consequences of success or failure. The
 //! invariants are those of [`super::geom`]: J2, J5, J7.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use super::records::Note;
 use super::set::Tag;
 
 impl RaidGeom {
-    /// What the disks' records shall say.
+    /// The records to be written to the disks.
     pub(super) fn notes(&mut self, t: &Topology) -> Result<Vec<Note>, String> {
         let (Some(set), Some(book)) = (&mut self.set, &mut self.book) else {
             return Ok(Vec::new());
@@ -32,7 +32,8 @@ impl RaidGeom {
         let note = |(index, plan)| {
             let tag = set.here.get(index).copied().flatten()?;
             let disk = self.disks.get(&tag)?;
-            // J5; a spare that takes a place last of all: who does not know it would not have it.
+            // J5; a spare that takes a place is written last: disks that do not know it would
+            // reject it.
             let order = (disk.found.is_spare() && disk.holds.is_none(), disk.holds);
             Some((order, Note { tag, edge: t.edge(disk.consumer), plan }))
         };
@@ -91,12 +92,12 @@ impl RaidGeom {
         self.go_on(t, me);
     }
 
-    /// J7: the volume is dirty still; who could not is out first.
+    /// J7: the volume is still dirty; the disks that failed are out first.
     pub(super) fn unsettled(&mut self, t: &mut Topology, me: GeomId, failed: Vec<(Tag, Errno)>) {
         let Some(Doing::Writing(job)) = self.doing.take() else { return };
         self.noted.clear();
         if let Job::Clean(key) | Job::Passed(key) = job {
-            // J8: one that stays may have lost what it was to keep.
+            // J8: a member that stays may have lost data that it was to keep.
             for (tag, _) in &failed {
                 self.doubt_if_needed(t, *tag);
             }
@@ -111,7 +112,7 @@ impl RaidGeom {
         self.put_off(t, me, job, &failed);
     }
 
-    /// No record says what a job was to say: it is still to be done.
+    /// The result of a job is in no record: the job is still to be done.
     pub(super) fn put_off(
         &mut self,
         t: &mut Topology,
@@ -121,9 +122,9 @@ impl RaidGeom {
     ) {
         match self.blame(failed) {
             true => self.sicken(t, job),
-            // Who was lost has left: the records alone are still to be written.
+            // The lost disk has left: only the records are still to be written.
             false if matches!(job, Job::Out(..)) => self.queue.push_back(Job::Rewrite),
-            // Whoever asked hears that it was not done.
+            // The requester is notified of the failure.
             false if matches!(job, Job::Policy(..)) => self.undo_policy(job),
             false => self.queue.push_back(job),
         }
@@ -135,7 +136,7 @@ impl RaidGeom {
         let mut stays = false;
         for (tag, error) in failed {
             let index = self.set.as_ref().and_then(|set| set.disk(*tag));
-            // Who was pulled in this moment has not failed.
+            // A disk pulled at this moment has not failed.
             let loss = if *error == Errno::NxIo { Loss::Unrecorded } else { Loss::Broken };
             match index.map(|index| self.is_needed(index)) {
                 Some(false) => self.queue.push_front(Job::Out(*tag, loss)),

@@ -1,5 +1,5 @@
-//! What a crash costs an array's volumes: shown, and changed while they are in use. The invariant
-//! is J9 of [`super::geom`].
+//! Consistency policy of an array's volumes: the cost of a crash, shown and changed while they are
+//! in use. The invariant is J9 of [`super::geom`].
 //!
 //! ```text
 //!   verb --> Clean --> (gate shut and drained, records say clean) --> Policy --> records --> Dirty
@@ -19,7 +19,7 @@ use super::volume::map::Shape;
 /// Bytes at the end of a disk that a log leaves for Intel's record; of small disks a sixteenth.
 const RECORD_BYTES: u64 = 1 << 20;
 
-/// What a volume's policy is called.
+/// The name of a volume's policy.
 pub(super) fn word(volume: &Volume) -> &'static str {
     match (volume.log, volume.level.redundant()) {
         (Some(_), _) => "ppl",
@@ -112,7 +112,7 @@ impl RaidGeom {
         true
     }
 
-    /// Nobody has noted it: it is as it was.
+    /// It is in no record: the previous policy is restored.
     pub(super) fn undo_policy(&mut self, job: Job) {
         if let Job::Policy(key, keep) = job {
             self.set_policy(key, !keep);

@@ -1,4 +1,4 @@
-//! Records are written by a task on core 0, one disk after the other: no more than one is ever
+//! Writing of records, by a task on core 0, one disk after the other: no more than one is ever
 //! torn.
 
 use std::sync::Arc;
@@ -25,21 +25,21 @@ pub(super) struct Logs {
     pub(super) tags: Vec<Option<Tag>>,
 }
 
-/// What is to be written.
+/// Work of one write of records.
 pub(super) struct Work {
     /// The array's name.
     pub(super) of: String,
     pub(super) notes: Vec<Note>,
-    /// Everything written to the disks before is made durable first, and nothing is written if it
-    /// cannot be: what is marked clean is all there.
+    /// Everything written to the disks before is made durable first, and nothing is written if this
+    /// fails: data marked clean is complete.
     pub(super) settle: bool,
     pub(super) logs: Vec<Logs>,
     /// Volumes with a log whose rows under way end first (L6 of `volume::log`).
     pub(super) calm: Vec<Arc<Shared>>,
 }
 
-/// Writes records, each durable; tells who could not be written, and why, and who was left as it
-/// is.
+/// Writes records, each durable. Reports the disks that failed, with their errors, and the disk
+/// whose record was left unchanged.
 pub(super) fn write(board: Switchboard, geom: GeomId, work: Work) {
     let Work { of, notes, settle, logs, calm } = work;
     let back = board.clone();
@@ -69,8 +69,8 @@ pub(super) fn write(board: Switchboard, geom: GeomId, work: Work) {
                 }
                 let mut left = None;
                 for (nth, note) in notes.iter().enumerate() {
-                    // The newest comes last. If nobody took what it is to say, it stays as it is:
-                    // torn, it would be spoken for by nobody.
+                    // The newest is written last. If no other disk took its record, this one is
+                    // left unchanged: no other record would describe its disk if it were torn.
                     if nth > 0 && nth + 1 == notes.len() && failed.len() == nth {
                         left = Some(note.tag);
                     } else if let Err(e) = carry_out(&core, note.edge, &note.plan).await {

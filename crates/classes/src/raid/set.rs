@@ -1,5 +1,5 @@
-//! What an array is while it runs, without any I/O: its disks, who of them has what, what its
-//! volumes can do, and what its records shall say.
+//! State of a running array, without any I/O: its disks, the states of their members, the abilities
+//! of its volumes, and the records to be written.
 //!
 //! Invariants
 //!  A1  A member is read only if it has everything; one that is being filled is written.
@@ -7,10 +7,9 @@
 //!      it a member in order, its own does not call it a spare and is as new as when it left (one
 //!      that is older is a copy), and the volume is not dirty: nothing was written without it.
 //!  A3  A volume with parity that lacks a member and may have been written when it was left does
-//!      not start unless it is forced: what the missing member held cannot be told from parity
-//!      that may be old.
-//!      What it held is what parity says from then on, and where no parity is to spare nobody can
-//!      ever say that it is wrong.
+//!      not start unless it is forced: the data of the missing member cannot be computed from
+//!      parity that may be old. After a forced start that data is defined by the parity. Where no
+//!      second parity exists, an error in it can never be detected.
 //!  A4  While copies may differ or parity may be wrong, the records say dirty (or never
 //!      initialised).
 //!  A5  A volume with logs of partial parity that was left dirty is not offered before they have
@@ -40,7 +39,7 @@ pub(crate) struct Vol {
     pub(crate) up: bool,
     /// Started although parity may be wrong (A3).
     pub(crate) forced: bool,
-    /// It was, and what a missing member held is what parity says.
+    /// It was started so, and parity defines the data of a missing member.
     pub(crate) as_it_is: bool,
     /// Copies agree and parity is right below this byte of the volume.
     pub(crate) even: u64,
@@ -148,7 +147,7 @@ impl Set {
         }
     }
 
-    /// What is known of a volume's insides, from its description.
+    /// Initial internal state of a volume, from its description.
     fn open(&mut self, index: usize) {
         self.keys += 1;
         let key = self.keys;
@@ -198,7 +197,7 @@ impl Set {
         self.open(self.array.volumes.len() - 1);
     }
 
-    /// Members have come or gone: what is being replayed is replayed again.
+    /// Members have been added or removed: a running replay is repeated.
     pub(crate) fn replay_again(&mut self) {
         for vol in self.vols.iter_mut().filter(|vol| vol.replay == Replay::Runs) {
             vol.replay = Replay::Again;
@@ -230,7 +229,7 @@ impl Set {
         self.here.iter().position(|here| *here == Some(tag))
     }
 
-    /// What a volume's member in a slot is good for; `None`: nothing.
+    /// The role of a volume's member in a slot; `None`: not used.
     pub(crate) fn role(&self, volume: usize, slot: usize) -> Option<(Tag, Role)> {
         let member = self.array.volumes.get(volume)?.members.get(slot)?;
         let tag = self.here.get(member.disk).copied().flatten()?;
@@ -261,7 +260,7 @@ impl Set {
         self.roles(volume).all(|role| role == Some(Role::Good))
     }
 
-    /// Whether the records say that a volume is dirty, and who of its members is away.
+    /// Whether the records say that a volume is dirty, and list its absent members.
     pub(crate) fn is_said_dirty(&self, at: usize) -> bool {
         let (Some(now), Some(said)) = (self.array.volumes.get(at), self.said.volumes.get(at))
         else {
@@ -277,8 +276,8 @@ impl Set {
         now.dirty && said.dirty && now.members.iter().enumerate().all(is_said)
     }
 
-    /// Whether what a missing member of a volume held can only be told from parity that may be
-    /// wrong (A3).
+    /// Whether the data of a missing member of a volume can only be computed from parity that may
+    /// be wrong (A3).
     pub(crate) fn is_doubtful(&self, index: usize) -> bool {
         let level = self.array.volumes.get(index).map(|volume| volume.level);
         let parity = matches!(level, Some(Level::Raid4 | Level::Raid5(_) | Level::Raid6(_)));
@@ -297,8 +296,8 @@ impl Set {
         }
     }
 
-    /// Whether what a missing member of a volume held may be other than parity says, though it
-    /// was taken for that (A3).
+    /// Whether the data of a missing member of a volume may differ from the result of parity,
+    /// though parity was accepted for it (A3).
     pub(crate) fn may_be_wrong(&self, index: usize) -> bool {
         let taken = self.vols.get(index).is_some_and(|vol| vol.as_it_is);
         self.is_doubtful(index) || taken && !self.is_whole(index)
@@ -464,7 +463,7 @@ impl Set {
         }
         let members = self.array.volumes.iter_mut().flat_map(|v| &mut v.members);
         members.filter(|m| m.disk > out).for_each(|m| m.disk -= 1);
-        // What was said goes by the old places: it is said anew before anybody asks.
+        // The last written state uses the old indexes: it is written anew before it is used.
         if out < self.said.disks.len() {
             self.said.disks.remove(out);
             for member in self.said.volumes.iter_mut().flat_map(|v| &mut v.members) {

@@ -1,4 +1,4 @@
-//! Who is believed, who is used, and what is said, without any I/O.
+//! Tests of the choice of records, the use of members and the written records, without any I/O.
 
 use super::book::{Book, Here};
 use super::found::{Found, judge};
@@ -42,7 +42,7 @@ fn array(level: Level, count: usize) -> Array {
 
 const FIVE: Level = Level::Raid5(Layout::LeftAsymmetric);
 
-/// What a disk says when these were left out, in a generation.
+/// A disk's record when these were left out, in a generation.
 fn says(level: Level, count: usize, own: usize, without: &[usize], generation: u32) -> Found {
     let mut array = array(level, count);
     array.generation = generation;
@@ -53,7 +53,7 @@ fn says(level: Level, count: usize, own: usize, without: &[usize], generation: u
     record(&array, own)
 }
 
-/// What a disk says whose record is that of an array.
+/// A disk's record that describes an array.
 fn record(array: &Array, own: usize) -> Found {
     let record = imsm::create(array, &imsm::Names::default(), 512).expect("a record");
     Found::Intel { serial: format!("SERIAL-{own:06}"), record: Box::new(record) }
@@ -72,7 +72,7 @@ fn who_lived_on_is_believed_whatever_the_numbers_say() {
     let (a, b) = (says(one, 2, 0, &[], 9), says(one, 2, 1, &[0], 8));
     assert_eq!(judged(&[a.clone(), b.clone()]), (1, vec![]));
     assert_eq!(judged(&[b, a]), (0, vec![]), "in any order");
-    // Nobody was left out: the newest.
+    // None was left out: the newest.
     assert_eq!(judged(&[says(one, 2, 0, &[], 4), says(one, 2, 1, &[], 5)]), (1, vec![]));
     // Each lived on without the other.
     let (winner, split) = judged(&[says(one, 2, 0, &[1], 8), says(one, 2, 1, &[0], 9)]);
@@ -251,7 +251,7 @@ fn who_was_left_before_a_spare_came_is_no_split() {
     later[1].volumes[0].members[0].state = SubdiskState::Failed;
     let (zero, two) = (record(&later[0], 0), record(&later[1], 2));
     assert_eq!(judged(&[zero, alone.clone(), two.clone()]), (2, vec![]));
-    // Who could tell is not there: neither knows the other, and neither is touched.
+    // The disk that could decide is absent: neither knows the other, and neither is changed.
     assert_eq!(judged(&[alone, two]), (1, vec![]));
     // One that the newest has a place for would be filled anew.
     let mut other = array(one, 2);
@@ -302,7 +302,7 @@ fn who_was_being_filled_is_no_half() {
     newest.generation = 27;
     newest.disks[1].serial = "SERIAL-000003".into();
     let new = [record(&newest, 0), record(&newest, 3)];
-    // As if it had a place that the newest knows: what is known of both is that it lacks something.
+    // As if it had a place that the newest knows: all records say that it lacks something.
     let mut known = filling.clone();
     known.disks[1].serial = "SERIAL-000000".into();
     known.disks[1].state = DiskState::Missing;
@@ -378,9 +378,9 @@ fn a_disk_that_takes_a_place_is_believed_over_the_one_that_had_it() {
     taken(false);
 }
 
-/// DDF: a disk was away while a volume's configuration went on. What it says of the volume when it
-/// is back has the number of the others': with one of its own it could be older than what a disk
-/// says that left in between.
+/// DDF: a disk was away while a volume's configuration advanced. When it is back, its configuration
+/// gets the sequence number of the others. With a number of its own it could be older than the
+/// configuration of a disk that left in between.
 #[test]
 fn what_a_disk_that_is_back_says_of_a_volume_is_as_new_as_what_the_others_say() {
     let mut array = array(Level::Raid1, 3);

@@ -1,4 +1,4 @@
-//! The geom as the graph sees it: counts, orphans, lists.
+//! The geom's interface to the graph: counts, orphans, lists.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -81,7 +81,7 @@ impl RaidGeom {
         Ok(geom)
     }
 
-    /// What the disk in a slot of a volume is called.
+    /// The name of the disk in a slot of a volume.
     pub(super) fn member_name(&self, at: usize, slot: usize) -> String {
         let tag = self.set.as_ref().and_then(|set| Some(set.role(at, slot)?.0));
         let disk = tag.and_then(|tag| self.disks.get(&tag));
@@ -217,7 +217,7 @@ impl Geom for RaidGeom {
     }
 
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
-        // What is known of a volume stands in its provider's own list.
+        // The attributes of a volume are in its provider's own list.
         None
     }
 

@@ -1,4 +1,4 @@
-//! What an array's geom is told by its tasks and layers, and what becomes of it.
+//! Messages to an array's geom from its tasks and layers, and their handling.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -34,7 +34,7 @@ impl RaidGeom {
         records::after(board, geom, self.tunables.idle_ns, Told::Idle(key));
     }
 
-    /// A member failed: its job stands first in the queue.
+    /// A member failed: its job is first in the queue.
     fn failed(&mut self, t: &mut Topology, me: GeomId, volume: u32, slot: usize, gone: bool) {
         let set = self.set.as_ref();
         let tag = set.and_then(|set| Some(set.role(set.volume(volume)?, slot)?.0));
@@ -153,7 +153,7 @@ impl RaidGeom {
         self.halt_pass(volume);
         match result {
             Ok(()) => self.push(t, me, Job::Passed(volume)),
-            // Whoever failed is dealt with first; then it begins anew.
+            // The failed member is handled first; then the pass restarts.
             Err(halt) => {
                 if let Some(set) = &mut self.set
                     && let Some(at) = set.volume(volume)

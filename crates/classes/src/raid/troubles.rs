@@ -1,4 +1,4 @@
-//! What the journal hears of an array, and what `status` says is wrong with it.
+//! Reports of an array: journal entries, and problems shown by `status`.
 
 use geom::{GeomId, Grade, Topology, Trouble};
 
@@ -11,7 +11,7 @@ use super::volume::map::Shape;
 use super::volume::pass::Halt;
 use crate::members::Fact;
 
-/// What a pass needs of whoever looks after it.
+/// Action that a pass needs from the administrator.
 const WAIT: &str = "Nothing: it ends by itself.";
 
 fn grade(state: VolumeState) -> Grade {
@@ -71,7 +71,7 @@ impl RaidGeom {
         facts
     }
 
-    /// The journal hears what has changed.
+    /// Writes changes to the journal.
     pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
         if self.set.is_some() && !self.over {
             let facts = self.facts();
@@ -87,12 +87,12 @@ impl RaidGeom {
         self.fault = fault;
     }
 
-    /// What is not as it should be.
+    /// The problems of the array.
     pub(super) fn ills(&self, t: &Topology) -> Vec<Trouble> {
         let name = self.id.name();
         let mut out = Vec::new();
         if let Some(fault) = &self.fault {
-            // What it names may still start: nothing that destroys is suggested here.
+            // The named volumes may still start: nothing that destroys is suggested here.
             let action = format!(
                 "Bring the disks back that it lacks; `ashlar {NAME} list {name}` shows what each \
                  has, and `ashlar {NAME} start --force {name}` starts what is there as it is."

@@ -32,7 +32,7 @@ pub(super) struct Up {
     /// What its provider is called.
     pub(super) name: String,
     pub(super) knocked: bool,
-    /// The gate is shut, and nobody is inside.
+    /// The gate is shut, and no request is inside.
     pub(super) drained: bool,
     pub(super) written: u64,
     pub(super) watching: bool,
@@ -44,7 +44,7 @@ pub(super) struct Up {
     /// slot): it counts if they stay.
     pub(super) doubt: u64,
     pub(super) passing: bool,
-    /// A pass has done all of it, and what it did is not on record yet: what lists say of it.
+    /// The pass is complete, but its result is not in the records yet: the text for lists.
     pub(super) ending: Option<&'static str>,
 }
 
@@ -309,7 +309,7 @@ impl RaidGeom {
             && let Some(at) = set.volume(key)
         {
             if set.array.volumes.get(at).is_some_and(|volume| volume.dirty) {
-                // What was being written is on some members and not on others.
+                // Writes in progress are on some members and not on others.
                 set.disturb(at);
             }
             if let Some(vol) = set.vols.get_mut(at) {

@@ -1,4 +1,4 @@
-//! The class: made by hand or slipped in, never found by tasting.
+//! Class of schedulers: created or inserted by hand, never found by tasting.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(super) fn classify(word: Option<&str>) -> Result<Option<Classify>, Error> {
     Classify::of(word).map(Some).ok_or_else(none)
 }
 
-/// What a section says.
+/// The parsed parameters of a section.
 struct Declared {
     made: (&'static str, Box<dyn Algorithm>),
     classify: Classify,
@@ -128,7 +128,7 @@ impl Typed for SchedClass {
         let placed = match topology.attach_new(id, below) {
             Ok(consumer) => {
                 let layer = SchedLayer { shared: shared.clone(), below: topology.edge(consumer) };
-                // After the layer: it tells them when to end.
+                // Started after the layer, which ends these tasks.
                 attend(&shared, &board);
                 topology.new_provider(
                     id,

@@ -1,10 +1,11 @@
-//! clients: on whose behalf requests come, and what they got.
+//! Clients: the origins of requests, and the service that each received.
 //!
 //! Invariants
-//!  C1  There are at most [`CLIENTS_MAX`]. A new one takes a free place, else that of the client
-//!      which has been idle longest, else it shares the first place, which is kept for that.
-//!  C2  The sums over all clients, those that lost their places included, never go down, except by
-//!      a reset.
+//!  C1  There are at most [`CLIENTS_MAX`]. A new client takes a free place, else the place of the
+//!      client that has been idle longest, else it shares the first place, which is reserved for
+//!      that.
+//!  C2  The sums over all clients, including those that lost their places, never decrease, except
+//!      by a reset.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +15,20 @@ use geom::{Origins, Who};
 
 use super::algorithms::{Algorithm, Share};
 
-/// Clients told apart on one disk. More that are busy at once share one place.
+/// Clients distinguished on one disk. If more are busy at once, the others share one place.
 pub const CLIENTS_MAX: usize = 256;
 
 /// Shares for single clients set at once; more are refused.
 pub(super) const SHARES_MAX: usize = 1024;
 
-/// The place of those who found none.
+/// The shared place of clients without a free one.
 const OTHERS: u16 = 0;
 
 /// Numbers of origins whose client is remembered; when there are more all are looked up again.
 const SEEN_MAX: usize = 4096;
 
-/// By what requests are told apart. What the daemon does in the background is a client of its own,
-/// each pass, unless nothing is told apart.
+/// The attribute that distinguishes clients. Each background pass of the daemon is a client of its
+/// own, unless clients are not distinguished at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Classify {
     /// By the initiator's name.
@@ -54,12 +55,12 @@ const ALL: &[(&str, Classify)] = &[
     ("none", Classify::None),
 ];
 
-/// What a client is called.
+/// The names of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Name {
-    /// In lists; who has the same is the same client.
+    /// Used in lists. Equal labels denote the same client.
     pub(super) label: String,
-    /// Where somebody types it.
+    /// Used in typed options.
     pub(super) short: String,
 }
 
@@ -114,7 +115,7 @@ impl Classify {
     }
 }
 
-/// What a client got.
+/// The service that a client received.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Got {
     pub(super) requests: u64,
@@ -138,7 +139,7 @@ impl Got {
 /// One client.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
-    /// None: those who share the place.
+    /// None: the clients that share the place.
     pub(super) name: Option<Arc<Name>>,
     /// Waiting or in the disk.
     pub(super) inside: u32,
@@ -294,7 +295,8 @@ impl Clients {
         own.copied().unwrap_or(self.share)
     }
 
-    /// What everybody may have (`None`), or one client: whoever sets it looks at [`SHARES_MAX`].
+    /// Sets the default share (`None`) or the share of one client. The caller checks
+    /// [`SHARES_MAX`].
     pub(super) fn set_share(
         &mut self,
         client: Option<&str>,
@@ -311,21 +313,21 @@ impl Clients {
         self.tell(algorithm, false);
     }
 
-    /// A client has what everybody has; one that had nothing of its own has that already.
+    /// Returns a client to the default share. A client without values of its own already has it.
     pub(super) fn unset_share(&mut self, client: &str, algorithm: &mut dyn Algorithm) {
         self.shares.remove(client);
         self.tell(algorithm, false);
     }
 
-    /// Tells an algorithm of everybody.
+    /// Passes the shares of all clients to an algorithm.
     pub(super) fn tell(&self, algorithm: &mut dyn Algorithm, is_new: bool) {
         for (place, client) in (0u16..).zip(&self.all) {
             algorithm.client(place, self.share_of(client.name.as_deref()), is_new);
         }
     }
 
-    /// From now on clients are told apart otherwise: nobody has an old place, and those who have
-    /// requests inside keep theirs until these have come back.
+    /// Clients are distinguished differently from now on: all old places are forgotten. Clients
+    /// with requests in flight keep theirs until these requests have completed.
     pub(super) fn forget(&mut self) {
         self.places.clear();
         self.seen.clear();
@@ -343,18 +345,18 @@ impl Clients {
         self.all.iter_mut().for_each(|c| c.got = Got::default());
     }
 
-    /// What everybody may have who has nothing of its own, and those who have, here or not.
+    /// The default share, and all clients with a share of their own, whether present or not.
     pub(super) fn shares(&self) -> (Share, impl Iterator<Item = (&str, Share)>) {
         (self.share, self.shares.iter().map(|(client, share)| (client.as_str(), *share)))
     }
 
-    /// Who is there, with what each may have.
+    /// The clients that are present, with their shares.
     pub(super) fn all(&self) -> impl Iterator<Item = (&Client, Share)> {
         let known = self.all.iter().filter(|c| c.name.is_some() || c.got != Got::default());
         known.map(|c| (c, self.share_of(c.name.as_deref())))
     }
 
-    /// Everybody together.
+    /// Sum over all clients.
     pub(super) fn sum(&self) -> Got {
         let mut sum = self.gone;
         self.all.iter().for_each(|c| sum.add(&c.got));

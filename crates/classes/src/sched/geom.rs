@@ -1,4 +1,4 @@
-//! What stands above and below a scheduler, and what lists show of it.
+//! The geom of a scheduler, and the details of it that lists show.
 
 use std::sync::Arc;
 

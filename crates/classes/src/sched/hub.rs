@@ -1,8 +1,9 @@
-//! The one queue of a disk: what waits, in which state, and who may go. Q1 to Q9 of the module.
+//! The one queue of a disk: its requests, their states, and the choice of the next. It implements
+//! Q1 to Q9 of the module.
 //!
-//! No core, no clock: whoever has the lock says which core it is and what time. What is to happen
-//! on a core afterwards is left in its lane: requests to be called ([`Hub::call`]) and a bell to
-//! be rung ([`Hub::bell`]).
+//! It has no core and no clock: the holder of the lock passes both the core and the time. Work for
+//! a core is left in the lane of that core: requests to be called ([`Hub::call`]) and a bell to be
+//! rung ([`Hub::bell`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::algorithms::{self, Algorithm, Request, Step};
 use super::clients::{Classify, Clients, Got};
 use super::parts::Parts;
 
-/// Nobody in a chain.
+/// The end of a chain.
 const NONE: u32 = u32::MAX;
 /// What becomes of a kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +91,7 @@ struct Lane {
     to_wake: bool,
 }
 
-/// How it stands, for lists.
+/// Number of requests by state, for lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
     pub(super) waiting: u32,
@@ -101,14 +102,14 @@ pub(super) struct Standing {
 /// See the module.
 pub(super) struct Hub {
     algorithm: Box<dyn Algorithm>,
-    /// What the algorithm says of itself since it was set up last.
+    /// The last answer of the algorithm's `is_transparent`, read when it was configured.
     is_transparent: bool,
     pub(super) algorithm_name: &'static str,
     pub(super) clients: Clients,
     pub(super) classify: Classify,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// A fence and what came behind it, in order.
+    /// A fence and the requests that arrived behind it, in order.
     fences: VecDeque<u32>,
     /// The first of them has been decided, and has not gone down.
     fence_out: bool,
@@ -122,7 +123,7 @@ pub(super) struct Hub {
     pending: u32,
     serial: u64,
     hurry: bool,
-    /// Q5: when somebody asks again, and on which core.
+    /// Q5: the time of the next question to the algorithm, and the core that asks it.
     due: Option<(u64, usize)>,
     /// Bells that have not been rung.
     bells: bool,
@@ -177,7 +178,7 @@ impl Hub {
         self.is_transparent && !self.is_busy()
     }
 
-    /// Q9: so much of somebody's has passed by.
+    /// Q9: counts requests of one origin that bypassed the hub.
     pub(super) fn passed(&mut self, origin: Origin, got: &Got) {
         self.clients.passed((origin, self.classify), got, &mut *self.algorithm);
     }
@@ -199,13 +200,13 @@ impl Hub {
         Some((id, self.goes(id, a.core, now)))
     }
 
-    /// Somebody waits, or was named and has not gone down.
+    /// A request waits, or was named and has not been sent down.
     fn is_busy(&self) -> bool {
         self.queued != 0 || self.pending != 0 || !self.fences.is_empty()
     }
 
-    /// One that came when nobody waited: there is none that it could pass or overlap, and if the
-    /// algorithm names one it is this one.
+    /// A request that arrived while none waited. It cannot pass or overlap another one, and if the
+    /// algorithm names a request it is this one.
     fn goes_alone(&mut self, id: u32, me: usize, now: u64) -> bool {
         let Some(slot) = self.slots.get_mut(id as usize) else { return false };
         slot.state = State::Queued;
@@ -317,7 +318,7 @@ impl Hub {
         }
     }
 
-    /// Asks who may go, on behalf of core `me`, until nobody may.
+    /// Asks for the next request, on behalf of core `me`, until no further one may go.
     pub(super) fn step(&mut self, me: usize, now: u64) {
         let decided = self.pending;
         while !self.fence_out && (self.ask(me, now) || self.pass_fence(now)) {}
@@ -426,7 +427,7 @@ impl Hub {
         self.slot(id).map(|slot| (id, slot.ticket))
     }
 
-    /// Whether core `me` has somebody to call.
+    /// Whether core `me` has a request to call.
     pub(super) fn has_calls(&self, me: usize) -> bool {
         self.lanes.get(me).is_some_and(|l| !l.decided.is_empty())
     }
@@ -443,7 +444,7 @@ impl Hub {
         Some(id)
     }
 
-    /// One that was called is not there: somebody ended it.
+    /// A called request no longer exists: it was ended elsewhere.
     pub(super) fn lost(&mut self, id: u32, me: usize, now: u64) {
         let Some(lane) = self.lanes.get_mut(me) else { return };
         let Some(at) = lane.called.iter().position(|c| *c == id) else { return };
@@ -467,7 +468,7 @@ impl Hub {
         self.step(me, now);
     }
 
-    /// Q7. What waits goes to the new one in its order.
+    /// Q7. The waiting requests are passed to the new algorithm in their order of arrival.
     pub(super) fn change(&mut self, (name, mut new): (&'static str, Box<dyn Algorithm>), now: u64) {
         self.clients.tell(&mut *new, true);
         new.adopt(self.in_flight);
@@ -481,7 +482,7 @@ impl Hub {
         self.ring(0);
     }
 
-    /// To set knobs and shares; who may go is asked anew.
+    /// Sets knobs and shares; the algorithm is then asked anew.
     pub(super) fn configure<R>(
         &mut self,
         change: impl FnOnce(&mut dyn Algorithm, &mut Clients) -> R,
@@ -492,7 +493,7 @@ impl Hub {
         done
     }
 
-    /// Clients are told apart otherwise from now on.
+    /// Changes the attribute that distinguishes clients.
     pub(super) fn set_classify(&mut self, classify: Classify) {
         if self.classify != classify {
             self.classify = classify;
@@ -548,7 +549,8 @@ impl Hub {
         None
     }
 
-    /// The task of core `me` looks: asks who may go if it was its turn to. When to look again, ns.
+    /// The task of core `me` looks, and asks the algorithm if it was its turn. Returns the time of
+    /// the next look, ns.
     pub(super) fn attend(&mut self, me: usize, now: u64) -> Option<u64> {
         if let Some(lane) = self.lanes.get_mut(me) {
             (lane.rung, lane.to_wake) = (false, false);
@@ -558,13 +560,13 @@ impl Hub {
         }
         self.step(me, now);
         if let Some(lane) = self.lanes.get_mut(me) {
-            // What was rung meanwhile for this core is known here.
+            // This call processes all bells rung for this core so far.
             (lane.rung, lane.to_wake) = (false, false);
         }
         self.due.filter(|(_, core)| *core == me).map(|(due, _)| due)
     }
 
-    /// Whether the task of core `me` has to look; if not, who wakes it.
+    /// Whether the task of core `me` has to look; otherwise stores its waker.
     pub(super) fn heard(&mut self, me: usize, waker: &Waker) -> bool {
         let Some(lane) = self.lanes.get_mut(me) else { return true };
         if !lane.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {

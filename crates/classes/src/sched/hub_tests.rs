@@ -1,4 +1,4 @@
-//! The hub by itself: states, fences, overlaps, lanes; and by chance, with a small model.
+//! Tests of the hub alone: states, fences, overlaps, lanes; and random tests with a small model.
 
 use std::sync::Arc;
 
@@ -126,13 +126,14 @@ impl Seed {
     }
 }
 
-/// What went in, in order, and what of it has gone down.
+/// A request that arrived, in order, and whether it has been sent down.
 struct Sent {
     arrival: Arrival,
     down: bool,
 }
 
-/// Of what one core sent: nobody passes a fence, nor one that it overlaps, of any core.
+/// Rules for a request: it passes neither a fence of its own core nor an overlapping request of any
+/// core.
 fn may_go(sent: &[Sent], at: usize) -> bool {
     let me = &sent[at].arrival;
     sent[..at].iter().filter(|s| !s.down).all(|s| {

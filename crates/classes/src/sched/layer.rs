@@ -1,4 +1,4 @@
-//! The data path: requests into the hub, and down when it is their turn.
+//! The data path: requests enter the hub, and are sent down when the algorithm names them.
 //!
 //! A request that waits is parked with a ticket; its core restarts it, and it goes down out of
 //! [`Layer::ready`], so that the hub knows in which order that happens. On every core a task of the
@@ -27,14 +27,14 @@ const PASS: u64 = u64::MAX;
 /// so many bytes.
 const SMALL: u64 = 4096;
 
-/// Places in which a core counts whose requests pass by the hub, by the number of their origin.
-/// Two in one place are told to the hub each time they take turns.
+/// Places in which a core counts requests that bypass the hub, by the number of their origin. If
+/// two origins share a place, their counts are passed to the hub at each alternation.
 const LOTS: usize = 64;
 /// The number of no origin.
 const NOBODY: u32 = u32::MAX;
 
-/// What passed by the hub on one core, of one origin (Q9). Its core alone counts, and looks at
-/// whose it is; whose it is, and what the hub was told, change under the hub's lock.
+/// Requests of one origin that bypassed the hub on one core (Q9). Only that core counts and checks
+/// the origin. The origin and the counts already passed to the hub change under the hub's lock.
 struct Lot {
     origin: AtomicU32,
     /// Requests, bytes read, bytes written.
@@ -61,7 +61,7 @@ impl Lot {
         }
     }
 
-    /// Tells the hub what is new.
+    /// Passes new counts to the hub.
     fn tell(&self, hub: &mut Hub) {
         let new = |at: usize| match (self.counts.get(at), self.told.get(at)) {
             (Some(count), Some(told)) => {
@@ -130,7 +130,7 @@ impl Shared {
     fn give(&self, lot: &Lot, origin: Origin) {
         let mut hub = self.lock();
         lot.tell(&mut hub);
-        // While it is known who that is: it may be gone when the hub is told.
+        // The origin is resolved now, because it may be gone when the counts are passed to the hub.
         hub.passed(origin, &Got::default());
         lot.origin.store(origin.0, Relaxed);
     }

@@ -1,22 +1,24 @@
-//! sched: whose request a disk gets next.
+//! Disk scheduler: chooses the next request that is sent to a disk.
 //!
 //! A layer with one provider below and one above. It keeps requests back, asks an algorithm which
-//! of them goes next, and sends that one down. It has no metadata, shows the bytes of the provider
-//! below, and is slipped in under those who use a disk, changed, and taken out again while
-//! requests flow (`Control::insert` and `Control::remove` of the room geom).
+//! of them is next, and sends that one down. It has no metadata and shows the bytes of the provider
+//! below. It is inserted under the users of a disk, changed, and removed again while requests are
+//! in progress (`Control::insert` and `Control::remove` of the crate `geom`).
 //!
-//! Where things are
+//! Contents
 //!
 //! * `algorithms`: one file each, values without clock, cores or locks.
-//! * `hub`: the one queue of a disk: what waits, in which state, who may go; `parts`: where. Pure.
-//! * `clients`: on whose behalf requests come, a bounded number of them, and what they got.
-//! * `layer`: the data path; `geom`, `class`, `verbs`: what is said to it.
+//! * `hub`: the one queue of a disk with the states of its requests; `parts`: its index by offset.
+//!   Both do no I/O.
+//! * `clients`: a bounded number of origins of requests, and the service that each received.
+//! * `layer`: the data path; `geom`, `class`, `verbs`: the control path.
 //!
-//! A disk with one arm has one queue, whatever the number of cores, so the hub stands behind a
-//! lock that is held for one step of an algorithm and never across a call into another room. It
-//! has no home core: whoever brings news (an arrival, an end, a timer) asks the algorithm. What it
-//! chooses of its own core's requests it starts itself; that of another core is left in that
-//! core's lane, and its bell rung: a task that sleeps there, so nothing is allocated for a request.
+//! A disk with one arm has one queue, whatever the number of cores. The hub is therefore protected
+//! by a lock, which is held for one step of an algorithm and never across a call into another
+//! crate. The hub has no home core: the core with an event (an arrival, an end, a timer) asks the
+//! algorithm. If the chosen request belongs to that core, the core starts it. A request of another
+//! core is left in the lane of that core and its bell is rung: this wakes a task that sleeps there,
+//! so a request needs no allocation.
 //!
 //! ```text
 //!          a fence waits                      an overlapping one waits
@@ -35,25 +37,26 @@
 //!  Q1  A request is in one state and in one list. It goes down once, through `ready` or out of
 //!      `start`, and its place is free when it has come back. Nothing here ends a request.
 //!  Q2  ORDERED is a fence: it goes down when all that came before it, of all cores, have been
-//!      named and those of its own core have gone down; what comes later, FLUSH and DELETE too,
-//!      goes down when the fence has. Behind the fence order is kept by the disk's own queue
-//!      (`disks/ordered.rs`). While a fence waits the algorithm hurries: nobody is anticipated and
-//!      no limit holds anybody back.
-//!  Q3  A FLUSH that is not ORDERED covers what was acknowledged before it, all of which has come
-//!      back; it goes down at once, or a scan would hold up another's commit.
+//!      named and those of its own core have gone down; later requests, FLUSH and DELETE too,
+//!      go down when the fence has. Behind the fence order is kept by the disk's own queue
+//!      (`disks/ordered.rs`). While a fence waits the algorithm hurries: it neither anticipates
+//!      requests nor applies limits.
+//!  Q3  A FLUSH that is not ORDERED covers acknowledged requests, all of which have completed. It
+//!      goes down at once, because otherwise a scan would delay a commit of another client.
 //!  Q4  Of two requests that overlap, and one of which writes, the earlier goes down first.
-//!  Q5  A wait for somebody who may come (anticipation) or for a limit has an end: the algorithm
-//!      names it, and the core that asked wakes at that time and asks again.
-//!  Q6  While the layer is taken out it hurries (`Geom::hurry`); the gate above it is closed, and
-//!      what is inside leaves in the order the algorithm likes. If the disk does not answer in
-//!      time the gate opens again, and everything is as before.
-//!  Q7  Another algorithm takes over what waits in the order in which it came, and is told how many
-//!      are in the disk; their ends it hears of like others.
+//!  Q5  A wait for an anticipated request or for a limit has an end: the algorithm names the time,
+//!      and the core that asked wakes at that time and asks again.
+//!  Q6  While the layer is removed it hurries (`Geom::hurry`). The gate above it is closed, and
+//!      queued requests leave in the order that the algorithm chooses. If the disk does not answer
+//!      in time, the gate opens again and the previous state is restored.
+//!  Q7  A new algorithm takes over the waiting requests in their order of arrival and receives the
+//!      number of requests in the disk. It is notified of the ends of these as of others.
 //!  Q8  Clients are at most [`CLIENTS_MAX`]; a new one takes the place of the one that was idle
 //!      longest, and if none is idle shares the place of the others.
-//!  Q9  An algorithm that never holds anybody back (`fifo` without a depth) is not asked: requests
-//!      pass by the hub, from when it was empty until something is configured. Each core counts
-//!      its own by client; the hub is told when somebody looks, or before it changes.
+//!  Q9  An algorithm that never keeps a request back (`fifo` without a depth) is not asked:
+//!      requests bypass the hub, from the time when it was empty until it is configured. Each core
+//!      counts its own requests by client and passes the counts to the hub before a query or a
+//!      change.
 
 mod algorithms;
 mod class;

@@ -1,11 +1,12 @@
-//! options: `quantum_kb=4096,weight=50,7.weight=200` as somebody types them.
+//! Option strings of a scheduler, for example `quantum_kb=4096,weight=50,7.weight=200`.
 //!
-//! A bare `weight`, `iops` or `kbps` is for every client that has none of its own; with a client
-//! before it, for that one, as is `burst_ms`, which is the algorithm's for all. What a client is
-//! called depends on what clients are told apart by: the number of a session or process, an
-//! initiator, an initiator and its LUN (`iqn.x/3`), or a pass in the background, which has spaces
-//! in its name (`mirror rebuild gm0`). `CLIENT=default` takes away what a client has of its own.
-//! Everything else belongs to the algorithm.
+//! A bare `weight`, `iops` or `kbps` applies to every client that has none of its own. With a
+//! client in front it applies to that client. `burst_ms` with a client in front does so too; a bare
+//! `burst_ms` belongs to the algorithm and applies to all. The name of a client depends on the
+//! attribute that distinguishes clients: the number of a session or process, an initiator, or an
+//! initiator and its LUN (`iqn.x/3`). A background pass has a name with spaces (`mirror rebuild
+//! gm0`). `CLIENT=default` removes the options of one client. All other options belong to the
+//! algorithm.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ use super::algorithms::{self, Share};
 use super::clients::SHARES_MAX;
 use super::hub::Hub;
 
-/// What a client may have that can be set.
+/// Options of a single client.
 const SHARES: &[&str] = &["weight", "iops", "kbps", BURST];
 /// Of one client; of all it belongs to the algorithm.
 const BURST: &str = "burst_ms";
@@ -30,15 +31,15 @@ const KBPS_MAX: u64 = 1 << 40;
 /// Options given at once; more are refused.
 const OPTIONS_MAX: usize = 256;
 
-/// Takes away what a client has of its own.
+/// Value that removes the options of a client.
 const DEFAULT: &str = "default";
 
 /// A change of what clients may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ShareOption {
-    /// One number of everybody's, or of one client's: which, how much.
+    /// One value, for all clients or for one: client, key, value.
     Set(Option<String>, &'static str, u64),
-    /// A client has what everybody has.
+    /// The client returns to the default share.
     Unset(String),
 }
 
@@ -119,7 +120,7 @@ fn checked(name: &'static str, value: u64) -> Result<&'static str, Error> {
     }
 }
 
-/// Sets what clients may have, all of it or nothing. Who changes more asks [`has_room`] before.
+/// Sets the shares of clients, all or none. Callers that change more check [`has_room`] before.
 pub(super) fn set_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), Error> {
     has_room(hub, shares)?;
     hub.configure(|algorithm, clients| {
@@ -151,7 +152,7 @@ pub(super) fn only_shares(hub: &mut Hub, shares: &[ShareOption]) -> Result<(), E
     set_shares(hub, shares)
 }
 
-/// The options that [`read`] takes to what a scheduler has. None: all are the defaults.
+/// The option string from which [`read`] makes the current options. `None` if all are defaults.
 pub(super) fn text(hub: &Hub) -> Option<String> {
     let usual: Vec<_> = match algorithms::make(hub.algorithm_name) {
         Ok((_, made)) => made.knobs().all().collect(),

@@ -1,4 +1,4 @@
-//! Where requests wait, so that those that overlap nobody need not be compared with anybody.
+//! Counts of waiting requests by disk area: a fast test that rules out overlaps.
 
 /// A place on the disk by which overlaps are looked for first: so many bytes, as a shift.
 const BUCKET_SHIFT: u32 = 17;

@@ -21,7 +21,7 @@ impl<S> Default for SpanClass<S> {
 }
 
 impl<S: Span> SpanClass<S> {
-    /// What is said of a provider without a label at its end.
+    /// The verdict on a provider without a label at its end.
     async fn behind(&self, disk: &Taster, why: String) -> Verdict<SpanLabel> {
         let Some(behind) = follow::behind(disk, verbs::placed::<S>).await else {
             return Verdict::No(why);
@@ -36,7 +36,7 @@ impl<S: Span> SpanClass<S> {
         Verdict::Stays(words, label)
     }
 
-    /// Why a label that was found on a provider of so many bytes is not believed.
+    /// The reason why a label on a provider of this size is not used.
     fn refusal(&self, label: &SpanLabel, provider: &str, media_bytes: u64) -> Option<String> {
         let stopped = self.stopped.verdict(S::NAME, &label.name);
         stopped.or_else(|| misplaced(label, provider, media_bytes))
@@ -102,7 +102,7 @@ impl<S: Span> Typed for SpanClass<S> {
     }
 }
 
-/// Why a label must not be believed where it was found.
+/// The reason why a label must not be used on this provider.
 fn misplaced(label: &SpanLabel, provider: &str, media_bytes: u64) -> Option<String> {
     if !frame::is_at_home(&label.home, provider) {
         return Some(format!("its label belongs on {}, by name", label.home));

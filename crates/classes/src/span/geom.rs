@@ -29,7 +29,7 @@ impl Member {
     }
 }
 
-/// A way to a member.
+/// The edge to a member, with the member's data.
 pub(super) struct Way {
     /// Its slot.
     pub(super) number: usize,
@@ -47,9 +47,9 @@ pub struct SpanGeom<S> {
     manual: bool,
     strip: u64,
     slots: Vec<Option<Member>>,
-    /// One that is to be a further member when the labels say so (S5).
+    /// A provider that becomes a further member when the labels have it (S5).
     coming: Option<Member>,
-    /// It said when it started that what is deleted reads as zeroes.
+    /// When it started, it reported that deleted blocks read as zeroes.
     zeroes: bool,
     /// Members whose labels could not be written at their new end, and why.
     unmoved: Option<String>,
@@ -115,7 +115,7 @@ impl<S: Span> SpanGeom<S> {
         self.slots.iter().map(|s| t.below(s.as_ref()?.consumer)).collect()
     }
 
-    /// The way to each member, and to the one that is to come.
+    /// The edges to all members, and to the provider that becomes one.
     pub(super) fn ways(&self, t: &Topology) -> Vec<Way> {
         let way = |number: usize, m: &Member| {
             let below = t.below(m.consumer)?;
@@ -209,7 +209,7 @@ impl<S: Span> SpanGeom<S> {
         Ok(())
     }
 
-    /// One made by hand.
+    /// A geom made by hand.
     pub(super) fn by_hand(
         t: &mut Topology,
         name: &str,
@@ -273,8 +273,8 @@ impl<S: Span> SpanGeom<S> {
         Ok(())
     }
 
-    /// A further member is to come at the end (concat append): it is held, and not used before its
-    /// label and the others' say so. `bytes` is what it gives.
+    /// Adds a further member at the end (concat append). It is held open, and not used before its
+    /// label and the others' have the new count. `bytes` is its share of the size.
     pub(super) fn admit(
         &mut self,
         t: &mut Topology,
@@ -304,7 +304,7 @@ impl<S: Span> SpanGeom<S> {
         Ok(())
     }
 
-    /// The labels are written: the one that was to come is a member.
+    /// The labels are written: the new provider becomes a member.
     pub(super) fn append(&mut self, t: &mut Topology, me: GeomId) -> Result<(), Error> {
         let member = self.coming.take().ok_or_else(|| gone("the new member"))?;
         let consumer = member.consumer;
@@ -315,7 +315,7 @@ impl<S: Span> SpanGeom<S> {
         Ok(())
     }
 
-    /// The one that was to come does not.
+    /// Drops the provider that was to become a member.
     pub(super) fn dismiss(&mut self, t: &mut Topology, me: GeomId) {
         if let Some(member) = self.coming.take() {
             t.leave(member.consumer);
@@ -343,7 +343,7 @@ impl<S: Span> SpanGeom<S> {
         self.slots.iter().flatten().map(|m| m.bytes).collect()
     }
 
-    /// Everything that the data path goes by, from the members as they are.
+    /// The state of the data path, from the present members.
     fn shape(&self, t: &Topology) -> Result<(Arc<SpanLayer<S>>, Limits), Error> {
         let mut sector = 1u64;
         let (mut deletes, mut wipes) = (Vec::new(), Vec::new());
@@ -411,13 +411,13 @@ impl<S: Span> SpanGeom<S> {
         Ok(())
     }
 
-    /// The members give more than before: those above are told.
+    /// The members are larger than before: consumers are notified of the new size.
     fn grow(&mut self, t: &mut Topology, me: GeomId) {
         let Some(&provider) = t.providers_of(me).first() else { return };
         let Some(was) = t.limits(provider) else { return };
         match self.shape(t) {
             Ok((layer, limits)) if limits.media_bytes >= was.media_bytes => {
-                // The size changes with the event; until then nothing lies beyond the old end.
+                // The size changes with the event; until then no data is beyond the old end.
                 t.replace_layer(provider, layer, was);
                 if limits.media_bytes > was.media_bytes {
                     t.post(Event::Resize(provider, limits.media_bytes));
@@ -428,7 +428,7 @@ impl<S: Span> SpanGeom<S> {
         }
     }
 
-    /// Members are let go, the provider withers.
+    /// Releases the members and withers the provider.
     pub(super) fn take_apart(t: &mut Topology, geom: GeomId) {
         for provider in t.providers_of(geom).to_vec() {
             t.wither_provider(provider, Errno::NxIo);
@@ -439,7 +439,7 @@ impl<S: Span> SpanGeom<S> {
         t.wither_geom(geom, Errno::NxIo);
     }
 
-    /// The journal hears when it goes up, and when it goes down again.
+    /// The journal gets a line when it goes up, and when it goes down again.
     fn tell(&mut self, t: &mut Topology, me: GeomId) {
         let up = !t.providers_of(me).is_empty() && self.fault.is_none();
         if up || self.story.has_begun() {
@@ -508,7 +508,7 @@ impl<S: Span> Geom for SpanGeom<S> {
             }
         }
         self.fault = None;
-        // S1: the whole goes with any of its parts; the rest waits for the part to come back.
+        // S1: the whole goes with any of its parts; the other members wait for its return.
         for provider in t.providers_of(me).to_vec() {
             t.wither_provider(provider, error);
         }
@@ -528,7 +528,7 @@ impl<S: Span> Geom for SpanGeom<S> {
     }
 
     fn resized(&mut self, t: &mut Topology, me: GeomId, consumer: ConsumerId) {
-        // What lies behind a member of a concat would move with its end.
+        // Data behind a member of a concat would move with the member's end.
         let last = self.slots.len().saturating_sub(1);
         let at = |s: &Option<Member>| s.as_ref().is_some_and(|m| m.consumer == consumer);
         let Some(place) = self.slots.iter().position(at) else { return };
@@ -567,8 +567,8 @@ impl<S: Span> Geom for SpanGeom<S> {
     }
 
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<bio::Attr> {
-        // What is known of the whole stands in the provider's own list; a member's serial number
-        // or bay is not the whole's.
+        // Attributes of the whole are in the provider's own list; a member's serial number or bay
+        // is not the whole's.
         None
     }
 

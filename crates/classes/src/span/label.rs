@@ -21,7 +21,7 @@ pub struct SpanLabel {
     pub provider_bytes: u64,
 }
 
-/// What the two formats differ in.
+/// The differences between the two formats.
 pub(crate) struct Format {
     /// Magic at byte 0.
     pub(crate) magic: &'static str,

@@ -1,13 +1,14 @@
 //! The data path of stripe and concat: a request becomes at most one child a member.
 //!
 //! Invariants
-//!  M1  The pieces of a request cover it once, and each lies whole on its member.
-//!  M2  A request that lies on one member goes down as it is, but for its offset.
-//!  M3  FLUSH goes to every member; one that has no cache to flush is no failure.
-//!  M4  DELETE is for members that can; where none of a request's can, it is refused. What was
-//!      said of deleted bytes when it started stays true: see `wipes`. One of several ranges is
-//!      one child a member too, with what of them lies there.
-//!  M5  The byte that a member's medium failed is told as the byte of the request that lies there.
+//!  M1  The pieces of a request cover it once, and each is whole on its member.
+//!  M2  A request inside one member goes down unchanged, except for its offset.
+//!  M3  FLUSH goes to every member; a member without a cache to flush is no failure.
+//!  M4  DELETE goes to members that support it; a request is refused if none of its members does.
+//!      The value that was reported for deleted bytes at the start stays true: see `wipes`. A
+//!      DELETE of several ranges also becomes one child per member, with the ranges that lie there.
+//!  M5  The byte that a member's medium failed is reported as the byte of the request that lies
+//!      there.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use geom::{Back, Core, Edge, Flow, Layer};
 use super::Span;
 use crate::members::Divisor;
 
-/// What of a request lies on one member.
+/// The part of a request that is on one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// The member.
@@ -44,8 +45,8 @@ pub(crate) struct SpanLayer<S> {
     pub(crate) edges: Box<[Edge]>,
     /// Which members take DELETE.
     pub(crate) deletes: Box<[bool]>,
-    /// Members whose deleted bytes would not read as zeroes, though the whole once said that they
-    /// do: there zeroes are written.
+    /// Members whose deleted bytes would not read as zeroes, although the whole reported that they
+    /// do: zeroes are written there.
     pub(crate) wipes: Box<[bool]>,
     pub(crate) of: PhantomData<fn() -> S>,
 }
@@ -104,8 +105,8 @@ impl<S: Span> SpanLayer<S> {
         self.cut(bio, core)
     }
 
-    /// Of a READ or WRITE that a member failed: where, from the first byte of the request, if the
-    /// member says it.
+    /// The failed byte of a READ or WRITE on a member, from the first byte of the request, if the
+    /// member reports it.
     #[cold]
     fn bad_byte(&self, parent: &Bio, child: &Bio) -> Option<u64> {
         let Some(Attr::Int(bad)) = child.value.as_ref().filter(|_| parent.op.has_data()) else {
@@ -173,7 +174,7 @@ impl<S: Span> SpanLayer<S> {
             (true, _) => Flow::Done(Err(Errno::Inval)),
             (_, 0) => Flow::Done(Err(Errno::NotSup)),
             _ => {
-                // M4: what cannot be deleted counts as done; DELETE promises nothing.
+                // M4: members that cannot delete count as done; DELETE promises nothing.
                 bio.completed = skipped;
                 Flow::Fork(CUT)
             }
@@ -263,7 +264,7 @@ impl<S: Span> Layer for SpanLayer<S> {
         match bio.op {
             op if op.has_range() => self.ranged(bio, core),
             Op::Flush => self.all(bio, core),
-            // What is known of the whole was answered from its list of attributes.
+            // Attributes of the whole were answered from its own list.
             _ => Flow::Done(Err(Errno::NotSup)),
         }
     }

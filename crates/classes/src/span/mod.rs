@@ -1,8 +1,8 @@
-//! span: what stripe and concat are made of: classes whose provider needs every member.
+//! span: common part of stripe and concat, classes whose provider needs every member.
 //!
-//! Their members carry a label in the last sector ("automatic") or are named by hand ("manual",
-//! gone when the daemon ends). The two differ in their label's bytes, in the size of the whole
-//! and in where a byte lies: that is [`Span`], one file each; all else is here.
+//! Their members have a label in the last sector ("automatic") or are named by a verb ("manual",
+//! gone when the daemon ends). The two classes differ in the bytes of their label, in the size of
+//! the whole and in the place of a byte: that is [`Span`], one file each; all else is here.
 //!
 //! ```text
 //!                 claim, claim ...             last one claimed
@@ -12,17 +12,17 @@
 //! ```
 //!
 //! Invariants
-//!  S1  There is a provider only while every slot has a member, and it goes with the first that
-//!      is lost. What is on the others stays as it is; the member that comes back makes it whole.
-//!  S2  Members are open r1w1e1 from the moment they are claimed: nobody else writes them, and
-//!      nobody takes what stands on a single one for a table or file system of its own.
-//!  S3  A slot has one member. A second disk that claims the same slot is refused, and said.
+//!  S1  There is a provider only while every slot has a member, and it goes with the first that is
+//!      lost. The data on the others stays unchanged; the provider is back when the member returns.
+//!  S2  Members are open r1w1e1 from the moment they are claimed. No other consumer writes them,
+//!      and no class takes the content of a single one for a table or file system of its own.
+//!  S3  A slot has one member. A second disk that claims the same slot is refused, and reported.
 //!  S4  Nothing is written to a member by assembling.
-//!  S5  Labels are written before what they speak of is used: one that grows is as large as before
-//!      until the last label that says otherwise is durable. Of labels that disagree, after a power
-//!      cut amid `append`, the smaller number of members is believed.
-//!  S6  Where a label was written and the write has not ended, no other is written: two writes of
-//!      one sector that are under way together may end differently on the copies below.
+//!  S5  Labels are written before their values are used: a growing geom keeps its old size until
+//!      the last label with the new one is durable. If labels disagree after a power cut amid
+//!      `append`, the smaller number of members is valid.
+//!  S6  If a label write has not ended, no other label is written there: two writes of one sector
+//!      that are in flight together may end differently on the copies below.
 
 mod class;
 mod geom;
@@ -45,7 +45,7 @@ use ::geom::{ClassVerb, Error, Params};
 
 use crate::members::{Divisor, frame::FrameError};
 
-/// What tells one such class from another.
+/// The properties in which such classes differ.
 pub trait Span: Sized + Send + Sync + 'static {
     /// Of the class, and of its providers before the stroke.
     const NAME: &'static str;
@@ -62,7 +62,7 @@ pub trait Span: Sized + Send + Sync + 'static {
     /// Whether a member may be added at the end, which leaves the others where they are.
     const APPENDS: bool;
 
-    /// What it is made with, besides name and members.
+    /// The parameters of its creation, besides name and members.
     type Params: Params;
 
     /// The strip size, bytes; zero for a class without strips.
@@ -87,12 +87,12 @@ pub trait Span: Sized + Send + Sync + 'static {
     /// bytes.
     fn pieces(strip: u64, members: &[u64], offset: u64, length: u64, f: &mut dyn FnMut(Piece));
 
-    /// The piece of a range that lies in one strip, or on one member where there are no strips.
-    /// The members come with their number.
+    /// The piece of a range inside one strip, or on one member where there are no strips. The
+    /// members are given with their number.
     fn one(strip: Divisor, members: (&[u64], Divisor), offset: u64, length: u64) -> Option<Piece>;
 
-    /// Where the bytes of a member's piece lie in the request: calls `f` with offset in the
-    /// request and length, in the order in which they lie on the member.
+    /// Calls `f` for the bytes of a member's piece, with offset in the request and length, in their
+    /// order on the member.
     fn gather(
         strip: u64,
         members: &[u64],

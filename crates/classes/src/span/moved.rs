@@ -1,11 +1,11 @@
-//! A member grew: its label is written at its new end.
+//! Label move of a member that grew: its label is written at its new end.
 //!
 //! ```text
-//!   resized --> new label, durable --> old label cleared --> Moved --> what was gained is used
+//!   resized --> new label, durable --> old label cleared --> Moved --> the new space is used
 //! ```
 //!
-//! A power cut leaves the old label where nobody looks, the new one, or both; both say the same
-//! but for the size, and only that in the last sector is ever read.
+//! A power cut leaves the old label, where no class reads it, the new one, or both. Both are the
+//! same except for the size, and only a label in the last sector is ever read.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use super::Span;
 use crate::conversation::flush;
 use crate::members::frame;
 
-/// What the geom is told.
+/// A message to the geom.
 pub(super) struct Moved {
     pub(super) consumer: ConsumerId,
     /// Bytes that the member gives now, or why its label stays where it was.
@@ -32,7 +32,7 @@ struct Move {
     media_bytes: u64,
 }
 
-/// Has the label of a member written anew, which stood at `from`. False when its end is there.
+/// Rewrites the label of a member, stored at `from` until now. False when the end has not moved.
 pub(super) fn follow<S: Span>(t: &Topology, me: GeomId, consumer: ConsumerId, from: u64) -> bool {
     let below = t.below(consumer);
     let Some((below, limits)) = below.and_then(|p| Some((p, t.limits(p)?))) else { return false };

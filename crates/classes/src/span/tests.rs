@@ -75,7 +75,7 @@ fn what_contradicts_itself_is_no_label() {
     }
 }
 
-/// Where each byte of the whole lies, said in the plainest way.
+/// The place of each byte of the whole, computed in the simplest way.
 fn place<S: Span>(strip: u64, members: &[u64], byte: u64) -> (usize, u64) {
     if strip == 0 {
         let mut at = byte;

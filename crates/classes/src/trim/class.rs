@@ -18,7 +18,7 @@ use super::{NAME, issuer, verbs};
 /// The class.
 pub struct TrimClass;
 
-/// Stands for a geom that has no number yet.
+/// Placeholder for a geom that has no number yet.
 struct Unmade;
 
 impl Geom for Unmade {
@@ -57,7 +57,7 @@ fn build(
         TrimGeom { shared: shared.clone(), consumer, params, open: Access::NONE, holds: false };
     t.set_ops(me, Box::new(ops));
     let attrs = match defers {
-        // What waits in the queue reads as it did.
+        // Deletes that wait in the queue do not change what reads return.
         true => vec![("GEOM::deletereadszero", Attr::Int(0))],
         false => Vec::new(),
     };
@@ -108,7 +108,7 @@ impl Typed for TrimClass {
     fn work_as(&self, control: &mut Control, name: &str, params: &TrimParams) -> Result<(), Error> {
         params.check()?;
         verbs::work_as(control, name, |now| {
-            // What a queue is made with stays.
+            // The parameters fixed at creation stay.
             let TrimParams { granule, zeroes, .. } = *now;
             Ok(TrimParams { granule, zeroes, ..params.clone() })
         })

@@ -1,8 +1,8 @@
-//! The desk: where all cores meet the one queue of a device.
+//! Shared access of all cores to the delete queue of a device.
 //!
-//! The queue stands behind a lock, and who deletes takes it. Who writes looks at one word first:
-//! the medium is cut into regions, and a bit says whether the queue knows anything of a region.
-//! Where it does not, a write goes by without the lock.
+//! The queue is protected by a lock, which deletes take. Writes first read one word: the medium is
+//! divided into regions, and a bit says whether the queue has an entry in a region. If it has none,
+//! a write passes without the lock.
 //!
 //! ```text
 //!   write: bit clear ----------------------------------------------> down
@@ -13,15 +13,15 @@
 //! ```
 //!
 //! Invariants
-//!  E1  Whoever begins to write after a delete of the same bytes was acknowledged sees the bit: it
-//!      is set before the acknowledgement, and cleared only when the queue knows nothing there.
-//!  E2  A write goes down only when, at some moment after it began, nothing that covers a byte of
-//!      it was in flight, and nothing queued or stale covers one from then on, but what was
-//!      deleted after it began. A write and a delete of the same bytes that are under way together
+//!  E1  A write that begins after a delete of the same bytes was acknowledged sees the bit. The bit
+//!      is set before the acknowledgement, and cleared only when the queue has no entry there.
+//!  E2  A write goes down only when, at some moment after it began, no command in flight covered a
+//!      byte of it. From then on no queued or stale entry covers one either, except deletes that
+//!      came after it began. A write and a delete of the same bytes that are in flight together
 //!      have no order.
-//!  E3  Whoever waits is restarted when the command in flight has ended, and looks again.
+//!  E3  A waiting write is restarted when the command in flight has ended, and checks again.
 //!  E4  While the desk is shut nothing is queued and nothing is sent: deletes go down by
-//!      themselves. What is in flight when it is shut is waited for.
+//!      themselves. A command in flight at the time of the shut is waited for.
 //!  E5  The issuer never sleeps beyond the moment at which the queue has something for it.
 
 use std::ops::Range;
@@ -36,7 +36,7 @@ const REGIONS: u64 = 2048;
 const BITS: u64 = 32;
 const WORDS: usize = (REGIONS / BITS) as usize;
 
-/// What a write that comes to the desk is told.
+/// The answer to a write that arrives at the desk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     /// Go on.
@@ -49,16 +49,16 @@ pub(crate) enum Entry {
 /// What becomes of a delete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kept {
-    /// It is done, as far as whoever asked is concerned.
+    /// The delete is acknowledged to its sender.
     Queued,
-    /// The queue takes none: it goes down by itself, as a write does.
+    /// The queue takes none: the delete goes down by itself, as a write does.
     Pass,
 }
 
-/// What the issuer does next.
+/// The next action of the issuer.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Send this, then say how it ended.
+    /// Send this, then report the result.
     Send(Command),
     /// Ask again at that time, or when the bell rings.
     Until(u64),
@@ -74,14 +74,14 @@ pub(crate) struct Fill {
     pub(crate) queued: (usize, u64),
     pub(crate) stale: (usize, u64),
     pub(crate) in_flight: (usize, u64),
-    /// What the last command took, ns.
+    /// Duration of the last command, ns.
     pub(crate) last_ns: Option<u64>,
     /// The device's time spent on commands, ns.
     pub(crate) spent_ns: u64,
     pub(crate) off: bool,
-    /// Everything is being sent because somebody asked.
+    /// Everything is being sent on request.
     pub(crate) urged: bool,
-    /// The device has been told of all that was asked for last.
+    /// All deletes of the last request have been sent to the device.
     pub(crate) told: bool,
     /// Then: bytes of it that are done, and of all of it.
     pub(crate) done: (u64, u64),
@@ -96,12 +96,12 @@ struct Inside {
     waiting: Vec<(usize, Ticket)>,
     open: bool,
     stop: bool,
-    /// Bytes that were to be sent when somebody asked for all, or as many as are now.
+    /// Bytes to be sent when all were requested, or the present number of bytes.
     wanted: u64,
-    /// Somebody waits until nothing is in flight.
+    /// A caller waits until nothing is in flight.
     closing: bool,
-    /// Until when the issuer sleeps; zero while it is awake, or sleeps for the sake of others: then
-    /// nothing that comes makes it wake sooner.
+    /// Until when the issuer sleeps. Zero while it is awake, or sleeps to spare other requests:
+    /// then no new delete wakes it earlier.
     sleeps_until: u64,
 }
 
@@ -152,7 +152,7 @@ impl Desk {
         self.inside.lock()
     }
 
-    /// The regions of a range; what lies behind the last one belongs to it.
+    /// The regions of a range; bytes behind the last region belong to it.
     fn regions(&self, range: &Range<u64>) -> std::ops::RangeInclusive<u64> {
         let last = range.end.saturating_sub(1).max(range.start);
         (range.start >> self.shift).min(REGIONS - 1)..=(last >> self.shift).min(REGIONS - 1)
@@ -163,7 +163,7 @@ impl Desk {
         number << self.shift..end
     }
 
-    /// Whether the queue may know something of the range (E1): what a write asks first.
+    /// Whether the queue may have an entry in the range (E1): the first check of a write.
     #[inline]
     pub(crate) fn near(&self, range: &Range<u64>) -> bool {
         let mut regions = self.regions(range);
@@ -185,7 +185,7 @@ impl Desk {
         }
     }
 
-    /// Clears the bits of regions that the queue knows nothing of.
+    /// Clears the bits of regions in which the queue has no entry.
     fn clear(&self, inside: &mut Inside, regions: impl Iterator<Item = u64>) {
         for region in regions {
             let own = inside.words.get((region / BITS) as usize).copied().unwrap_or(0);
@@ -202,7 +202,8 @@ impl Desk {
         self.clear(inside, bits);
     }
 
-    /// Somebody writes where [`Desk::near`] said yes; `ticket` is made only if it has to wait.
+    /// Enters a write for which [`Desk::near`] answered true; `ticket` is created only if it has to
+    /// wait.
     pub(crate) fn write(
         &self,
         range: &Range<u64>,
@@ -219,7 +220,7 @@ impl Desk {
         Entry::Wait
     }
 
-    /// Somebody deletes these ranges: all of them wait, or none.
+    /// Queues these ranges for deletion: all of them, or none.
     pub(crate) fn delete(&self, ranges: impl Iterator<Item = Range<u64>>, now: u64) -> Kept {
         let rings = {
             let mut inside = self.inside();
@@ -241,7 +242,7 @@ impl Desk {
         Kept::Queued
     }
 
-    /// What the issuer does now.
+    /// The issuer's next action.
     pub(crate) fn step(&self, now: u64, load: Load) -> Step {
         let (step, freed) = {
             let mut inside = self.inside();
@@ -265,7 +266,7 @@ impl Desk {
             inside.pace.end(now, load, units);
             inside.queue.ended(number, outcome, now);
             if inside.queue.is_off() {
-                // Nobody will ever want to know it.
+                // The entries will never be used again.
                 inside.queue.forget();
             }
             let max = inside.queue.limits().command_max;
@@ -284,8 +285,8 @@ impl Desk {
         }
     }
 
-    /// Opens it (E4), or shuts it and forgets all that waits. True when a command is in flight:
-    /// [`Desk::drained`] says when it has ended.
+    /// Opens it (E4), or shuts it and drops all waiting deletes. True when a command is in flight:
+    /// [`Desk::drained`] reports its end.
     pub(crate) fn set_open(&self, open: bool) -> bool {
         let mut inside = self.inside();
         inside.open = open;
@@ -313,7 +314,7 @@ impl Desk {
         (self.ring)();
     }
 
-    /// Everything goes, stale and short too.
+    /// Sends everything, including stale and short ranges.
     pub(crate) fn all(&self, now: u64) {
         {
             let mut inside = self.inside();
@@ -323,7 +324,8 @@ impl Desk {
         (self.ring)();
     }
 
-    /// No longer everything: what is left waits as before. True when it was so.
+    /// Ends the request to send everything: the remaining entries wait as before. True when there
+    /// was one.
     pub(crate) fn end_all(&self) -> bool {
         let mut inside = self.inside();
         let was = inside.queue.is_urged();
@@ -333,7 +335,7 @@ impl Desk {
         was
     }
 
-    /// What is below takes other commands from now on.
+    /// Sets new limits for the commands that the provider below takes.
     pub(crate) fn set_limits(&self, limits: Limits) {
         {
             let mut inside = self.inside();
@@ -388,7 +390,7 @@ impl Desk {
         }
     }
 
-    /// What it has done, and with `reset` from zero again afterwards.
+    /// The totals; with `reset` they restart from zero.
     pub(crate) fn totals(&self, reset: bool) -> Totals {
         let mut inside = self.inside();
         let totals = inside.queue.totals();
@@ -400,7 +402,7 @@ impl Desk {
 }
 
 impl Inside {
-    /// The queue is nearly full: what can go goes.
+    /// The queue is nearly full: all eligible deletes are sent.
     fn press(&mut self) {
         let max = self.queue.policy().queued_max;
         self.queue.set_pressure(self.queue.queued().0 > max / 4 * 3);
@@ -411,7 +413,7 @@ impl Inside {
         self.queue.next_at(now).is_some_and(|at| at < self.sleeps_until)
     }
 
-    /// Those who wait, when nothing is in flight (E3).
+    /// Takes out the waiting writes when nothing is in flight (E3).
     fn released(&mut self) -> Vec<(usize, Ticket)> {
         match self.queue.in_flight().0 {
             0 => std::mem::take(&mut self.waiting),

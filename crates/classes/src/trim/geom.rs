@@ -1,10 +1,11 @@
 //! The geom of a queue of trims.
 //!
 //! Invariants
-//!  J1  While somebody above may write, the provider below is open alone: nobody else writes
-//!      there what the queue would later take for deleted.
-//!  J2  When nobody above may write any more, the queue is emptied before that ends. The provider
-//!      below stays open for writing, alone, until the command in flight has ended.
+//!  J1  While a consumer above may write, the provider below is open exclusively: no other consumer
+//!      writes data that the queue would later delete.
+//!  J2  When no consumer above may write any more, the queue is emptied before that access ends.
+//!      The provider below stays open for writing, exclusively, until the command in flight has
+//!      ended.
 
 use std::sync::Arc;
 
@@ -22,14 +23,14 @@ pub struct TrimGeom {
     pub(super) shared: Arc<Shared>,
     pub(super) consumer: ConsumerId,
     pub(super) params: TrimParams,
-    /// Counts of those above.
+    /// Access counts of the consumers above.
     pub(super) open: Access,
     /// It keeps the provider below open for itself (J2).
     pub(super) holds: bool,
 }
 
 impl TrimGeom {
-    /// What it has open below while those above have `open`.
+    /// The access below while the consumers above have `open`.
     fn wanted(&self, open: Access) -> Access {
         let holds = i32::from(self.holds);
         let alone = if open.w > 0 { 1 } else { holds };
@@ -69,7 +70,7 @@ impl Geom for TrimGeom {
         if before.w <= 0 && after.w > 0 {
             self.shared.desk.set_open(true);
             self.holds = false;
-            // What was held for the command in flight is those above's now.
+            // The access kept for the command in flight is now that of the consumers above.
             return self.settle(t, after);
         }
         Ok(())
@@ -78,7 +79,7 @@ impl Geom for TrimGeom {
     fn told(&mut self, t: &mut Topology, _: GeomId, word: Word) {
         if word.downcast_ref::<Told>() == Some(&Told::Drained) && self.holds {
             self.holds = false;
-            // It closes: nobody can refuse that.
+            // A close cannot be refused.
             let _ = self.settle(t, self.open);
         }
     }
@@ -103,7 +104,7 @@ impl Geom for TrimGeom {
         t.hand_on_attr(me, name);
         let below = t.below(consumer).filter(|_| name == DELETES);
         let Some((below, numbers)) = below.and_then(|p| Some((p, t.limits(p)?))) else { return };
-        // A granule that was given by hand and does not fit any more: the old limits stay.
+        // If a granule set by hand does not fit any more, the old limits stay.
         if let Ok(limits) = self.params.limits(&numbers, t.deletes(below)) {
             self.shared.desk.set_limits(limits);
         }

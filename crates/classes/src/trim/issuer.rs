@@ -1,7 +1,7 @@
-//! The issuer: one task on core 0 that sends what the queue has, one command at a time.
+//! Issuer of a delete queue: one task on core 0 that sends the queued commands, one at a time.
 //!
-//! A command is one DELETE of several ranges. Where what is below takes fewer, the dispatcher cuts
-//! it; the queue knows the limits and makes none that has to be cut.
+//! A command is one DELETE of several ranges. If the provider below takes fewer, the dispatcher
+//! splits it. The queue knows the limits and makes no command that has to be split.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ async fn send(core: &Rc<Core>, shared: &Shared, command: &Command) -> Outcome {
     };
     let status = core.io(shared.below, ask).await.status;
     match status {
-        // Q3 says that they are in order; without, nothing was sent.
+        // Q3 guarantees that the ranges are in order. If they were not accepted, nothing was sent.
         _ if !named => Outcome::Failed,
         Ok(()) => Outcome::Done,
         Err(Errno::NotSup) => Outcome::Unsupported,

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Invariants
-//!  L1  A delete is acknowledged without being sent only where nobody was promised what its bytes
-//!      read as: the provider says that they do not read as zeroes.
+//!  L1  A delete is acknowledged without being sent only where the content of deleted bytes is not
+//!      guaranteed: the provider reports that they do not read as zeroes.
 //!  L2  FLUSH and reads never wait, and never look at the queue.
 //!  L3  An ORDERED delete goes down: it is a barrier for others.
 
@@ -67,7 +67,7 @@ impl Layer for TrimLayer {
         }
     }
 
-    /// The command that was in its way has ended.
+    /// The command that blocked the request has ended.
     fn ready(&self, bio: &mut Bio, _: Result<u64, Errno>, core: &Core) -> Flow {
         self.write(bio, core)
     }

@@ -1,8 +1,8 @@
 //! trim: a queue of deletes over any provider.
 //!
-//! Deletes are acknowledged at once, merge, and go to the device in batches, when they cost nobody
-//! anything; a write to bytes that wait takes them back. What the queue does with ranges, and what
-//! a power cut may do to it (nothing: it may be lost at any moment), stands in `space::trim`.
+//! Deletes are acknowledged at once, merged, and sent to the device in batches, when the device is
+//! idle. A write to waiting bytes removes them from the queue. [`space::trim`] describes the
+//! handling of ranges and the effect of a power cut (none: the queue may be lost at any moment).
 //!
 //! * `desk`: where the cores meet the queue. * `layer`: the data path. * `issuer`: sends.
 //! * `geom`, `class`, `params`, `show`, `verbs`.

@@ -1,11 +1,11 @@
-//! What can be said of a queue: when it is made, and while it is there.
+//! Parameters of a queue: at its creation, and while it exists.
 
 use geom::{Deletes, Error, Params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use space::trim::{Limits, Pacing, Policy};
 
-/// Percent of the device's time that deletes may take when a section says nothing else.
+/// Percent of the device's time that deletes may take unless a section sets another share.
 const SHARE: u8 = 5;
 /// Longest time that can be given, ms: a day.
 const MS_MAX: u64 = 86_400_000;

@@ -1,4 +1,4 @@
-//! What the cores, the issuer and the geom of one queue have in common.
+//! State shared by the cores, the issuer and the geom of one queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use space::trim::{Load, Pacing, Queue};
 
 use super::desk::Desk;
 
-/// Requests of one core that went down here; nobody else writes it.
+/// Requests of one core that went down here; only that core writes it.
 #[repr(align(128))]
 #[derive(Default)]
 struct Lane {
@@ -19,14 +19,14 @@ struct Lane {
     ended: AtomicU64,
 }
 
-/// A bell that is heard once, also when it rang before somebody listened.
+/// A wakeup flag that is consumed once, also if it was set before a waiter registered.
 #[derive(Default)]
 struct Bell {
     rung: bool,
     waker: Option<Waker>,
 }
 
-/// What the geom is told.
+/// A message to the geom.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// The queue was shut and nothing is in flight any more.
@@ -35,10 +35,10 @@ pub(super) enum Told {
 
 /// See the module.
 pub(super) struct Shared {
-    /// The queue's name, by which its sender is told apart.
+    /// The queue's name, which distinguishes its sender from others.
     pub(super) name: String,
     pub(super) desk: Desk,
-    /// Deletes wait here; otherwise they go down as they come.
+    /// Deletes are queued here; otherwise they go down as they arrive.
     pub(super) defers: bool,
     pub(super) below: Edge,
     pub(super) geom: GeomId,

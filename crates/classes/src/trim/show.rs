@@ -1,4 +1,4 @@
-//! What lists and `stats` say of a queue.
+//! Output of lists and `stats` for a queue.
 
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ pub(super) fn lines(shared: &Shared, params: &TrimParams) -> Vec<(&'static str, 
     out
 }
 
-/// The answer of `stats`; with `reset` its counters begin anew.
+/// The answer of `stats`; with `reset` its counters restart.
 pub(super) fn stats(shared: &Shared, reset: bool) -> Value {
     let (fill, totals) = (shared.desk.fill(), shared.desk.totals(reset));
     let figures = [

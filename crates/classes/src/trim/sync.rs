@@ -1,6 +1,6 @@
-//! What the desk is made of.
+//! Types of the desk.
 //!
-//! It names these types by this module and no other way, so that `tests/interleavings` can build
+//! The desk uses these types only by way of this module, so that `tests/interleavings` can build
 //! the same file on types whose every order of steps it tries.
 
 pub(super) use bio::sync::{Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! `clear`: takes the label off a provider.
+//! The `clear` verb: removes the label of a provider.
 
 use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Verb};

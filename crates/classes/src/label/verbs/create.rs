@@ -1,4 +1,4 @@
-//! `create`: a name for a provider, without writing it.
+//! The `create` verb: names a provider without writing to it.
 
 use geom::{Class, Control, Create as Request, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! `destroy`, `stop`: take a name away.
+//! The `destroy` and `stop` verbs: remove a name.
 
 use bio::Errno;
 use geom::{Class, Control, Deserialize, Error, JsonSchema, Verb};

@@ -1,4 +1,4 @@
-//! `label`: a label in the last sector of a provider.
+//! The `label` verb: writes a label to the last sector of a provider.
 
 use bio::Errno;
 use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};

@@ -1,4 +1,4 @@
-//! The verbs, as glabel has them: a file each.
+//! Verbs of the class, as in glabel: a file each.
 
 mod clear;
 mod create;
@@ -14,7 +14,7 @@ use super::generic;
 use super::geom::KIND_ATTR;
 use crate::members::hand;
 
-/// What the class can be asked.
+/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<LabelClass>] = &[
     ClassVerb::of::<label::Label>(),
     ClassVerb::of::<clear::Clear>(),
@@ -24,7 +24,7 @@ pub(super) const VERBS: &[ClassVerb<LabelClass>] = &[
     ClassVerb::of::<refresh::Refresh>(),
 ];
 
-/// What was done, and to which provider.
+/// The action done, and the provider.
 #[derive(Serialize)]
 pub(super) struct Done {
     message: String,
@@ -47,7 +47,7 @@ fn find(control: &Control, name: &str) -> Result<ProviderId, Error> {
     Ok(on)
 }
 
-/// What the last sector holds.
+/// Content of the last sector.
 enum Last {
     Nothing,
     Label,

@@ -1,4 +1,4 @@
-//! `refresh`: looks at a provider again.
+//! The `refresh` verb: tastes a provider again.
 
 use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 

@@ -1,4 +1,4 @@
-//! How a mirror comes about: members are found, it starts, there is a provider.
+//! Assembly of a mirror: members are found, it starts, there is a provider.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::mirror::state::{Arrival, Role};
 use crate::mirror::tasks;
 
 impl MirrorGeom {
-    /// Takes a provider in whose record was read. It is opened alone, so that nobody else claims
-    /// what is on it.
+    /// Adds a provider whose record was read. It is opened exclusively, so that no other class
+    /// claims its content.
     pub(in crate::mirror) fn take_in(
         &mut self,
         t: &mut Topology,
@@ -96,13 +96,13 @@ impl MirrorGeom {
 
     fn arrived(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
         if self.mirror.running {
-            // The cores must know its edge before they are told to use it.
+            // The cores must know its edge before they may use it.
             t.barrier(me, Box::new(Told::Known(slot)));
             return;
         }
         let depth = waiting::depth(t, self.consumers.values().copied());
         self.waiting.waits(me, depth, self.mirror.media_bytes);
-        // Nobody else belongs to one that is made by hand.
+        // A mirror made by hand has no other members.
         let all = self.mirror.members().count() >= usize::from(self.mirror.all);
         if self.mirror.is_complete() || self.stuck || self.mirror.manual && all {
             t.barrier(me, Box::new(Told::Launch));
@@ -112,13 +112,14 @@ impl MirrorGeom {
                 tasks::after(&self.shared, start_ns, Told::Due);
             }
             if there >= usize::from(self.mirror.all) {
-                // All by number, but some are old: one that is newer than all may be on its way.
+                // The number is complete, but some are old: one that is newer than all may still
+                // appear.
                 tasks::after(&self.shared, start_ns / 4, Told::Due);
             }
         }
     }
 
-    /// The time to wait for further members is up, unless what is still missing may be on its way
+    /// The time to wait for further members is up, unless a missing member may still appear
     /// (waiting W1).
     pub(super) fn due(&mut self, t: &mut Topology, me: GeomId) {
         if self.waiting.puts_off(me) {
@@ -128,7 +129,7 @@ impl MirrorGeom {
         t.barrier(me, Box::new(Told::Launch));
     }
 
-    /// Starts with what there is, if it has not started.
+    /// Starts with the present members, if it has not started.
     pub(in crate::mirror) fn launch(&mut self, t: &mut Topology, me: GeomId) {
         if self.mirror.running || self.mirror.members().next().is_none() {
             return;
@@ -171,7 +172,7 @@ impl MirrorGeom {
     }
 
     fn begin(&mut self, t: &mut Topology, me: GeomId) {
-        // Records say what was decided: who is clean, who is rebuilt from where.
+        // The records get the decisions: the clean members, and the rebuilt ones with their starts.
         self.push(t, me, Job::Rewrite);
         for slot in self.mirror.in_role(Role::Synchronizing) {
             self.start_rebuild(t, slot);

@@ -1,4 +1,4 @@
-//! The mirror grows, or becomes smaller (see [`level`](crate::mirror::level)).
+//! Growth and shrinking of a mirror (see [`level`](crate::mirror::level)).
 
 use geom::{Error, Event, GeomId, Topology};
 
@@ -56,7 +56,7 @@ impl MirrorGeom {
         level::begin(&self.shared, round);
     }
 
-    /// G2: somebody came, and has what it has beyond the end.
+    /// G2: a member arrived, whose content beyond the end is unknown.
     pub(super) fn level_anew(&mut self) {
         let mut growth = self.shared.growth();
         if growth.stage == Stage::Levelling {
@@ -74,7 +74,7 @@ impl MirrorGeom {
         }
     }
 
-    /// The records are to say the new size. False when there is nothing to say.
+    /// Has the new size written to the records. False when there is nothing to write.
     pub(super) fn grow(&mut self, round: u64) -> bool {
         let mut growth = self.shared.growth();
         if growth.round != round || !growth.is_live() {
@@ -85,7 +85,8 @@ impl MirrorGeom {
         true
     }
 
-    /// The records were written, with `whole` all of them: those above are told (G1).
+    /// The records were written (all of them if `whole`): consumers are notified of the new size
+    /// (G1).
     pub(super) fn grown(&mut self, t: &mut Topology, me: GeomId, round: u64, whole: bool) {
         if !whole {
             return match self.suspects {

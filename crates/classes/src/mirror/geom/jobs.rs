@@ -1,4 +1,5 @@
-//! Jobs, one after the other: the state changes, the cores get a table, records are written.
+//! Job queue of a mirror, one job after the other: the state changes, the cores get a table,
+//! records are written.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +17,7 @@ use crate::mirror::tasks::{self, Move, Note, Rebuild};
 use crate::mirror::verify::{self, Ask};
 
 impl MirrorGeom {
-    /// Every core goes by the members as they are.
+    /// Gives every core a table of the present members.
     pub(super) fn set_table(&self, t: &Topology) {
         let mut table = Table {
             unrecorded: self.unrecorded,
@@ -93,7 +94,7 @@ impl MirrorGeom {
         }
     }
 
-    /// Queues a job and goes on.
+    /// Queues a job and continues.
     pub(in crate::mirror) fn push(&mut self, t: &mut Topology, me: GeomId, job: Job) {
         if !self.queue.contains(&job) {
             self.queue.push_back(job);
@@ -101,7 +102,7 @@ impl MirrorGeom {
         self.go_on(t, me);
     }
 
-    /// A job that comes before all others: the one that waits for the gate waits on behind it.
+    /// Queues a job before all others: a job that waits for the gate waits on behind it.
     pub(super) fn urgent(&mut self, t: &mut Topology, me: GeomId, job: Job) {
         if let Some(Doing::Draining(waits)) = self.doing {
             self.doing = None;
@@ -136,7 +137,7 @@ impl MirrorGeom {
     fn next(&mut self) -> Option<Job> {
         let job = self.queue.pop_front();
         if job.is_none() && self.knocked {
-            // Somebody came while the gate was shut for something else.
+            // A write arrived while the gate was shut for another job.
             self.knocked = false;
             return (!self.shared.gate.is_open()).then_some(Job::Dirty);
         }
@@ -162,7 +163,7 @@ impl MirrorGeom {
                 if !self.lose(t, me, slot, fault, gone) {
                     if there {
                         self.stays(t, me, slot);
-                        // It stays: what it failed is on nobody that stays.
+                        // It stays: the data of the failed write is on no member that stays.
                         self.shared.refuse(bit(slot));
                         self.copy_anew();
                         self.parting.remove(&slot);
@@ -223,14 +224,14 @@ impl MirrorGeom {
         tasks::write_records(&self.shared, notes, settle);
     }
 
-    /// All records are written anew: settings have changed.
+    /// Rewrites all records: settings have changed.
     pub(in crate::mirror) fn rewrite(&mut self, t: &mut Topology, me: GeomId) {
         self.push(t, me, Job::Rewrite);
     }
 
-    /// A member is rebuilt from its start, unless it has become the last (M4) or is gone.
+    /// Rebuilds a member from its start, unless it has become the last (M4) or is gone.
     fn anew(&mut self, t: &mut Topology, me: GeomId, slot: usize) {
-        // J5: what became of the others was written before, or they go first.
+        // J5: the state of the others was recorded before, or they go first.
         let others = self.mirror.in_role(Role::Active).iter().any(|s| *s != slot);
         if !others || self.mirror.member(slot).is_none() {
             return self.reopen(true);
@@ -242,7 +243,7 @@ impl MirrorGeom {
     /// A member is rebuilt. False when it is not one that has everything now.
     fn synced(&mut self, slot: usize) -> bool {
         let role = self.mirror.member(slot).map(|m| m.role);
-        // One that was begun anew meanwhile is not over.
+        // A rebuild that was restarted meanwhile is not over.
         if role != Some(Role::Synchronizing) || self.shared.is_rebuilt(slot) {
             return false;
         }
@@ -255,7 +256,7 @@ impl MirrorGeom {
         true
     }
 
-    /// What the members' records shall say.
+    /// The records to be written to the members.
     fn notes(&mut self, t: &Topology, job: Job) -> Vec<Note> {
         if self.mirror.manual {
             self.noted = self.mirror.renewed;
@@ -280,7 +281,7 @@ impl MirrorGeom {
             let at = frame::last_sector(member.sector_bytes, member.provider_bytes)?;
             // Where a provider has grown both are to be found, or neither (bitmap B1).
             let before = self.moved.get(&slot).copied();
-            // A stale one's says what it did, for the size that it has now.
+            // The record of a stale member keeps its content, with the present provider size.
             let stale = member.role == Role::Stale && before.is_some();
             let was = Metadata { provider_bytes: member.provider_bytes, ..member.record.clone() };
             let record = self.mirror.record(slot).or_else(|| stale.then_some(was));
@@ -303,8 +304,8 @@ impl MirrorGeom {
         notes
     }
 
-    /// The last member that has everything failed a write that members which are rebuilt may have
-    /// done: what they have is no longer what it has, wherever the write was.
+    /// The last complete member failed a write that members under rebuild may have done. Their
+    /// content no longer equals its content, wherever the write was.
     fn copy_anew(&mut self) {
         for slot in self.mirror.in_role(Role::Synchronizing) {
             self.shared.want(slot, None);
@@ -318,7 +319,7 @@ impl MirrorGeom {
         }
     }
 
-    /// A member goes. False when it stays: the last ACTIVE one.
+    /// Removes a member. False when it stays: the last ACTIVE one.
     fn lose(
         &mut self,
         t: &mut Topology,
@@ -393,7 +394,7 @@ impl MirrorGeom {
         self.go_on(t, me);
     }
 
-    /// Whoever was lost is out on record (J3).
+    /// All lost members are recorded as out (J3).
     fn recorded(&mut self, t: &Topology) {
         self.said = self.noted;
         self.shared.sick.store(false, Relaxed);
@@ -408,7 +409,7 @@ impl MirrorGeom {
         self.shared.verdict(self.suspects);
     }
 
-    /// Whether a record says that the syncid grew, when it had to (M10).
+    /// Whether a record has the growth of the syncid, if it had to grow (M10).
     pub(in crate::mirror) fn is_on_record(&self) -> bool {
         self.said == self.mirror.renewed
     }
@@ -431,7 +432,8 @@ impl MirrorGeom {
         tasks::after(&self.shared, SICK_NS, Told::Well);
     }
 
-    /// Records are written: what waited goes on. With `whole` those of all.
+    /// Ends a job after its records are written (all of them if `whole`), and continues waiting
+    /// work.
     fn finish(&mut self, t: &mut Topology, me: GeomId, job: Job, whole: bool) {
         match job {
             Job::Dirty if whole => self.open(),
@@ -458,8 +460,8 @@ impl MirrorGeom {
         !self.granted.is_empty()
     }
 
-    /// Writes wait for bits. What waits for the gate to be empty waits for them; but first those
-    /// members go that are lost, for their bitmaps cannot be written.
+    /// Writes wait for bits. Jobs that wait for the gate to be empty wait for the bits. Lost
+    /// members are removed first, because their bitmaps cannot be written.
     pub(super) fn queue_mark(&mut self) {
         if let Some(Doing::Draining(waits)) = self.doing {
             self.doing = None;
@@ -483,7 +485,7 @@ impl MirrorGeom {
         self.shared.restart(std::mem::take(&mut self.granted), true);
     }
 
-    /// No write is under way: bits go, from the cores first. False when they stay.
+    /// Clears the bits while no write is in flight, on the cores first. False when they stay.
     fn clear_bits(&mut self) -> bool {
         let cleared = self.mirror.clear_bits();
         if let (true, Some(bits), Some(image)) = (cleared, &self.bits, &self.mirror.bitmap) {
@@ -492,8 +494,8 @@ impl MirrorGeom {
         cleared
     }
 
-    /// Bitmaps are kept from now on, or no longer: no write is under way, and none begins before
-    /// all records say so. False while somebody is rebuilt by them.
+    /// Bitmaps are enabled or disabled: no write is in flight, and none begins before all records
+    /// have the change. False while a member is rebuilt by them.
     fn set_bitmap(&mut self, shape: Option<Shape>) -> bool {
         // G3
         if self.mirror.members().any(|(_, m)| m.partial) || self.shared.growth().is_live() {
@@ -504,7 +506,7 @@ impl MirrorGeom {
         true
     }
 
-    /// J1: it was open before the job, and the records say so.
+    /// J1: it was open before the job, and the records are still DIRTY.
     fn reopen(&mut self, whole: bool) {
         match (self.mirror.dirty, whole) {
             (false, _) => {}

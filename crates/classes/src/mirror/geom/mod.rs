@@ -1,25 +1,26 @@
 //! The geom of a mirror: one thread decides about its members.
 //!
-//! Whatever changes the members or their records is a job, and jobs are done one after the other:
+//! Each change of the members or their records is a job, and jobs are done one after the other:
 //!
 //! ```text
 //!   queue --> (gate shut and drained, if the job needs that) --> the state changes
 //!         --> cores get the new table --> records are written --> what waited goes on
 //! ```
 //!
-//! A member that is lost comes before everything else, also before a job that waits for the gate to
+//! The loss of a member comes before all other jobs, also before a job that waits for the gate to
 //! be empty: a write inside may be waiting for the verdict on that member.
 //!
 //! Invariants
-//!  J1  The gate is open only while the records of all ACTIVE members say DIRTY (or NOFAILSYNC).
-//!  J2  A member becomes ACTIVE or SYNCHRONIZING, and ceases to be SYNCHRONIZING, while no write
-//!      is inside the gate.
-//!  J3  A write that a member failed is acknowledged when the record of a member that is ACTIVE
-//!      says that the other is out, and not at all while no record can be written.
-//!  J4  From the moment in which a member is lost to that in which it is on record nothing is
-//!      acknowledged that it does not have.
-//!  J5  A member that ceases to be ACTIVE is not the only one whose record says what became of the
-//!      others, and one becomes ACTIVE only when another one's says that the syncid grew (M10).
+//!  J1  The gate is open only while the records of all ACTIVE members are DIRTY (or NOFAILSYNC).
+//!  J2  A member becomes ACTIVE or SYNCHRONIZING, and ceases to be SYNCHRONIZING, while no write is
+//!      inside the gate.
+//!  J3  A write that failed on a member is acknowledged when the record of an ACTIVE member marks
+//!      the failed one as out, and not at all while no record can be written.
+//!  J4  From the loss of a member until that loss is on record, nothing is acknowledged that the
+//!      member does not have.
+//!  J5  A member that ceases to be ACTIVE is not the only one whose record has the state of the
+//!      others. A member becomes ACTIVE only when the record of another one has the growth of the
+//!      syncid (M10).
 
 mod assemble;
 mod growth;
@@ -68,13 +69,13 @@ pub(super) enum Job {
     In(usize),
     /// A member is to be rebuilt from its start.
     Anew(usize),
-    /// A member's rebuild has come so far, bytes.
+    /// Progress of a member's rebuild, bytes.
     Progress { slot: usize, offset: u64, round: u64 },
     /// A member is rebuilt.
     Synced(usize),
     /// Writes wait for bits: the bitmaps are written.
     Mark,
-    /// Too many bits are set: when no write is under way they are cleared.
+    /// Too many bits are set: they are cleared when no write is in flight.
     Sweep,
     /// Bitmaps are kept from now on, or no longer.
     Bitmap(Option<Shape>),
@@ -84,8 +85,8 @@ pub(super) enum Job {
     Rewrite,
     /// The space by which it grows is to be made the same on all members, by the growth's number.
     Level(u64),
-    /// It was, or is to go: the records are to say so. One of a growth that has begun anew does
-    /// nothing (G5 of `level`).
+    /// Levelling is done, or the mirror shrinks: the new size is written to the records. The job of
+    /// a growth that was restarted does nothing (G5 of `level`).
     Grow(u64),
 }
 
@@ -103,7 +104,7 @@ pub struct MirrorGeom {
     queue: VecDeque<Job>,
     doing: Option<Doing>,
     knocked: bool,
-    /// The gate is shut, and nobody is inside.
+    /// The gate is shut, and no write is inside.
     drained: bool,
     /// Members that were lost, and are not yet out on record (a bit a slot; J4).
     unrecorded: u32,
@@ -111,15 +112,15 @@ pub struct MirrorGeom {
     /// that were written last.
     noted: u64,
     said: u64,
-    /// It could not start with the members there were: it tries again with each that comes.
+    /// It could not start with the present members: it tries again with each that arrives.
     stuck: bool,
-    /// It was taken apart: what is still said to it means nothing.
+    /// The mirror was taken apart: later messages are ignored.
     over: bool,
     /// Refused because their number was taken: looked at again when that member has gone.
     twins: Vec<ProviderId>,
     /// The serial numbers of the disks that were here last, by the members' numbers.
     idents: Idents,
-    /// Numbers of members that could not be rebuilt, for nobody could be read: not taken in again.
+    /// Numbers of members whose rebuild failed because no source was readable: not added again.
     shunned: BTreeSet<u32>,
     /// Slots whose loss has not been dealt with (a bit a slot).
     suspects: u32,
@@ -142,7 +143,7 @@ pub struct MirrorGeom {
     bits: Option<Arc<Bits>>,
     /// Writes that wait for the bits that are being written.
     granted: Vec<(usize, Ticket)>,
-    /// It said when it started that what is deleted reads as zeroes.
+    /// When it started, the mirror reported that deleted blocks read as zeroes.
     zeroes: bool,
     /// Settings of the configuration that it takes when it starts (S2 of `settings`).
     pub(in crate::mirror) declared: Option<Settings>,
@@ -151,7 +152,7 @@ pub struct MirrorGeom {
 }
 
 impl MirrorGeom {
-    /// A geom for a mirror that has not started; its number is needed by what the cores share.
+    /// A geom for a mirror that has not started; the state shared with the cores needs its number.
     pub(super) fn place(
         t: &mut Topology,
         mirror: Mirror,
@@ -199,7 +200,7 @@ impl MirrorGeom {
         Ok(geom)
     }
 
-    /// Members are let go, the provider withers, whatever waits ends.
+    /// Releases the members, withers the provider, ends all waiting requests.
     pub(super) fn take_apart(t: &mut Topology, me: GeomId, mirror: &mut MirrorGeom) {
         mirror.shared.sick.store(true, SeqCst);
         mirror.over = true;
@@ -314,7 +315,7 @@ impl Geom for MirrorGeom {
             return;
         }
         self.suspects |= bit(slot);
-        // What it had failed before still counts.
+        // An earlier failure of the member still counts.
         let broken = Job::Out { slot, fault: Fault::Broken, gone: false };
         let fault = if self.queue.contains(&broken) { Fault::Broken } else { Fault::Absent };
         self.queue.retain(|j| !matches!(j, Job::Out { slot: s, .. } if *s == slot));
@@ -332,7 +333,7 @@ impl Geom for MirrorGeom {
             return;
         }
         member.provider_bytes = bytes;
-        // The record stands in the last sector, wherever that is.
+        // The record is stored in the last sector, wherever that is.
         if let Some(old) = old.filter(|old| *old >= self.mirror.media_bytes) {
             self.moved.entry(slot).or_insert(old);
         }
@@ -350,7 +351,7 @@ impl Geom for MirrorGeom {
     }
 
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, _: &str) -> Option<Attr> {
-        // What is known of the whole stands in the provider's own list.
+        // Attributes of the whole are in the provider's own list.
         None
     }
 

@@ -1,14 +1,14 @@
-//! A member is let go by a verb: its record is cleared, or marked.
+//! Removal of a member by a verb: its record is cleared, or marked.
 //!
 //! ```text
 //!   let_go --> Job::Out --> the others' records say so --> last_word --> the verb writes --> done
 //! ```
 //!
 //! Invariants
-//!  P1  A member's record is touched only when it is no member any more and a record of those that
-//!      stay says so. Before that a power cut, or a failure of the others, finds it as it was.
-//!  P2  Until the verb has had its last word the provider stays open alone, so that nobody takes it
-//!      for what it was.
+//!  P1  A member's record is touched only when it is no longer a member and a record of those that
+//!      stay states that. A power cut or a failure of the others before that leaves it unchanged.
+//!  P2  Until the verb has written the last record the provider stays open exclusively, so that no
+//!      class takes it for its former role.
 
 use bio::Errno;
 use geom::{ConsumerId, Edge, Error, GeomId, Topology};
@@ -18,7 +18,7 @@ use crate::members::frame;
 use crate::mirror::metadata::Metadata;
 use crate::mirror::state::Fault;
 
-/// How a member is let go.
+/// How a member is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::mirror) enum Parting {
     /// For good: it is no longer counted.
@@ -36,7 +36,7 @@ pub(super) struct Parted {
     sector_bytes: u32,
 }
 
-/// The last word about a member that was let go.
+/// The data for the last record of a removed member.
 pub(in crate::mirror) struct LastWord {
     /// Made by hand: it has no record.
     pub(in crate::mirror) manual: bool,
@@ -44,7 +44,7 @@ pub(in crate::mirror) struct LastWord {
     /// Where its record is, bytes.
     pub(in crate::mirror) at: u64,
     pub(in crate::mirror) sector_bytes: u32,
-    /// What it says.
+    /// The content of the record.
     pub(in crate::mirror) record: Metadata,
 }
 
@@ -65,14 +65,14 @@ impl MirrorGeom {
         Job::Out { slot, fault: Fault::Absent, gone: false }
     }
 
-    /// What the record of a member that goes says, if a verb lets it go.
+    /// The last record of a member that goes, if a verb removes it.
     pub(super) fn last_record(&self, slot: usize) -> Option<Metadata> {
         self.parting.get(&slot)?;
         let found = || Some(self.mirror.member(slot)?.record.clone());
         self.mirror.record(slot).or_else(found)
     }
 
-    /// A member is out; `last` when it is not gone and a verb waits for it (P2).
+    /// A member is out; `last` when its device is present and a verb waits for it (P2).
     pub(super) fn dismiss(
         &mut self,
         t: &mut Topology,
@@ -96,8 +96,8 @@ impl MirrorGeom {
         }
     }
 
-    /// What is still to be done to the member that was in this slot; otherwise why it was not let
-    /// go (P1).
+    /// The work left to do on the member that was in this slot, or the reason why it was not
+    /// removed (P1).
     pub(in crate::mirror) fn last_word(
         &self,
         t: &Topology,
@@ -128,7 +128,7 @@ impl MirrorGeom {
 
     /// The verb is done with the member, or gives up: it is looked at as any other provider.
     pub(in crate::mirror) fn parted(&mut self, t: &mut Topology, slot: usize) {
-        // What it failed meanwhile is not undone.
+        // A fault of the member in the meantime stays in effect.
         if self.parting.remove(&slot).is_some() && self.suspects & bit(slot) == 0 {
             self.queue.retain(|j| *j != Self::leaving(slot));
         }

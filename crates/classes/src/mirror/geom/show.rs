@@ -1,4 +1,4 @@
-//! What lists show of a mirror and of its members.
+//! Output of lists for a mirror and its members.
 
 use geom::{ConsumerId, Topology};
 

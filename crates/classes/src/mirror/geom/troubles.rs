@@ -1,4 +1,4 @@
-//! What the journal hears of a mirror, and what `status` says is wrong with it.
+//! Journal facts of a mirror, and its problems for `status`.
 
 use geom::{ConsumerId, GeomId, Grade, Topology, Trouble};
 
@@ -7,7 +7,7 @@ use crate::members::Fact;
 use crate::mirror::NAME;
 use crate::mirror::state::{Member, Role};
 
-/// What a rebuild needs of whoever looks after it.
+/// The action that a rebuild requires of the operator.
 const WAIT: &str = "Nothing: it ends by itself.";
 
 impl MirrorGeom {
@@ -40,7 +40,7 @@ impl MirrorGeom {
         facts
     }
 
-    /// The journal hears what has changed.
+    /// Writes changes to the journal.
     pub(super) fn tell(&mut self, t: &mut Topology, me: GeomId) {
         if self.mirror.running && !self.over {
             let facts = self.facts(t);
@@ -56,7 +56,7 @@ impl MirrorGeom {
         t.remark(me, Grade::Failed, &why);
     }
 
-    /// What is not as it should be.
+    /// The problems of the mirror.
     pub(super) fn ills(&self, t: &Topology) -> Vec<Trouble> {
         let m = &self.mirror;
         if let Some(trouble) = self.split_brain(t) {

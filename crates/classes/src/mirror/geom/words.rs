@@ -1,4 +1,4 @@
-//! What the geom is told by its layers and tasks.
+//! Messages to the geom from its layers and tasks.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -38,7 +38,7 @@ impl MirrorGeom {
         }
     }
 
-    /// A member is to go: its job stands first in the queue. False when it does already.
+    /// A member is to go: its job is first in the queue. False when the member is already leaving.
     pub(super) fn suspect(&mut self, slot: usize, fault: Fault) -> bool {
         if self.mirror.member(slot).is_none() || self.suspects & bit(slot) != 0 {
             return false;

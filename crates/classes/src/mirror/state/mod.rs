@@ -1,5 +1,4 @@
-//! What a mirror is, without any I/O: members, who of them is to be believed, and what their
-//! records shall say.
+//! State of a mirror, without any I/O: the members, their roles, and the content of their records.
 //!
 //! ```text
 //!               arrive                     start                       rebuilt
@@ -15,31 +14,33 @@
 //!      syncid it is rebuilt from its start.
 //!  M2  Of several dirty newest members one is the master: the highest priority. The others are
 //!      rebuilt: after a crash it is not known which of the last writes each has.
-//!  M3  Before the first write without a member that is only absent the syncid grows; when a
-//!      member failed, the genid does, and the write that it failed is not acknowledged before.
+//!  M3  Before the first write without a member that is only absent the syncid grows. When a member
+//!      failed, the genid grows, and the failed write is not acknowledged before.
 //!  M4  The last ACTIVE member is never dropped.
-//!  M5  A member that comes late is ACTIVE only if nothing was written without it and it is clean.
+//!  M5  A member that arrives late is ACTIVE only if nothing was written without it and it is
+//!      clean.
 //!  M7  A mirror that starts after a crash without some of its members grows its syncid at once:
-//!      what was being written may be on them and not here, or the other way round.
-//!  M8  Who was forgotten and comes back is counted again: otherwise one of two members would look
+//!      the writes that were in flight may be on those members only, or on the present ones only.
+//!  M8  A forgotten member that returns is counted again. Otherwise one of two members would look
 //!      like a whole mirror, and start without the other, newer one.
-//!  M9  With bitmaps a member that had everything when the power went is rebuilt only where they
-//!      say so: the bits of all such members together.
-//!  M6  A rebuild that was interrupted goes on where it was, if nothing was being written then.
-//!  M10 The members whose records ever said one (genid, syncid) are no more than those records
-//!      count: the syncid grows, in the same records, when fewer are counted, and when a member
-//!      comes that is rebuilt and perhaps not counted, for another may be in its place that was
-//!      not seen yet. Otherwise one that was forgotten, or never seen, and one that failed later
-//!      would look like a whole mirror, and start without the newest.
-//!  M11 Of two that bear one number, and are not one disk, the one that is used is the newer from
-//!      then on: the syncid grows when a copy is seen, and when another disk comes with the number
-//!      of one that was here. So a copy is rebuilt before it is used. Of two that look alike when
-//!      nothing runs yet the first is taken: no record tells which of them it was.
-//!  M12 Where records say who went on without whom (`lineage`), that counts and not the counters.
-//!      Two that each went on without the other are not put together: nothing starts until
-//!      the operator says which of them is kept, and the other is rebuilt from its start.
-//!  M13 Of members alike in all else those with fewer events are rebuilt: by bitmaps when they lack
-//!      one, from their start when they lack more, for then they were restored from a copy.
+//!  M9  With bitmaps a member that was complete when the power failed is rebuilt only where the
+//!      bits are set: the bits of all such members together.
+//!  M6  An interrupted rebuild continues where it stopped, if no write was in flight then.
+//!  M10 The number of members whose records ever had one (genid, syncid) is at most the count in
+//!      those records. The syncid grows, in the same records, when fewer are counted. It also grows
+//!      when a member arrives that is rebuilt and perhaps not counted, because another one that was
+//!      not seen yet may be in its place. Otherwise a member that was forgotten, or never seen, and
+//!      one that failed later would look like a whole mirror, and start without the newest.
+//!  M11 Of two different disks with the same number, the one in use is the newer from then on. The
+//!      syncid grows when a copy is seen, and when another disk arrives with the number of a former
+//!      member. So a copy is rebuilt before it is used. Of two that look alike when nothing runs
+//!      yet the first is taken: no record distinguishes them.
+//!  M12 Records of members that went on without others (`lineage`) take precedence over the
+//!      counters. Two that each went on without the other are not combined: the mirror does not
+//!      start until the operator selects the one to keep, and the other is rebuilt from its start.
+//!  M13 Of members alike in all else those with fewer events are rebuilt: by bitmaps when they
+//!      lack one event, from their start when they lack more, because then they were restored from
+//!      a copy.
 
 mod counting;
 mod records;
@@ -51,10 +52,10 @@ use super::bitmap::Image;
 use super::lineage::Lineage;
 use super::metadata::{Balance, Metadata};
 
-/// Members at most: what one word of bits can name.
+/// Members at most: the bits of one word.
 pub(in crate::mirror) const MEMBERS_MAX: usize = 32;
 
-/// What a member is to the mirror.
+/// The role of a member in the mirror.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::mirror) enum Role {
     /// Found; the mirror has not started.
@@ -90,16 +91,16 @@ pub(in crate::mirror) struct Member {
     pub(in crate::mirror) sector_bytes: u32,
     /// Its bitmap as it was found.
     pub(in crate::mirror) bits: Vec<u8>,
-    /// Rebuilt only where bitmaps say so.
+    /// Rebuilt only where bitmaps are set.
     pub(in crate::mirror) partial: bool,
 }
 
 /// How a member was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::mirror) enum Fault {
-    /// Gone: it may come back and is rebuilt then.
+    /// Gone: it may return and is rebuilt then.
     Absent,
-    /// It answered a request with an error: not used again until an operator says so.
+    /// It answered a request with an error: not used again until an operator requests it.
     Broken,
 }
 
@@ -110,7 +111,8 @@ pub(in crate::mirror) enum Arrival {
     In(usize),
     /// It is not used, and why.
     Refused(String),
-    /// A member of this number is there: a copy, or the same disk come back before it was missed.
+    /// A member of this number is there: a copy, or the same disk that returned before its loss was
+    /// noticed.
     Twin,
     /// A member of this number is in this slot, and is the older of the two (M11).
     Instead(usize),
@@ -125,16 +127,16 @@ pub(in crate::mirror) struct Mirror {
     pub(in crate::mirror) all: u8,
     pub(in crate::mirror) genid: u32,
     pub(in crate::mirror) syncid: u32,
-    /// What the records prove besides (M12, M13).
+    /// The lineage of the mirror (M12, M13).
     pub(in crate::mirror) lineage: Lineage,
     pub(in crate::mirror) slice: u32,
     pub(in crate::mirror) balance: Balance,
     pub(in crate::mirror) media_bytes: u64,
-    /// While it becomes smaller: bytes that those above have until the records say less (G4).
+    /// While it shrinks: the size of the provider until the records have the smaller one (G4).
     pub(in crate::mirror) shown_bytes: u64,
     pub(in crate::mirror) sector_bytes: u32,
     pub(in crate::mirror) flags: u64,
-    /// What may differ between members, if that is kept.
+    /// The regions that may differ between members, if there is a bitmap.
     pub(in crate::mirror) bitmap: Option<Image>,
     /// Made by hand: nothing is written to the members' last sectors.
     pub(in crate::mirror) manual: bool,
@@ -151,11 +153,11 @@ pub(in crate::mirror) struct Mirror {
     gone_at: BTreeMap<u32, u64>,
     /// Numbers of members that are surely among those counted.
     counted: BTreeSet<u32>,
-    /// How often the syncid grew for M7 or M10: until that is on record the old members could
-    /// start without what is new.
+    /// How often the syncid grew for M7 or M10: until that is on record, the old members could
+    /// start without the new data.
     pub(in crate::mirror) renewed: u64,
-    /// Slots that were left while the mirror ran, the longest free first: used again when there
-    /// are no others, so that what is still said of one speaks of its tenant.
+    /// Slots that became free while the mirror ran, the longest free first. They are reused only
+    /// when there are no others, so that late messages about a slot refer to its present member.
     left: VecDeque<usize>,
 }
 

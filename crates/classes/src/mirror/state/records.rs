@@ -1,4 +1,4 @@
-//! What records of members say, and the sizes that follow from them (M3, M9 of `state`).
+//! The content of members' records, and the sizes that follow from them (M3, M9 of `state`).
 
 use super::{Mirror, Role};
 use crate::mirror::age::Newest;
@@ -44,7 +44,7 @@ impl Mirror {
         provider_bytes >= self.held_bytes().saturating_add(metadata).saturating_add(bitmap)
     }
 
-    /// What the bitmaps look like, if there are any.
+    /// The shape of the bitmaps, if there are any.
     pub(in crate::mirror) fn shape(&self) -> Option<Shape> {
         self.bitmap.as_ref().map(|image| image.shape)
     }
@@ -57,8 +57,8 @@ impl Mirror {
         self.bitmap = Some(image);
     }
 
-    /// Bits may be cleared: what they name is the same on all that have everything, and no member
-    /// is rebuilt by them (bitmap B2). True when they were.
+    /// Clears the bits if their regions are equal on all complete members and no member is rebuilt
+    /// by them (bitmap B2). True when they were cleared.
     pub(in crate::mirror) fn clear_bits(&mut self) -> bool {
         let kept = self.members().any(|(_, m)| m.partial);
         match &mut self.bitmap {
@@ -70,7 +70,7 @@ impl Mirror {
         }
     }
 
-    /// Writes begin: what the records shall say from now on.
+    /// Changes the content of the records for the beginning of writes.
     pub(in crate::mirror) fn begin_writes(&mut self) {
         if std::mem::take(&mut self.bump) {
             self.syncid = self.syncid.wrapping_add(1);
@@ -112,7 +112,7 @@ impl Mirror {
         most - most % sector.max(1)
     }
 
-    /// What the record of a member shall say now. STALE ones keep theirs.
+    /// The record to be written to a member now. STALE members keep theirs.
     pub(in crate::mirror) fn record(&self, slot: usize) -> Option<Metadata> {
         let member = self.member(slot)?;
         let old = &member.record;

@@ -93,15 +93,16 @@ impl Mirror {
         }
     }
 
-    /// M5: what a member is that comes to a mirror that runs: to be asked while no write is under
-    /// way, and not when it arrives, for it may be missed by writes that begin in between.
+    /// M5: decides the role of a member that joins a running mirror. It is called while no write is
+    /// in flight, and not when the member arrives, because writes that begin in between may miss
+    /// it.
     pub(in crate::mirror) fn place_late(&mut self, slot: usize) {
         let (top, auto) = (self.syncid, self.flags & mirror_flags::NOAUTOSYNC == 0);
         self.count_in();
         let disk = self.member(slot).map(|m| m.record.disk);
         let then = disk.and_then(|d| self.gone_at.get(&d)).copied().unwrap_or(0);
-        // Nothing was written without it. Its syncid alone does not say so: a mirror may have had
-        // as many members as it expects, and not this one among them.
+        // Nothing was written without it. Its syncid alone does not prove that: a mirror may have
+        // had as many members as it expects, without this one.
         let same = then == self.begun && !self.dirty;
         let newest = self.newest();
         let Some(member) = self.member_mut(slot) else { return };
@@ -128,7 +129,8 @@ impl Mirror {
         if record.genid < genid {
             return Some(format!("it failed once (genid {}, the newest is {genid})", record.genid));
         }
-        // How many they are may differ: a member may be taken in while not all could be told.
+        // The member counts may differ: a member may be added while not all others could be
+        // updated.
         let same = record.media_bytes == self.media_bytes;
         if self.is_current(record) && !same {
             return Some(format!(
@@ -155,7 +157,7 @@ impl Mirror {
         let newest = self.newest();
         out.iter().for_each(|(slot, _)| self.vacate(*slot));
         let (top, complete) = (self.syncid, self.is_complete());
-        // r306743: one that is broken is missing, and must not come back as if nothing had been.
+        // r306743: a broken member counts as missing, and must not return as if it had not failed.
         let missing = self.members().count() < usize::from(self.all) || !out.is_empty();
         let auto = self.flags & mirror_flags::NOAUTOSYNC == 0;
         let failsync = self.flags & mirror_flags::NOFAILSYNC == 0;
@@ -183,7 +185,7 @@ impl Mirror {
         self.running = true;
         self.hold();
         // M7: those that are missing may hold others of the last writes than the master.
-        // M10: who is rebuilt may be counted in the place of one that is not there.
+        // M10: a member that is rebuilt may be counted in the place of an absent one.
         let is_old = |m: &Member| m.role == Role::Synchronizing && m.record.syncid != top;
         let replaces = !complete && self.members().any(|(_, m)| is_old(m));
         if torn && missing || replaces {
@@ -199,8 +201,7 @@ impl Mirror {
         let used = |slot: &usize| !out.iter().any(|(o, _)| o == slot);
         let is_whole = |m: &Member| self.is_current(&m.record) && !is_copied(m);
         let whole = self.members().filter(|(slot, m)| used(slot) && is_whole(m));
-        // Who has the most events (M13); a clean one first; then the highest priority; then the
-        // one found first.
+        // The order is: most events (M13), clean, highest priority, first found.
         let best = whole.max_by_key(|(slot, m)| {
             let (events, priority) = (m.record.lineage.events, m.record.priority);
             (events, !is_dirty(m, failsync), priority, std::cmp::Reverse(*slot))
@@ -248,14 +249,14 @@ impl Mirror {
         }
     }
 
-    /// A rebuild has come so far, bytes.
+    /// Records the progress of a rebuild, bytes.
     pub(in crate::mirror) fn synced_to(&mut self, slot: usize, offset: u64) {
         if let Some(member) = self.member_mut(slot) {
             member.record.sync_offset = offset;
         }
     }
 
-    /// What a member has is not to be trusted anywhere.
+    /// No content of the member is trusted any more.
     pub(in crate::mirror) fn distrust(&mut self, slot: usize) {
         if let Some(member) = self.member_mut(slot) {
             member.record.sync_offset = 0;

@@ -1,4 +1,4 @@
-//! `dump`: what the records on providers say.
+//! `dump`: the content of the records on providers.
 
 use geom::{Control, Error};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::members::known;
 use crate::mirror::metadata::Metadata;
 use crate::mirror::{NAME, flag_words};
 
-/// Shows what the records say.
+/// Shows the content of the records.
 pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
     let mut text = String::new();
     let mut all = Vec::new();

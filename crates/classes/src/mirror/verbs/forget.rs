@@ -31,7 +31,7 @@ impl Verb<MirrorClass> for Forget {
 /// A mirror expects the members that it has.
 pub(super) fn forget(control: &mut Control, on: &str) -> Result<Value, Error> {
     let count = with(control, on, |g, t, me| {
-        // No record could say so.
+        // Without a running mirror no record could be written.
         runs(&g.mirror)?;
         let count = g.mirror.members().count();
         g.mirror.count_only(count as u8);
@@ -42,8 +42,8 @@ pub(super) fn forget(control: &mut Control, on: &str) -> Result<Value, Error> {
     Ok(json!({ "message": format!("{on} has {count} members now") }))
 }
 
-/// What was changed last is on record: otherwise members that are not there know nothing of it, and
-/// may start without those who are.
+/// Checks that the last change is on record. Otherwise absent members do not know of it, and may
+/// start without the present ones.
 pub(super) fn on_record(g: &MirrorGeom) -> Result<(), Error> {
     if g.is_on_record() {
         return Ok(());

@@ -54,7 +54,7 @@ pub(super) struct How {
     pub(super) priority: u8,
     pub(super) inactive: bool,
     pub(super) hardcode: bool,
-    /// What is in its last sector may be lost.
+    /// The content of its last sector may be overwritten.
     pub(super) force: bool,
 }
 

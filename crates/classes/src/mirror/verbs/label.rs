@@ -68,7 +68,7 @@ pub(super) struct New {
     /// Bytes of a region of the bitmap.
     pub(super) region: Option<u64>,
     pub(super) hardcode: bool,
-    /// What is in the last sectors may be lost.
+    /// The content of the last sectors may be overwritten.
     pub(super) force: bool,
 }
 

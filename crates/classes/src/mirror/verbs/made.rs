@@ -1,4 +1,4 @@
-//! How a mirror of the configuration is made, and one without records.
+//! Creation of a mirror of the configuration, and of one without records.
 
 use bio::Errno;
 use geom::{Control, Create, Error, GeomId, MADE_BY_HAND, Topology};
@@ -15,9 +15,9 @@ use crate::mirror::metadata::Metadata;
 use crate::mirror::settings::{MirrorParams, Settings};
 use crate::mirror::state::{MEMBERS_MAX, Mirror};
 
-/// A mirror of the configuration. Its records say who has what, so that no start copies an older
-/// member over a newer one; the configuration only names it. It is labelled once: when none of that
-/// name is found on disks.
+/// A mirror of the configuration. Its records state which member has which data, so that no start
+/// copies an older member over a newer one; the configuration only names it. It is labelled once:
+/// when no mirror of that name is found on disks.
 pub(in crate::mirror) fn declare(
     class: &MirrorClass,
     control: &mut Control,
@@ -27,7 +27,7 @@ pub(in crate::mirror) fn declare(
     let name = declared.name;
     let settings = declared.params.settings()?;
     control.settle()?;
-    // One that was stopped cannot be foreseen: it is taken as its records say.
+    // The state of a stopped mirror is not known in advance: it is taken from its records.
     let was_there = control.topology.find_geom(NAME, name).is_some();
     if class.stopped.start(name) {
         hand::look_again(control)?;

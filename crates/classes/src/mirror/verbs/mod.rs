@@ -37,10 +37,10 @@ use crate::words::STOPPED_HIDES as HIDDEN;
 pub(super) use made::{by_hand, declare};
 pub(super) use redeclare::{foresee, redeclare};
 
-/// Longest wait of a verb for its mirror to have done what it asked for.
+/// Longest time that a verb waits for its mirror to complete the request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the class can be asked.
+/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<MirrorClass>] = &[
     ClassVerb::of::<label::Label>(),
     ClassVerb::of::<create::Create>(),
@@ -126,7 +126,7 @@ fn slot(g: &MirrorGeom, t: &Topology, member: &str) -> Result<usize, Error> {
     })
 }
 
-/// Runs `f` with a mirror's own state, waits until it has done what follows, answers.
+/// Runs `f` on a mirror's state, waits until its consequences are done, and answers.
 fn with<R>(
     control: &mut Control,
     on: &str,
@@ -153,7 +153,7 @@ fn with<R>(
     }
 }
 
-/// Refuses before the start: records of members that are still to come may say otherwise.
+/// Refuses before the start: records of members that arrive later may differ.
 fn runs(mirror: &Mirror) -> Result<(), Error> {
     if mirror.running {
         return Ok(());

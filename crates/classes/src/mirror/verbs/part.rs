@@ -59,9 +59,9 @@ impl Verb<MirrorClass> for Deactivate {
     }
 }
 
-/// Lets a member go. When the others' records say that it is out its own is cleared, or marked,
-/// while the mirror still holds it, so that it is not found as it was. One that cannot be let go
-/// is looked at again, and comes back as what its record says.
+/// Removes a member. When the others' records have its removal, its own is cleared, or marked,
+/// while the mirror still holds it open, so that it is not found in its former state. A member that
+/// cannot be removed is tasted again, and returns in the state of its record.
 fn part(control: &mut Control, on: &str, member: &str, how: Parting) -> Result<(), Error> {
     let seat = with(control, on, |g, t, _| {
         let seat = slot(g, t, member)?;

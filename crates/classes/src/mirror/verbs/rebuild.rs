@@ -1,4 +1,4 @@
-//! `rebuild`: copies to members anew.
+//! `rebuild`: a new copy to members.
 
 use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 

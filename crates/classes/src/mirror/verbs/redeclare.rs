@@ -103,8 +103,8 @@ fn nothing_left(on: &str, members: &[String]) -> Error {
     Error::new(bio::Errno::Busy, what)
 }
 
-/// What the change of a section means for the members that there are. A member that it names
-/// before and after is left as it is, also when it is away.
+/// The effect of a change of a section on the present members. A member that it names before and
+/// after is not changed, even when it is absent.
 fn difference(
     topology: &mut Topology,
     geom: GeomId,

@@ -1,4 +1,4 @@
-//! `resize`: a mirror grows or shrinks.
+//! `resize`: growth or shrinking of a mirror.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::mirror::geom::MirrorGeom;
 use crate::mirror::level::Stage;
 use crate::mirror::state::Role;
 
-/// How long the verb waits for what is added to be the same on all members before it leaves that to
+/// How long the verb waits for the added space to be equal on all members before it leaves that to
 /// the background.
 const GROWS: Duration = Duration::from_secs(1);
 

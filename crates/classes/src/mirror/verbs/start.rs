@@ -1,4 +1,4 @@
-//! `start`: what was stopped, or what does not start for its members went on apart (M12).
+//! `start`: a stopped mirror, or one that does not start because its members went on apart (M12).
 
 use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Verb};

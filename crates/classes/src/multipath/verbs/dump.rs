@@ -1,4 +1,4 @@
-//! `dump`: what the labels on providers say.
+//! `dump`: the content of the labels on providers.
 
 use geom::{Control, Error};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::members::known;
 use crate::multipath::NAME;
 use crate::multipath::metadata::Metadata;
 
-/// Shows what the records say.
+/// Shows the content of the records.
 pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
     let mut text = String::new();
     let mut all = Vec::new();

@@ -110,8 +110,8 @@ fn new_uuid(control: &mut Control) -> Result<String, Error> {
     Ok(format!("{low:08x}-{mid:04x}-{high:04x}-{:04x}-{:012x}", part(48, 16), part(0, 48)))
 }
 
-/// Writes the record by the first path and reads it by the others; if one shows another sector,
-/// what was there before is written back.
+/// Writes the record through the first path and reads it through the others. If one of them returns
+/// another sector, the old content is written back.
 fn prove(
     control: &mut Control,
     members: &[String],
@@ -147,7 +147,7 @@ fn prove(
     )
 }
 
-/// The answer when every path is there; otherwise what tasting said of those that are not.
+/// The answer when every path is there, or else the reasons that tasting gave for the missing ones.
 fn joined(control: &mut Control, members: &[String], name: &str) -> Result<Value, Error> {
     let answer = known::up(control, NAME, name, members)?;
     let missing = with(control, name, |g, _, _| {

@@ -22,7 +22,7 @@ use crate::members::frame::{self, FrameError};
 use crate::members::verbs::{Clear, Destroy, Dump, Follow, Labelled, LastSector, Start, Stop};
 use crate::members::{Stopped, hand, known};
 
-/// What the class can be asked.
+/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<MultipathClass>] = &[
     ClassVerb::of::<label::Label>(),
     ClassVerb::of::<create::Create>(),
@@ -126,7 +126,7 @@ fn mode(active: bool, passive: bool, read: bool) -> Result<Option<Mode>, Error> 
     }
 }
 
-/// Runs `f` with a device's own state; what follows has been done when this returns.
+/// Runs `f` on a device's state. Its consequences are done when this returns.
 fn with<R>(
     control: &mut Control,
     on: &str,
@@ -135,8 +135,8 @@ fn with<R>(
     geom::with::<MultipathClass, R>(control, on, f)
 }
 
-/// It works so from now on, and its record says so if it has one. `rewrite`: also one that says so
-/// already.
+/// Applies the settings, and writes them to the record if there is one. `rewrite`: also when the
+/// record has them already.
 pub(super) fn work_as(
     control: &mut Control,
     on: &str,

@@ -21,7 +21,7 @@ struct Path {
 }
 
 impl Path {
-    /// Does something to it; `done` says what it is then.
+    /// Changes a path; `done` is the word for its new state.
     fn change(
         &self,
         control: &mut Control,

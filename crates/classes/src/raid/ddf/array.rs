@@ -1,4 +1,4 @@
-//! Levels, states and names: between the format's numbers and the array's.
+//! Translation of levels, states and names between the format's numbers and the array's.
 //!
 //! What does not survive: how far a rebuild is, and that a verify is under way (the dirty flag
 //! stays). RAID3, 5E, 5EE, parity on the first disk, and volumes over volumes other than RAID10
@@ -10,7 +10,7 @@ use crate::raid::model::{
     Array, Disk, DiskState, Layout, Level, MigrationKind, SubdiskState, Volume, VolumeState,
 };
 
-/// Bytes at the end of a disk for the metadata and its workspace: what everybody reserves.
+/// Bytes at the end of a disk for the metadata and its workspace: the usual reservation.
 pub(super) const RESERVED: u64 = 32 << 20;
 
 /// Bytes that volumes may use on a disk of `media` bytes: all but the last 32 MiB.
@@ -33,7 +33,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..end).unwrap_or(&[])).trim_end().to_owned()
 }
 
-/// The level of a volume that one of its basic volumes tells.
+/// The level of a volume, from one of its basic volumes.
 pub(super) fn level(config: &Config) -> Result<Level, Fault> {
     let (count, _, over) = config.secondary;
     let (level, qualifier) = config.level;
@@ -116,7 +116,7 @@ pub(super) fn member_state(
     }
 }
 
-/// A disk's entry, from what it was before.
+/// A disk's entry, from its previous one.
 pub(super) fn disk_entry(
     array: &Array,
     index: usize,
@@ -151,14 +151,14 @@ pub(super) fn disk_entry(
     DiskEntry { guid: disk.guid, reference: disk.reference, kind: bits, state, sectors, rest }
 }
 
-/// The path of a disk that nobody has said anything about.
+/// The path of a disk without a recorded path.
 fn path() -> [u8; 24] {
     let mut path = [0xff; 24];
     path.iter_mut().take(18).for_each(|byte| *byte = 0);
     path
 }
 
-/// A volume's entry, from what it was before.
+/// A volume's entry, from its previous one.
 pub(super) fn volume_entry(
     volume: &Volume,
     number: u16,

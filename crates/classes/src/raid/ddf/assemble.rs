@@ -1,4 +1,4 @@
-//! One array from what its disks say.
+//! Assembly of one array from the metadata of its disks.
 
 use super::array::{level, member_state, text};
 use super::header::NONE;
@@ -12,7 +12,7 @@ use crate::raid::model::{
 
 /// Volumes with a state of "deleted" are passed over.
 const DELETED: u8 = 2;
-/// Stands for the strip of a volume that has none and does not say one, bytes.
+/// Strip size, bytes, of a volume that has no strips and records none.
 const STRIP: u64 = 65536;
 
 /// What several disks add up to.

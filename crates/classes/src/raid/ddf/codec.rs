@@ -8,8 +8,8 @@ use crate::probe::{array, put, span};
 pub struct Order {
     /// Little-endian, as some controllers have it; the standard says big.
     pub little: bool,
-    /// The checksum starts from zero and is not inverted, as Linux has it; FreeBSD and dmraid use
-    /// the CRC-32 that everybody else does.
+    /// The checksum starts from zero and is not inverted, as in Linux; FreeBSD and dmraid use the
+    /// common CRC-32.
     pub plain: bool,
 }
 

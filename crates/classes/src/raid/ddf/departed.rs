@@ -1,13 +1,14 @@
-//! Disks that a set went on without, and the last record that each is known to have had.
+//! Disks that a set continued without, and the last record that each is known to have had.
 //!
-//! A disk that was dropped keeps its record, which speaks of disks that may all have been replaced
-//! since: it looks like a half that was used by itself. Whoever used it would have counted up, so
-//! one whose record is no newer than the last that the set wrote there has nothing of its own.
+//! A disk that was dropped keeps its record, which describes disks that may all have been replaced
+//! since: it looks like a half that was used by itself. Such a use would have increased the
+//! sequence number. A disk whose record is no newer than the last that the set wrote there
+//! therefore has no data of its own.
 //!
-//! They stand in the 32 bytes of a configuration that are its vendor's, in configurations of our
-//! own alone: four pairs of reference and generation, big-endian, the last that left first; ones
-//! where there is none. Nobody else reads them; who rewrites the configuration keeps them, or
-//! fills them with ones, and then nothing is known, as before.
+//! They are stored in the 32 vendor-specific bytes of a configuration, only in configurations of
+//! our own: four pairs of reference and generation, big-endian, the last that left first. Unused
+//! pairs are all ones. No other implementation reads them. If another one rewrites the
+//! configuration, it keeps them or fills them with ones, and then nothing is known, as before.
 
 use super::meta::Meta;
 use super::records::Config;
@@ -43,7 +44,7 @@ impl Meta {
         self.configs.iter().map(pairs).find(|pairs| !pairs.is_empty()).unwrap_or_default()
     }
 
-    /// What is to be said of such disks.
+    /// Stores the list of such disks.
     pub(crate) fn note_departed(&mut self, all: &[(u32, u32)]) {
         for config in self.configs.iter_mut().filter(|c| c.guid.starts_with(OURS)) {
             let room = all.get(..DEPARTED_MAX).unwrap_or(all);

@@ -79,7 +79,7 @@ pub(super) const BAD: usize = 5;
 pub struct Header {
     /// Byte order of everything.
     pub order: Order,
-    /// Who the set is.
+    /// The identity of the set.
     pub guid: [u8; 24],
     /// Revision text.
     pub revision: [u8; 8],
@@ -100,11 +100,11 @@ pub struct Header {
     /// The sections: controller, disks, volumes, configurations, disk data, bad blocks,
     /// diagnostics, vendor logs.
     pub sections: [Section; 8],
-    /// All 512 bytes as read, for what has no meaning here.
+    /// All 512 bytes as read, for fields without a meaning here.
     pub(super) base: Vec<u8>,
 }
 
-/// The byte order that a header's first word tells, if it is one.
+/// The byte order given by a header's first word, if it is one.
 pub(super) fn order_of(sector: &[u8]) -> Option<Order> {
     match array::<4>(sector, 0) {
         Some(word) if word == SIGNATURE.to_be_bytes() => Some(Order::BIG),

@@ -1,11 +1,11 @@
-//! All that one disk says: found, and made into bytes.
+//! Metadata of one disk: reading, and encoding as bytes.
 
 use super::header::{self, Copy, Header, order_of};
 use super::records::{self as r, BadBlocks, Config, DiskData, DiskEntry, Spare, VolumeEntry};
 use crate::probe::{Reason, Sectors, Step, Stop, Why};
 use crate::raid::Fault;
 
-/// What a disk with DDF says.
+/// The metadata of a disk with DDF.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
     /// The header of the copy in force.

@@ -7,9 +7,9 @@
 //!           bad blocks (this disk's)
 //! ```
 //!
-//! All places and lengths are in sectors of the disk; big-endian, or little-endian in what some
-//! controllers write, told by the signature and kept. There are two checksums in the field
-//! ([`Order`]): either is read, and kept; who makes a set chooses.
+//! All places and lengths are in sectors of the disk. Fields are big-endian, or little-endian as
+//! some controllers write them; the signature gives the order, which is kept. There are two
+//! checksums in the field ([`Order`]): either is read, and kept; the creator of a set chooses one.
 //!
 //! Invariants
 //!  D1  A copy counts when its header and all its sections have right checksums.

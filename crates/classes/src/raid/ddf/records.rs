@@ -1,4 +1,4 @@
-//! What stands in the sections: disks, volumes, configurations, spares, disk data, bad blocks.
+//! Records of the sections: disks, volumes, configurations, spares, disk data, bad blocks.
 
 use super::codec::{Block, Order};
 use super::header::Limits;
@@ -46,7 +46,7 @@ pub mod disk_state {
 /// A disk as every disk of the set lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskEntry {
-    /// Who it is.
+    /// Its identity.
     pub guid: [u8; 24],
     /// The number that configurations name it by.
     pub reference: u32,
@@ -63,7 +63,7 @@ pub struct DiskEntry {
 /// A volume as every disk of the set lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeEntry {
-    /// Who it is.
+    /// Its identity.
     pub guid: [u8; 24],
     /// Number.
     pub number: u16,
@@ -74,7 +74,7 @@ pub struct VolumeEntry {
     /// Low three bits: 0 optimal, 1 degraded, 2 deleted, 3 missing, 4 failed, 5 partial, 6
     /// offline; 8 morphing; 0x10 dirty.
     pub state: u8,
-    /// Low two bits: 0 not initialised, 1 under way, 2 done; high two: who may access it.
+    /// Low two bits: 0 not initialised, 1 under way, 2 done; high two: access rights.
     pub init: u8,
     /// Bytes 34 to 47.
     pub rest: [u8; 14],
@@ -103,11 +103,11 @@ pub struct Config {
     pub volume: u64,
     /// Reference and first sector of each disk, in order.
     pub elements: Vec<(u32, u64)>,
-    /// First 512 bytes as read, for what has no meaning here; ones where the fields are.
+    /// First 512 bytes as read, for fields without a meaning here; ones in place of known fields.
     pub(super) base: Vec<u8>,
 }
 
-/// What a spare disk serves.
+/// The volumes that a spare disk serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spare {
     /// Bits: 1 dedicated, 2 revertible, 4 active, 8 the same enclosure only.
@@ -121,7 +121,7 @@ pub struct Spare {
 /// What ties a disk to its entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskData {
-    /// Who this disk is.
+    /// The disk's identity.
     pub guid: [u8; 24],
     /// Its number.
     pub reference: u32,

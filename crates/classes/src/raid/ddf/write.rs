@@ -1,4 +1,4 @@
-//! What each disk is to say of an array, and the writes that make it say so.
+//! Metadata of an array to be written to each disk, and the plan of the writes.
 
 use super::array::{Change, RESERVED, disk_entry, shape, volume_entry};
 use super::codec::{Block, Order};
@@ -11,7 +11,7 @@ use crate::raid::Fault;
 use crate::raid::model::{Array, DiskState, Identity, Level, Volume};
 use crate::write_plan::WritePlan;
 
-/// Where the primary and the secondary header stand, bytes before the end of the disk.
+/// Places of the primary and the secondary header, in bytes before the end of the disk.
 const PRIMARY: u64 = 16 << 20;
 const SECONDARY: u64 = 8 << 20;
 
@@ -24,7 +24,7 @@ pub struct Place {
     pub media_sectors: u64,
     /// Seconds since 1980.
     pub time: u32,
-    /// The controller's GUID: who makes this.
+    /// The GUID of the controller that makes this.
     pub controller: [u8; 24],
     /// How much there is to be room for: the same on all disks of a set.
     pub limits: Limits,
@@ -120,12 +120,11 @@ fn sections(limits: &Limits, size: u32) -> [Section; 8] {
     })
 }
 
-/// What disk `index` of `array` is to say now, after `base`: one sequence later. `base` is what
-/// that disk said, or, of a disk whose own is older, what the newest one said with the places of
-/// its own ([`Meta::data`] and the header's sectors).
+/// The next record of disk `index` of `array` after `base`: one sequence later. `base` is the
+/// record of that disk. If that is outdated, `base` is the newest one with the places of the disk's
+/// own record ([`Meta::data`] and the header's sectors).
 ///
-/// # Errors
-/// Something of the array that cannot be said, or that there is no room for.
+/// # Errors A part of the array that cannot be expressed, or that there is no room for.
 pub fn update(
     base: &Meta,
     array: &Array,
@@ -213,7 +212,7 @@ fn config(
         base: old.map_or_else(fresh, |old| old.base.clone()),
     };
     if let Some(old) = old {
-        // Somebody else's word for the same level stays.
+        // Another implementation's code for the same level is kept.
         config.secondary.2 = old.secondary.2;
         if !volume.level.has_strips() {
             config.strip = old.strip;
@@ -225,7 +224,7 @@ fn config(
     Ok(Some(config))
 }
 
-/// The first 512 bytes of a record that nobody has written: ones, no cache, a middling rate.
+/// The first 512 bytes of a new record: ones, no cache, a medium rate.
 fn fresh() -> Vec<u8> {
     let mut base = vec![0xff; 512];
     crate::probe::put(&mut base, 128, &[0; 8]);

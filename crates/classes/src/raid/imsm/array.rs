@@ -1,4 +1,4 @@
-//! From a record to an array and back.
+//! Translation of a record to an array and back.
 //!
 //! What does not survive: a stale subdisk is written as a new one; RAID1E of an even number of
 //! members is RAID10. Levels with parity on a fixed member, two parities, or one after the other
@@ -22,12 +22,12 @@ const ONLINE: u32 = 8;
 const DISABLED: u32 = 0x80;
 /// Id of a disk that is not there.
 const NOWHERE: u32 = u32::MAX;
-/// What is behind the serial number of a disk that failed or is missing.
+/// Suffix of the serial number of a disk that failed or is missing.
 const GONE: &str = ":0";
 /// Status of a volume in use: reads and writes coalesce.
 const STATUS: u32 = 0xc;
 
-/// What a new record says besides the array.
+/// Content of a new record besides the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Names {
     /// Seconds since 1970; 0 when not known.
@@ -279,7 +279,7 @@ fn put_disk(disk: &Disk, old: Option<&DiskRecord>, size: u32) -> Result<DiskReco
     })
 }
 
-/// The last 16 bytes, which is what the format has room for.
+/// The last 16 bytes: the room in the format.
 fn serial_tail(serial: &str) -> &str {
     let from = serial.len().saturating_sub(16);
     (from..=serial.len()).find_map(|at| serial.get(at..)).unwrap_or("")
@@ -387,7 +387,7 @@ fn put_volume(
     })
 }
 
-/// Fill in what the maps say of themselves: status, and the first slot that is not in order.
+/// Fills in the derived fields of the maps: status, and the first slot that is not in order.
 fn status(volume: &Volume, map: &mut Map, from: &mut Map) {
     let first = |map: &Map| map.slots.iter().position(|slot| slot.1);
     let broken = volume.state() == crate::raid::model::VolumeState::Broken;

@@ -1,4 +1,4 @@
-//! One array from the records of its disks.
+//! Assembly of one array from the records of its disks.
 
 use super::array::serial_of;
 use super::record::Record;

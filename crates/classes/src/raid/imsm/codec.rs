@@ -1,4 +1,4 @@
-//! Reading and writing little-endian fields one after the other.
+//! Sequential reader and writer of little-endian fields.
 
 use super::super::fault::Fault;
 use crate::probe::array;

@@ -1,4 +1,4 @@
-//! A record as bytes: the version and the attributes are those that its contents need.
+//! Encoder of a record: the version and the attributes are those that its contents need.
 
 use super::codec::Put;
 use super::record::{
@@ -8,7 +8,8 @@ use super::record::{
 use crate::raid::Fault;
 
 impl Record {
-    /// The record as bytes, with checksum, version and attributes as what is in it needs.
+    /// The record as bytes, with checksum, and with the version and attributes that its content
+    /// needs.
     ///
     /// # Errors
     /// More disks, volumes, slots or bytes than the format has room for.

@@ -1,18 +1,18 @@
-//! What Linux keeps beside a volume against the write hole: a log of partial parity (PPL), a drive
-//! with a journal, a write-intent bitmap.
+//! Linux's guards of a volume against the write hole: a log of partial parity (PPL), a drive with a
+//! journal, a write-intent bitmap.
 //!
 //! The log of a RAID5 volume is kept here too, where there is room for it behind the data (see
-//! [`super::ppl`] and the volume's `log`). The others are not written here, nor read. Linux
-//! believes them of a volume that it finds dirty: parity that the guard says nothing of is taken to
-//! be right. So the record of a volume with such a guard says that there is none, for as long as it
-//! says dirty: whoever finds it so makes all parity anew, or starts no array that lacks a disk. A
-//! clean volume has its guard back; what is in it is of no use to anybody then.
+//! [`super::ppl`] and the volume's `log`). The other guards are neither written nor read here.
+//! Linux trusts them for a dirty volume: parity that the guard does not mention is assumed to be
+//! right. The record of a volume with such a guard therefore says that there is none while it says
+//! dirty. An implementation that finds it so recomputes all parity, or starts no array that lacks a
+//! disk. A clean volume has its guard back; its content is of no use then.
 
 use super::ppl;
 use super::record::{Record, VolumeRecord};
 use crate::raid::model::{Layout, Level, LogArea, Volume};
 
-/// Where the policy stands in [`VolumeRecord::rest`]: byte 50 of the volume.
+/// Index of the policy in [`VolumeRecord::rest`]: byte 50 of the volume.
 const POLICY: usize = 8;
 /// There is none: as it was before there were any, and as it is switched off.
 const OFF: [u8; 2] = [0, 5];
@@ -24,7 +24,7 @@ fn policy(rest: &[u8; 32]) -> u8 {
 /// A log on each member, with room for one unit, or for several.
 const LOGS: [(u8, u64); 2] = [(1, ppl::AREA_OF_ONE), (3, ppl::AREA)];
 
-/// What the next record of a volume says.
+/// The bytes for the next record of a volume.
 pub(super) fn next(mut rest: [u8; 32], volume: &Volume) -> [u8; 32] {
     let Some(policy) = rest.get_mut(POLICY) else { return rest };
     match volume.log {
@@ -79,8 +79,8 @@ impl Record {
         policy.into_iter().for_each(|policy| *policy = 0);
     }
 
-    /// What is to be known of this record for the next one: with the guards that `before` had, and
-    /// that are off now.
+    /// This record as the base of the next one: with the guards that `before` had, and that are off
+    /// now.
     pub(crate) fn guarded_as(mut self, before: &Record) -> Record {
         for volume in &mut self.volumes {
             let same = |v: &&VolumeRecord| v.number == volume.number && v.guard().is_some();

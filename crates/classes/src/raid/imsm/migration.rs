@@ -1,4 +1,4 @@
-//! How far a migration is: the format counts in units whose size follows from level and strip.
+//! Progress of a migration: the format counts in units whose size follows from level and strip.
 //!
 //! Units are those of Intel's own firmware as Linux uses them: a rebuild goes on where the other
 //! left off. Blocks are 512 bytes here, also on disks with larger sectors.
@@ -40,7 +40,7 @@ impl Shape {
     }
 }
 
-/// Blocks of a member that one unit stands for. `kind` is the format's: 1 is a rebuild.
+/// Blocks of a member in one unit. `kind` is the format's: 1 is a rebuild.
 pub(super) fn unit_blocks(kind: u8, map: &Map, from: &Map, sector_size: u32) -> u64 {
     let (to, from) = (Shape::of(map, sector_size), Shape::of(from, sector_size));
     let ratio = (from.strip / to.strip).max(1);

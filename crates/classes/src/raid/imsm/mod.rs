@@ -6,16 +6,16 @@
 //! ```
 //!
 //! Invariants
-//!  M1  There is one copy on each disk. The part before the anchor is flushed before the anchor
-//!      is written; a record torn all the same fails its checksum, and its anchor is the old one
-//!      (see [`Over`]: the checksum is a mere sum).
-//!      The other disks tell what the disk is good for: see [`torn`]. Write one disk after the
-//!      other, so that no more than one is ever torn, the most outdated first, so that what is
-//!      torn is never the newest. What no other disk speaks for is lost with it: the description of
-//!      the volumes of an array of one disk (two volumes, or a migration; written only when one is
-//!      added or deleted, or the disk grows), for the second sector of the old record stood where
-//!      that of the new one does, and the format has no other place. What is on the volumes stays
-//!      where it is; the verdict on the disk says what brings them back.
+//!  M1  There is one copy on each disk. The part before the anchor is flushed before the anchor is
+//!      written. A record torn all the same fails its checksum, and its anchor is the old one (see
+//!      [`Over`]: the checksum is a mere sum). The records of the other disks give the state of
+//!      that disk: see [`torn`]. Disks are written one after the other, so that no more than one is
+//!      ever torn, and the most outdated first, so that the torn one is never the newest. Without a
+//!      record on another disk the description of the volumes is lost. This concerns an array of
+//!      one disk (two volumes, or a migration; written only when one is added or deleted, or the
+//!      disk grows). The second sector of the old record is in the place of the new one, and the
+//!      format has no other place. The data of the volumes stays where it is; the message about the
+//!      disk says how to restore them.
 //!  M2  A record that fits into a sector (one volume, not migrating, on up to two disks) cannot be
 //!      torn.
 //!  M3  The highest generation is in force; equal ones must say the same.
@@ -44,7 +44,7 @@ use super::fault::Fault;
 use crate::probe::{Reason, Sectors, Step, Stop, le32};
 use crate::write_plan::WritePlan;
 
-/// Look for a record. Reads the anchor, and what lies before it when the record is longer.
+/// Look for a record. Reads the anchor, and the sectors before it when the record is longer.
 pub fn step(sectors: &Sectors) -> Step<Record> {
     probe(sectors).into()
 }
@@ -61,7 +61,7 @@ fn anchor(sectors: &Sectors) -> Result<(u64, &[u8]), Stop> {
     Ok((at, sectors.need(at, size, FIELD)?))
 }
 
-/// What lies before the first sector at byte `at` of a record of so many bytes.
+/// The part of a record of `bytes` bytes before its first sector, which is at byte `at`.
 fn rest(sectors: &Sectors, at: u64, bytes: usize) -> Result<&[u8], Stop> {
     let size = sectors.sector_size() as usize;
     let more = bytes.div_ceil(size).saturating_sub(1).saturating_mul(size);
@@ -92,7 +92,7 @@ pub fn plan(record: &Record, media_sectors: u64, sector_size: u32) -> Result<Wri
     plan_over(record, None, media_sectors, sector_size)
 }
 
-/// The same, `over` what is there.
+/// The same, over existing content `over`.
 ///
 /// # Errors
 /// As [`plan`].
@@ -128,8 +128,8 @@ pub fn plan_over(
     Ok(plan)
 }
 
-/// The size of the disk, bytes, at whose end the first sector `anchor` of a record once stood at
-/// byte `at`, if one of the disks that it lists had that size.
+/// The size of the disk, bytes, if the first sector `anchor` of a record at byte `at` was written
+/// for the end of a disk that the record lists.
 pub(crate) fn left_behind(anchor: &[u8], at: u64) -> Option<u64> {
     let unit = anchor.len() as u64;
     let was = at.checked_add(2 * unit)?;

@@ -1,5 +1,5 @@
-//! A record is written over another so that a power cut leaves either, or one that is torn and
-//! known to be.
+//! Overwriting of a record: after a power cut there is either record, or a torn one that is
+//! recognized as torn.
 //!
 //! The checksum is a sum. Sectors of the next record that arrive behind the first sector of the old
 //! one can add up to what that says, as when two slots change places, and the mixture would be
@@ -15,12 +15,12 @@ use crate::probe::{le32, put};
 
 /// Changed sectors of which all mixtures are looked at; of more it is taken that some add up.
 const CHANGES_MAX: usize = 10;
-/// What is added to the checksum of a record whose rest is not known.
+/// Added to the checksum of a record whose rest is not known.
 const APART: u32 = 0x9e37_79b9;
 /// Where the checksum is.
 const CHECKSUM: usize = 32;
 
-/// What is on a disk that a record is to be written to.
+/// Present content of a disk that a record is to be written to.
 #[derive(Clone, Debug)]
 pub enum Over {
     /// A whole record.
@@ -78,7 +78,7 @@ fn changes(old: &[u8], next: &[u8], sector: usize) -> Vec<u32> {
     changed.map(|(was, now)| sum(now).wrapping_sub(sum(was))).collect()
 }
 
-/// What the words of a part of a record, not its first sector, add to its checksum.
+/// Contribution to the checksum of a part of a record that is not its first sector.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.as_chunks::<4>().0.iter().fold(0, |sum, word| sum.wrapping_add(u32::from_le_bytes(*word)))
 }

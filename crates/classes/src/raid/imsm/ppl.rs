@@ -68,7 +68,7 @@ impl Entry {
     /// See [`Purpose::Doubt`]: Linux writes, and understands, an entry that nothing is summed for.
     pub const DOUBT: Entry = Entry { first: 0, parity: 0, data: 0, slot: 0, checksum: u32::MAX };
 
-    /// What it is for.
+    /// Its purpose.
     pub fn purpose(&self) -> Purpose {
         match (self.data, self.parity, self.checksum) {
             (0, 0, 0) => Purpose::Nothing,
@@ -97,7 +97,7 @@ pub struct Header {
     pub signature: u32,
     /// Grows with every unit of a log.
     pub generation: u64,
-    /// What is spoken of.
+    /// Its entries.
     pub entries: Vec<Entry>,
 }
 
@@ -163,7 +163,7 @@ impl Header {
 pub enum Log {
     /// This one.
     Unit {
-        /// What it says.
+        /// Its header.
         header: Header,
         /// Where it lies in the area, bytes.
         at: u64,
@@ -217,7 +217,7 @@ impl Log {
     }
 
     /// The entries of the unit in force with the bytes of their partial parity; fewer when `area`
-    /// is not what it was read from.
+    /// is not the area that it was read from.
     pub fn entries<'a>(&'a self, area: &'a [u8]) -> impl Iterator<Item = (Entry, &'a [u8])> {
         let (entries, start) = match self {
             Log::Unit { header, at } => (header.entries.as_slice(), *at),
@@ -271,7 +271,7 @@ mod tests {
         let (short, long): (&[u8], &[u8]) = (&[3; 512], &[4; 8192]);
         let all = area(&[unit(5, &[short]), unit(6, &[long, short]), unit(7, &[short])]);
         assert_eq!(generation(&all), Some(7));
-        // It came round: what lies behind is of an earlier turn.
+        // The log has wrapped around: the units behind are of an earlier turn.
         let all = area(&[unit(8, &[short]), unit(6, &[long, short]), unit(7, &[short])]);
         assert_eq!(generation(&all), Some(8));
         let log = Log::read(&all, SIGNATURE).expect("a log");

@@ -7,8 +7,8 @@
 //! 80 8 time | 88 128 filler | 216 48 x disks | volumes | bad-block log
 //! ```
 //!
-//! Little-endian throughout. Sizes and places are in sectors of the disk: [`Record`] keeps them
-//! as they are. What has no meaning here is kept in `rest` fields and written back as it was.
+//! Little-endian throughout. Sizes and places are in sectors of the disk: [`Record`] keeps them as
+//! they are. Fields without a meaning here are kept in `rest` fields and written back unchanged.
 
 use super::super::fault::Fault;
 use super::codec::Cursor;
@@ -169,7 +169,7 @@ pub struct BadBlocks {
 /// All that one disk says about its array.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Record {
-    /// Version text as read; written by [`Record::encode`] according to what is used.
+    /// Version text as read; [`Record::encode`] writes the version that the used features need.
     pub version: [u8; 6],
     /// Family.
     pub family: u32,

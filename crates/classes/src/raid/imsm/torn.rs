@@ -1,11 +1,11 @@
-//! What is left of a record that the power tore: its first sector, which is the old one.
+//! Remains of a record torn by a power cut: its first sector, which is the old one.
 //!
 //! ```text
 //!   rest of the record, in part the new one (flushed before ...) | first sector, still the old
 //! ```
 //!
-//! It says which array the disk is of, up to which generation the disk was with it, and that it was
-//! a member. What it was good for, and who was with it, only the others' records tell.
+//! The sector gives the disk's array, the generation up to which the disk was with it, and that it
+//! was a member. Its state and the other members are only in the others' records.
 
 use super::codec::Cursor;
 use super::record::{self, HEADER, NEWEST, attribute};
@@ -49,7 +49,7 @@ fn probe(sectors: &Sectors, serial: &str) -> Result<Torn, Stop> {
             all.extend_from_slice(rest);
             all.truncate(bytes);
             if record::checksum(&all) == le32(anchor, 32) {
-                // It is what it was meant to be, whatever that is.
+                // The record is intact, so it is invalid for another reason.
                 return Err(refuse(Reason::Value));
             }
         }

@@ -1,4 +1,4 @@
-//! `add`: a further volume on an array's disks, in what the others leave.
+//! The `add` verb: creates a further volume in the free space of an array's disks.
 
 use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Verb};
@@ -82,7 +82,7 @@ impl Verb<RaidClass> for Add {
             trial.add_volume(volume.clone());
             let mut array = trial.record();
             array.check().map_err(|fault| Error::inval(fault.to_string()))?;
-            // What the format cannot say is refused before anything changes.
+            // A volume that the format cannot express is refused before anything changes.
             let here = |disk: &usize| Here { index: *disk, sectors: u64::MAX >> 16, moved: false };
             let here: Vec<Here> = places.iter().map(here).collect();
             let said = book.clone().write(&mut array, &here, g.above, g.sector);

@@ -1,4 +1,4 @@
-//! `clear`: disks without records.
+//! The `clear` verb: removes the records of disks.
 
 use bio::Errno;
 use geom::{Control, Error};

@@ -1,4 +1,4 @@
-//! `configure`: how an array works.
+//! The `configure` verb: changes the settings of an array.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,4 +1,4 @@
-//! `consistency`: what a crash costs volumes, shown or changed.
+//! The `consistency` verb: shows or changes the consistency policy of volumes.
 
 use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Verb};
@@ -44,7 +44,7 @@ impl Verb<RaidClass> for Consistency {
                     g.may_change(at, keep)?;
                 }
                 for key in keys {
-                    // In one go: who comes meanwhile waits behind both.
+                    // In one step: later jobs are queued behind both.
                     g.queue.push_back(Job::Clean(key));
                     g.push(t, me, Job::Policy(key, keep));
                 }

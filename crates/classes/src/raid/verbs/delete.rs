@@ -1,5 +1,5 @@
-//! `delete`: volumes that go, and the array with the last. No disk keeps a record that would
-//! come back as an array of its own.
+//! The `delete` verb: removes volumes, and the array with the last one. No disk keeps a record that
+//! would appear as an array of its own.
 
 use bio::Errno;
 use geom::{Class, Control, Deserialize, Error, JsonSchema, Said, Topology, Verb};
@@ -31,7 +31,7 @@ impl Verb<RaidClass> for Delete {
         let on = self.name.0.as_str();
         let geom = find(control, on)?;
         let set = control.topology.geom_name(geom).to_owned();
-        // Before the volumes go, and with them what is known of the disks.
+        // Done before the volumes and the state of the disks are removed.
         let rest = with(control, on, |g, _, _| rest(g))?;
         let left = with(control, on, |g, t, me| {
             let all = meant(g, on, self.volume.0.as_deref())?;
@@ -62,7 +62,7 @@ impl Verb<RaidClass> for Delete {
     }
 }
 
-/// What is left of an array when its last volume has gone.
+/// Remains of an array after its last volume is removed.
 struct Rest {
     id: SetId,
     /// Providers that it holds.
@@ -108,7 +108,7 @@ fn wipe(control: &mut Control, set: &str, mut rest: Rest) -> Result<String, Erro
         }
     }
     for name in strays {
-        // Behind the others: what is seen through one of them is cleared with it.
+        // After the others: a record seen through one of them is cleared with it.
         let Ok(found) = probe(control, &name) else { continue };
         if found.is_spare() || found.set() != rest.id {
             continue;

@@ -1,4 +1,4 @@
-//! `dump`: what the records of disks say.
+//! The `dump` verb: shows the records of disks.
 
 use geom::{Control, Error};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::members::hand;
 use crate::raid::book::Book;
 use crate::raid::show::level_word;
 
-/// Shows what the records say.
+/// Shows the records.
 pub(super) fn dump(control: &mut Control, members: &[String]) -> Result<Value, Error> {
     let (mut text, mut all) = (String::new(), Vec::new());
     for name in members {

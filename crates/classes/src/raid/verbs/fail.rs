@@ -1,4 +1,4 @@
-//! `fail`: disks that are not used any more.
+//! The `fail` verb: takes disks out of use.
 
 use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 

@@ -1,4 +1,4 @@
-//! `follow`: the record of a disk that grew, brought to its new end.
+//! The `follow` verb: moves the record of a disk that grew to its new end.
 
 use geom::{Bytes, Control, Deserialize, Edge, Error, JsonSchema, Verb};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `insert`: more disks.
+//! The `insert` verb: adds disks.
 
 use bio::Errno;
 use geom::{Consent, Control, Deserialize, Error, JsonSchema, Said, Verb};
@@ -98,7 +98,7 @@ impl Verb<RaidClass> for Insert {
             })?;
             let came = written.and_then(|()| with(control, on, |g, _, _| disk(g, name).map(drop)));
             if let Err(e) = came {
-                // Nobody waits for it.
+                // The array no longer waits for it.
                 with(control, on, |g, _, _| {
                     g.expect_no_more(&key);
                     Ok(())

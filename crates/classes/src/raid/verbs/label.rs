@@ -1,4 +1,4 @@
-//! `label`: a new array with one volume.
+//! The `label` verb: makes a new array with one volume.
 
 use bio::Errno;
 use geom::{Consent, Control, Deserialize, Error, JsonSchema, Verb};

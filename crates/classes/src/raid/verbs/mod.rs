@@ -1,4 +1,4 @@
-//! The verbs, as graid has them: a file each; those of every class with labels are in
+//! Verbs of the class, as in graid: a file each; those of every class with labels are in
 //! [`crate::members::verbs`].
 
 mod add;
@@ -38,7 +38,7 @@ use crate::probe::{Sectors, Step};
 use crate::words::STOPPED_HIDES;
 use crate::write_plan::WritePlan;
 
-/// What the class can be asked.
+/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<RaidClass>] = &[
     ClassVerb::of::<label::Label>(),
     ClassVerb::of::<add::Add>(),
@@ -106,7 +106,7 @@ impl Labelled for RaidClass {
     }
 }
 
-/// Longest wait of a verb for its array to have done what it asked for.
+/// Longest wait of a verb for its array to complete the operation.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The array called so, or that has a provider or a volume called so.
@@ -205,7 +205,7 @@ fn perform(control: &mut Control, name: &str, plan: WritePlan) -> Result<(), Err
     )
 }
 
-/// What is on a provider.
+/// The record on a provider.
 fn probe(control: &mut Control, name: &str) -> Result<Found, Error> {
     let on = hand::find(control, name)?;
     let (sector, media) = hand::sizes(control, on);
@@ -215,7 +215,7 @@ fn probe(control: &mut Control, name: &str) -> Result<Found, Error> {
     })
 }
 
-/// What is on an open provider, as if it had that many bytes.
+/// The record on an open provider, as if it had that many bytes.
 pub(super) fn probe_as(
     control: &mut Control,
     name: &str,
@@ -317,7 +317,7 @@ fn serial(control: &Control, name: &str) -> Result<String, Error> {
     Ok(imsm::serial_of(&ident))
 }
 
-/// Whatever record a disk has is cleared, so that it is not taken for what it was.
+/// Clears the record of a disk, so that the disk is no longer recognized as a member.
 fn erase(control: &mut Control, name: &str) -> Result<(), Error> {
     let on = hand::find(control, name)?;
     let (sector, media) = hand::sizes(control, on);

@@ -1,4 +1,4 @@
-//! `remove`: disks that go for good.
+//! The `remove` verb: removes disks permanently.
 
 use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};

@@ -1,4 +1,4 @@
-//! `start`: an array that was stopped, or that waits for disks.
+//! The `start` verb: starts an array that was stopped, or that waits for disks.
 
 use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};

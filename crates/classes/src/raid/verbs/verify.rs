@@ -1,4 +1,4 @@
-//! `verify`: copies and parity compared in the background.
+//! The `verify` verb: compares copies and parity in the background.
 
 use bio::Errno;
 use geom::{Control, Deserialize, Error, JsonSchema, Verb};

@@ -1,4 +1,4 @@
-//! How a new volume is made: what `label` and `add` have in common.
+//! Creation of a new volume: the common part of `label` and `add`.
 
 use geom::{Bytes, Error};
 use schemars::JsonSchema;

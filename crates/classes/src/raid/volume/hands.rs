@@ -1,4 +1,4 @@
-//! What tasks of the data path have in common: memory, requests to members, sums of blocks.
+//! Helpers for tasks of the data path: memory, requests to members, sums of blocks.
 
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -31,7 +31,7 @@ thread_local! {
 /// contents are anything.
 pub(crate) async fn blocks(core: &Rc<Core>, count: usize, len: usize) -> Vec<Segs> {
     let take = |pool: &Pool| {
-        // Each by itself: what lies in one buffer cannot be added to what lies in the same.
+        // Each allocation is separate: the contents of one buffer cannot be added to each other.
         (0..count).map(|_| Segs::alloc(pool, len)).collect::<Option<Vec<Segs>>>()
     };
     poll_fn(|cx| {
@@ -45,8 +45,8 @@ pub(crate) async fn blocks(core: &Rc<Core>, count: usize, len: usize) -> Vec<Seg
     .await
 }
 
-/// Buffers for whoever puts a row right with other memory in hand, all or none: who holds some
-/// waits for no further memory, so they are free some day.
+/// Buffers for putting a row right while other memory is held, all or none. Their holders wait for
+/// no further memory, so they are freed eventually.
 pub(crate) async fn more(count: usize, len: usize) -> Vec<Segs> {
     poll_fn(|cx| {
         MENDING.with(|pool| {

@@ -6,8 +6,8 @@
 //!                \-> redundancy: task: all copies, or the row  --> verdict --> done
 //! ```
 //!
-//! With parity DELETE is WRITE ZEROES: a row of which some members hold what was there before, and
-//! some do not, is no row. It is offered where all members would read as zeroes after a DELETE.
+//! With parity DELETE is WRITE ZEROES: if some members of a row held the old data and some did not,
+//! its parity would be wrong. It is offered where all members would read as zeroes after a DELETE.
 //!
 //! Plain reads, and writes without redundancy, allocate nothing here.
 
@@ -334,8 +334,9 @@ impl<const LIE: u8> VolumeLayer<LIE> {
         Flow::Wait
     }
 
-    /// Whatever is no read of the short way. Not that it is rare: the compiler keeps what a call
-    /// would destroy in registers that every read would have to save for it, unless it thinks so.
+    /// Everything but a read of the fast path. `cold` does not mean that it is rare. Otherwise the
+    /// compiler keeps values that a call would destroy in registers that every read would have to
+    /// save.
     #[cold]
     #[inline(never)]
     fn begin(&self, bio: &mut Bio, core: &Core) -> Flow {
@@ -363,7 +364,7 @@ impl<const LIE: u8> VolumeLayer<LIE> {
         }
         match bio.status {
             Err(e) if bio.op == Op::Read && self.is_redundant() && is_members_fault(e) => {
-                // It is one member's: what the task fails on has no one place.
+                // The request was on one member: an error of the task has no single place.
                 bio.value = None;
                 Back::Go(self.task(bio, core))
             }

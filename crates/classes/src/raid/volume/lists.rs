@@ -1,5 +1,5 @@
 //! A DELETE of several ranges on levels without parity: each member gets its part of the list as
-//! one request. What holds of its locks and verdicts is said in [`super::tasks`].
+//! one request. The rules for its locks and decisions are in [`super::tasks`].
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ impl Work {
         }
         let shape = &self.shared.shape;
         let mut lists = vec![Vec::new(); shape.members()];
-        // Those who have everything, of each piece.
+        // Good members of each piece.
         let mut holders = Vec::new();
         spots(shape, self.ranges.iter().cloned(), |copies, len| {
             let mut good = 0;
@@ -78,7 +78,7 @@ impl Work {
             }
         }
         if holders.iter().any(|good| good & ok == 0) {
-            // Nobody who has everything has this.
+            // No good member has this.
             outcome.error = outcome.error.or(Some(Errno::Io));
         }
         outcome

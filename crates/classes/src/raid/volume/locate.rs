@@ -1,8 +1,8 @@
-//! Which strip of a row with two parities is wrong.
+//! Location of the wrong strip in a row with two parities.
 //!
 //! The parities of data `d[i]` are `p = sum d[i]` and `q = sum g^i d[i]` in the field of
-//! [`bio::parity`], g = 2. Let `a` be what is found of `p` added to what it should be for the data
-//! that is found, and `b` the same of `q`, byte by byte:
+//! [`bio::parity`], g = 2. Let `a` be the stored `p` added to the `p` computed from the stored
+//! data, and `b` the same of `q`, byte by byte:
 //!
 //! ```text
 //! wrong by e      a   b          so
@@ -21,7 +21,7 @@
 
 use bio::parity;
 
-/// Who is wrong in a piece of a row.
+/// The wrong strip in a piece of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Blame {
     /// One of the parities: the one that differs.
@@ -32,11 +32,11 @@ pub(super) enum Blame {
     Untold,
 }
 
-/// Who is wrong, by what is off in the parities, which is something; `data`: slots of the data,
-/// each of the weight 2 ^ slot in the second parity.
+/// The wrong strip, from the differences of the parities, which are not all zero; `data`: slots of
+/// the data, each of the weight 2 ^ slot in the second parity.
 pub(super) fn locate(p_off: &[u8], q_off: &[u8], data: &[usize]) -> Blame {
     let mut blamed = None;
-    // Who the byte before spoke of stands for most: a look costs one product.
+    // The strip of the previous byte is the most likely one: testing it costs one product.
     for (a, b) in p_off.iter().copied().zip(q_off.iter().copied()) {
         let who = match (a, b) {
             (0, 0) => continue,
@@ -62,7 +62,7 @@ pub(super) fn locate(p_off: &[u8], q_off: &[u8], data: &[usize]) -> Blame {
     }
 }
 
-/// Who one byte speaks of.
+/// The strip that one byte indicates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
     First,

@@ -1,4 +1,4 @@
-//! What a row tells the log before it is written.
+//! Log entries of a row, made before it is written.
 //!
 //! ```text
 //! strip 0     |      wwww|    the write's parts: strips that follow each other, of which the
@@ -9,14 +9,14 @@
 //!                    ^^^^      strips 0 and 1
 //! ```
 //!
-//! A span's partial parity is the sum of what it does not write. The new parity is the sum of all,
-//! so it is the new parity and the new data together.
+//! A span's partial parity is the sum of the strips that it does not write. The new parity is the
+//! sum of all strips, so it is the sum of the partial parity and the new data.
 //!
 //! Invariants
-//!  E1  An entry speaks of strips that follow each other: a write is cut at a strip whose member
-//!      does not have everything, or of whom no record says so yet. That one is written by itself
-//!      and last: of the others, each old or new, the log then makes parity that has what it held;
-//!      and it becomes old or new alone.
+//!  E1  An entry describes consecutive strips: a write is cut at a strip whose member does not have
+//!      everything, or whose loss is in no record yet. That strip is written separately and last.
+//!      Of the others, each old or new, the log then makes parity from which its data can be
+//!      computed, and it becomes old or new alone.
 //!  E2  Nothing is written while a member is lost and no record says so: its log, or its data,
 //!      would be believed after a crash, and units that spoke of these rows may be gone.
 
@@ -39,7 +39,7 @@ struct Span {
     count: usize,
 }
 
-/// What a write's parts (number of the data strip, bytes within it) have in common.
+/// The common spans of a write's parts (number of the data strip, bytes within it).
 fn spans(parts: &[(usize, Range<u64>)]) -> Vec<Span> {
     let mut ends: Vec<u64> = parts.iter().flat_map(|(_, r)| [r.start, r.end]).collect();
     ends.sort_unstable();
@@ -76,8 +76,8 @@ impl Rows {
         [before, after, lost].into_iter().filter(|part| !part.is_empty()).collect()
     }
 
-    /// E1: whether a part would be cut, for a member was lost since it was made: between two tries
-    /// of a row, or while what was owed of it was paid.
+    /// E1: whether a part would be cut because a member was lost since it was made: between two
+    /// tries of a row, or while a debt to that member was paid.
     pub(super) fn is_cut_otherwise(&self, table: &Table, part: &[Touch]) -> bool {
         let lost = || part.iter().any(|touch| !table.is_good_on_record(touch.slot));
         self.shared.log().is_some() && part.len() > 1 && lost()

@@ -1,4 +1,4 @@
-//! Where the bytes of a volume lie: the geometry of every level, without any I/O.
+//! Geometry of a volume: the places of its bytes on every level, without any I/O.
 //!
 //! ```text
 //! RAID0          RAID1E, 3 members   RAID5 left-asymmetric   RAID6, N restart (DDF)
@@ -67,7 +67,7 @@ struct Rota {
     places: Box<[(u8, u8)]>,
 }
 
-/// What is where in a row of a level with parity.
+/// The slots of a row of a level with parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Slot of the first parity.
@@ -270,7 +270,7 @@ impl Shape {
         }
     }
 
-    /// What is where in a row; for levels with parity.
+    /// The slots of a row; for levels with parity.
     pub(crate) fn row(&self, number: u64) -> Row {
         let members = self.members();
         let n = self.by_members.by();
@@ -288,7 +288,7 @@ impl Shape {
                 let p = last - on(turn, 1);
                 (p, Some(on(p, 1)), false)
             }
-            // "N with data continuation": Q stands before P.
+            // "N with data continuation": Q is before P.
             Level::Raid6(Layout::LeftSymmetric) => {
                 let p = last - turn;
                 (p, Some(on(p, last)), true)

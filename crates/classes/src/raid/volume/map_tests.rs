@@ -1,4 +1,4 @@
-//! The geometry against tables: drawn by hand from the standard and from Linux' md.
+//! Tests of the geometry against tables: drawn by hand from the standard and from Linux' md.
 
 use super::map::{MEMBERS_MAX, Shape};
 use crate::raid::model::{Layout, Level, Member, SubdiskState, Volume};

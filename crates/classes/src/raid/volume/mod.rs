@@ -1,13 +1,14 @@
-//! What goes on inside a volume of an array: where its bytes are, and how they are read, written,
-//! and made whole again.
+//! Data path of a volume of an array: the places of its bytes, and how they are read, written and
+//! repaired.
 //!
 //! * `map` is the geometry; `rows` writes rows with parity, `solve` reads and solves them, `send`
-//!   tells their members; `zero` empties them.
-//! * `log` is what is written before rows where a log of partial parity is kept, `logged` what rows
-//!   tell it; `replay` is what is done with it at the start.
-//! * `layer` is the data path; what more than one member must do is done by `tasks`.
-//! * `shared` is what the cores go by; `pass` fills members and makes copies and parity right;
-//!   `verify` compares them, and `locate` finds who is wrong where there are two parities.
+//!   sends requests to their members; `zero` zeroes them.
+//! * `log` writes the log of partial parity before rows, where it is kept. `logged` makes its
+//!   entries, and `replay` replays it at the start.
+//! * `layer` is the data path; `tasks` does operations on more than one member.
+//! * `shared` is the state used by the cores; `pass` fills members and makes copies and parity
+//!   right; `verify` compares them, and `locate` finds the wrong strip where there are two
+//!   parities.
 
 mod hands;
 mod layer;

@@ -1,5 +1,5 @@
-//! Parity that a member did not take, and that it has to have: it stays, for the volume needs it,
-//! and what another, missing, member held is known by that parity alone.
+//! Parity that a member failed to write and still has to receive. The member stays, because the
+//! volume needs it, and only that parity describes the data of another, missing, member.
 //!
 //! ```text
 //!   parity not taken --> owed --> its row is gone by or written: paid --> forgotten
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Invariants
-//!  O1  What is owed of a row is written before anybody goes by the row or changes it. Until then
-//!      who would ends with EIO, as flushes do.
-//!  O2  It is noted and paid by who holds the row.
+//!  O1  Owed parity of a row is written before the row is used or changed. Until then such requests
+//!      end with EIO, as flushes do.
+//!  O2  Debts are noted and paid by the holder of the row.
 //!  O3  It is kept in memory: when that is lost, the volume is dirty (J8 of `geom`) and lacks a
 //!      member (A3 of `set`), and is started by force alone.
 
@@ -48,7 +48,7 @@ impl Debt {
         self.at < range.end && range.start < self.end()
     }
 
-    /// What lies behind a place in it is cut off, as one of its own.
+    /// Cuts off the part behind a place as a debt of its own.
     fn split(&mut self, at: u64) -> Option<Debt> {
         let within = at.checked_sub(self.at).filter(|_| at < self.end())?;
         let bytes = self.bytes.split_off(within as usize);
@@ -83,14 +83,14 @@ impl Owed {
         self.count.load(Acquire) >= OWED_MAX
     }
 
-    /// A member is owed bytes; what it was owed there before does not count any more.
+    /// Notes bytes owed to a member; older debts in that range no longer count.
     pub(super) fn note(&self, slot: usize, edge: Edge, at: u64, bytes: Vec<u8>) {
         let debt = Debt { slot, edge, at, bytes };
         self.paid(slot, &(at..debt.end()));
         self.change(|all| all.push(debt));
     }
 
-    /// What is owed of a range, in pieces within it.
+    /// The debts of a range, in pieces within it.
     fn within(&self, range: &Range<u64>) -> Vec<Debt> {
         let mut found = Vec::new();
         self.change(|all| {
@@ -123,7 +123,7 @@ impl Owed {
 }
 
 impl Rows {
-    /// O1: pays what is owed of a range of rows, which is held; false when it cannot be paid.
+    /// O1: pays the debts of a range of rows, which is held; false when this fails.
     pub(super) async fn settle(&self, range: &Range<u64>) -> bool {
         let owed = &self.shared.owed;
         if owed.is_empty() {

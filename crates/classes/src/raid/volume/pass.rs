@@ -1,10 +1,10 @@
-//! A pass over a volume, beside its users: members that are being filled get what they lack,
-//! copies are made equal and parity right, slab after slab, on core 0.
+//! A pass over a volume, concurrent with its users. Members being filled get missing data, copies
+//! are made equal and parity right, slab after slab, on core 0.
 //!
 //! Invariants
 //!  S1  A slab is held alone while it is worked on.
 //!  S2  Nothing is reported as done before it is on stable storage.
-//!  S3  A member's log is begun before it is filled: what is in it is of the time before.
+//!  S3  A member's log is begun before the member is filled: its old content is outdated.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use crate::raid::geom::Told;
 /// Why a pass came to no end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Halt {
-    /// A member failed a write: the geom has been told.
+    /// A member failed a write: the geom has been notified.
     Member,
-    /// What is to be filled in can be read nowhere.
+    /// The data to be filled in cannot be read anywhere.
     Source,
 }
 
-/// Begins pass number `round` at byte `from` of the volume. Its end is told.
+/// Begins pass number `round` at byte `from` of the volume. Its end is reported to the geom.
 pub(crate) fn start(shared: &Arc<Shared>, round: u64, from: u64) {
     shared.round.store(round, SeqCst);
     let shared = shared.clone();
@@ -72,7 +72,7 @@ impl Pass {
         (self.shared.tunables.slab_bytes / unit).max(1).saturating_mul(unit)
     }
 
-    /// `None` when nobody wants it any more.
+    /// `None` when the pass is no longer wanted.
     async fn run(&self, from: u64) -> Option<Result<(), Halt>> {
         if let Err(halt) = self.begin_logs().await {
             return Some(Err(halt));
@@ -156,7 +156,7 @@ impl Pass {
         done
     }
 
-    /// What was even up to this slab is so behind it now.
+    /// If everything up to this slab was even, everything up to its end is even now.
     fn now_even(&self, at: u64, len: u64) {
         let even = &self.shared.even;
         if at <= even.load(SeqCst) {

@@ -1,4 +1,4 @@
-//! What the logs of a volume that was left dirty say is done, before anybody reads it.
+//! Replay of the logs of a volume that was left dirty, before the volume is read.
 //!
 //! ```text
 //! the logs of all members in order are read --> one cannot be believed: all parity is made anew
@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Invariants
-//!  Y1  Parity is right when this ends well: no more rows were half written than the logs speak of,
-//!      and of these each strip that was not being written has what it held.
-//!  Y2  Of an entry one of whose strips has no member in order, nothing is done: that strip was
-//!      being written, and is what parity says. What a disk that is lost with the power held of
-//!      several strips written at once cannot be told: the log keeps others' data, not theirs. One
-//!      that was lost before is known by what the others hold (L6 of `log`).
+//!  Y1  Parity is right when this succeeds: the logs mention all half-written rows, and in these
+//!      each strip that was not being written keeps its data.
+//!  Y2  An entry with a strip whose member is not in order is skipped: that strip was being
+//!      written, and is defined by parity. If a disk is lost with the power, its data in several
+//!      strips written at once cannot be recovered: the log keeps others' data, not theirs. The
+//!      data of a disk that was lost before is known from the other members (L6 of `log`).
 //!  Y3  It may be done again: nothing is written but parity, and the logs stay as they are.
 //!  Y4  An entry that is not of the volume's shape spoils the log: nothing is written for any.
 
@@ -30,7 +30,7 @@ use crate::raid::imsm::ppl::{self, Entry, Purpose};
 /// Bytes of each strip that are worked on at once.
 const STEP: u64 = 64 << 10;
 
-/// What was done.
+/// Result of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Replayed {
     /// Entries whose parity was made.
@@ -94,7 +94,7 @@ impl Rectangle {
     }
 }
 
-/// Replays; the end is told.
+/// Replays; the end is reported to the geom.
 pub(crate) fn start(board: &Switchboard, geom: GeomId, replay: Replay) {
     let back = board.clone();
     board.call(

@@ -1,5 +1,5 @@
-//! Rows of levels with parity, and how they are written. `solve` reads them, and solves for what is
-//! missing; `send` tells their members, and puts right what these fail.
+//! Rows of levels with parity, and how they are written. `solve` reads them, and solves for missing
+//! data; `send` writes to their members, and repairs rows after failures of these.
 //!
 //! The first parity is the sum of a row's data; the second the sum of the data, each times
 //! `2 ^ slot` (DDF counts every slot, also those that hold parity).
@@ -9,28 +9,27 @@
 //! ```text
 //! modify   old data and parity are read; parity += old + new          few columns change
 //! rebuild  the columns that do not change are read; parity anew       many change, or all
-//! restore  everything that can be read is; what is lost is solved     a changing column is lost
+//! restore  everything readable is read; the lost part is solved for   a changing column is lost
 //!          for, changed, and the parity made anew
 //! ```
 //!
 //! Invariants
 //!  R1  A row is written by one at a time, and not while it is read to be solved.
-//!  R2  Parity that is not known to be right is made anew, not modified, by whoever writes its row.
-//!  R3  All memory for a row is taken before it is read: nobody waits for memory with some in hand.
-//!  R4  A row is let go of only when its parity goes with what its members hold: a write that one
-//!      of them failed is judged before. If that member is out, the parity stands for it. If it
-//!      stays, for the volume needs it, it is tried again, or the parity is made for what it still
-//!      holds: otherwise data that another, missing, member had, and nobody wrote, would be
-//!      solved for wrongly.
+//!  R2  Parity that is not known to be right is made anew by the writer of its row, not modified.
+//!  R3  All memory for a row is taken before it is read: a holder of memory never waits for memory.
+//!  R4  A row is released only when its parity matches the data of its members: a write that one of
+//!      them failed is judged before. If that member is out, the parity stores its data. If the
+//!      volume needs it and it stays, the write is tried again, or the parity is made for its old
+//!      data. Otherwise unwritten data of another, missing, member would be solved for wrongly.
 //!  R5  Two parities that data is known by alone change both or not at all: when a member that
 //!      stays fails one, the other is written back as it was.
-//!  R6  A member that is out is not waited for, though no record can say so: the row goes with what
-//!      the others hold, and the write ends with an error.
+//!  R6  A member that is out is not waited for, though no record can be written about it: the row
+//!      matches the data of the others, and the write ends with an error.
 //!  R7  Parity that a member which stays did not take, and for which data was written, is owed to
-//!      it (`owed`).
-//!  R8  A row that is left otherwise, for what a member holds of it cannot be read, or a parity
-//!      could not be written back, is said to be uneven: what another, missing, member had of it
-//!      may be solved for wrongly, though nobody can say so when it is.
+//!  R8  A row that cannot be left consistent is reported as uneven: a member's data of it cannot be
+//!      read, or a parity could not be written back. The data of another, missing, member in it may
+//!      be solved for wrongly, and this cannot be detected at that time.
+//!      wrongly, and this cannot be detected at that time.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -53,7 +52,7 @@ pub(super) struct Window {
     pub(super) range: Range<u64>,
 }
 
-/// What a range of the volume gets.
+/// The new content of a range of the volume.
 #[derive(Clone, Copy)]
 pub(super) enum What<'a> {
     /// These bytes, from the first on.
@@ -97,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// What is written to a row: data, and the parity that allows for all of it.
+/// The writes to a row: data, and the parity that matches all of it.
 pub(super) struct Turn<'a> {
     pub(super) table: &'a Table,
     pub(super) window: &'a Window,
@@ -110,7 +109,7 @@ pub(super) struct Turn<'a> {
     pub(super) sending: Option<Sending<'a>>,
 }
 
-/// Who works on rows.
+/// Context of work on rows.
 #[derive(Clone)]
 pub(super) struct Rows {
     pub(super) core: Rc<Core>,
@@ -214,7 +213,7 @@ impl Rows {
             let from = part.iter().map(|t| t.range.start).min().unwrap_or(window.range.start);
             let to = part.iter().map(|t| t.range.end).max().unwrap_or(window.range.end);
             let window = Window { range: from..to, ..window };
-            // The log keeps what is not written, so it is never void.
+            // The log keeps data that is not written, so it is never void.
             let done = self.write_part(window, row, part, false).await;
             if done.stale {
                 self.apart(part).into_iter().rev().for_each(|part| todo.push_front(part));

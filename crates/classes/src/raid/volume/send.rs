@@ -1,4 +1,4 @@
-//! A row is sent to its members, and put right where they fail it. The invariants are those of
+//! Sending of a row to its members, and repair after their failures. The invariants are those of
 //! [`super::rows`]: R4 to R8.
 
 use bio::{Errno, Op, Segs};
@@ -26,9 +26,10 @@ struct Sent {
     error: Option<Errno>,
 }
 impl Rows {
-    /// Writes data and parity to whoever takes them. Where data of the row is known by its parity
-    /// alone, no data is written before the parity that allows for it is (R4). Nothing is written
-    /// before the log has its entries; the error is a slot whose log could not be written.
+    /// Writes data and parity to the members that accept them. Where data of the row is known by
+    /// its parity alone, no data is written before the parity that allows for it is (R4). Nothing
+    /// is written before the log has its entries; the error is a slot whose log could not be
+    /// written.
     pub(super) async fn put(&self, mut turn: Turn<'_>, lost: u64) -> Result<Outcome, u64> {
         let Some(log) = self.shared.log() else { return Ok(self.put_logged(&turn, lost).await.0) };
         let logged = match self.enter_log(log, &mut turn).await {
@@ -190,9 +191,9 @@ impl Rows {
         sent
     }
 
-    /// R4: members that stay have not taken their data: the parity is made for what they hold. One
-    /// that cannot be read either is left (R8): what is on it is lost, and says so when it is read.
-    /// One that is being filled holds nothing that the parity goes by. True when the parity is
+    /// R4: members that stay have not written their data: the parity is made for their old data. A
+    /// member that cannot be read either is left (R8): its data is lost, and a read of it fails. A
+    /// member that is being filled has no data that the parity depends on. True when the parity is
     /// right.
     async fn follow(&self, turn: &Turn<'_>, slots: u64, spare: Option<Segs>) -> bool {
         let spare = match spare {

@@ -1,10 +1,10 @@
-//! What the cores go by for one volume: each has a table of the members, replaced by the geom.
+//! State of one volume shared by the cores: each has a table of the members, replaced by the geom.
 //!
 //! Invariants
 //!  T1  When [`Shared::set`] has returned, every request that starts goes by the new table.
-//!  T2  Whoever writes to a volume with copies or parity holds the range; whoever fills a member or
-//!      brings copies or parity in order holds it alone. So a write that began with an older table
-//!      has ended before the range that it wrote is filled.
+//!  T2  A writer to a volume with copies or parity holds the range. Filling a member or making
+//!      copies or parity right holds it alone. A write that began with an older table has therefore
+//!      ended before the range that it wrote is filled.
 //!  T3  [`Shared::even`] grows only while the range below is held alone, or was.
 
 use std::cell::RefMut;
@@ -26,7 +26,7 @@ use crate::members::{Court, Lanes, Loads, Number, Own, RangeLocks, Report, Write
 use crate::raid::class::Tunables;
 use crate::raid::geom::Told;
 
-/// What a member is good for.
+/// The role of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Has everything.
@@ -89,8 +89,8 @@ pub(crate) struct LaneState {
 impl Own for LaneState {
     type Table = Table;
     type Left = ();
-    /// Members that have everything, and of volumes with copies how busy they have been with reads;
-    /// places count from the start of a member's part. What is open are their slots (a bit a slot).
+    /// Members that have everything, and for volumes with copies their load of reads; places count
+    /// from the start of a member's part. The open set contains their slots (a bit a slot).
     type Short = Loads;
 
     fn take_over(&mut self, table: Arc<Table>, loads: &Loads) -> u64 {
@@ -101,14 +101,14 @@ impl Own for LaneState {
     }
 }
 
-/// What a task that waits for a verdict is answered.
+/// The answer to a task that waits for a decision.
 #[derive(Default)]
 struct Answer {
     given: Option<bool>,
     waker: Option<Waker>,
 }
 
-/// What a request that a member failed leaves behind, should that member stay (J8 of `geom`).
+/// Effect of a failed request of a member, should that member stay (J8 of `geom`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Leaves {
     /// Rows whose parity goes with what their members hold, or is owed.
@@ -131,7 +131,7 @@ pub(crate) struct Kind {
 pub(crate) struct Shared {
     /// Number of the volume among those of its geom.
     pub(crate) key: u32,
-    /// Its provider's name, by which its passes are told apart.
+    /// Its provider's name, which identifies its passes.
     pub(crate) name: String,
     pub(crate) shape: Shape,
     pub(crate) sector: u64,
@@ -142,7 +142,7 @@ pub(crate) struct Shared {
     pub(crate) even: AtomicU64,
     /// The pass that may go on; another number, and it ends.
     pub(crate) round: AtomicU64,
-    /// Records can be written to nobody: writes end with EIO.
+    /// No record can be written on any disk: writes end with EIO.
     pub(crate) sick: AtomicBool,
     /// The log of partial parity that is kept, or could be.
     log: Option<Log>,
@@ -157,10 +157,10 @@ pub(crate) struct Shared {
     pub(crate) rate: Arc<AtomicU64>,
     /// Parity that members did not take and have to have.
     pub(super) owed: Owed,
-    /// A row was left of which it is not known whether its parity goes with what its members hold;
-    /// the geom has been told.
+    /// A row was left for which it is unknown whether its parity matches the data of its members;
+    /// the geom has been notified.
     pub(crate) uneven: AtomicBool,
-    /// What the comparison that runs, or ran last, has found.
+    /// Result of the running or the last comparison.
     verified: Mutex<Report>,
     lanes: Lanes<LaneState>,
     court: Court<Arc<Mutex<Answer>>>,
@@ -229,13 +229,13 @@ impl Shared {
         self.board.tell(self.geom, Box::new(told));
     }
 
-    /// A member failed a request that nobody waits for.
+    /// A member failed a request that no task waits for.
     pub(crate) fn accuse(&self, slot: usize, error: Errno, leaves: Leaves) {
         self.tell(Told::Failed { volume: self.key, slot, gone: error == Errno::NxIo, leaves });
     }
 
-    /// A row is left of which it is not known whether its parity goes with what its members hold.
-    /// Whoever leaves it holds it, and is inside the gate: the geom hears of it before the gate is
+    /// A row is left for which it is unknown whether its parity matches the data of its members.
+    /// The caller holds the row, and is inside the gate: the geom is notified before the gate is
     /// drained.
     pub(super) fn row_is_uneven(&self) {
         self.uneven.store(true, SeqCst);
@@ -247,12 +247,12 @@ impl Shared {
         self.owed.is_empty()
     }
 
-    /// All parity is right, unless some is owed, or a row was left as nobody knows: the log says so
-    /// from now on.
+    /// All parity is right, unless some is owed or a row was left in an unknown state. The log
+    /// records this from now on.
     pub(crate) fn trust(self: &Arc<Shared>) {
         let Some(log) = self.log().filter(|log| log.is_in_doubt()) else { return };
         log.trust();
-        // Whoever raises the doubt has noted before why.
+        // A caller that raises the doubt has noted the reason before.
         if !self.is_settled() || self.uneven.load(SeqCst) {
             return log.doubt();
         }
@@ -305,7 +305,7 @@ impl Shared {
         self.lanes.writes()
     }
 
-    /// What a comparison has found.
+    /// Result of a comparison.
     pub(crate) fn verified(&self) -> MutexGuard<'_, Report> {
         self.verified.lock()
     }
@@ -315,18 +315,18 @@ impl Shared {
         end <= self.even.load(SeqCst)
     }
 
-    /// What is locked of the members' bytes in a row, or of the volume's.
+    /// The range that is locked, of the members' bytes in a row or of the volume's.
     pub(crate) fn rows(&self, row: u64, within: Range<u64>) -> Range<u64> {
         let first = row.saturating_mul(self.shape.strip);
         first.saturating_add(within.start)..first.saturating_add(within.end)
     }
 
-    /// Accuses the members of `failed` (a bit a slot; `gone`: those that answered as if they were
-    /// gone) of requests that left this, and waits until those of `waits` are judged; true when
-    /// what the others did may be acknowledged.
+    /// Reports failures of the members of `failed` (a bit a slot; `gone`: those that answered as if
+    /// they were gone) with the given effect, and waits for the decisions on those of `waits`. True
+    /// when the results of the others may be acknowledged.
     ///
-    /// The rules of the court: who waits is known before anybody is accused, and what the geom has
-    /// not heard it has not decided.
+    /// Order of calls: the waiting task is registered before a failure is reported, and the geom
+    /// decides nothing before it has received all reports.
     pub(crate) async fn verdict(
         &self,
         waits: u64,
@@ -353,7 +353,7 @@ impl Shared {
         .await
     }
 
-    /// The geom has heard all that a write accuses.
+    /// The geom has received all failures that a write reported.
     pub(crate) fn heard(&self, number: Number) {
         self.court.heard(number);
     }
@@ -374,13 +374,13 @@ impl Shared {
         Self::answer(self.court.released(open), true);
     }
 
-    /// Those that wait for one of these slots end with an error: no record says that these members
-    /// do not have what was written.
+    /// Requests that wait for one of these slots end with an error: no record says that these
+    /// members lack the written data.
     pub(crate) fn refuse(&self, slots: u64) {
         Self::answer(self.court.refused(slots), false);
     }
 
-    /// The volume goes: whoever waits, or will, ends with an error.
+    /// The volume is removed: waiting and later requests end with an error.
     pub(crate) fn close(&self) {
         self.sick.store(true, SeqCst);
         self.round.store(0, SeqCst);
@@ -417,8 +417,8 @@ mod tests {
         Shared::new(board, GeomId::default(), of, Tunables::default(), rate)
     }
 
-    /// All parity was made right, and meanwhile a row was left as nobody knows: the geom has not
-    /// heard of it yet.
+    /// All parity was made right while a row was left in an unknown state, before the geom is
+    /// notified of it.
     #[test]
     fn the_log_is_not_believed_beside_a_row_that_is_uneven() {
         let shared = logged();

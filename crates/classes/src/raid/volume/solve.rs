@@ -1,4 +1,4 @@
-//! Rows are read, and solved for what cannot be read.
+//! Reading of rows, and solving for unreadable data.
 
 use bio::{Errno, Op, Segs, parity};
 
@@ -39,7 +39,7 @@ impl Rows {
         }
     }
 
-    /// The same; what cannot be read is not there, and who failed it is said.
+    /// The same; unreadable slots are absent from the contents, and returned with their errors.
     pub(super) async fn peek(
         &self,
         table: &Table,
@@ -72,14 +72,14 @@ impl Rows {
         (Contents { by_slot, free }, unread)
     }
 
-    /// Finds what the data strips held that were not read; false when too much is lost.
+    /// Computes the data strips that were not read; false when too many are lost.
     pub(super) fn solve(&self, row: &Row, contents: &mut Contents) -> bool {
         let data = self.data(row);
         let unknown: Vec<usize> =
             data.iter().copied().filter(|slot| !contents.has(*slot)).collect();
         let known: Vec<usize> = data.iter().copied().filter(|slot| contents.has(*slot)).collect();
         let (p, q) = (Some(row.p), row.q);
-        // A parity and the data that is known, added up: what is left is the unknown.
+        // The sum of a parity and the known data is the unknown data.
         let rest = |contents: &mut Contents, parity: Option<usize>| {
             let sum = contents.free.pop()?;
             let from = contents.by_slot.get(parity?)?.as_ref()?;
@@ -124,7 +124,7 @@ impl Rows {
         true
     }
 
-    /// What a parity of the row should be; `None` when data is missing, or memory.
+    /// The correct content of a parity of the row; `None` when data or memory is missing.
     pub(super) fn sum(&self, row: &Row, contents: &mut Contents, slot: usize) -> Option<Segs> {
         let sum = contents.free.pop()?;
         let mut from = Vec::new();

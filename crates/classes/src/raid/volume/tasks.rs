@@ -1,5 +1,4 @@
-//! What is done to a volume by tasks: writes that more than one member must have, reads that the
-//! member asked first could not answer, flushes.
+//! Tasks of a volume: writes to more than one member, reads that the first member failed, flushes.
 //!
 //! Invariants
 //!  W1  A write or flush that a member failed is acknowledged only after the records of the others
@@ -7,9 +6,9 @@
 //!  W2  Only EIO, ENXIO and time-outs speak of the member; other errors are the request's own, but
 //!      for a write that another copy took.
 //!  W3  A read that another member answered is written back to the one that could not read it,
-//!      while nobody else writes there.
-//!  W4  Copies that a member failed are let go of when it has been judged: until then a pass could
-//!      take what it still holds for what all should hold.
+//!      while no other request writes there.
+//!  W4  Copies that a member failed are released when the failure has been judged: until then a
+//!      pass could take the member's old data for the right content.
 //!  W5  Writes of the same bytes take turns: two that are under way together could end in one order
 //!      on one copy, and in the other on another.
 
@@ -139,7 +138,7 @@ impl Work {
             }
         }
         if done.contains(&false) {
-            // Nobody who has everything has this.
+            // No good member has this.
             outcome.error = outcome.error.or(Some(Errno::Io));
         }
         outcome
@@ -172,7 +171,7 @@ impl Work {
         self.conclude(outcome).await
     }
 
-    /// A read, piece by piece, from whoever can answer it.
+    /// A read, piece by piece, from any member that can answer it.
     pub(super) async fn read(&self) -> Status {
         let pieces: Vec<Piece> = self.shared.shape.pieces(self.offset, self.length).collect();
         for some in pieces.chunks(ROWS_AT_ONCE) {

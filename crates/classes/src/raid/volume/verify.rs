@@ -1,16 +1,16 @@
-//! A volume's copies compared with each other, or its parity with what it is made of, in the
-//! background and beside its users.
+//! Comparison of a volume's copies with each other, or of its parity with its data, in the
+//! background and concurrent with its users.
 //!
 //! Invariants
 //!  V1  Nothing is written between the reads that are compared: all copies are held alone, and the
 //!      rows with parity at least shared.
 //!  V2  Only a volume in order is compared: all members have everything, and copies and parity
 //!      should agree everywhere. When that ends, the comparison does.
-//!  V3  Only with `repair` is anything written: parity is made anew from its row, copies from the
-//!      first that can be read, and what cannot be read from what is left of its row, all read
-//!      under the same lock. Where two parities are, the strip that they agree is wrong is written
-//!      instead (`locate`), and nothing where they agree on none, unless parity is forced.
-//!  V4  What is counted as repaired was flushed before it is said.
+//!  V3  Only with `repair` is anything written. Parity is made anew from its row, copies from the
+//!      first readable one, and unreadable data from the rest of its row, all read under the same
+//!      lock. Where there are two parities, the strip that they agree is wrong is written instead
+//!      (`locate`), and nothing where they agree on none, unless parity is forced.
+//!  V4  Repairs are flushed before they are counted and reported.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ use crate::members::{Ill, Place, Report, differences, pay};
 /// Windows of rows that are compared at once.
 const AT_ONCE: usize = 4;
 
-/// What a run is asked for.
+/// Parameters of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Wish {
     /// What differs is written anew.
@@ -170,7 +170,7 @@ impl Run {
         let at = |slot| table.good(slot).map_or(0, |path| path.offset.saturating_add(first));
         let len = window.range.end - window.range.start;
         let mut wrong = Vec::new();
-        // With more unread than there are parities nobody knows what was there.
+        // If more strips are unread than there are parities, their data is unknown.
         let known = rows.solve(&row, &mut contents);
         for (slot, error) in &unread {
             self.pulled(*slot, *error)?;
@@ -211,7 +211,7 @@ impl Run {
         self.conclude(&table, wrong).await
     }
 
-    /// A row with two parities, all of it read: who of it is wrong.
+    /// A row with two parities, all of it read: finds the wrong strip.
     fn judge(
         &self,
         row: &Row,
@@ -278,7 +278,7 @@ impl Run {
         self.compare_with((slot, ill), at, right, found, wrong);
     }
 
-    /// The same, with what was found there.
+    /// The same, with the data found there.
     fn compare_with(
         &self,
         (slot, ill): (usize, Ill),
@@ -295,7 +295,7 @@ impl Run {
         }
     }
 
-    /// Who is gone is not compared with.
+    /// A removed member is not compared.
     fn pulled(&self, slot: usize, error: Errno) -> Result<(), &'static str> {
         if error == Errno::NxIo {
             self.shared.accuse(slot, error, Leaves::Order);
@@ -356,7 +356,7 @@ impl Run {
         self.conclude(&table, wrong).await
     }
 
-    /// What was found is said, and mended if that is wished for.
+    /// Reports the differences, and repairs them if requested.
     async fn conclude(&self, table: &Table, wrong: Vec<Wrong>) -> Result<(), &'static str> {
         for Wrong { slot, range, ill, .. } in &wrong {
             let place = Place { slot: *slot, range: range.clone(), ill: *ill };

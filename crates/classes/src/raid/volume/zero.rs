@@ -1,4 +1,4 @@
-//! Ranges that become zeroes. In a volume with parity: the parity of zeroes is zeroes.
+//! Zeroing of ranges. In a volume with parity: the parity of zeroes is zeroes.
 //!
 //! ```text
 //!   the ends, which are no whole rows   written like any other data
@@ -8,14 +8,14 @@
 //! ```
 //!
 //! Invariants
-//!  Z1  Rows that members were told to zero are held until all have done it, or until the rows have
-//!      been written whole: for that nothing of them is read, so it does not matter that they are
-//!      no rows any more.
-//!  Z2  Rows are taken in order, and who holds some waits for rows alone: nobody who holds a later
-//!      one waits for an earlier one.
-//!  Z3  Members are told to zero only while all have everything. Of one that is missing or being
-//!      filled the rows alone know what it held: were they zeroed on some members, and another that
-//!      is needed failed it, that would be lost.
+//!  Z1  Rows being zeroed are held until all members have done it, or until the rows have been
+//!      written whole. Writing whole rows reads nothing of them, so it does not matter that they
+//!      are no longer consistent.
+//!  Z2  Rows are taken in order, and a holder of rows waits for rows alone: no holder of a later
+//!      row waits for an earlier one.
+//!  Z3  Members get requests to zero only while all have everything. Data of a missing member, or
+//!      of one being filled, is known only from the rows. If some members were zeroed and a further
+//!      needed member failed to do so, that data would be lost.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;

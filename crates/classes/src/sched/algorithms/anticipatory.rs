@@ -1,4 +1,5 @@
-//! as: one queue in the order of the disk; after each request a little time for its client.
+//! Anticipatory scheduler (`as`): one queue in the order of the disk; after each request it waits a
+//! little for the same client.
 //!
 //! When a request has ended, its client's next one is waited for, whatever it is, unless it is
 //! there already; then the next in the order of the disk goes: the client's, if it goes on where

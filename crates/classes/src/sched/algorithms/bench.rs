@@ -1,4 +1,4 @@
-//! What the tests of algorithms have in common.
+//! Helpers shared by the tests of algorithms.
 
 use super::{Algorithm, Request, Step};
 
@@ -10,7 +10,7 @@ pub(in crate::sched) fn write(id: u32, client: u16, offset: u64, bytes: u64) -> 
     Request { write: true, ..request(id, client, offset, bytes) }
 }
 
-/// What it starts now.
+/// The requests that the algorithm starts now.
 pub(in crate::sched) fn started(algorithm: &mut dyn Algorithm, now: u64) -> Vec<u32> {
     let mut all = Vec::new();
     while let Step::Start(id) = algorithm.next(now, false) {
@@ -19,7 +19,7 @@ pub(in crate::sched) fn started(algorithm: &mut dyn Algorithm, now: u64) -> Vec<
     all
 }
 
-/// What it starts when each ends at once, for as long as it starts something at `now`.
+/// The requests that it starts at `now` if each ends at once.
 pub(in crate::sched) fn one_by_one(algorithm: &mut dyn Algorithm, now: u64) -> Vec<u32> {
     let mut all = Vec::new();
     while let Step::Start(id) = algorithm.next(now, false) {

@@ -1,4 +1,4 @@
-//! deadline: in the order of the disk, reads before writes, and nobody beyond a time.
+//! Deadline scheduler: by offset, reads before writes, with a maximum waiting time.
 //!
 //! Requests go in batches of one direction. A batch goes upwards from where the head is, or, when
 //! the oldest of its direction has waited longer than it may, from there. Reads go first, but not

@@ -1,9 +1,9 @@
-//! A queue in the order of the disk: upwards from where the head is, then again from below.
+//! A queue in the order of the disk: upwards from the head, then again from the lowest offset.
 
 use super::Request;
 
-/// After so many by place the one that waits longest is next, wherever it is: a stream that moves
-/// ahead of the head cannot keep what lies behind it waiting for ever.
+/// After this number of requests by offset, the oldest one is next, wherever it is. A stream that
+/// moves ahead of the head therefore cannot starve the requests behind it.
 const BATCH: u32 = 32;
 
 /// See the module. Grows to the most that ever waited, and stays that large.
@@ -26,7 +26,7 @@ impl Elevator {
         self.sorted.is_empty()
     }
 
-    /// The head stands elsewhere.
+    /// Sets the position of the head.
     pub(super) fn head_at(&mut self, head: u64) {
         self.head = head;
     }

@@ -1,10 +1,10 @@
-//! fair: every client its part by weight, and no more than its limits. For flash.
+//! Start-time fair queue over the clients of a disk, with limits. It is meant for flash.
 //!
-//! A request costs a fixed part and its bytes. Every client has a virtual time that moves by the
-//! cost of its requests over its weight; who is furthest behind goes next (start-time fair
-//! queueing). One who comes back begins at the present time: who was away has saved nothing up.
-//! Limits are times too: each request moves the time from which the client has what it is allowed
-//! (GCRA); it may be ahead of it by as much as it saves up in `burst_ms`, its own or everybody's.
+//! The cost of a request is a fixed part plus its bytes. Every client has a virtual time that
+//! advances by the cost of its requests divided by its weight. The client with the lowest virtual
+//! time is served next. A client that was idle restarts at the current virtual time and accumulates
+//! no credit. Limits are times too (GCRA): each request advances the time at which the client has
+//! used its allowance. A client may run ahead by the time in `burst_ms`, its own or the default.
 
 use std::collections::VecDeque;
 

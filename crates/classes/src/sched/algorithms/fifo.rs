@@ -1,4 +1,4 @@
-//! fifo: in the order in which they come. What a measurement compares the others with.
+//! First-in first-out scheduler: order of arrival. It is the baseline for measurements.
 
 use std::collections::VecDeque;
 

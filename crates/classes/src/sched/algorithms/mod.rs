@@ -1,8 +1,8 @@
-//! algorithms: which of the requests that wait goes next.
+//! Scheduling algorithms: each chooses the next of the waiting requests.
 //!
-//! An algorithm is a value: it is told what came and what ended, and asked what to start. It knows
-//! no clock (the time is an argument), no core and no request beyond [`Request`], so that each is
-//! tested by itself.
+//! An algorithm is a value: it is notified of arrivals and ends, and asked for the request to
+//! start. It knows no clock (the time is an argument), no core and no request beyond [`Request`],
+//! so that each is tested separately.
 
 mod anticipatory;
 #[cfg(test)]
@@ -24,7 +24,7 @@ pub(crate) struct Request {
     pub(crate) serial: u64,
     /// The client's place.
     pub(crate) client: u16,
-    /// It changes what it touches.
+    /// Whether the request changes data (a write or a delete).
     pub(crate) write: bool,
     /// First byte.
     pub(crate) offset: u64,
@@ -46,13 +46,13 @@ impl Request {
 pub(crate) enum Step {
     /// This one goes now; ask again.
     Start(u32),
-    /// Nobody before this time (ns), unless something happens.
+    /// No request before this time (ns), unless an event occurs.
     Until(u64),
-    /// Nobody, until something happens.
+    /// No request until an event occurs.
     Nothing,
 }
 
-/// What a client may have. Zero: no limit.
+/// The share and limits of a client. Zero: no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     /// Its part beside the others' weights.
@@ -61,7 +61,7 @@ pub(crate) struct Share {
     pub(crate) iops: u64,
     /// KiB a second.
     pub(crate) kbps: u64,
-    /// ms for which what a limit allows is saved up; zero: as for all.
+    /// Time in ms for which an unused allowance accumulates; zero: the default.
     pub(crate) burst_ms: u64,
 }
 
@@ -79,7 +79,7 @@ impl Default for Share {
     }
 }
 
-/// The weight of those who were given none.
+/// The weight of clients without one of their own.
 pub(crate) const WEIGHT: u64 = 100;
 
 /// A scheduler.
@@ -101,18 +101,18 @@ pub(crate) trait Algorithm: Send {
     /// One came.
     fn arrived(&mut self, request: Request, now: u64);
 
-    /// Who goes now. `hurry`: without waiting for who is not here, and without limits.
+    /// The next request. `hurry`: without anticipation and without limits.
     fn next(&mut self, now: u64, hurry: bool) -> Step;
 
     /// One ended, which this algorithm or one before it had started.
     fn ended(&mut self, request: &Request, now: u64);
 
-    /// It never holds anybody back: see Q9.
+    /// It never keeps a request back: see Q9.
     fn is_transparent(&self) -> bool {
         false
     }
 
-    /// What it has counted.
+    /// Its counters.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -186,8 +186,8 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) doc: &'static str,
     pub(crate) knobs: &'static [Knob],
-    /// It gives each client its part: whoever is above need not, and must not keep from it who
-    /// waits.
+    /// The algorithm divides the disk among clients, so layers above need not, and must not
+    /// withhold waiting requests from it.
     shares: bool,
     make: fn(Knobs) -> Box<dyn Algorithm>,
 }
@@ -196,10 +196,10 @@ pub(crate) struct Kind {
 pub(crate) const ALL: &[Kind] =
     &[rr::KIND, anticipatory::KIND, fifo::KIND, deadline::KIND, fair::KIND];
 
-/// Their names, for whoever has to choose.
+/// The names of the algorithms, for selection.
 pub(crate) const NAMES: &[&str] = &["rr", "as", "fifo", "deadline", "fair"];
 
-/// Which one is taken when nobody says.
+/// The default algorithm.
 pub(crate) const DEFAULT: &str = "rr";
 
 /// What one is, in a few words.

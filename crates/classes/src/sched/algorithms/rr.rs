@@ -1,15 +1,16 @@
-//! rr: round robin among clients, with anticipation.
+//! Round-robin scheduler over clients, with anticipation.
 //!
-//! Every client has a queue of its own, in the order of the disk. The active one is served until
-//! its turn is over: so many bytes, or so much time since its first request ended. When its queue
-//! is empty before, the disk waits a little for its next request, though others wait: a client that
-//! reads what lies behind one another asks again at once, and going to another place and back
-//! costs more than the wait. It is not waited for when it usually thinks longer than that.
+//! Every client has a queue of its own, ordered by offset. The active client is served until its
+//! turn is over: a number of bytes, or a time since its first request ended. If its queue runs
+//! empty before, the disk waits a little for its next request even while others wait. A sequential
+//! reader sends its next request at once, and two seeks cost more than the wait. The disk does not
+//! wait for a client whose usual think time is longer than that.
 //!
-//! One that jumps about the disk gives nothing for a wait, but if its turn ended with each of its
-//! requests it would have one for each eight megabytes of a reader. So those that jump have their
-//! turns together: while one thinks, the next has the disk, and each brings its time along. Is none
-//! of them there, the disk waits for a moment that is short beside what it takes for one request.
+//! A client with random requests gains nothing from a wait. But if its turn ended with each of its
+//! requests, it would get one request for each eight megabytes of a reader. Random clients
+//! therefore share a turn: while one thinks, the next has the disk, and each adds its time to the
+//! turn. If none of them has a request, the disk waits for a time that is short compared with one
+//! request.
 //!
 //! ```text
 //!   none --first of the ring--> serving --nothing waits, one in the disk--> busy
@@ -46,8 +47,8 @@ const PAUSES_MAX: u64 = 8;
 /// A client that jumps is waited for so small a part of what its requests take in the disk: if it
 /// does not come, no more of the disk's time is lost.
 const MOMENT: u64 = 8;
-/// Clients that jump have no more than so many turns' time in one, or a reader beside very many
-/// of them would stand still for long.
+/// Upper limit of a shared turn of random clients, in turns. Without it a reader beside very many
+/// of them would be starved for a long time.
 const SHARED_MAX: u64 = 4;
 /// Samples before an average is believed.
 const SAMPLES: u32 = 8;
@@ -287,7 +288,7 @@ impl Algorithm for RoundRobin {
                 return Step::Start(request.id);
             }
             if self.ring.is_empty() {
-                // Nobody else: the turn goes on.
+                // No other client: the turn continues.
                 return Step::Nothing;
             }
             if in_disk > 0 && !hurry {
@@ -342,7 +343,7 @@ mod tests {
         super::super::make("rr").expect("it is there").1
     }
 
-    /// One request of a client that reads what lies behind one another, from arrival to end.
+    /// One request of a sequential reader, from arrival to end.
     fn reads(a: &mut dyn Algorithm, id: u32, now: u64) {
         let r = request(id, 0, u64::from(id) * K128, K128);
         a.arrived(r, now);

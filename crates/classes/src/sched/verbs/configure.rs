@@ -1,4 +1,4 @@
-//! `configure`: other algorithms, options and clients while requests flow.
+//! The `configure` verb: changes algorithm, options and clients while requests are in progress.
 
 use geom::{Control, Deserialize, Error, JsonSchema, Said, Verb};
 

@@ -1,4 +1,4 @@
-//! `stats`, `reset`: what clients got.
+//! The `stats` and `reset` verbs: show and clear the statistics of clients.
 
 use geom::{Control, Error, JsonSchema, Said, Verb};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub(super) struct Stats {
     names: Vec<String>,
 }
 
-/// What the clients of each got.
+/// The statistics of each scheduler's clients.
 #[derive(Serialize)]
 pub(super) struct Counters {
     text: String,

@@ -1,4 +1,4 @@
-//! `destroy`: takes schedulers away.
+//! The `destroy` verb: removes schedulers.
 
 use geom::{Class, Control, Deserialize, Error, GeomId, JsonSchema, Said, Verb};
 

@@ -1,4 +1,4 @@
-//! The verbs, as geom_sched has them, and `stats`: a file each.
+//! Verbs of the class, as in geom_sched, and `stats`: a file each.
 
 mod configure;
 mod counters;
@@ -12,7 +12,7 @@ use super::class::SchedClass;
 use super::geom::SchedGeom;
 use super::{NAME, hub};
 
-/// What the class can be asked.
+/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<SchedClass>] = &[
     ClassVerb::of::<place::Insert>(),
     ClassVerb::of::<place::Create>(),

@@ -1,4 +1,4 @@
-//! `insert`, `create`: a scheduler over a disk.
+//! The `insert` and `create` verbs: place a scheduler over a disk.
 
 use geom::{Class, Control, Create as Request, Error, GeomId, JsonSchema, Verb};
 use serde::{Deserialize, Serialize};

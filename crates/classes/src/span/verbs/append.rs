@@ -68,9 +68,9 @@ impl<S: Span> Verb<SpanClass<S>> for Append {
     }
 }
 
-/// Writes the labels of all members anew, that of the one to come first. Until the last of the
-/// others is written, what is found after a power cut is the old whole. When one cannot be written
-/// the old ones are put back.
+/// Rewrites the labels of all members, beginning with that of the new one. Until the last of the
+/// others is written, a power cut leaves the old whole. When one cannot be written, the old labels
+/// are written back.
 fn relabel<S: Span>(
     control: &mut Control,
     geom: GeomId,
@@ -111,7 +111,7 @@ fn relabel<S: Span>(
             });
         let Err(e) = written else { continue };
         if e.kind == Errno::TimedOut {
-            // S6: nothing is put back. What is found later is what a power cut would have left.
+            // S6: nothing is written back. The labels are then as after a power cut.
             let what = format!(
                 "{}; labels may say {count} members from now on, which is believed when all do: \
                  `ashlar {} append` it again when {} answers",

@@ -76,7 +76,7 @@ impl<S: Span> JsonSchema for Members<S> {
     }
 }
 
-/// A member's label, as what can be brought elsewhere.
+/// A member's label, as a label that can be moved.
 pub(crate) fn placed<S: Span>(sector: &[u8]) -> Result<Placed, FrameError> {
     let mut label = S::decode(sector)?;
     let inner = S::APPENDS && label.number + 1 < label.count;

@@ -17,7 +17,7 @@ use super::geom::TrimGeom;
 use super::params::TrimParams;
 use super::shared::Shared;
 
-/// What the class can be asked.
+/// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<TrimClass>] = &[
     ClassVerb::of::<place::Insert>(),
     ClassVerb::of::<place::Create>(),

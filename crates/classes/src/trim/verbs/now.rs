@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::queue;
 use crate::trim::class::TrimClass;
 
-/// How often `--wait` says how far it is.
+/// How often `--wait` reports its progress.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Send all that was deleted and is not written again, as fstrim does

@@ -1,4 +1,4 @@
-//! `stats`: what a queue has done.
+//! `stats`: the totals of a queue.
 
 use geom::{Control, Deserialize, Error, JsonSchema, Verb};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! How a member's log is made ready (L3 of [`super`]).
+//! Initialisation of a member's log (L3 of [`super`]).
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use super::super::shared::{Path, Shared};
 use super::{Log, Next};
 use crate::raid::imsm::ppl::{self, HEADER};
 
-/// Memory of a thread's own for units; who finds none waits for one that is being written.
+/// Memory of a thread's own for units; if none is free, a row waits for a unit being written.
 const UNITS_BYTES: usize = 1 << 20;
 
 /// Bytes that are read of a log, or cleared, at once.
@@ -26,9 +26,9 @@ thread_local! {
 /// How a member's log is made ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Begin {
-    /// What is in it is of no use to anybody.
+    /// Its present content is of no use.
     Anew,
-    /// It goes on behind what was replayed.
+    /// It continues behind the replayed unit.
     Behind,
     /// It goes on, and speaks of no row any more.
     Over,
@@ -77,8 +77,8 @@ impl Log {
                 return Ok(());
             }
         } else {
-            // What is at the start stays as it is until a header stands there: it may be one that
-            // was being written, which says that there is nothing to replay.
+            // The start of the log is kept until a header is written there. It may hold an
+            // incomplete unit, which means that there is nothing to replay.
             let mut at = HEADER as u64;
             while at < self.place.bytes {
                 let len = (self.place.bytes - at).min(STEP as u64);
@@ -123,7 +123,7 @@ impl Log {
         self.begin(core, slot, path, Begin::Anew).await
     }
 
-    /// What is thought of parity is written to all logs that are in use, as soon as it goes.
+    /// Writes the present state of the doubt to all logs that are in use, as soon as possible.
     pub(crate) fn touch(shared: &Arc<Shared>) {
         let shared = shared.clone();
         let board = shared.board.clone();
@@ -150,7 +150,7 @@ impl Log {
     }
 }
 
-/// Memory for a unit. Whoever has some writes it, and waits for nothing else.
+/// Memory for a unit. A holder writes it and waits for nothing else.
 pub(super) async fn memory(len: usize) -> Segs {
     poll_fn(|cx| {
         UNITS.with(|pool| match Segs::alloc(pool, len) {

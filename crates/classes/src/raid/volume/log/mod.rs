@@ -1,5 +1,5 @@
-//! The log of partial parity of a volume that has one: what is written to a member's log before
-//! the rows that have their parity on that member.
+//! The log of partial parity of a volume that has one: units written to a member's log before the
+//! rows that have their parity on that member.
 //!
 //! ```text
 //!   rows that come --> gathered --> the unit before is over, and everything flushed --> written
@@ -13,24 +13,24 @@
 //!
 //! Invariants
 //!  L1  Nothing of a row is sent before its entry is on stable storage, on the member that is to
-//!      have its parity. A row whose parity nobody has, or who is still being filled, has no entry:
-//!      no record calls that member one in order.
-//!  L2  The unit in force speaks of all rows that may be half written: a new one is written only
-//!      when all rows of the last have left and every member has been flushed: one that is lost
-//!      cannot be, so what it took of them counts for nothing when a record says that it is out,
-//!      which is waited for.
-//!  L3  To replay a unit whose rows are in order changes nothing: whatever changed a row later is
-//!      in a later unit. So a log is begun before a record says dirty, and that of a member before
-//!      it is filled.
+//!      have its parity. If the member of the parity is missing or still being filled, the row has
+//!      no entry: no record calls that member one in order.
+//!  L2  The unit in force describes all rows that may be half written. A new one is written only
+//!      when all rows of the last have left and every member has been flushed. A lost member cannot
+//!      be flushed, so its writes of them do not count once a record says that it is out, and that
+//!      record is waited for.
+//!  L3  Replaying a unit whose rows are in order changes nothing: all later changes of a row are in
+//!      a later unit. A log is therefore begun before a record says dirty, and the log of a member
+//!      before the member is filled.
 //!  L4  A row that ends, and its members may not agree, raises the doubt before it leaves: units
 //!      say from then on that all parity is to be made anew.
-//!  L5  Nobody waits for a unit with another one in hand.
-//!  L6  A row is sent only by the members that there are: one that has waited for its unit while
-//!      others became members, or ceased to be, is told apart anew (E1 of `logged`). No record says
-//!      who is a member from now on before the rows that were sent by the old ones have ended, or
-//!      wait for that record, and every member has been flushed: of a member that is out on record
-//!      nothing is known but by what the others hold, and one that is in order on record has no
-//!      unit for the rows that were sent while it was being filled.
+//!  L5  A holder of a unit never waits for another one.
+//!  L6  A row is sent only to the present members. If members were added or removed while it waited
+//!      for its unit, it is divided anew (E1 of `logged`). Before a record changes the members, the
+//!      rows sent to the old members have ended, or wait for that record, and every member has been
+//!      flushed. The reason: data of a member that is out on record is known only from the others,
+//!      and one that is in order on record has no unit for the rows that were sent while it was
+//!      being filled.
 
 mod begin;
 mod sends;
@@ -81,7 +81,7 @@ struct Gathered {
 
 impl Gathered {
     fn has_room(&self, entries: usize, parity: usize) -> bool {
-        // One entry is kept for what the unit says of itself.
+        // One entry is reserved for the unit's own state.
         self.entries.len() + entries < ppl::ENTRIES_MAX
             && self.parity.len() + parity <= ppl::PARITY_MAX
     }
@@ -135,7 +135,8 @@ pub(crate) struct Log {
     place: Place,
     /// It is written, not only a place for one.
     kept: AtomicBool,
-    /// What is in the logs was replayed: it may stand for rows of members that were missing then.
+    /// The content of the logs was replayed: it may describe rows of members that were missing
+    /// then.
     replayed: AtomicBool,
     doubt: AtomicBool,
     slots: Box<[Mutex<Slot>]>,
@@ -159,8 +160,8 @@ impl Log {
         self.kept.load(SeqCst)
     }
 
-    /// J9 of `geom`: it is written from now on, or no longer. One that begins again speaks of no
-    /// row: whatever stands in it is older than what has been written without it (L3).
+    /// J9 of `geom`: it is written from now on, or no longer. A log that begins again describes no
+    /// row: its content is older than the writes made without it (L3).
     pub(crate) fn keep(&self, keep: bool) {
         for slot in &self.slots {
             *slot.lock() = Slot::default();
@@ -170,7 +171,7 @@ impl Log {
         self.kept.store(keep, SeqCst);
     }
 
-    /// L6: a row is sent from now on. Whoever it is sent to is looked up after this.
+    /// L6: a row is sent from now on. Its receivers are looked up after this.
     pub(super) fn sending(&self) -> Sending<'_> {
         self.sends.begin()
     }
@@ -238,7 +239,7 @@ impl Log {
         ended
     }
 
-    /// L2: the unit before is over; then what has been gathered is written.
+    /// L2: waits until the previous unit is over, then writes the gathered rows.
     async fn lead(&self, core: &Rc<Core>, shared: &Shared, slot: usize, of: &Mutex<Slot>) {
         let (unit, unsettled, wakers) = poll_fn(|cx| {
             let mut all = of.lock();
@@ -288,7 +289,7 @@ impl Log {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Every member keeps what it has.
+    /// Makes every member's data durable.
     async fn settle(&self, core: &Rc<Core>, shared: &Shared) -> Written {
         let table = shared.table(core.id());
         let flush = |(slot, path): (usize, &Path)| {

@@ -1,4 +1,4 @@
-//! Rows of a volume with a log that are under way to its members (L6 of [`super`]).
+//! Rows in flight of a volume with a log (L6 of [`super`]).
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use bio::sync::Mutex;
 #[derive(Default)]
 pub(super) struct Sends(Mutex<Phases>);
 
-/// By the phase in which they were sent; it changes when somebody waits for those that are.
+/// Rows by the phase in which they were sent; a task that waits for them changes the phase.
 #[derive(Default)]
 struct Phases {
     phase: usize,

@@ -1,4 +1,4 @@
-//! Classes and geoms: what a transformation implements.
+//! Classes and geoms: the traits that a transformation implements.
 
 use std::any::Any;
 use std::future::Future;
@@ -16,19 +16,19 @@ use crate::topology::{Access, ConsumerId, Deletes, GeomId, Left, ProviderId, Top
 use crate::trouble::Trouble;
 use crate::verb::VerbSpec;
 
-/// What a class found when it tasted a provider, to be committed in order.
+/// The result of a class's tasting of a provider, committed in order.
 pub type Claim = Box<dyn Any + Send>;
 
 /// The outcome of one class tasting one provider.
 pub enum Verdict<C = Claim> {
     /// Not ours; why, in plain words.
     No(String),
-    /// Ours; why, and what was found.
+    /// Ours; why, and the claim.
     Yes(String, C),
-    /// Ours, by what is where the provider ended when it was smaller ([`Taster::ended`]); why, and
-    /// how it is brought to the end.
+    /// Ours, by metadata at the end that the provider had when it was smaller ([`Taster::ended`]);
+    /// why, and how the metadata is moved to the present end.
     Left(String, Left),
-    /// Ours, by what is there and has to stay there; why, and what was found.
+    /// Ours, by metadata at a former end that has to stay there; why, and the claim.
     Stays(String, C),
 }
 
@@ -59,8 +59,8 @@ pub struct Taster {
     pub sector_bytes: u32,
     /// Attributes as the provider answers them (`PART::scheme` and so on).
     pub attrs: Vec<(&'static str, Attr)>,
-    /// Where it ended when the class that is asked now knew it by its end, if it is larger now: the
-    /// newest size first, bytes ([`Class::knows_ends`]).
+    /// The former ends at which the class that is asked now knew the provider, if it is larger now:
+    /// the newest size first, bytes ([`Class::knows_ends`]).
     pub ended: Vec<u64>,
 }
 
@@ -115,10 +115,10 @@ pub struct Redeclare<'a, P = serde_json::Value> {
 /// Settings by the keys of a section of the configuration. Null: the section has no such key.
 pub type Settings = serde_json::Map<String, serde_json::Value>;
 
-/// What a verb changed until the next start, and no key of a section says.
+/// A setting that a verb changed until the next start and that no key of a section records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transient {
-    /// What is so: "it rebuilds at 1048576 bytes a second".
+    /// The setting in words: "it rebuilds at 1048576 bytes a second".
     pub what: String,
     /// The command that takes it back.
     pub undo: String,
@@ -150,27 +150,28 @@ pub trait Class: Send + Sync {
         false
     }
 
-    /// True when it only shows what it finds, and opens nothing before somebody above does. Others
-    /// hold what they find from then on, and may write to it.
+    /// True when the class only shows its findings, and opens nothing before a consumer above does.
+    /// Other classes hold the provider from the claim on, and may write to it.
     fn only_shows(&self) -> bool {
         false
     }
 
-    /// True when what it recognises and then refuses is a member of something all the same: a
+    /// True when a provider that the class recognises and then refuses is a member all the same: a
     /// stale or failed half. Classes that are asked after it (those loaded before it) claim nothing
-    /// there, for what seems to stand on such a half stands on the whole. A refusal with `NoDev`
-    /// hides nothing: it is no member after all, and is not known by its end.
+    /// there, because content that appears to be on such a half is on the whole. A refusal with
+    /// `NoDev` hides nothing: the provider is not a member, and is not known by its end.
     fn hides_what_it_refuses(&self) -> bool {
         false
     }
 
-    /// True when what it knows a provider by is at that one's end, and moves when the provider
-    /// grows: it is told where a provider ended whose label did not come along.
+    /// True when the class recognises a provider by metadata at its end, and moves the metadata
+    /// when the provider grows. The class receives the former end of a provider whose label was not
+    /// moved.
     fn knows_ends(&self) -> bool {
         false
     }
 
-    /// Reads what it needs and says whether the provider is its own.
+    /// Reads the provider and decides whether it belongs to the class.
     fn taste<'a>(&'a self, disk: &'a Taster) -> Local<'a, Verdict> {
         let _ = disk;
         Box::pin(async { Verdict::No("the class does not taste".into()) })
@@ -188,8 +189,8 @@ pub trait Class: Send + Sync {
         Err(Error::new(Errno::NotSup, format!("class {} makes nothing by tasting", self.name())))
     }
 
-    /// What `create` would miss below: the first disk that its parameters name, beside its members,
-    /// and that is not in the graph; as they name it. Bad parameters miss nothing.
+    /// The first disk that the parameters of `create` name besides its members and that is not in
+    /// the graph, as they name it. Bad parameters miss nothing.
     fn missing(&self, topology: &Topology, params: &serde_json::Value) -> Option<String> {
         let _ = (topology, params);
         None
@@ -241,8 +242,8 @@ pub trait Class: Send + Sync {
         Err(Error::new(Errno::NotSup, format!("{name}: its class has no settings to change")))
     }
 
-    /// Why [`Class::redeclare`] would refuse, as far as shows beforehand. Members that are not in
-    /// the graph are left out: an earlier step of the plan makes them.
+    /// Reports a refusal of [`Class::redeclare`] beforehand, as far as it can be foreseen. Members
+    /// that are not in the graph are left out: an earlier step of the plan makes them.
     fn foresee(&self, control: &mut Control, request: &Redeclare<'_>) -> Result<(), Error> {
         let _ = control;
         if request.from == request.to && !self.settings(request.params)?.is_empty() {
@@ -254,9 +255,9 @@ pub trait Class: Send + Sync {
         ))
     }
 
-    /// Changes members and settings of a geom while it is used, as a configuration declares it
-    /// now. What [`Class::foresee`] refuses is refused before anything is changed. `consent`: as
-    /// in [`Class::declare`].
+    /// Changes members and settings of a geom while it is used, as a configuration declares it now.
+    /// A refusal of [`Class::foresee`] comes before any change. `consent`: as in
+    /// [`Class::declare`].
     fn redeclare(
         &self,
         control: &mut Control,
@@ -268,21 +269,21 @@ pub trait Class: Send + Sync {
         self.work_as(control, request.name, request.params)
     }
 
-    /// Where the bytes of members are in what a geom of these parameters shows, in words: what
-    /// decides that besides the members and their order. `bytes` are their sizes. None: records on
-    /// members say it, or what is shown is the member.
+    /// Describes the data layout of a geom with these parameters: all that determines it besides
+    /// the members and their order. `bytes` are the sizes of the members. `None`: records on the
+    /// members contain the layout, or the geom shows the member unchanged.
     fn layout(&self, params: &serde_json::Value, bytes: &[u64]) -> Option<String> {
         let _ = (params, bytes);
         None
     }
 
-    /// Whether each of its geoms is called as the provider below it, and what it offers begins with
-    /// that name: they get another name when it does ([`Topology::rename`]).
+    /// True when each geom of the class has the name of the provider below it, and the names of its
+    /// own providers begin with that name. They are renamed with it ([`Topology::rename`]).
     fn names_after(&self) -> bool {
         false
     }
 
-    /// Takes a geom apart. `force` orphans what is open.
+    /// Destroys a geom. `force` orphans open providers.
     fn destroy(&self, topology: &mut Topology, geom: GeomId, force: bool) -> Result<(), Error> {
         if !force && topology.geom_is_open(geom) {
             let name = topology.geom_name(geom);
@@ -312,8 +313,8 @@ pub trait Class: Send + Sync {
 
 /// An instance of a class. Called on the topology's thread, never with itself on the stack.
 pub trait Geom: Send + Any {
-    /// An upper consumer changes its counts on `provider`; pass down what the class needs below.
-    /// A pure close never fails.
+    /// Changes the counts of an upper consumer on `provider`; the geom passes down the access that
+    /// the class needs below. A pure close never fails.
     fn access(
         &mut self,
         topology: &mut Topology,
@@ -328,20 +329,20 @@ pub trait Geom: Send + Any {
         topology.wither_geom(me, error);
     }
 
-    /// One of its providers has another name now, `to`: what it remembers of names follows.
+    /// One of its providers was renamed to `to`; the geom updates the names that it remembers.
     fn renamed(&mut self, from: &str, to: &str) {
         let _ = (from, to);
     }
 
-    /// The command that makes it let go of the provider under `consumer`, which it keeps open
-    /// whether somebody uses it or not. `None`: it lets go by itself when nobody does.
+    /// The command that makes the geom release the provider under `consumer`, which it keeps open
+    /// whether it is used or not. `None`: the geom releases it when it has no user.
     fn keeps(&self, topology: &Topology, me: GeomId, consumer: ConsumerId) -> Option<String> {
         let _ = (topology, me, consumer);
         None
     }
 
-    /// It is about to be taken out from under those who use it (`true`): what it keeps back shall
-    /// go down now. Or it stays after all (`false`), and all is as before.
+    /// The geom is about to be removed from under its users (`true`): it sends the requests that it
+    /// holds back down now. `false`: it stays after all, and works as before.
     fn hurry(&mut self, hurry: bool) {
         let _ = hurry;
     }
@@ -354,12 +355,12 @@ pub trait Geom: Send + Any {
         true
     }
 
-    /// True when the geom must go when somebody else writes its provider.
+    /// True when the geom must go when another consumer writes its provider.
     fn spoils(&self) -> bool {
         false
     }
 
-    /// Somebody else opened the provider under `consumer` for writing. The default, for geoms
+    /// Another consumer opened the provider under `consumer` for writing. The default, for geoms
     /// that spoil, leaves and withers.
     fn spoiled(&mut self, topology: &mut Topology, me: GeomId, consumer: ConsumerId) {
         topology.leave(consumer);
@@ -387,8 +388,8 @@ pub trait Geom: Send + Any {
         let _ = (topology, me, consumer, name);
     }
 
-    /// One of its own layers or tasks has something to say: see [`crate::Switchboard::tell`] and
-    /// [`Topology::converse`].
+    /// Receives a message from one of the geom's own layers or tasks: see
+    /// [`crate::Switchboard::tell`] and [`Topology::converse`].
     fn told(&mut self, topology: &mut Topology, me: GeomId, word: Word) {
         let _ = (topology, me, word);
     }
@@ -405,15 +406,15 @@ pub trait Geom: Send + Any {
         topology.attr_below(me, name)
     }
 
-    /// What DELETE is like over `provider`, as what is below is. The default: as over the first
-    /// provider below, which is right where requests are handed on as they are.
+    /// The properties of DELETE over `provider`, for the present providers below. The default:
+    /// those of the first provider below, which is right where requests are passed on unchanged.
     fn deletes(&self, topology: &Topology, me: GeomId, provider: ProviderId) -> Deletes {
         let _ = provider;
         topology.deletes_below(me)
     }
 
-    /// It gives every client its part of what is below, and has to see all that wait for that:
-    /// whoever is above keeps no request back so that others get theirs.
+    /// True when the geom divides the provider below among its clients, and has to see all waiting
+    /// requests for that. Layers above then hold no request back for the sake of other clients.
     fn shares(&self) -> bool {
         false
     }
@@ -430,13 +431,13 @@ pub trait Geom: Send + Any {
         Settings::new()
     }
 
-    /// What verbs changed until the next start beside the settings.
+    /// The changes that verbs made until the next start, besides the settings.
     fn transients(&self, topology: &Topology, me: GeomId) -> Vec<Transient> {
         let _ = (topology, me);
         Vec::new()
     }
 
-    /// What is not as it should be, and what to do about it. Nothing: all is well.
+    /// Conditions that need attention, each with the action to take. Empty: the geom is healthy.
     fn troubles(&self, topology: &Topology, me: GeomId) -> Vec<Trouble> {
         let _ = (topology, me);
         Vec::new()

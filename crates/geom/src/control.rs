@@ -1,8 +1,8 @@
 //! The driver of a topology: carries its actions to the cores and their answers back.
 //!
-//! It runs on one control thread. Calls are straight-line code: where something has to happen on
-//! a core, the call pumps events until it has. What "waiting" means comes from outside: sleeping
-//! on a condition in the daemon, running the world in a simulation.
+//! It runs on one control thread. Calls are straight-line code: where a core has to do something,
+//! the call pumps events until the core has done it. The driver's user defines how it waits: the
+//! daemon sleeps on a condition, a simulation runs its world.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,18 +24,18 @@ use crate::topology::{
     Action, Asked, Barrier, Conversation, Event, GeomId, ProviderId, TasteJob, Tasted, Topology,
 };
 
-/// Longest tasting of one provider; then every class that had not answered says so, ns.
+/// Longest tasting of one provider, ns; then every class without an answer reports that.
 pub const TASTE_DEADLINE_NS: u64 = 5_000_000_000;
 /// Longest wait for a node to empty before a splice is rolled back.
 pub const GATE_DEADLINE: Duration = Duration::from_secs(10);
-/// Longest wait for a control call to settle; what is still going on then is said.
+/// Longest wait for a control call to settle; activity that remains then is reported.
 pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 /// How long the idle barrier waits for requests to disks that are gone or were abandoned. After
-/// that it returns without them; what they hold is freed when they end.
+/// that it returns without them; their resources are freed when they end.
 pub const ORPHAN_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest conversation of a verb with its disks, ns.
 pub const JOB_DEADLINE_NS: u64 = 60_000_000_000;
-/// How long [`Control`] and tasting wait; the defaults are the constants of this room.
+/// How long [`Control`] and tasting wait; the defaults are the constants of this module.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     /// [`TASTE_DEADLINE_NS`].
@@ -62,16 +62,16 @@ impl Default for Deadlines {
     }
 }
 
-/// Something that cores or other threads tell the control thread.
+/// An item that cores or other threads post to the control thread.
 enum Incoming {
     Event(Event),
     /// A message that a core's mailbox had no room for.
     Forward(usize, Message),
-    /// Nothing: whoever sleeps shall look around.
+    /// No item: only wakes the control thread.
     Nudge,
 }
 
-/// Where cores and other threads leave events for the control thread.
+/// Queue of events for the control thread from cores and other threads.
 #[derive(Default)]
 pub struct Inbox {
     queue: Mutex<VecDeque<Incoming>>,
@@ -98,7 +98,7 @@ impl Inbox {
         self.put(Incoming::Forward(core, message));
     }
 
-    /// Wakes the control thread to look at what is not in this inbox.
+    /// Wakes the control thread for a reason outside this inbox.
     pub fn nudge(&self) {
         self.put(Incoming::Nudge);
     }
@@ -123,7 +123,7 @@ impl Inbox {
     }
 }
 
-/// How the control thread waits: returns after something may have happened, at latest after the
+/// The control thread's way to wait: returns after something may have happened, at latest after the
 /// given time (of the world's clock).
 pub type Waiter = Box<dyn FnMut(&Inbox, Duration)>;
 
@@ -143,7 +143,7 @@ impl<R> Running<R> {
         self.place().is_some()
     }
 
-    /// What came of it, once; None before its end.
+    /// Takes the result, once; `None` before the end.
     pub fn take(&self) -> Option<R> {
         self.place().take()
     }
@@ -153,7 +153,7 @@ impl<R> Running<R> {
 pub struct Control {
     /// The graph.
     pub topology: Topology,
-    /// How long it waits for what.
+    /// The time limits of its waits.
     pub deadlines: Deadlines,
     inbox: Arc<Inbox>,
     cores: Vec<Mailer<Message>>,
@@ -163,7 +163,7 @@ pub struct Control {
     wait: Waiter,
     watch: Option<Watch>,
     gates: u64,
-    /// Cores that said that the gate closed last is empty.
+    /// Cores that reported the gate that was closed last as empty.
     gate_drained: usize,
     clock: Box<dyn Fn() -> u64>,
 }
@@ -206,7 +206,7 @@ impl Control {
         }
     }
 
-    /// Where other threads leave events.
+    /// The queue of events from other threads.
     pub fn inbox(&self) -> &Arc<Inbox> {
         &self.inbox
     }
@@ -370,7 +370,7 @@ impl Control {
         }
     }
 
-    /// The idle barrier: a control call returns when what it caused has been done (geom.md 1.3).
+    /// The idle barrier: returns when all effects of a control call are done (geom.md 1.3).
     pub fn settle(&mut self) -> Result<(), Error> {
         let Deadlines { settle, orphans, .. } = self.deadlines;
         if self.wait_until(orphans, Control::is_idle) {
@@ -418,8 +418,8 @@ impl Control {
         }
     }
 
-    /// Begins a conversation on core 0 and does not wait: for what ends by a deadline of its own,
-    /// and may be so late that others shall be served meanwhile.
+    /// Begins a conversation on core 0 and does not wait: for work that ends by a deadline of its
+    /// own, and may take so long that other calls have to be served meanwhile.
     pub fn begin_on_core<R: Send + 'static>(
         &mut self,
         what: &'static str,
@@ -446,7 +446,7 @@ impl Control {
 
     /// Closes a provider to new requests and waits until none is inside.
     pub fn close_gate(&mut self, provider: ProviderId) -> Result<u32, Error> {
-        // The cores must know the node before they are told to close it.
+        // The cores must know the node before they receive the message that closes it.
         self.pump();
         let Some(node) = self.topology.node(provider) else {
             return Err(Error::new(Errno::NoEnt, "no such provider"));
@@ -465,7 +465,7 @@ impl Control {
         Err(Error::new(Errno::TimedOut, what))
     }
 
-    /// Reopens a gate; what was parked goes on in order, through the graph as it is now.
+    /// Reopens a gate; parked requests continue in order, through the present graph.
     pub fn open_gate(&mut self, node: u32) {
         self.gates += 1;
         let mut actions = self.topology.take_actions();
@@ -480,7 +480,7 @@ impl Control {
         actions.into_iter().for_each(|a| self.act(a));
     }
 
-    /// Slips a new geom of `class` under everybody above `below`, while they work.
+    /// Inserts a new geom of `class` under all users of `below` without disturbing them.
     pub fn insert(
         &mut self,
         class: &str,
@@ -498,7 +498,8 @@ impl Control {
             Ok(geom) => geom,
             Err(e) => return self.settle().and(Err(e)),
         };
-        // Nobody claims what is on the new provider: those who did sit on the one below and move.
+        // No class claims the content of the new provider: the geoms that have claimed it are
+        // attached to the provider below, and are moved.
         let untasted = self.topology.hold_tasting(geom);
         if let Err(e) = self.splice(geom, below) {
             return Err(self.give_up(geom, e));
@@ -521,8 +522,8 @@ impl Control {
         self.settle().err().unwrap_or(error)
     }
 
-    /// Takes a transparent geom out from under everybody above it, while they work. Meanwhile it
-    /// hurries; if requests do not end in time it stays, and all is as before.
+    /// Removes a transparent geom from under its users without disturbing them. The geom hurries
+    /// meanwhile; if requests do not end in time, it stays and works as before.
     pub fn remove(&mut self, geom: GeomId) -> Result<(), Error> {
         let (_, above) = self.topology.shim_parts(geom)?;
         let hurry = |c: &mut Control, on| c.topology.with_geom(geom, |g, _| g.hurry(on));
@@ -555,8 +556,8 @@ pub async fn deadline<T>(core: &Rc<Core>, ns: u64, f: impl Future<Output = T>) -
     .await
 }
 
-/// A conversation that the topology waits for: its geom is told when this is dropped, however
-/// that comes about.
+/// A conversation that the topology waits for: its geom receives the result when this is dropped,
+/// for whatever reason.
 struct Promise {
     inbox: Arc<Inbox>,
     geom: GeomId,

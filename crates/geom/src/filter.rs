@@ -1,4 +1,4 @@
-//! Layers over one provider that hand requests on: what all such classes have in common.
+//! Common code of classes with a layer over one provider that passes requests on.
 //!
 //! A class that implements [`Filter`] decides the fate of a request. Sizes, stripes, attributes,
 //! access counts and the granularity of DELETE are those of the provider below, seen through the
@@ -12,7 +12,7 @@
 //! ```
 //! Invariants
 //!  F1  A request is either failed without being handed on, or handed on exactly once.
-//!  F2  A request comes back with the offset that it came with.
+//!  F2  A request returns with the offset with which it arrived.
 //!  F3  A change of settings is taken over as a whole or not at all.
 
 use std::marker::PhantomData;
@@ -46,7 +46,7 @@ pub enum Fate {
     Fail(Errno),
 }
 
-/// What a filter shows of the provider below.
+/// The part of the provider below that a filter shows.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
     /// First byte, a multiple of the sector size.
@@ -65,7 +65,7 @@ pub struct Window {
 pub trait Filter: Send + Sync + Sized + 'static {
     /// Class name: lower case.
     const NAME: &'static str;
-    /// What it does, in one sentence.
+    /// Its function, in one sentence.
     const DOC: &'static str;
     /// A command line of its `configure` that works, without the program's name.
     const EXAMPLE: &'static str;
@@ -90,7 +90,7 @@ pub trait Filter: Send + Sync + Sized + 'static {
     /// The fate of a request.
     fn start(&self, bio: &Bio, core: &Core) -> Fate;
 
-    /// What it shows of the provider below. The default: all of it.
+    /// The part of the provider below that it shows. The default: all of it.
     fn window(params: &Self::Params) -> Window {
         let _ = params;
         Window::default()
@@ -219,7 +219,7 @@ impl<F: Filter> Geom for FilterGeom<F> {
 }
 
 impl Window {
-    /// What it shows of a provider with these numbers.
+    /// The limits of the window over a provider with the limits `below`.
     ///
     /// # Errors
     ///

@@ -1,12 +1,12 @@
-//! What a class does to a Bio: the contract between the dispatcher and a layer.
+//! Contract between the dispatcher and a layer, which carries out a class's work on a Bio.
 
 use bio::{Bio, Errno, Status};
 
 use crate::core::Core;
 
-/// A consumer's number: the way from a layer (or an originator) down to a provider. It carries the
-/// slot and which of the slot's tenants it is, so that one kept for too long ends requests with
-/// ENXIO and does not lead to somebody else's provider.
+/// A consumer's number: the path from a layer (or an originator) down to a provider. It carries the
+/// slot and the generation of the slot's tenant. So a number that was kept for too long ends
+/// requests with ENXIO and does not lead to another provider.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct Edge(pub u32);
 
@@ -34,7 +34,7 @@ impl Edge {
     }
 }
 
-/// What a layer says about a Bio it holds.
+/// A layer's decision about a Bio that it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
     /// Continue below through this edge; hand the word back to [`Layer::done`].
@@ -49,7 +49,7 @@ pub enum Flow {
     Wait,
 }
 
-/// What a layer says when what it sent down has come back.
+/// A layer's decision about a Bio that has returned from below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Back {
     /// Pass it up as it is.
@@ -67,7 +67,7 @@ pub trait Layer: Send + Sync + 'static {
     fn start(&self, bio: &mut Bio, core: &Core) -> Flow;
 
     /// Ranges of one DELETE that it takes; one with more is cut before it arrives. A layer that
-    /// hands a DELETE on as it is, or moved by a constant, says `u32::MAX`.
+    /// passes a DELETE on unchanged, or moved by a constant, returns `u32::MAX`.
     fn delete_ranges(&self) -> u32 {
         1
     }
@@ -82,7 +82,7 @@ pub trait Layer: Send + Sync + 'static {
         })
     }
 
-    /// What was sent down came back; `bio.status` says how.
+    /// A Bio that was sent down has returned; `bio.status` is its result.
     fn done(&self, bio: &mut Bio, word: u64, core: &Core) -> Back {
         let _ = (bio, word, core);
         Back::Up

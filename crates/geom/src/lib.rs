@@ -5,7 +5,8 @@
 //!   orphans, withering. It does no I/O.
 //! * [`Control`] drives it on the control thread and is the idle barrier.
 //! * [`Core`] walks Bios through a copy of it, one core a thread.
-//! * [`Layer`], [`Class`] and [`Geom`] are what a transformation implements; none is in this room.
+//! * [`Layer`], [`Class`] and [`Geom`] are the traits that a transformation implements; this crate
+//!   contains no transformation.
 
 mod class;
 mod control;
@@ -55,6 +56,6 @@ pub use verb::{
     call, given, read, specs,
 };
 
-// What the parameters of a verb derive.
+// Derive macros for the parameters of a verb.
 pub use schemars::JsonSchema;
 pub use serde::Deserialize;

@@ -1,16 +1,16 @@
-//! Whose requests are whose: the names behind the numbers that requests carry.
+//! Registry of request origins: the names for the numbers that requests carry.
 //!
-//! A request carries a number of four bytes ([`bio::Origin`]) and nothing else of who sent it, so
-//! telling clients apart costs the way of a request nothing. Who sends requests enters itself
-//! once, when the way is made: the target each path of a session to a unit, a local file system
-//! each process, a core each task that awaits requests of its own. A layer that wants to know looks
-//! a number up when it sees it for the first time.
+//! A request identifies its originator only by a number of four bytes ([`bio::Origin`]), so that
+//! the distinction of clients costs the request path nothing. An originator registers once, when
+//! its path is made: the target for each path of a session to a unit, a local file system for each
+//! process, a core for each task that awaits its own requests. A layer looks a number up when it
+//! sees the number for the first time.
 //!
 //! Invariants
-//!  N1  A number has one owner as long as its [`Entry`] is kept, and comes again only when all
+//!  N1  A number has one owner as long as its [`Entry`] is kept, and is reused only after all
 //!      others have been given out.
-//!  N2  There are at most [`ORIGINS_MAX`]; whoever comes then is the daemon, number 0, like all
-//!      that have no name.
+//!  N2  There are at most [`ORIGINS_MAX`] entries; a further originator gets number 0, that of the
+//!      daemon, as do all that have no name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub const ORIGINS_MAX: usize = 1 << 24;
 /// On whose behalf.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Who {
-    /// The initiator's name; empty for what the daemon does by itself.
+    /// The initiator's name; empty for requests that the daemon makes by itself.
     pub initiator: String,
     /// The number of its session in this daemon.
     pub session: Option<u64>,
@@ -32,7 +32,7 @@ pub struct Who {
     pub lun: Option<u64>,
     /// The process of this machine that asked.
     pub process: Option<u32>,
-    /// What the daemon does in the background, such as `mirror rebuild gm0`; else empty.
+    /// A background task of the daemon, such as `mirror rebuild gm0`; else empty.
     pub task: String,
 }
 
@@ -58,7 +58,7 @@ impl Origins {
         self.0.lock()
     }
 
-    /// Enters somebody.
+    /// Registers an originator.
     pub fn enter(self: &Arc<Self>, who: Who) -> Entry {
         let mut book = self.lock();
         if book.all.len() >= ORIGINS_MAX {
@@ -74,7 +74,7 @@ impl Origins {
         }
     }
 
-    /// Who that is; `None` for the daemon and for whoever has left.
+    /// The originator with that number; `None` for the daemon and for one whose entry is gone.
     pub fn who(&self, origin: Origin) -> Option<Arc<Who>> {
         self.lock().all.get(&origin.0).cloned()
     }
@@ -155,7 +155,7 @@ mod tests {
         drop(first);
         assert_eq!((all.who(gone), all.who(Origin(0))), (None, None));
         assert!(all.enter(who(2)).origin() != gone);
-        // All the way round: what is in use is passed over, and so is zero.
+        // All the way round: numbers in use are skipped, and so is zero.
         let held = second.origin().0;
         all.lock().newest = u32::MAX;
         let taken: Vec<Entry> = (0..3).map(|n| all.enter(who(n))).collect();

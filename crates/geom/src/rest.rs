@@ -1,4 +1,4 @@
-//! rest: records become clean before their geoms go.
+//! Clean records: the state that geoms write to disk before a stop or their removal.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ impl Control {
             let t = &mut self.topology;
             let mut asked = t.geom_ids();
             asked.retain(|geom| which(t, *geom));
-            // One that is gone or busy with itself has nothing to say.
+            // A geom that is gone or busy with itself has no answer.
             asked.retain(|geom| t.with_geom(*geom, |g, t| g.rest(t, *geom)) == Some(false));
-            // A record of one geom is a write to the geom below it: that one may have been asked
-            // before. Twice in a row says that none was under way.
+            // A record of one geom is a write to the geom below it, which may have been asked
+            // before. Two calm rounds in a row show that no such write was under way.
             calm = if asked.is_empty() { calm + 1 } else { 0 };
             if calm == 2 {
                 return Vec::new();

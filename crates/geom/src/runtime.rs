@@ -98,8 +98,8 @@ impl Runtime {
         &self.reports
     }
 
-    /// Ends every core after its current turn and waits for the threads. Answers what the kernel
-    /// did not give back, in words for a log: see [`Reactor::shutdown`].
+    /// Ends every core after its current turn and waits for the threads. Returns the resources that
+    /// the kernel did not return, as text for a log: see [`Reactor::shutdown`].
     pub fn stop(&mut self) -> Vec<String> {
         self.stopping.store(true, Ordering::Release);
         for core in &self.cores {

@@ -1,7 +1,7 @@
-//! The graph as the data path sees it: each change tells the cores of the slots that it touched.
+//! The graph as the data path sees it. A change lists only the slots that it touched.
 //!
-//! Every core hears every change, in order, so each knows the graph between two events; a graph of
-//! many thousand disks costs no more to change than a small one.
+//! Every core receives every change, in order, so each core knows the graph between two events. A
+//! change of a graph of many thousand disks costs no more than one of a small graph.
 //!
 //! Slots are stable: a provider keeps its node slot and a consumer its edge slot from creation to
 //! the moment when no core has a request in it. So a request that went down under one snapshot
@@ -15,8 +15,8 @@ use bio::{Attr, Errno, Op, Pinned};
 use crate::layer::{Edge, Layer};
 use crate::stats::{Meter, Queue};
 
-/// What may change at any time about a provider, seen by every core at once. Every request reads
-/// it, so nothing that a core writes is beside it (M2 of `stats.rs`).
+/// The part of a provider's state that may change at any time, seen by every core at once. Every
+/// request reads it, so nothing that a core writes is beside it (M2 of `stats.rs`).
 #[derive(Default)]
 #[repr(align(128))]
 pub struct NodeState {
@@ -38,11 +38,12 @@ impl NodeState {
     }
 }
 
-/// What may change at any time about a consumer, seen by every core at once; beside it nothing.
+/// The part of a consumer's state that may change at any time, seen by every core at once; nothing
+/// is beside it.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct EdgeState {
-    /// What the flags let pass, a bit an operation, and above that the flags.
+    /// Bits of the permitted operations, one an operation, and above them the flags.
     word: AtomicU16,
 }
 
@@ -104,7 +105,7 @@ impl Limits {
     }
 }
 
-/// One provider as a core is told of it.
+/// A provider as published to a core.
 #[derive(Clone)]
 pub struct Node {
     /// Its data path.
@@ -113,13 +114,13 @@ pub struct Node {
     pub limits: Limits,
     /// Its sticky error.
     pub state: Pinned<NodeState>,
-    /// What is inside, one queue a core.
+    /// The requests inside, one queue a core.
     pub queues: Arc<[Pinned<Queue>]>,
     /// Attributes that the dispatcher answers by itself.
     pub attrs: Arc<Vec<(&'static str, Attr)>>,
 }
 
-/// One attached consumer as a core is told of it.
+/// An attached consumer as published to a core.
 #[derive(Clone)]
 pub struct EdgeTo {
     /// The consumer's number.
@@ -132,7 +133,7 @@ pub struct EdgeTo {
     pub meters: Arc<[Pinned<Meter>]>,
 }
 
-/// What has changed since the cores were told last.
+/// The changes since the last publication to the cores.
 #[derive(Default)]
 pub struct Changes {
     /// Number of the graph that they lead to; grows by one each.

@@ -3,17 +3,16 @@
 //! Invariant M1: a meter has one writer, its core; readers elsewhere may see counters of slightly
 //! different moments, never a torn counter. So an update is a plain load and store.
 //!
-//! Invariant M2: what one core writes is on cache lines of its own, two at a time as processors
-//! fetch them. Two cores that count side by side would take the line from each other for every
-//! request, and that costs more than the request.
+//! Invariant M2: the data that one core writes is on cache lines of its own, two at a time as
+//! processors fetch them. Two cores that count side by side would take the line from each other for
+//! every request, and that costs more than the request.
 //!
-//! Invariant M3: a provider's queue counts those of its consumers that have requests inside, not
-//! the requests: how many these are is the sum of its consumers'. The time with anybody inside
-//! comes out the same, a request pays for one queue, and a consumer that joins or goes changes
-//! sums only.
+//! Invariant M3: a provider's queue counts those of its consumers that have requests inside. It
+//! does not count the requests: their number is the sum over its consumers. The busy time is the
+//! same, a request pays for one queue, and a consumer that joins or leaves changes sums only.
 //!
-//! Invariant M4: a request that comes up in the walk that took it down is in no queue: it takes no
-//! time, its core does not look at the queues meanwhile (`core::accounts`), and others see the
+//! Invariant M4: a request that comes up in the walk that took it down is in no queue. It takes no
+//! time, its core does not look at the queues meanwhile (`core::accounts`), and other cores see the
 //! moment before or after (M1). It is counted when it has ended, like any other.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,7 +25,7 @@ pub const BUCKETS: usize = 80;
 /// Histograms kept: reads, and everything that writes.
 const KINDS: usize = 2;
 
-/// How many are inside, and for how long anybody was: requests of a consumer, consumers of a
+/// Number of entries, and the time with at least one: requests of a consumer, consumers of a
 /// provider (M3).
 #[derive(Default)]
 #[repr(align(128))]
@@ -37,7 +36,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// One came in; whether it found nobody.
+    /// Counts a request in; true when the queue was empty before.
     #[inline]
     fn enter(&self, now_ns: u64) -> bool {
         let was = self.inside.load(Relaxed);
@@ -48,7 +47,7 @@ impl Queue {
         was == 0
     }
 
-    /// One went out; whether it left nobody.
+    /// Counts a request out; true when the queue is empty now.
     #[inline]
     fn leave(&self, now_ns: u64) -> bool {
         let was = self.inside.load(Relaxed);
@@ -67,7 +66,7 @@ impl Queue {
         self.inside.load(Relaxed)
     }
 
-    /// Time with anybody inside, ns; `now_ns` closes an interval still open.
+    /// Time with at least one inside, ns; `now_ns` closes an interval still open.
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         let open = match self.inside() {
             0 => 0,
@@ -132,7 +131,8 @@ pub fn bucket_top_ns(bucket: usize) -> u64 {
 }
 
 impl Meter {
-    /// A request comes in that will stay for a while; `provider` is that of what it enters.
+    /// Counts in a request that will stay for a while; `provider` is the queue of the provider that
+    /// it enters.
     #[inline]
     pub(crate) fn enter(&self, now_ns: u64, provider: &Queue) {
         if self.queue.enter(now_ns) {
@@ -140,7 +140,7 @@ impl Meter {
         }
     }
 
-    /// One that [entered](Meter::enter) goes out: it has ended, or is to come in again.
+    /// Counts out a request that [entered](Meter::enter): it has ended, or will enter again.
     #[inline]
     pub(crate) fn leave(&self, now_ns: u64, provider: &Queue) {
         if self.queue.leave(now_ns) {

@@ -1,10 +1,11 @@
-//! The switchboard: how a geom's data path and its tasks reach the topology and the other cores.
+//! The switchboard: connects a geom's data path and tasks with the topology and the other cores.
 //!
-//! A layer runs on every core and owns nothing; what it has to decide together with the other
-//! cores (a member failed, the first write wants a mark on the disks) it tells its geom, which
-//! lives on the control thread and has one thread's order. What the geom decides goes back as
-//! calls to the cores. Nothing here blocks, and nothing is lost while the daemon runs: what a
-//! core's mailbox has no room for goes by way of the control thread, which tries until it fits.
+//! A layer runs on every core and owns nothing. It sends its geom a message when a decision
+//! concerns all cores (a member failed, the first write needs a mark on the disks). The geom lives
+//! on the control thread and handles messages in the order of that thread. It returns its decision
+//! as calls to the cores. Nothing here blocks, and no message is lost while the daemon runs: the
+//! control thread forwards a message that a core's mailbox had no room for, and retries until it
+//! fits.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -18,13 +19,13 @@ use crate::control::Inbox;
 use crate::core::{Call, Core, Message};
 use crate::topology::{Event, GeomId};
 
-/// What a geom is told by its layers and tasks; the geom knows the type.
+/// A message to a geom from its layers and tasks; the geom knows the type.
 pub type Word = Box<dyn Any + Send>;
 
-/// A conversation that a geom starts on a core; its answer is the word the geom is told.
+/// A conversation that a geom starts on a core; the geom receives its answer as a message.
 pub type Task = Box<dyn for<'a> FnOnce(&'a Rc<Core>) -> Local<'a, Word> + Send>;
 
-/// The word a geom is told when its task came to no end: the core stopped, or the time was up.
+/// The message to a geom whose task did not end: the core stopped, or the time was up.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unanswered;
 
@@ -48,7 +49,7 @@ impl Switchboard {
         self.0.as_ref().map_or(0, |lines| lines.cores.len())
     }
 
-    /// Has [`crate::Geom::told`] called on the control thread. Callable from any thread.
+    /// Calls [`crate::Geom::told`] on the control thread. Callable from any thread.
     pub fn tell(&self, geom: GeomId, word: Word) {
         if let Some(lines) = &self.0 {
             lines.inbox.post(Event::Told(geom, word));

@@ -1,6 +1,6 @@
-//! What is not as it should be with a geom, and what happens to it: for `status` and the journal.
+//! Conditions of a geom that need attention, and its events: for `status` and the journal.
 
-/// How something is.
+/// Severity of a condition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Grade {
     /// As it should be.
@@ -12,19 +12,19 @@ pub enum Grade {
     Failed,
 }
 
-/// Something that is not as it should be, as long as it is not.
+/// A condition that needs attention, as long as it lasts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trouble {
-    /// How bad it is.
+    /// Its severity.
     pub grade: Grade,
-    /// What is wrong, naming the member or the place.
+    /// The problem, with the name of the member or the place.
     pub why: String,
-    /// What to do about it: the commands to type, or that there is nothing to do.
+    /// The action to take: the commands to type, or that there is nothing to do.
     pub action: String,
 }
 
 impl Trouble {
-    /// It is as it was asked for, and somebody may wonder all the same.
+    /// The state is as requested, but may surprise an operator.
     pub fn noted(why: impl Into<String>, action: impl Into<String>) -> Trouble {
         Trouble { grade: Grade::Good, why: why.into(), action: action.into() }
     }
@@ -40,18 +40,18 @@ impl Trouble {
     }
 }
 
-/// Something that happened to a geom.
+/// An event of a geom.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Remark<'a> {
     /// Its class.
     pub class: &'static str,
     /// Its name.
     pub name: &'a str,
-    /// How it is now, as far as this goes.
+    /// The severity after the event.
     pub grade: Grade,
-    /// What happened.
+    /// The event in words.
     pub text: &'a str,
 }
 
-/// Who hears remarks, on the thread of the graph: it must not wait for anything.
+/// Receiver of remarks, on the thread of the graph: it must not wait for anything.
 pub type Listener = Box<dyn FnMut(&Remark<'_>) + Send>;

@@ -1,4 +1,4 @@
-//! Classes with the types of what they take, find and make; the graph sees them as [`Class`].
+//! Typed interface of classes: parameters, claims and geoms as types; the graph sees [`Class`].
 //!
 //! ```text
 //!   parameters, JSON ---> Params --.
@@ -51,7 +51,7 @@ pub trait Typed: Send + Sync + Sized + 'static {
     /// See [`Class::names_after`].
     const NAMES_AFTER: bool = false;
 
-    /// What a section of the configuration and `create` say, besides name and members.
+    /// The parameters of a configuration section and of `create`, besides name and members.
     type Params: DeserializeOwned + JsonSchema;
     /// What tasting finds; [`NoClaim`] for a class that does not taste.
     type Claim: Send + 'static;
@@ -198,7 +198,7 @@ pub trait Typed: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// There is no such verb, what was given is wrong, or what the verb says.
+    /// There is no such verb, a parameter is wrong, or the verb itself fails.
     fn verb(
         &self,
         control: &mut Control,
@@ -213,7 +213,7 @@ pub trait Typed: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// `Inval`: which key, and what is wrong with it.
+    /// `Inval`: the key and the problem with it.
     fn read(params: &Value) -> Result<Self::Params, Error> {
         read(Self::NAME, params)
     }

@@ -1,19 +1,19 @@
-//! Who is inside a layer, and what has ended there.
+//! Accounting of requests inside a layer and of requests that ended there.
 //!
 //! ```text
-//!   walk: down --> down --> ends at once --> up, up             passed: nobody counted it in
+//!   walk: down --> down --> ends at once --> up, up             passed: not counted in
 //!   walk: down --> down --> has to wait: counted in, put away
 //!                    walk: goes on --> up, up                   counted out, stayed
 //! ```
 //!
 //! Most requests to fast disks come up in the walk that took them down. This core does not look
-//! into the queues during a walk (drains are asked between two), and its clock stands still, so
-//! these are spared the way in and out.
+//! into the queues during a walk (drains are checked between two walks), and its clock does not
+//! advance. So these requests are not counted in and out.
 //!
 //! Invariants
-//!  A1  A Bio that no walk has in its hands is counted in at every layer that holds it: it is
-//!      counted in before it is put away, whether in the slab, at a gate or behind another.
-//!  A2  What is counted in is counted out once, when its frame goes (F1 of `bio::Frames`).
+//!  A1  A Bio that no walk holds is counted in at every layer that holds it: it is counted in
+//!      before it is put away, whether in the slab, at a gate or behind another.
+//!  A2  A Bio that is counted in is counted out once, when its frame goes (F1 of `bio::Frames`).
 
 use bio::Bio;
 

@@ -1,15 +1,16 @@
-//! Requests that are cut into more pieces than one wave, and who waits for them.
+//! Requests that are cut into more pieces than one wave, and the requests that wait for them.
 //!
 //! Invariants
 //!  C1  While a request has pieces left to send, a later one with ORDERED waits in front of the
-//!      same edge, and so does whatever comes after that. While the cut one is ORDERED itself,
+//!      same edge, and so do all requests after that. While the cut one is ORDERED itself,
 //!      everything later waits. So below an edge all pieces of a request are before, or after,
-//!      every piece of a request with ORDERED. Nobody else waits for anybody.
-//!  C2  Who waits here has not entered: no meter, no gate counts it, only the drain of its edge.
-//!      When nothing is left to send they enter in the order in which they came, after the pieces.
+//!      every piece of a request with ORDERED. No other request waits.
+//!  C2  A request that waits here has not entered: no meter, no gate counts it, only the drain of
+//!      its edge. When no piece is left to send, the waiting requests enter in the order of their
+//!      arrival, after the pieces.
 //!
-//! A request that comes through another edge is not held back: what has not been sent is not in
-//! the disk's queue yet.
+//! A request through another edge is not held back: pieces that have not been sent are not in the
+//! disk's queue yet.
 
 use std::collections::VecDeque;
 

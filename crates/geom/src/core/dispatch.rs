@@ -24,8 +24,8 @@
 //!  D6  A Bio that waits goes on by the newest ticket made for it, once; nothing older wakes it.
 //!  D7  The pieces of a request that is cut take its place in the queue: no later request enters
 //!      before or between them. Of more than one wave this holds for the first; see `cuts.rs`.
-//!  D8  What a request names (its operation, ranges and data) stays as it came while layers pass it
-//!      on; a layer moves its offset alone. So whether it is whole is asked once a descent.
+//!  D8  The operation, ranges and data of a request stay unchanged while layers pass it on; a layer
+//!      moves its offset alone. So whether it is whole is checked once a descent.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -52,7 +52,7 @@ enum Next {
     Enter(Edge),
     Act(Flow),
     Return,
-    /// It is parked, delivered or somebody else's now.
+    /// It is parked, delivered or has another owner now.
     Gone,
 }
 
@@ -93,14 +93,15 @@ impl Core {
         let Some(mut bio) = self.slab.borrow_mut().wake(ticket) else {
             return;
         };
-        // As if from the loop: what the layer forks or submits here starts when it has answered.
+        // As if from the loop: requests that the layer forks or submits here start after its
+        // answer.
         let running = self.running.replace(true);
         let flow = self.ask(&self.table.borrow(), &mut bio, result);
         self.running.set(running);
         self.run_one(bio, Go::Act(flow));
     }
 
-    /// What the layer that holds a Bio says now that its wait is over.
+    /// Asks the layer that holds a Bio for its decision after the wait.
     #[inline]
     fn ask(&self, table: &Table, bio: &mut Bio, result: Result<u64, Errno>) -> Flow {
         let node = bio.frames.top_mut().and_then(|f| table.node(f.node));
@@ -119,8 +120,8 @@ impl Core {
             Go::Ask => Next::Act(self.ask(table, &mut bio, Ok(0))),
         };
         let mut held = Some(bio);
-        // In the order in which nearly all take these steps, down and up, so that what comes next
-        // is foreseen: a `match` would be a jump by a table for each.
+        // The tests are in the order of most requests, down and up, so that the next step is
+        // predicted: a `match` would be a jump by a table for each.
         loop {
             if let Next::Enter(edge) = next {
                 next = self.descend(table, &mut held, edge);
@@ -232,7 +233,7 @@ impl Core {
         }
     }
 
-    /// Carries out what a layer answered about a Bio whose frame is on the stack.
+    /// Carries out a layer's decision about a Bio whose frame is on the stack.
     fn act(&self, table: &Table, held: &mut Option<Box<Bio>>, flow: Flow) -> Next {
         let Some(bio) = held.as_deref_mut() else {
             return Next::Gone;
@@ -267,7 +268,7 @@ impl Core {
                 if let Some(top) = bio.frames.top_mut() {
                     top.word = word;
                 }
-                // D6: what was armed before the children were made wakes nobody.
+                // D6: tickets made before the children do not wake this Bio.
                 let _ = bio.ticket();
                 if bio.waits == 0 { Next::Return } else { self.park(table, held) }
             }
@@ -286,7 +287,8 @@ impl Core {
         Next::Gone
     }
 
-    /// Up through layers for as long as they have nothing to add; then to whoever waits.
+    /// Ascends through layers as long as they add no work; then delivers the result to its
+    /// receiver.
     #[inline]
     fn ascend(&self, table: &Table, held: &mut Option<Box<Bio>>) -> Next {
         let Some(bio) = held.as_deref_mut() else {
@@ -351,7 +353,7 @@ impl Core {
         if more || self.cutting.get() {
             first += self.note_cut(bio, edge, more);
         }
-        // D7: what came later stands before them in the queue.
+        // D7: the pieces enter the queue before all later requests.
         self.ready.borrow_mut().rotate_right(first);
         if pieces == 0 {
             bio.frames.pop();
@@ -390,7 +392,7 @@ impl Core {
         Next::Gone
     }
 
-    /// Tells the parent; goes on with it when this was its last child.
+    /// Notifies the parent; continues with it when this was its last child.
     fn child_ended(
         &self,
         table: &Table,

@@ -1,4 +1,4 @@
-//! What the topology tells a core, and what a core tells the topology.
+//! Messages from the topology to a core, and notices from a core to the topology.
 
 use std::rc::Rc;
 use std::sync::Arc;

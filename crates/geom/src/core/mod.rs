@@ -1,7 +1,7 @@
 //! One core: its Bios, its view of the graph, its reactor.
 //!
 //! Everything here runs on one thread. Methods take `&self`; no borrow is held across a call into
-//! another room, except that of the table, which changes only between dispatches.
+//! another module, except that of the table, which changes only between dispatches.
 
 mod accounts;
 mod cuts;
@@ -161,7 +161,7 @@ impl Core {
     /// One turn of the loop: completions, timers, tasks, messages, dispatch.
     pub fn turn(self: &Rc<Self>, patience: Patience) {
         self.reactor.turn(patience, &mut |token, result| self.completed(token, result));
-        // What comes while these are handled asks for the next turn by itself.
+        // Messages that arrive meanwhile request the next turn by themselves.
         let waiting = self.inbox.borrow().len();
         for _ in 0..waiting {
             let message = self.inbox.borrow_mut().try_recv();
@@ -174,14 +174,15 @@ impl Core {
         self.check_drains();
     }
 
-    /// Sends a new request down an edge. `fill` sets what to do; `end` says who is told.
+    /// Sends a new request down an edge. `fill` sets the operation; `end` is the receiver of its
+    /// result.
     pub fn submit(&self, edge: Edge, end: End, fill: impl FnOnce(&mut Bio)) -> BioId {
         let mut bio = self.slab.borrow_mut().alloc();
         fill(&mut bio);
         bio.end = end;
         let id = bio.id();
         let go = Go::Enter(edge);
-        // Nobody is before it: it need not wait in the queue.
+        // The queue is empty: the request need not wait in it.
         if self.ready.borrow().is_empty() {
             self.run_one(bio, go);
         } else {
@@ -197,8 +198,8 @@ impl Core {
         self.fork_with(parent, edge, |_, child| fill(child));
     }
 
-    /// The same; `fill(parent, child)` appends what it takes of the parent's data to the child's
-    /// list, which allocates nothing: Bios keep their lists when they end.
+    /// The same; `fill(parent, child)` appends the child's part of the parent's data to the child's
+    /// list. This allocates nothing: Bios keep their lists when they end.
     pub fn fork_with(&self, parent: &mut Bio, edge: Edge, fill: impl FnOnce(&Bio, &mut Bio)) {
         let mut bio = self.slab.borrow_mut().alloc();
         bio.op = parent.op;
@@ -223,8 +224,8 @@ impl Core {
     }
 
     /// Has [`crate::Layer::ready`] called with `Ok(0)` for a Bio whose layer answered
-    /// [`Flow::Wait`], after what is ready now: [`Core::wake`] without a timer. False when the
-    /// ticket is not good.
+    /// [`Flow::Wait`], after all Bios that are ready now: [`Core::wake`] without a timer. False
+    /// when the ticket is not good.
     pub fn restart(&self, ticket: Ticket) -> bool {
         let Some(bio) = self.slab.borrow_mut().wake(ticket) else {
             return false;
@@ -329,8 +330,8 @@ impl Core {
         Flow::Wait
     }
 
-    /// Runs a pass in the background, `what` (`mirror rebuild`) of `whose` (`gm0`): what it awaits
-    /// is a client's of its own.
+    /// Runs a background task, `what` (`mirror rebuild`) of `whose` (`gm0`). Its requests have an
+    /// origin of their own.
     pub fn spawn_for(
         &self,
         what: &'static str,
@@ -357,8 +358,8 @@ impl Core {
         }
     }
 
-    /// A request awaited by a task of this core. It is the task's own if `fill` does not say whose
-    /// it is: a rebuild, a look at a label and a queue of deletes are clients like initiators.
+    /// A request awaited by a task of this core. Its origin is the task if `fill` sets no other: a
+    /// rebuild, a look at a label and a queue of deletes are clients like initiators.
     pub async fn io(self: &Rc<Self>, edge: Edge, fill: impl FnOnce(&mut Bio)) -> Finished {
         let fill = |bio: &mut Bio| {
             fill(bio);
@@ -432,7 +433,7 @@ impl Core {
         .await
     }
 
-    /// Wakes `waker` when a buffer comes back, for those who found the pool exhausted.
+    /// Wakes `waker` when a buffer comes back, for tasks that found the pool exhausted.
     pub fn wake_on_free(&self, waker: &std::task::Waker) {
         self.pool.wake_on_free(waker);
         self.reactor.heed();

@@ -1,6 +1,6 @@
 //! Receivers of Bios that ended.
 //!
-//! Invariant R1: a number given out is not heard by a later receiver: it carries the generation of
+//! Invariant R1: a number given out never reaches a later receiver: it carries the generation of
 //! its place, and freed places are used again oldest first.
 
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use crate::layer::Sink;
 
 /// Bits of a number that are the place; the others are the generation. A receiver beyond two to
-/// this power gets a number that nobody answers to.
+/// this power gets a number that belongs to no sink.
 const PLACE_BITS: u32 = 20;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 const NOWHERE: u32 = u32::MAX;

@@ -18,7 +18,7 @@ pub(super) struct NodeSlot {
     pub queue: Pinned<Queue>,
     /// `sector_bytes - 1` when that is a mask, else 0 and `odd_sector` is set.
     pub mask: u64,
-    /// End of what a request may touch that is not looked at closely, bytes: zero while the gate
+    /// End of the range that requests may access without closer checks, bytes: zero while the gate
     /// is closed, and where sectors are odd.
     pub plain_end: Cell<u64>,
     /// The longest request that enters uncut, bytes, by operation: zero for those without a range.
@@ -65,7 +65,7 @@ impl Table {
         self.nodes.get(slot as usize)?.as_deref()
     }
 
-    /// By a consumer's number; `None` when the consumer is gone, whoever has its slot now.
+    /// By a consumer's number; `None` when the consumer is gone, even if its slot is in use again.
     #[inline(always)]
     pub fn edge(&self, number: u32) -> Option<&EdgeSlot> {
         let slot = self.edges.get(Edge(number).slot())?.as_ref()?;
@@ -81,7 +81,7 @@ impl Table {
         slot
     }
 
-    /// Takes over changes. Gates stay as they are: they are per core and nobody else's.
+    /// Takes over changes. Gates stay as they are: each core has its own.
     pub fn refresh(&mut self, changes: &Changes, core: usize) {
         for (slot, node) in &changes.nodes {
             let place = place(&mut self.nodes, *slot);
@@ -89,7 +89,7 @@ impl Table {
             let closed = was.as_ref().is_some_and(|n| n.is_closed());
             let is = node.as_ref().and_then(|n| resolve(n, *slot, closed, core)).map(Rc::new);
             place.clone_from(&is);
-            // Whoever is attached to it stays attached to what is there now.
+            // Consumers that are attached to the old node are attached to the new one.
             let Some(was) = was.filter(|was| Rc::strong_count(was) > 1) else { continue };
             for edge in &mut self.edges {
                 if edge.as_ref().is_some_and(|e| Rc::ptr_eq(&e.node, &was)) {

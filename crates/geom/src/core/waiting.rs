@@ -10,7 +10,7 @@ use bio::{Attr, Bio, End, Segs, Status};
 use super::Core;
 use crate::layer::Edge;
 
-/// What a task gets back.
+/// The result of a request that a task awaited.
 pub struct Finished {
     /// How it ended.
     pub status: Status,

@@ -14,7 +14,7 @@ pub struct Access {
     pub r: i32,
     /// Writers.
     pub w: i32,
-    /// Those who exclude other writers.
+    /// Users that exclude other writers.
     pub e: i32,
 }
 
@@ -25,7 +25,7 @@ impl Access {
     pub const READ: Access = Access { r: 1, w: 0, e: 0 };
     /// One reader and writer.
     pub const WRITE: Access = Access { r: 1, w: 1, e: 0 };
-    /// One reader and writer who excludes other writers.
+    /// One reader and writer that excludes other writers.
     pub const EXCLUSIVE: Access = Access { r: 1, w: 1, e: 1 };
 
     /// The change that undoes this one.
@@ -54,8 +54,8 @@ impl fmt::Display for Access {
 }
 
 impl Topology {
-    /// Changes a consumer's counts. The order of the checks is GEOM's. Who takes the last count
-    /// away has no request in flight; [`Topology::leave`] is for those who may have.
+    /// Changes a consumer's counts. The order of the checks is GEOM's. A consumer that gives up its
+    /// last count has no request in flight; [`Topology::leave`] is for one that may have.
     pub fn access(&mut self, consumer: ConsumerId, delta: Access) -> Result<(), Errno> {
         let cp = self.consumers.get(consumer).ok_or(Errno::NxIo)?;
         let provider = cp.provider.ok_or(Errno::NxIo)?;
@@ -73,7 +73,7 @@ impl Topology {
         Ok(())
     }
 
-    /// Step 5: the geom that offers `provider` passes down what it needs.
+    /// Step 5: the geom that offers `provider` passes down the access that it needs.
     pub(super) fn tell_below(&mut self, provider: ProviderId, delta: Access) -> Result<(), Errno> {
         let below = self.providers.get(provider).ok_or(Errno::NxIo)?.geom;
         let credit = match &mut self.credit {
@@ -98,7 +98,7 @@ impl Topology {
         told
     }
 
-    /// Step 4 of geom.md 1.2: everybody else's counts decide.
+    /// Step 4 of geom.md 1.2: the counts of all other consumers decide.
     fn check_others(&self, p: ProviderId, own: Access, delta: Access) -> Result<(), Errno> {
         let pp = self.providers.get(p).ok_or(Errno::NxIo)?;
         if self.credit.as_ref().is_some_and(|c| c.provider == p) {
@@ -165,7 +165,8 @@ impl Topology {
                 continue;
             }
             if let Some(cp) = self.consumers.get_mut(c) {
-                // Who holds e is in the way of every writer but the foot-shooter, and stays.
+                // A consumer with an e is in the way of every writer but the foot-shooter, and
+                // stays.
                 if cp.doomed || except.is_some() && cp.counts.e > 0 {
                     continue;
                 }
@@ -178,7 +179,7 @@ impl Topology {
         }
     }
 
-    /// What the data path may do through a consumer now (T5).
+    /// Updates the operations that the data path may pass through a consumer (T5).
     pub(super) fn set_edge_flags(&mut self, consumer: ConsumerId) {
         let Some(cp) = self.consumers.get(consumer) else {
             return;

@@ -1,4 +1,4 @@
-//! Making providers and consumers; attaching, with ranks and without cycles (T3).
+//! Creation of providers and consumers, and attachment with ranks and without cycles (T3).
 
 use std::sync::Arc;
 
@@ -252,9 +252,9 @@ impl Topology {
         self.consumers.get(consumer).map_or(Edge::NOWHERE, |c| c.edge)
     }
 
-    /// Replaces a provider's data path and numbers, keeping its place, name and consumers. What
-    /// is inside comes up through the new layer: that one knows the words of the old one, or the
-    /// gate was closed. Nobody is told of a new size: that is [`Event::Resize`].
+    /// Replaces a provider's data path and limits; its place, name and consumers stay. Requests
+    /// inside return through the new layer: it knows the words of the old one, or the gate was
+    /// closed. Consumers are not notified of a new size: that is [`Event::Resize`].
     pub fn replace_layer(&mut self, provider: ProviderId, layer: Arc<dyn Layer>, limits: Limits) {
         if let Some(pp) = self.providers.get_mut(provider) {
             pp.layer = Pinned::new(layer);
@@ -271,14 +271,14 @@ impl Topology {
         }
     }
 
-    /// The cores must hear of a consumer's edge.
+    /// Marks a consumer's edge, so that the cores receive it anew.
     pub(super) fn touch_edge(&mut self, consumer: ConsumerId) {
         if let Some(cp) = self.consumers.get(consumer) {
             self.dirty_edges.insert(cp.edge.slot() as u32);
         }
     }
 
-    /// What the cores do not know yet; from now on they do.
+    /// Takes the changes that the cores do not know yet; the driver then publishes them.
     pub(super) fn changes(&mut self) -> Changes {
         let nodes = std::mem::take(&mut self.dirty_nodes);
         let edges = std::mem::take(&mut self.dirty_edges);

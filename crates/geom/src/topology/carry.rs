@@ -1,21 +1,22 @@
-//! What a class left where a provider ended is carried to its end.
+//! Transfer of metadata that a class left at the former end of a provider to its present end.
 //!
 //! ```text
 //!   Verdict::Left --> opened alone, hidden from all others --> written at the end, durable -->
-//!        closed --> tasted again: it is where everybody looks
+//!        closed --> tasted again: it is at the present end
 //! ```
 //!
-//! The old one stays: a power cut leaves it, or both, and only that at the end is believed by those
-//! who know of no other end. It is not cleared, for another way to the same disk may have been
-//! taken in by what is at the end, and there may be data in its place.
+//! The old copy stays: after a power cut it exists alone, or both exist. Geoms that know of no
+//! other end believe only the copy at the present end. The old copy is not cleared: another path to
+//! the same disk may already be in use through the new copy, and the old place may contain data.
 //!
 //! Invariants
-//!  C1  It is carried once for each size, and what came of it is said: a disk that fails it is not
-//!      asked for ever.
-//!  C2  The same thing is not carried by two ways at once: one would write what is old over what
-//!      the other has written, and others since.
-//!  C3  Nothing else is found on it before it is at its end, though it may never be brought there;
-//!      unless something else is there, and somebody has to say which of them it is.
+//!  C1  Metadata is carried once for each size, and the result is reported: the transfer to a
+//!      failing disk is not retried for ever.
+//!  C2  The same metadata is not carried over two paths at once: one would write old metadata over
+//!      data that the other path, and other users since, have written.
+//!  C3  Nothing else is found on the provider before the metadata is at its end, though it may
+//!      never be moved there. The exception is other content that is there too: then an operator
+//!      has to choose between them.
 
 use std::rc::Rc;
 
@@ -28,18 +29,18 @@ use crate::layer::Edge;
 use crate::switchboard::Word;
 use crate::trouble::Grade;
 
-/// Writes what was left at the end of a provider, which the edge leads to, and has it durable. It
-/// looks first: the end may not be as it was when it was tasted.
+/// Writes the metadata at the end of a provider, through the edge, and makes it durable. It reads
+/// the end first, which may have changed since the tasting.
 pub type Carry =
     Box<dyn for<'a> FnOnce(&'a Rc<Core>, Edge) -> Local<'a, Result<(), String>> + Send>;
 
-/// What a class has found where a provider ended.
+/// Metadata that a class has found at the former end of a provider.
 pub struct Left {
     /// The size that it had, bytes.
     pub was: u64,
-    /// What tells it from others: the same by another way to the same disk.
+    /// Its identity: the same over another path to the same disk.
     pub key: Vec<u8>,
-    /// Brings it to the end; or why somebody has to decide that.
+    /// Moves it to the end; or the reason why an operator has to decide that.
     pub carry: Result<Carry, String>,
     /// What to type if that fails.
     pub by_hand: String,
@@ -54,7 +55,7 @@ pub(super) struct Carried {
     others: Vec<ProviderId>,
 }
 
-/// What came of it on one provider (C1).
+/// The result of a transfer on one provider (C1).
 pub(super) struct Attempt {
     class: usize,
     bytes: u64,
@@ -89,7 +90,7 @@ impl Geom for Carrier {
         Err(Errno::NxIo)
     }
 
-    /// What is under way fails by itself.
+    /// A transfer in progress fails by itself.
     fn orphan(&mut self, _: &mut Topology, _: GeomId, _: super::ConsumerId, _: Errno) {}
 
     fn told(&mut self, t: &mut Topology, me: GeomId, word: Word) {
@@ -104,7 +105,8 @@ impl Geom for Carrier {
 }
 
 impl Topology {
-    /// What a class has left on a provider is carried to its end, if it can be; in words.
+    /// Carries the metadata that a class has left on a provider to its end, if possible; returns
+    /// the outcome as text.
     pub(super) fn bring(&mut self, p: ProviderId, class: usize, why: &str, left: Left) -> String {
         let carry = match left.carry {
             Ok(carry) => carry,
@@ -123,7 +125,7 @@ impl Topology {
         }
     }
 
-    /// The journal hears once for each size of what somebody has to decide.
+    /// Reports a decision that an operator has to make to the journal, once for each size.
     fn ask_once(&mut self, p: ProviderId, class: usize, why: &str) {
         let Some(pp) = self.providers.get_mut(p) else { return };
         let (geom, name, bytes) = (pp.geom, pp.name.clone(), pp.limits.media_bytes);

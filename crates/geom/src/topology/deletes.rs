@@ -1,19 +1,19 @@
-//! What DELETE is like over a provider: its granules, and how much one of them may name. Each class
-//! says how what is below looks from above; nothing of it binds anybody, the dispatcher cuts what
-//! is too much.
+//! Properties of DELETE over a provider: its granules, and the limits of one request. Each class
+//! derives them from the providers below. They bind no client: the dispatcher cuts a request that
+//! is too large.
 
 use bio::Attr;
 
 use super::{Event, GeomId, ProviderId, Topology};
 
-/// The name by which [`Geom::attr_changed`] hears that DELETE is something else below: a layer was
-/// slipped in or taken out, or a member came or went, so what it promises, its granules and what it
-/// takes may be others, and so may be who shares the disk out ([`Topology::shares`]).
+/// The attribute name in [`Geom::attr_changed`] when DELETE has changed below. A layer was inserted
+/// or removed, or a member was added or lost, so the promises, the granules and the limits may be
+/// different. The layer that shares the disk out ([`Topology::shares`]) may be another too.
 ///
 /// [`Geom::attr_changed`]: crate::Geom::attr_changed
 pub const DELETES: &str = "ASHLAR::deletes";
 
-/// What one DELETE of a provider may hold, and what it is best made of.
+/// Limits and best granules of one DELETE of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deletes {
     /// Bytes that are given up as a whole; a multiple of the sector size, never zero.
@@ -33,7 +33,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// What is larger than any granule: two that have nothing in common.
+/// The largest common granule, bytes: two granules with a larger common multiple get the larger of
+/// the two.
 const GRANULE_MAX: u64 = 1 << 40;
 
 fn lcm(a: u64, b: u64) -> u64 {
@@ -87,7 +88,7 @@ impl Deletes {
         Deletes { granule, offset, ..self }
     }
 
-    /// Over this and another one, which are told the same.
+    /// The properties over this and another one, both of which receive the same requests.
     pub fn with(self, other: Deletes) -> Deletes {
         /// Places tried for a common first granule.
         const TRIED: u64 = 1 << 16;
@@ -108,7 +109,7 @@ impl Deletes {
 }
 
 impl Topology {
-    /// What DELETE is like over a provider.
+    /// The properties of DELETE over a provider.
     pub fn deletes(&self, p: ProviderId) -> Deletes {
         let Some(own) = self.providers.get(p) else { return Deletes::of(1) };
         let ops = self.geoms.get(own.geom).and_then(|g| g.ops.as_ref());
@@ -128,8 +129,8 @@ impl Topology {
         }
     }
 
-    /// Tells all above a provider, however high, that DELETE may be something else now, or who
-    /// shares the disk out.
+    /// Notifies all geoms above a provider, however high, that DELETE, or the layer that shares the
+    /// disk out, may have changed.
     pub fn below_changed(&mut self, p: ProviderId) {
         let (mut next, mut seen) = (vec![p], Vec::new());
         while let Some(p) = next.pop() {
@@ -144,14 +145,15 @@ impl Topology {
         }
     }
 
-    /// A geom stands on something more, or less: what it offers may be another.
+    /// A geom has one more consumer, or one less: its providers may have other properties.
     pub(super) fn consumers_changed(&mut self, geom: GeomId) {
         for p in self.providers_of(geom).to_vec() {
             self.below_changed(p);
         }
     }
 
-    /// Somebody below a provider gives each client its part, whatever way its requests go.
+    /// True when a layer below a provider gives each client its part, on every path of its
+    /// requests.
     pub fn shares(&self, p: ProviderId) -> bool {
         let Some(geom) = self.providers.get(p).map(|p| p.geom) else { return false };
         if self.geoms.get(geom).and_then(|g| g.ops.as_ref()).is_some_and(|ops| ops.shares()) {
@@ -167,7 +169,7 @@ impl Topology {
         first.map_or(Deletes::of(1), |p| self.deletes(p))
     }
 
-    /// As the disk says it; else its stripes are taken for its granules.
+    /// As the disk reports them; else its stripes are taken for its granules.
     fn deletes_of_disk(&self, p: ProviderId) -> Deletes {
         let Some(own) = self.providers.get(p) else { return Deletes::of(1) };
         let said = |name: &str| own.attrs.iter().find(|(n, _)| *n == name).map(|(_, v)| v);

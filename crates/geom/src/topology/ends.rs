@@ -1,25 +1,25 @@
-//! Ends: where providers ended when classes knew them by what is in their last sectors.
+//! Former ends of providers that classes recognise by metadata in their last sectors.
 //!
-//! Such a label is looked for at the end of a provider and nowhere else: what once was a label in
-//! the middle of a larger disk is not to be believed. When a provider grows its label moves; if the
-//! power goes before that, or nobody had it open, the label is where the provider ended, and what
-//! it is a member of would start without it: with one that is older. So it is noted where each one
-//! ended, and its class looks there too.
+//! A class looks for such a label only at the end of a provider: the remains of a label in the
+//! middle of a larger disk must not be believed. When a provider grows, its label moves. If the
+//! power fails before that, or if the provider was not open, the label stays at the former end. The
+//! array of this member would then start without it, with an older member. So the former ends of
+//! each provider are recorded, and its class looks there too.
 //!
 //! ```text
-//!   known by its end --------> that size is noted, and no other
-//!   opened to be written to -> its size too: who has it open may label it
-//!   becomes larger ----------> the new size too, saved before anybody is told
-//!   tasted ------------------> the class is told the sizes at which it ended (`Taster::ended`);
-//!                              what it left there is carried to the end (`carry`)
+//!   known by its end --------> that size is recorded, and no other
+//!   opened to be written to -> its size too: its user may label it
+//!   becomes larger ----------> the new size too, saved before consumers are notified
+//!   tasted ------------------> the class gets the sizes at which it ended (`Taster::ended`);
+//!                              a label found there is carried to the end (`carry`)
 //! ```
 //!
 //! Invariants
-//!  E1  The size that a provider gets by growing is saved before what is written at that end may be
-//!      all that is durable. Any other is when the events are done.
-//!  E2  A class hears of sizes of this provider only: a disk is known by its serial number, any
-//!      other (and one that does not say) by its name.
-//!  E3  What a keeper cannot save is known as long as the daemon runs.
+//!  E1  The size that a provider gets by growing is saved before data that is written at that end
+//!      may be the only durable copy. Any other size is saved when the events are done.
+//!  E2  A class gets sizes of this provider only: a disk is known by its serial number, any other
+//!      provider (and a disk that reports none) by its name.
+//!  E3  A size that a keeper cannot save is known as long as the daemon runs.
 
 use super::{ProviderId, Topology};
 use bio::Attr;
@@ -29,16 +29,16 @@ const ENDS_MAX: usize = 4096;
 /// Most sizes of one; the oldest stays, and the newest ones.
 const SIZES_MAX: usize = 8;
 
-/// Where a provider ended.
+/// The former sizes of a provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct End {
     /// Name of the class that knows it by its end.
     pub class: String,
     /// Name of the provider.
     pub provider: String,
-    /// Its serial number; empty: it does not say.
+    /// Its serial number; empty: it reports none.
     pub ident: String,
-    /// It stands on nothing.
+    /// It has no provider below.
     pub is_disk: bool,
     /// Its sizes, oldest first, bytes.
     pub bytes: Vec<u64>,
@@ -144,12 +144,12 @@ impl Ends {
 }
 
 impl Topology {
-    /// What was kept, and who keeps it from now on. To be called before there is any provider.
+    /// Sets the saved ends and their keeper. Must be called before any provider exists.
     pub fn keep_ends(&mut self, all: Vec<End>, keeper: Box<dyn KeepEnds>) {
         self.ends = Ends { all, keeper: Some(keeper), is_unsaved: false };
     }
 
-    /// What a class would note of a provider that has so many bytes.
+    /// The entry that a class would record for a provider of this size.
     fn end(&self, class: usize, p: ProviderId, bytes: u64) -> Option<End> {
         let (class, pp) = (self.classes.get(class)?, self.providers.get(p)?);
         if !class.knows_ends() {
@@ -168,7 +168,7 @@ impl Topology {
         })
     }
 
-    /// Where it ended, for a class that looks at it.
+    /// Its former sizes, for a class that looks at it.
     pub(super) fn ended(&self, class: usize, p: ProviderId) -> Vec<u64> {
         let bytes = self.providers.get(p).map_or(0, |pp| pp.limits.media_bytes);
         self.end(class, p, bytes).map_or(Vec::new(), |end| self.ends.before(&end, bytes))
@@ -183,7 +183,7 @@ impl Topology {
         self.ends.note(end);
     }
 
-    /// Somebody of a class has it open to write.
+    /// A geom of a class has it open for writing.
     pub(super) fn may_end(&mut self, class: usize, p: ProviderId) {
         let bytes = self.providers.get(p).map_or(0, |pp| pp.limits.media_bytes);
         if let Some(end) = self.end(class, p, bytes) {
@@ -191,7 +191,7 @@ impl Topology {
         }
     }
 
-    /// E1: it is going to have so many bytes, and what knows it by its end will write there.
+    /// E1: it will have so many bytes, and the class that knows it by its end will write there.
     pub(super) fn will_end(&mut self, p: ProviderId, bytes: u64) {
         for class in 0..self.classes.len() {
             let Some(end) = self.end(class, p, bytes) else { continue };

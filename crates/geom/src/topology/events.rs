@@ -21,7 +21,7 @@ pub enum Event {
     },
     /// A tasting ended.
     Tasted(Box<Tasted>),
-    /// Tell the marked consumers of a provider that somebody else writes it.
+    /// Notify the marked consumers of a provider that another consumer writes it.
     Spoil(ProviderId),
     /// A provider has a new size, bytes.
     Resize(ProviderId, u64),
@@ -33,28 +33,28 @@ pub enum Event {
     MediaGone(ProviderId),
     /// A core answered.
     Notice(Notice),
-    /// A disk or class says that its provider is gone.
+    /// A disk or class reports that its provider is gone.
     Lost(ProviderId, Errno),
-    /// A layer or a task of a geom has something to say to it.
+    /// A message to a geom from one of its layers or tasks.
     Told(GeomId, Word),
     /// A conversation that a geom started has ended.
     Conversed {
-        /// Whose it was.
+        /// The geom.
         geom: GeomId,
-        /// Which.
+        /// The number of the conversation.
         number: u64,
         /// Its answer; [`crate::Unanswered`] when there is none.
         word: Word,
     },
 }
 
-/// Attributes that a layer on one provider has from it, and that may change while it is used. What
-/// DELETE is like is told to all above by the topology.
+/// Attributes that a layer on one provider has from it, and that may change while it is used. The
+/// topology notifies all geoms above of a change of DELETE.
 const HANDED_ON: [&str; 3] = ["GEOM::physpath", "GEOM::rotation_rate", "CAM::access"];
 
 impl Topology {
-    /// An attribute of the one provider below `geom` changed: those above, which have it from
-    /// there, are told.
+    /// An attribute of the one provider below `geom` changed: the geoms above, which inherit it,
+    /// are notified.
     pub fn hand_on_attr(&mut self, geom: GeomId, name: &str) {
         let Some(name) = HANDED_ON.iter().find(|known| **known == name) else { return };
         for provider in self.providers_of(geom).to_vec() {
@@ -233,7 +233,7 @@ impl Topology {
         self.wash = true;
     }
 
-    /// The consumers of a provider that can be told something: not those that leave already.
+    /// The consumers of a provider that can receive events: not those that leave already.
     pub(super) fn consumers_above(&self, p: ProviderId) -> Vec<(ConsumerId, GeomId)> {
         let Some(pp) = self.providers.get(p) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Looking at the graph: for lists, for the plan, for tests.
+//! Views of the graph: for lists, for the plan, for tests.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ pub struct GeomView {
     pub show: Vec<(&'static str, String)>,
     /// The settings that it works with.
     pub settings: Settings,
-    /// What verbs changed until the next start beside them.
+    /// The changes that verbs made until the next start, besides them.
     pub transients: Vec<Transient>,
-    /// What is not as it should be.
+    /// Conditions that need attention.
     pub troubles: Vec<Trouble>,
     /// Its plugs downward.
     pub consumers: Vec<ConsumerView>,
-    /// What it offers upward.
+    /// Its providers.
     pub providers: Vec<ProviderView>,
 }
 
@@ -70,7 +70,7 @@ pub struct ProviderView {
     pub error: Option<Errno>,
     /// Statistics.
     pub stats: Reading,
-    /// What each class said when it tasted.
+    /// The answer of each class that tasted it.
     pub verdicts: Vec<(&'static str, String)>,
 }
 
@@ -161,9 +161,9 @@ impl Topology {
         self.providers_of(g).iter().any(|p| self.counts(*p) != Access::NONE)
     }
 
-    /// Who keeps open what a geom offers, directly or through others above, when all users that
-    /// let go have done so and the geoms `going` are gone: its class and name, and the command that
-    /// makes it let go.
+    /// The geom that keeps the providers of a geom open, directly or through others above, when all
+    /// users that let go have done so and the geoms `going` are gone: its class and name, and the
+    /// command that makes it let go.
     pub fn kept(&self, g: GeomId, going: &dyn Fn(GeomId) -> bool) -> Option<(String, String)> {
         let above = |p: &ProviderId| self.consumers_above(*p);
         self.providers_of(g).iter().flat_map(above).find_map(|(c, upper)| {
@@ -257,7 +257,7 @@ impl Topology {
         Some(stats)
     }
 
-    /// A consumer is about to leave its provider: what it did there stays in the provider's sums.
+    /// A consumer is about to leave its provider: its counters so far go into the provider's sums.
     pub(super) fn settle_counters(&mut self, c: ConsumerId) {
         let Some(now) = self.read_meters(c, 0) else {
             return;

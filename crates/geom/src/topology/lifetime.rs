@@ -6,8 +6,8 @@
 //!   geom:      live --wither--> WITHER --no providers, no consumers--> destroyed
 //! ```
 //!
-//! Invariant L1: a consumer that leaves keeps its counts until nothing is in flight through it:
-//! what it has below stays open under its requests, and nobody else gets in between.
+//! Invariant L1: a consumer that leaves keeps its counts until nothing is in flight through it: the
+//! provider stays open under its requests, and no other consumer is admitted in between.
 
 use bio::Errno;
 
@@ -35,8 +35,7 @@ impl Topology {
         })
     }
 
-    /// New requests to the provider fail with `error` from now on; its consumers are told by an
-    /// event.
+    /// New requests to the provider fail with `error` from now on; an event notifies its consumers.
     pub fn orphan_provider(&mut self, p: ProviderId, error: Errno) {
         let Some(pp) = self.providers.get_mut(p) else {
             return;
@@ -67,9 +66,9 @@ impl Topology {
         }
     }
 
-    /// Orphans all providers of a geom and destroys it as soon as nothing hangs on it: its
-    /// consumers go when they are closed. What a geom has open for itself it closes by itself, or
-    /// see [`Topology::wither_geom_close`].
+    /// Orphans all providers of a geom and destroys it as soon as nothing is attached to it: its
+    /// consumers go when they are closed. The geom itself closes those that it opened for its own
+    /// use, or see [`Topology::wither_geom_close`].
     pub fn wither_geom(&mut self, g: GeomId, error: Errno) {
         let Some(geom) = self.geoms.get_mut(g) else {
             return;
@@ -96,9 +95,9 @@ impl Topology {
         }
     }
 
-    /// Takes a consumer out of the graph: it starts no request from now on; once no core has
-    /// anything in flight through it, what it has open is closed and it is destroyed. Calling
-    /// this twice does nothing.
+    /// Takes a consumer out of the graph: it starts no request from now on. Once no core has a
+    /// request in flight through it, its access is closed and it is destroyed. A second call does
+    /// nothing.
     pub fn leave(&mut self, c: ConsumerId) {
         let Some(cp) = self.consumers.get_mut(c) else {
             return;
@@ -120,8 +119,8 @@ impl Topology {
         }
     }
 
-    /// [`Topology::leave`] for one below which something failed, so that what is in flight there
-    /// may never end: the idle barrier has no more patience with it than with an orphan.
+    /// [`Topology::leave`] for a consumer below which a failure occurred, so that its requests in
+    /// flight may never end: the idle barrier waits for it no longer than for an orphan.
     pub fn abandon(&mut self, c: ConsumerId) {
         if let Some(cp) = self.consumers.get_mut(c) {
             cp.orphan = true;
@@ -171,8 +170,8 @@ impl Topology {
         self.next_edges[cp.edge.slot()] = Edge::new(cp.edge.slot(), cp.edge.tenant() + 1);
         if let Some(pp) = cp.provider.and_then(|p| self.providers.get_mut(p)) {
             pp.consumers.retain(|x| *x != c);
-            // Nothing is left when `close_and_drop` closed it; a geom's hook that refused a close
-            // must not keep counts of nobody (T1).
+            // Nothing is left when `close_and_drop` closed it; if a geom's hook refused a close, no
+            // counts without a consumer may remain (T1).
             pp.counts = pp.counts.plus(cp.counts.inverse());
         }
         if let Some(g) = self.geoms.get_mut(cp.geom) {
@@ -183,7 +182,7 @@ impl Topology {
         self.wash = true;
     }
 
-    /// Destroys what has withered and is free; runs until nothing changes.
+    /// Destroys withered objects that are free; runs until nothing changes.
     pub(super) fn run_washer(&mut self) {
         loop {
             let mut changed = false;
@@ -204,7 +203,7 @@ impl Topology {
         let Some(pp) = self.providers.get(p) else {
             return false;
         };
-        // The orphan event comes first: somebody may still be told.
+        // The orphan event comes first: consumers may still have to be notified.
         if !pp.wither || !pp.consumers.is_empty() || self.doorstep.contains(&p) {
             return false;
         }

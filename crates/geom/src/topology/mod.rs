@@ -7,11 +7,11 @@
 //!  T1  A provider's counts are the sums of its consumers' counts.
 //!  T2  Events run one at a time, in order; orphans (the doorstep) before all others.
 //!  T3  `rank` of a geom is 1 + the largest rank below it; there is no cycle.
-//!  T4  A node or edge slot is reused only after every core said that nothing is in flight in it.
-//!      The next tenant of an edge slot has another number.
+//!  T4  A node or edge slot is reused only after every core has reported that nothing is in flight
+//!      in it. The next tenant of an edge slot has another number.
 //!  T5  A consumer marked ORPHAN starts no I/O; a provider with an error takes none.
-//!  T6  Every provider that does not wither is found by its name. What is slipped in over a
-//!      provider has that one's name as long as it is there (`names.rs`).
+//!  T6  Every provider that does not wither is found by its name. A layer that is inserted over a
+//!      provider has that provider's name as long as the layer is there (`names.rs`).
 
 mod access;
 mod attach;
@@ -67,7 +67,7 @@ pub const CONSUMERS_MAX: usize = Edge::SLOTS;
 /// Longest name of a provider or geom, bytes; a longer one is refused.
 pub const NAME_MAX: usize = 255;
 
-/// What the driver of a topology has to do, in order.
+/// An action for the driver of a topology; actions are carried out in order.
 pub enum Action {
     /// Give every core this graph.
     Publish(Arc<Changes>),
@@ -77,7 +77,7 @@ pub enum Action {
     Converse(Conversation),
     /// Post the [`Event::Conversed`] when every core has come to this place in its messages.
     Barrier(Barrier),
-    /// Ask every core to say when an edge is empty.
+    /// Ask every core to report when an edge is empty.
     Drain {
         /// Edge slot.
         edge: u32,
@@ -95,14 +95,14 @@ pub struct Conversation {
     pub(crate) number: u64,
 }
 
-/// A word for a geom, to be said when every core has the graph as it is.
+/// A message for a geom, to be delivered when every core has the present graph.
 pub struct Barrier {
     pub(crate) geom: GeomId,
     pub(crate) word: Word,
     pub(crate) number: u64,
 }
 
-/// What a splice has told the geom below already, to be set off against the next change.
+/// Counts that a splice has already passed to the geom below, set off against the next change.
 struct Credit {
     provider: ProviderId,
     counts: Access,
@@ -114,10 +114,10 @@ pub(crate) struct GeomObj {
     why: String,
     rank: u32,
     wither: bool,
-    /// It was slipped in over this provider, whose name its own has meanwhile.
+    /// It was inserted over this provider, which has exchanged names with its own.
     covers: Option<ProviderId>,
     ops: Option<Box<dyn Geom>>,
-    /// What `ops` said of itself before it went on the stack.
+    /// The value of `ops.spoils()` before `ops` went on the stack.
     spoils: bool,
     /// See [`Topology::set_hand`].
     hand: bool,
@@ -146,11 +146,11 @@ pub(crate) struct ProviderObj {
     taste_serial: u64,
     /// The newest tasting that each class was asked for: class, serial.
     asked: Vec<(usize, u64)>,
-    /// Grows when what is on it may have become something else under a taster.
+    /// Grows when the content may have changed under a taster.
     content: u64,
     /// A class that knows it for a member and refused it: those asked later leave it alone.
     hidden_by: Option<usize>,
-    /// What came of carrying what classes had left on it (carry C1).
+    /// Results of carrying metadata that classes had left on it (carry C1).
     attempts: Vec<carry::Attempt>,
 }
 
@@ -161,9 +161,9 @@ pub(crate) struct ConsumerObj {
     spoiled: bool,
     orphan: bool,
     opened: bool,
-    /// It leaves: no new request, and nobody tells it anything any more.
+    /// It leaves: no new request starts, and it receives no more events.
     doomed: bool,
-    /// Ticket, and cores that have not said yet that the edge is empty; leaving waits for them.
+    /// Ticket, and cores that have not reported the edge as empty; leaving waits for them.
     draining: Option<(u64, Vec<u32>)>,
     /// The idle barrier has waited long enough for it.
     late: bool,
@@ -212,7 +212,7 @@ pub struct Topology {
     names: BTreeMap<String, ProviderId>,
     /// Geoms that do not wither, by class and name.
     geom_names: Vec<BTreeMap<String, GeomId>>,
-    /// What withers: all that the washer looks at.
+    /// Withering objects: all that the washer looks at.
     fading_providers: BTreeSet<ProviderId>,
     fading_geoms: BTreeSet<GeomId>,
     /// Consumers that leave, by ticket.
@@ -228,7 +228,7 @@ pub struct Topology {
     listener: Option<Listener>,
     /// Names of providers that others write, or soon will ([`Topology::lend`]).
     lent: BTreeSet<String>,
-    /// Where providers ended, and what is on its way to the end of one.
+    /// Former sizes of providers, and the metadata that is being carried to the end of one.
     ends: ends::Ends,
     carrying: Vec<carry::Carried>,
     shut: bool,
@@ -309,12 +309,12 @@ impl Topology {
         &self.classes
     }
 
-    /// From now on `listener` hears what happens to geoms.
+    /// From now on `listener` receives the events of geoms.
     pub fn set_listener(&mut self, listener: Listener) {
         self.listener = Some(listener);
     }
 
-    /// Something happened to a geom that whoever looks after it should know: for the journal.
+    /// Reports an event of a geom that an operator should know, for the journal.
     pub fn remark(&mut self, geom: GeomId, grade: Grade, text: &str) {
         let Some(g) = self.geoms.get(geom) else { return };
         let class = self.classes.get(g.class).map_or("taste", |c| c.name());
@@ -323,7 +323,7 @@ impl Topology {
         }
     }
 
-    /// What lists say of how it came about.
+    /// Sets the origin of a geom for lists.
     pub(crate) fn set_why(&mut self, geom: GeomId, why: String) {
         if let Some(geom) = self.geoms.get_mut(geom) {
             geom.why = why;
@@ -366,15 +366,15 @@ impl Topology {
         Ok(id)
     }
 
-    /// Whether a provider is the geom's own, or stands on one that is.
+    /// Whether a provider is the geom's own, or is based on one that is.
     pub fn stands_on(&self, p: ProviderId, geom: GeomId) -> bool {
         let Some(own) = self.geom_of(p) else { return false };
         let below = || self.consumers_of(own).iter().filter_map(|c| self.below(*c));
         own == geom || below().any(|below| self.stands_on(below, geom))
     }
 
-    /// A geom is the hand of a verb, which looks at a provider and leaves: its class tastes and
-    /// claims what it looks at all the same.
+    /// Marks a geom as the hand of a verb, which looks at a provider and leaves: its class tastes
+    /// and claims that provider all the same.
     pub fn set_hand(&mut self, geom: GeomId) {
         if let Some(g) = self.geoms.get_mut(geom) {
             g.hand = true;
@@ -389,7 +389,7 @@ impl Topology {
         }
     }
 
-    /// Takes what the driver has to do: the newest graph comes first, then what needs it.
+    /// Takes the actions for the driver: the newest graph first, then the actions that need it.
     pub fn take_actions(&mut self) -> Vec<Action> {
         let mut actions = std::mem::take(&mut self.actions);
         if self.is_dirty() {
@@ -403,7 +403,7 @@ impl Topology {
         !self.dirty_nodes.is_empty() || !self.dirty_edges.is_empty()
     }
 
-    /// How often a disk or class has said that its provider is gone.
+    /// Number of reports of disks and classes that a provider is gone.
     pub fn losses(&self) -> u64 {
         self.losses
     }
@@ -432,7 +432,7 @@ impl Topology {
         }
     }
 
-    /// What [`Topology::is_idle`] waits for, in words.
+    /// The reason why [`Topology::is_idle`] is false, in words.
     pub(crate) fn waits_for(&self) -> String {
         let leaving = self.consumers.values().filter(|c| c.draining.is_some() && !c.late);
         let mut names: Vec<&str> =
@@ -450,17 +450,18 @@ impl Topology {
         }
     }
 
-    /// How layers and tasks reach the topology and the cores.
+    /// The path from layers and tasks to the topology and the cores.
     pub fn switchboard(&self) -> Switchboard {
         self.switchboard.clone()
     }
 
-    /// Who sends requests: what the numbers that they carry stand for.
+    /// The originators of requests, by the numbers that requests carry.
     pub fn origins(&self) -> Arc<Origins> {
         self.origins.clone()
     }
 
-    /// Whoever makes most of the numbers keeps the book, and says so before anybody looks into it.
+    /// Replaces the registry of originators. The component that makes most of the numbers owns it,
+    /// and sets it before the first look-up.
     pub fn set_origins(&mut self, origins: Arc<Origins>) {
         self.origins = origins;
     }
@@ -469,9 +470,9 @@ impl Topology {
         self.switchboard = switchboard;
     }
 
-    /// Holds a conversation of `geom` on core 0. The idle barrier waits for it; the geom is told
-    /// its answer, or [`crate::Unanswered`]. What is to go on for longer than a verb may take is a
-    /// task of its own, started with [`Switchboard::call`].
+    /// Holds a conversation of `geom` on core 0. The idle barrier waits for it; the geom receives
+    /// its answer, or [`crate::Unanswered`]. Work that takes longer than a verb may is a task of
+    /// its own, started with [`Switchboard::call`].
     pub fn converse(&mut self, geom: GeomId, what: &'static str, task: Task) {
         self.tickets += 1;
         let number = self.tickets;
@@ -480,8 +481,8 @@ impl Topology {
         self.actions.push(Action::Converse(Conversation { geom, name, what, task, number }));
     }
 
-    /// Has `geom` told `word` when every core has the graph as it is now: from then on a layer may
-    /// use a consumer that was attached or opened before. The idle barrier waits for it.
+    /// Sends `word` to `geom` when every core has the present graph: from then on a layer may use a
+    /// consumer that was attached or opened before. The idle barrier waits for it.
     pub fn barrier(&mut self, geom: GeomId, word: Word) {
         self.tickets += 1;
         let number = self.tickets;

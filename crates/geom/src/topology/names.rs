@@ -1,9 +1,9 @@
-//! Whose name is whose while layers are slipped in.
+//! Names of providers while layers are inserted over them.
 //!
-//! As with GEOM's `sched insert`, a layer that is slipped in takes the name of the provider below
-//! it, which is called as the layer would have been (geom.md 2.15). So whoever looks the name up
-//! later, a unit that is opened again, a class that tastes, an operator, comes to stand above the
-//! layer as those do who were there; and nothing that was written down has to change.
+//! As with GEOM's `sched insert`, an inserted layer takes the name of the provider below it, which
+//! gets the name that the layer would have had (geom.md 2.15). So a later look-up of the name finds
+//! the layer, above which the existing users are too. That holds for a unit that is opened again, a
+//! class that tastes and an operator; no recorded name has to change.
 //!
 //! ```text
 //!            d0                    d0          the layer's
@@ -13,7 +13,7 @@
 //!                  uncover       (disk)
 //! ```
 //!
-//! What is on a provider that is covered is seen through the layer: nobody tastes it below.
+//! The content of a covered provider is seen through the layer: it is not tasted below.
 
 use super::{Event, GeomId, ProviderId, Topology};
 
@@ -25,8 +25,8 @@ impl Topology {
         geoms.find(|g| self.geoms.get(*g).is_some_and(|g| g.covers == Some(p)))
     }
 
-    /// The name by which somebody finds what is on a provider: that of the topmost layer that was
-    /// slipped in over it, or its own.
+    /// The name by which the content of a provider is found: that of the topmost layer that was
+    /// inserted over it, or its own.
     pub fn known_as(&self, p: ProviderId) -> &str {
         let mut at = p;
         while let Some(over) = self.covering(at).and_then(|g| self.providers_of(g).first()) {
@@ -35,7 +35,7 @@ impl Topology {
         self.provider_name(at)
     }
 
-    /// `geom`, which offers `above`, was slipped in over `below`; who was there is above it.
+    /// `geom`, which offers `above`, was inserted over `below`; the existing users are above it.
     pub(super) fn cover(&mut self, geom: GeomId, above: ProviderId, below: ProviderId) {
         self.covered_instead(below, above);
         if let Some(g) = self.geoms.get_mut(geom) {
@@ -44,8 +44,8 @@ impl Topology {
         }
     }
 
-    /// A geom that was slipped in goes: the provider below it has its name again, and everybody
-    /// looks at it again.
+    /// An inserted geom goes: the provider below it gets its name back, and is tasted again by all
+    /// classes.
     pub(super) fn uncover(&mut self, geom: GeomId) {
         let Some(g) = self.geoms.get_mut(geom) else { return };
         let (above, below) = (g.providers.first().copied(), g.covers.take());
@@ -56,8 +56,9 @@ impl Topology {
         }
     }
 
-    /// A provider goes. What was slipped in over it gives its name back first, the topmost before
-    /// those below, and so does the layer whose provider it is: the name is free, or where it was.
+    /// A provider goes. Layers that were inserted over it give their names back first, the topmost
+    /// before those below, and so does the layer whose provider it is: the name is free, or back at
+    /// its origin.
     pub(super) fn uncover_all(&mut self, p: ProviderId) {
         let (mut layers, mut at) = (Vec::from_iter(self.geom_of(p)), Some(p));
         while let Some(layer) = at.and_then(|p| self.covering(p)) {

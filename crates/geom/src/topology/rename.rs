@@ -1,4 +1,4 @@
-//! A geom gets another name under all who use it.
+//! Change of a geom's name while it is in use.
 //!
 //! ```text
 //!   d0 --part--> d0p1 --part--> d0p1s1        rename d0 to data
@@ -10,15 +10,15 @@
 //!  R1  All names change or none: each new one is free before the first is given.
 //!  R2  A name that was given by hand, or is in a record on a disk, stays: only geoms of a class
 //!      that names them after their providers follow ([`Class::names_after`](crate::Class)).
-//!  R3  No request, no count and no edge is touched; nothing is tasted again. Cores hear of the
-//!      nodes anew, as they are.
+//!  R3  No request, no count and no edge is touched; nothing is tasted again. Cores receive the
+//!      nodes anew, unchanged.
 
 use bio::Errno;
 
 use super::{GeomId, NAME_MAX, ProviderId, Topology};
 use crate::error::Error;
 
-/// What is to be called how.
+/// Objects to rename, with their new names.
 #[derive(Default)]
 struct Renames {
     geoms: Vec<(GeomId, String)>,
@@ -26,8 +26,8 @@ struct Renames {
 }
 
 impl Topology {
-    /// Geom `name` of a class, which offers a provider of its own name, is called `to` from now on,
-    /// and so is what is named after it. Answers the old and new names of providers.
+    /// Renames geom `name` of a class, which offers a provider of its own name, to `to`, together
+    /// with all objects that are named after it. Returns the old and new names of providers.
     ///
     /// # Errors
     /// `NoEnt`: there is no such geom. `Exist`: one of the new names is taken. `Inval`: one is
@@ -52,7 +52,7 @@ impl Topology {
         Ok(self.give_names(all))
     }
 
-    /// What is named after a provider that will be called `to`.
+    /// Collects the objects that are named after a provider that will be called `to`.
     fn gather(&self, provider: ProviderId, to: &str, all: &mut Renames) {
         let Some(p) = self.providers.get(provider) else { return };
         all.providers.push((provider, to.to_owned()));

@@ -1,14 +1,14 @@
-//! Putting a layer under everybody above a provider, or taking it out again, while they work.
+//! Insertion of a layer under all users of a provider, and its removal, while they work.
 //!
 //! The caller has closed the gate of the provider concerned and waited until it was empty; parked
 //! requests go through their edges again when it reopens, and so through the new graph.
 //!
-//! Counts move with the consumers: the layer opens what it needs below before they come and closes
-//! it before they go. Its own `access` is asked, so a class that takes more than was asked of it
-//! (an extra e, say) does so here too; the geom below is told the difference only (`Credit`): it
-//! never sees its provider closed in between.
+//! Counts move with the consumers: the layer opens the access that it needs below before they
+//! arrive and closes it before they leave. Its own `access` is called, so a class that takes more
+//! than was asked of it (an extra e, say) does so here too. The geom below receives only the
+//! difference (`Credit`): it never sees its provider closed in between.
 //!
-//! The name moves too, so that who comes later stands above the layer as well: see `names.rs`.
+//! The name moves too, so that later users are above the layer as well: see `names.rs`.
 
 use bio::Errno;
 
@@ -72,9 +72,9 @@ impl Topology {
         Ok(())
     }
 
-    /// Lets the shim that offers `above` change by `delta` what it has open on `below`; the geom of
-    /// `below`, for which the movers' counts stay where they are, is told the difference. All is
-    /// as before when the shim or that geom refuses, or the result does not fit (`Busy`).
+    /// Lets the shim that offers `above` change its access on `below` by `delta`. The geom of
+    /// `below`, for which the movers' counts stay where they are, receives the difference. Nothing
+    /// changes when the shim or that geom refuses, or the result does not fit (`Busy`).
     fn shift_access(
         &mut self,
         above: ProviderId,
@@ -107,7 +107,7 @@ impl Topology {
         result
     }
 
-    /// Moves consumers with their counts, and what they have counted so far.
+    /// Moves consumers with their counts, after their counters so far have been settled.
     fn move_consumers(&mut self, movers: &[ConsumerId], from: ProviderId, to: ProviderId) {
         let mut moved = Access::NONE;
         for c in movers {

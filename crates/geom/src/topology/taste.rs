@@ -1,5 +1,5 @@
 //! Tasting: reading happens on a core, with a deadline; results are committed here, in order
-//! (geom.md 1.4). A disk that hangs delays its own tasting and nobody else's.
+//! (geom.md 1.4). A disk that hangs delays only its own tasting.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const TASTE_ATTRS: [&str; 9] = [
 
 /// Work for a core: taste one provider by some classes.
 pub struct TasteJob {
-    /// What.
+    /// The provider.
     pub provider: ProviderId,
     /// Which tasting of it: an older one's result is dropped.
     pub serial: u64,
@@ -39,7 +39,7 @@ pub struct TasteJob {
     pub sector_bytes: u32,
     /// Its attributes.
     pub attrs: Vec<(&'static str, Attr)>,
-    /// Who, in the order of asking.
+    /// The classes, in the order of asking.
     pub classes: Vec<Asked>,
     pub(crate) consumer: ConsumerId,
     pub(crate) content: u64,
@@ -51,13 +51,13 @@ pub struct Asked {
     pub index: usize,
     /// Itself.
     pub class: Arc<dyn Class>,
-    /// What it is told as [`crate::Taster::ended`].
+    /// The sizes for [`crate::Taster::ended`].
     pub ended: Vec<u64>,
 }
 
-/// What came of it.
+/// The result of a tasting.
 pub struct Tasted {
-    /// What.
+    /// The provider.
     pub provider: ProviderId,
     /// Which tasting.
     pub serial: u64,
@@ -72,7 +72,7 @@ pub struct Tasted {
 }
 
 impl TasteJob {
-    /// The answer of a tasting that did not come to one: every class says `why`.
+    /// The result of a tasting without an answer: every class answers `why`.
     pub(crate) fn without_answer(&self, why: &str) -> Tasted {
         Tasted {
             provider: self.provider,
@@ -105,7 +105,7 @@ impl Geom for TasteGeom {
     }
 }
 
-/// Why what others write is left alone.
+/// The reason why providers that others write are left alone.
 const LENT: &str = "it is exported, or uses a provider that is: its contents belong to initiators";
 
 impl Topology {
@@ -114,9 +114,10 @@ impl Topology {
         self.post(super::Event::NewProvider(provider));
     }
 
-    /// Providers of these names, and what stands on them, belong to others from now on, who write
-    /// them whether they are open yet or not: only classes that show what they find
-    /// ([`crate::Class::only_shows`]) look at them. What no longer belongs to others is tasted.
+    /// Providers of these names, and those based on them, belong to other users from now on, which
+    /// write them whether they are open yet or not: only classes that show their findings
+    /// ([`crate::Class::only_shows`]) look at them. A provider that no longer belongs to others is
+    /// tasted.
     pub fn lend(&mut self, names: BTreeSet<String>) {
         let before = std::mem::replace(&mut self.lent, names);
         if before.is_subset(&self.lent) {
@@ -130,7 +131,7 @@ impl Topology {
         }
     }
 
-    /// A provider, or something that it stands on, has one of these names.
+    /// True when a provider, or one that it is based on, has one of these names.
     fn is_among(&self, names: &BTreeSet<String>, p: ProviderId) -> bool {
         if names.is_empty() {
             return false;
@@ -239,7 +240,7 @@ impl Topology {
         self.actions.push(Action::Taste(job));
     }
 
-    /// Commits what a tasting found, in the order of asking; looks at the provider again before
+    /// Commits the results of a tasting, in the order of asking; looks at the provider again before
     /// each, since the claim before may have changed anything.
     pub(super) fn tasted(&mut self, mut t: Tasted) {
         self.tasting = self.tasting.saturating_sub(1);
@@ -278,7 +279,8 @@ impl Topology {
         }
     }
 
-    /// A class makes what it has recognised, by its end or not, its own, or refuses it; in words.
+    /// A class claims a provider that it has recognised, by its end or not, or refuses it; returns
+    /// the outcome as text.
     fn claim(
         &mut self,
         t: &Tasted,
@@ -312,7 +314,7 @@ impl Topology {
         }
     }
 
-    /// Why a class must not act now on what it saw.
+    /// The reason why a class must not act now on its tasting.
     fn obstacle(&self, p: ProviderId, class: usize, content: u64) -> Option<&'static str> {
         let pp = self.providers.get(p)?;
         if pp.wither || pp.orphan || pp.state.error().is_some() {
@@ -336,7 +338,7 @@ impl Topology {
     }
 
     /// True when a class has a consumer on the provider that is not an orphan. A verb's hand has
-    /// claimed nothing, and nobody asks again when one leaves that only read.
+    /// claimed nothing, and the provider is not tasted again when a hand that only read leaves.
     fn class_sits_on(&self, class: usize, p: ProviderId) -> bool {
         self.consumers_above(p).iter().any(|(c, g)| {
             self.geoms.get(*g).is_some_and(|g| g.class == class && !g.wither && !g.hand)

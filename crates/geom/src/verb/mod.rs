@@ -1,4 +1,4 @@
-//! What a class says about its verbs: enough for a command line, a manual page, completions and a
+//! Descriptions of a class's verbs: enough for a command line, a manual page, completions and a
 //! check of parameters, and no more. The class itself gets one JSON object, a key an argument.
 //!
 //! A class writes a verb as one struct, its parameters ([`Verb`]); the rest here is made from that.
@@ -45,9 +45,9 @@ impl VerbSpec {
         one.chain(all).filter_map(Value::as_str).collect()
     }
 
-    /// What is missing in a list of words that a verb must have, and what to type: it would do
-    /// nothing and say that it is done. `on`, on what the verb is, may stand for the first of any
-    /// list but that of members.
+    /// Reports a required list with too few words, and an example to type: the verb would do
+    /// nothing and report success. `on`, the object of the verb, may be the first word of any list
+    /// but that of members.
     pub fn lacks(&self, class: &str, on: &str, params: &Value) -> Option<String> {
         self.args.iter().find_map(|arg| {
             let ArgKind::Names(least) = arg.kind else { return None };
@@ -55,7 +55,7 @@ impl VerbSpec {
             let given = given + usize::from(arg.name != "members" && !on.is_empty());
             (given < usize::from(least)).then(|| {
                 let (name, verb) = (arg.name, self.name);
-                // The class stands in an example only where several share it.
+                // An example contains the class only where several classes share it.
                 let example = self.example.strip_prefix(class).unwrap_or(self.example).trim_start();
                 format!(
                     "{class} {verb}: `{name}` has {given} words and needs {least} ({}): for \
@@ -74,7 +74,7 @@ pub struct ArgSpec {
     pub name: &'static str,
     /// The letter of the option in GEOM's man page.
     pub short: Option<char>,
-    /// What it is.
+    /// Its kind.
     pub kind: ArgKind,
     /// One sentence with unit and default.
     pub doc: &'static str,

@@ -35,7 +35,7 @@ fn object(params: &impl Serialize) -> Map<String, Value> {
 ///
 /// # Errors
 ///
-/// `Inval`: which key, and what is wrong with it.
+/// `Inval`: the key and the problem with it.
 pub fn read<P: DeserializeOwned>(of: &str, value: &Value) -> Result<P, Error> {
     let given = if value.is_null() { json!({}) } else { value.clone() };
     let fails = |value: Value| serde_json::from_value::<P>(value).err().map(|e| e.to_string());
@@ -55,7 +55,7 @@ pub fn read<P: DeserializeOwned>(of: &str, value: &Value) -> Result<P, Error> {
     })
 }
 
-/// Parameters that are to change; what is not given stays as it is, and null is the default.
+/// Parameters to change; an omitted one keeps its value, and null is the default.
 #[derive(Deserialize)]
 #[serde(transparent, bound = "")]
 pub struct Change<P> {
@@ -65,7 +65,7 @@ pub struct Change<P> {
 }
 
 impl<P: Params> Change<P> {
-    /// `now` with the change. `of` names what is changed.
+    /// `now` with the change. `of` names the changed object.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl<P: Params> JsonSchema for Change<P> {
         if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
             for (key, field) in fields {
                 let Some(field) = field.as_object_mut() else { continue };
-                // What is not given stays.
+                // An omitted parameter keeps its value.
                 if let Some(first) = field.remove("default") {
                     field.insert("x-first".to_owned(), first);
                 }

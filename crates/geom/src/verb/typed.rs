@@ -1,4 +1,4 @@
-//! Verbs of classes as types: a struct of parameters, what it answers, and what it does.
+//! Verbs of classes as types: the parameters (a struct), the answer and the action.
 //!
 //! ```text
 //!   struct Destroy { names, force }  --JsonSchema-->  help, man page, completion, check
@@ -22,7 +22,7 @@ use crate::class::Class;
 use crate::control::Control;
 use crate::error::Error;
 
-/// A verb of the class `C`: the value is what was given with it.
+/// A verb of the class `C`; the value holds its parameters.
 ///
 /// The struct's own doc is its help: the first paragraph one sentence, without the point at its
 /// end, further ones for the manual page. Each field has a sentence. An option that is left out is
@@ -42,14 +42,14 @@ pub trait Verb<C>: DeserializeOwned + JsonSchema + 'static {
     /// It writes on disks.
     const WRITES: bool = false;
 
-    /// What it answers. A `message` or a `text` is what people see of it.
+    /// The answer. People see its field `message` or `text`.
     type Answer: Serialize;
 
     /// Does it. May run conversations on a core.
     ///
     /// # Errors
     ///
-    /// Its own: what is refused, its value and its limit, or what failed.
+    /// The verb's own: the refused value and its limit, or the failure.
     fn run(self, class: &C, control: &mut Control) -> Result<Self::Answer, Error>;
 }
 
@@ -108,12 +108,12 @@ fn run<C: Class, V: Verb<C>>(
     serde_json::to_value(answer).map_err(|e| Error::inval(format!("{of}: {e}")))
 }
 
-/// Parameters of a verb, named by `of`: as [`read`], and what is left out, unknown or beyond its
-/// limits is as [`Verb`] says.
+/// Parameters of a verb, named by `of`: as [`read`]. Omitted and unknown parameters and values
+/// beyond their limits are treated as [`Verb`] describes.
 ///
 /// # Errors
 ///
-/// `Inval`: which key, and what is wrong with it.
+/// `Inval`: the key and the problem with it.
 pub fn given<P: DeserializeOwned + JsonSchema>(of: &str, params: &Value) -> Result<P, Error> {
     let schema = schemars::schema_for!(P).to_value();
     let known = schema.get("properties").and_then(Value::as_object);
@@ -157,7 +157,7 @@ fn within(
     Ok(())
 }
 
-/// What a command line has to know of a class's verbs; made once.
+/// The descriptions of a class's verbs for a command line; made once.
 pub fn specs<C: Class + 'static>(verbs: &[ClassVerb<C>]) -> &'static [VerbSpec] {
     static KNOWN: Mutex<BTreeMap<TypeId, &'static [VerbSpec]>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock();
@@ -165,13 +165,13 @@ pub fn specs<C: Class + 'static>(verbs: &[ClassVerb<C>]) -> &'static [VerbSpec] 
     known.entry(TypeId::of::<C>()).or_insert_with(made)
 }
 
-/// Carries out a verb. `on`, what the verb is about, is the field `provider`, else `name`, else one
-/// more of the first list by position that does not name members.
+/// Carries out a verb. `on`, the object of the verb, is the field `provider`, else `name`, else one
+/// more word of the first list by position that does not name members.
 ///
 /// # Errors
 ///
-/// `NotSup`, with the verbs that there are; `Inval`, with the field that is wrong; what the verb
-/// says.
+/// `NotSup`, with the verbs that exist; `Inval`, with the field that is wrong; an error of the
+/// verb.
 pub fn call<C: Class + 'static>(
     verbs: &[ClassVerb<C>],
     class: &C,
@@ -192,7 +192,7 @@ pub fn call<C: Class + 'static>(
     (known.run)(class, control, &Value::Object(all))
 }
 
-/// Where the word goes that says what the verb is about.
+/// Puts the object of the verb into its field.
 fn put(all: &mut Map<String, Value>, spec: &VerbSpec, on: &str) {
     let has = |name: &str| spec.args.iter().any(|arg| arg.name == name);
     let is_list = |kind: ArgKind| matches!(kind, ArgKind::Names(_));

@@ -1,4 +1,4 @@
-//! The data path over an open file or block device: what `file` and `blockdev` have in common.
+//! The data path over an open file or block device: common code of `file` and `blockdev`.
 //!
 //! Invariants
 //!  F1  Under O_DIRECT the kernel sees only buffers aligned as it wants them: others are copied.
@@ -7,8 +7,8 @@
 //!  F2  WRITE ZEROES that the kernel cannot do is done by writing zeroes, and is not tried again.
 //!  F3  A request with FUA ends when its own bytes are on stable storage; FLUSH when all are that
 //!      ended before it began.
-//!  F4  A file that somebody cut is not made longer by a write: before one, its length is looked
-//!      at, unless that was done within the last millisecond and covers the write.
+//!  F4  A write does not make a file longer that another program cut: its length is checked before
+//!      the write, unless that was done within the last millisecond and covers the write.
 //!
 //! ```text
 //!   READ, WRITE     start --aligned--> file op ---------------------------> ready: ended
@@ -33,8 +33,8 @@ pub(crate) const ZERO_PIECE_BYTES: u64 = 1 << 20;
 /// One buffer of zeroes, which a piece repeats, bytes.
 const ZERO_BUFFER_BYTES: usize = 64 * 1024;
 
-/// F4: for so long a core believes the length it saw, ns. Whoever cuts a file at the same time as
-/// somebody writes behind the cut has no order with him anyway.
+/// F4: how long a core believes the length that it saw, ns. A cut and a write behind it at the same
+/// time have no order anyway.
 const LENGTH_NS: u64 = 1_000_000;
 
 /// F4: the length of a file as a core saw it, and when.
@@ -44,7 +44,7 @@ struct Seen {
     bytes: AtomicU64,
 }
 
-/// What a [`Backing`] is made of.
+/// The parts of a [`Backing`].
 pub(crate) struct Parts {
     /// The file.
     pub(crate) file: File,
@@ -52,7 +52,7 @@ pub(crate) struct Parts {
     pub(crate) cores: usize,
     /// How DELETE gives blocks back; None: there is none.
     pub(crate) delete: Option<DeleteBy>,
-    /// Where a loss is told.
+    /// Reports a loss of the medium.
     pub(crate) watch: Arc<Watch>,
 }
 
@@ -117,7 +117,7 @@ impl Backing {
         if age < LENGTH_NS && end <= seen.bytes.load(Ordering::Relaxed) {
             return false;
         }
-        // One that does not tell its length says at the write what is wrong with it.
+        // If the length is not known, the write itself returns the error.
         let bytes = self.file(core).size_known().unwrap_or(u64::MAX);
         seen.at_ns.store(now, Ordering::Relaxed);
         seen.bytes.store(bytes, Ordering::Relaxed);
@@ -218,7 +218,7 @@ impl Backing {
         }
     }
 
-    /// What the file system knows; no data is read.
+    /// Answers from the file system's allocation map; no data is read.
     fn map(&self, bio: &Bio, core: &Core) -> Flow {
         match self.file(core).is_block_device() {
             true => Flow::Done(Err(Errno::NotSup)),
@@ -231,8 +231,8 @@ impl Backing {
             Ok(found) => Run::of_result(found),
             Err(e) => return Flow::Done(Err(e)),
         };
-        // The range a file system tells of need not end with a block of ours: one that holds data
-        // in part is mapped.
+        // The range that a file system reports need not end with a block of ours: a block that
+        // holds data in part is mapped.
         let unit = self.length_align as u64;
         let whole = if is_data { len.next_multiple_of(unit) } else { len / unit * unit };
         let (state, run) = if whole == 0 { (MAPPED, unit) } else { (state_of(is_data), whole) };
@@ -257,7 +257,7 @@ impl Backing {
         bio.data.truncate(own);
         match result {
             Ok(n) if n < bio.length => {
-                // The range was inside the medium: somebody cut the file.
+                // The range was inside the medium: another program cut the file.
                 self.failed(Errno::NxIo)
             }
             Ok(_) => Flow::Done(Ok(())),

@@ -141,8 +141,8 @@ impl Kind for BlockDev {
     }
 }
 
-/// The kernel's physical block is what a device writes as a whole, where the first one begins with
-/// the device.
+/// The kernel's physical block is the unit that a device writes as a whole, where the first one
+/// begins with the device.
 fn atomic_bytes(sector: u32, physical: u32, aligned: bool) -> u64 {
     u64::from(if aligned && physical.is_power_of_two() { physical.max(sector) } else { sector })
 }
@@ -186,7 +186,7 @@ fn open_in_mode(
     read_only: bool,
     number: (u32, u32),
 ) -> Result<(File, String), Error> {
-    // Exclusive: the kernel refuses what is mounted, swapped on or part of something else.
+    // Exclusive: the kernel refuses a device that is mounted, swapped on or part of another device.
     let how = OpenHow { read_only, exclusive: !p.force, ..OpenHow::default() };
     let buffered = File::open(&p.path, how).map_err(|e| {
         let busy = e.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error());

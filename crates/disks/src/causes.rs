@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use crate::place::word;
 
-/// Why a call on the file at `path`, to be `bytes` large, failed with `e`; None where the text of
-/// `e` says it all.
+/// The reason why a call on the file at `path`, to be `bytes` large, failed with `e`; None where
+/// the text of `e` is enough.
 pub(crate) fn of(path: &Path, e: &Error, bytes: u64) -> Option<String> {
     let errno = Errno::from_io_error(e)?;
     let quoted = word(path);
@@ -38,8 +38,8 @@ pub(crate) fn of(path: &Path, e: &Error, bytes: u64) -> Option<String> {
 /// Below so many free bytes a file system counts as full: the disk reports that by its room.
 const FULL_BYTES: u64 = 16 << 20;
 
-/// Why writes to `path` fail for lack of room though its file system has `free` bytes left; None
-/// where it has not.
+/// The reason why writes to `path` fail for lack of room though its file system has `free` bytes
+/// left; None where it has not.
 pub(crate) fn of_short_writes(path: &Path, free: u64) -> Option<Trouble> {
     let quoted = word(path);
     (free >= FULL_BYTES).then(|| {

@@ -20,8 +20,8 @@ use crate::watch::Watch;
 /// Name of the class.
 pub const DISK_CLASS: &str = "disk";
 
-/// Longest wait for room in a core's mailbox before it is tried again; after
-/// [`SEND_TRIES_MAX`] of them the requests stay asleep and the verb says so.
+/// Longest wait for room in a core's mailbox before it is tried again; after [`SEND_TRIES_MAX`] of
+/// them the requests stay asleep and the verb reports that.
 const SEND_WAIT: Duration = Duration::from_millis(10);
 const SEND_TRIES_MAX: u32 = 100;
 
@@ -31,7 +31,7 @@ pub struct DiskClass {
 }
 
 impl DiskClass {
-    /// For disks whose requests come from `cores` cores and whose loss is told to `inbox`.
+    /// For disks with requests from `cores` cores; the loss of a disk is reported to `inbox`.
     pub fn new(inbox: Arc<Inbox>, cores: usize) -> DiskClass {
         DiskClass { site: Site { inbox, cores, identities: None } }
     }
@@ -164,7 +164,7 @@ impl Geom for DiskGeom {
         if self.read_only && delta.w > 0 { Err(Errno::RoFs) } else { Ok(()) }
     }
 
-    /// Those that do not change stand in the provider's own table.
+    /// Attributes that do not change are in the provider's own table.
     fn attr(&self, _: &Topology, _: GeomId, _: ProviderId, name: &str) -> Option<Attr> {
         let number = match name {
             "DISK::used" => self.unit.room()?.used,
@@ -197,7 +197,7 @@ impl Geom for DiskGeom {
     }
 }
 
-/// What is wrong with the medium of a disk though requests succeed. Looks at its path.
+/// Problems of the medium of a disk though requests succeed. Looks at its path.
 pub fn troubles(topology: &mut Topology, disk: &str) -> Vec<Trouble> {
     let Some(geom) = topology.find_geom(DISK_CLASS, disk) else { return Vec::new() };
     topology.with(geom, |g: &mut DiskGeom, t| g.troubles(t, geom)).unwrap_or_default()
@@ -270,7 +270,7 @@ impl Class for DiskClass {
 }
 
 /// Makes the medium `size` bytes large when that is among the parameters, reads its size again and
-/// tells everybody above. A disk is never made smaller: that would lose data.
+/// notifies all geoms above. A disk is never made smaller: that would lose data.
 fn resize(control: &mut Control, geom: GeomId, on: &str, params: &Value) -> Result<Value, Error> {
     let wanted = wanted_size(params)?;
     let Some(&provider) = control.topology.providers_of(geom).first() else {

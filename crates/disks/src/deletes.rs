@@ -1,9 +1,9 @@
-//! How a block device deletes: the kernel has two ways, and promises something about one.
+//! Delete methods of a block device: the kernel has two, and guarantees the result of one.
 //!
-//! Zeroing (`fallocate` with FALLOC_FL_PUNCH_HOLE) leaves zeroes for sure; whether blocks are
-//! given back by it is the device's affair, and some write every one of them. Discard (BLKDISCARD)
-//! gives back whole granules and promises nothing about what is read there afterwards: what Linux
-//! once said of it (`discard_zeroes_data`) is 0 for every device since 4.12.
+//! Zeroing (`fallocate` with FALLOC_FL_PUNCH_HOLE) leaves zeroes for sure. The device decides
+//! whether it gives blocks back too; some devices write every block. Discard (BLKDISCARD) gives
+//! back whole granules, but guarantees nothing about later reads: the former statement of Linux
+//! about them (`discard_zeroes_data`) is 0 for every device since 4.12.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub enum DeleteHow {
     No,
 }
 
-/// How DELETE reaches the kernel.
+/// The kernel's method for DELETE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeleteBy {
     /// A hole, or the device's zeroing: reads as zeroes.
@@ -34,7 +34,7 @@ pub(crate) enum DeleteBy {
     Discard,
 }
 
-/// How a device that may be written deletes, and why so; an error says why the wish cannot be met.
+/// The method of a writable device, and its reason; an error explains why the wish cannot be met.
 pub(crate) fn choose(
     wish: DeleteHow,
     facts: &Facts,

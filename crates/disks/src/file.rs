@@ -24,12 +24,12 @@ use crate::params;
 use crate::place;
 use crate::watch::Watch;
 
-/// What a file keeps as a whole at a power cut, bytes: the smallest sector that a disk has. File
-/// systems promise no more, whatever the sector of the disk made from it.
+/// The unit that a file keeps as a whole at a power cut, bytes: the smallest sector that a disk
+/// has. File systems promise no more, whatever the sector of the disk made from it.
 const ATOMIC_BYTES: u64 = 512;
 
-/// For so long after a write has failed for lack of room the disk is degraded, ns. Success of
-/// another write says little: what is allocated already can be written again.
+/// How long the disk is degraded after a write has failed for lack of room, ns. Success of another
+/// write proves little: allocated blocks can be written again.
 const SHORT_NS: u64 = 300_000_000_000;
 
 /// Longest range punched or zeroed in one go, bytes; longer ones are split.
@@ -288,8 +288,8 @@ fn followed(path: &Path) -> PathBuf {
     path
 }
 
-/// Opens the file around the page cache if that is wanted and possible; says what was chosen and
-/// why.
+/// Opens the file around the page cache if that is wanted and possible; returns the choice and its
+/// reason.
 fn open_in_mode(name: &str, p: &FileParams) -> Result<(File, String), Error> {
     let how = OpenHow { read_only: p.read_only, ..OpenHow::default() };
     let why = match p.direct {
@@ -406,7 +406,7 @@ impl Unit for FileUnit {
         })
     }
 
-    /// Blocks of the file, and those that its file system has left for everybody.
+    /// Blocks of the file, and those that its file system has left for all users.
     fn room(&self) -> Option<Room> {
         let fd = self.file.as_fd()?;
         let (stat, system) = (rustix::fs::fstat(fd).ok()?, rustix::fs::fstatvfs(fd).ok()?);

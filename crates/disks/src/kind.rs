@@ -1,4 +1,4 @@
-//! What a kind of disk is, and what it hands over when it has opened one.
+//! Interface of a kind of disk, and the disk that it returns when it has opened one.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ pub const IDENT_MAX: usize = 255;
 /// Largest READ or WRITE handed to a disk in one piece, bytes; the dispatcher splits longer ones.
 pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
 
-/// Where disks are opened: what they need of the daemon.
+/// The parts of the daemon that an open disk uses.
 #[derive(Clone)]
 pub struct Site {
-    /// Where a disk says that it is gone.
+    /// Receives the loss of a disk.
     pub inbox: Arc<Inbox>,
     /// Cores that will send requests.
     pub cores: usize,
-    /// Who keeps identities; `None`: they are made from the machine's id and the place.
+    /// Keeper of identities; `None`: they are made from the machine's id and the place.
     pub identities: Option<Arc<dyn Identities>>,
 }
 
@@ -32,9 +32,9 @@ pub struct Open<'a> {
     pub name: &'a str,
     /// The kind's own parameters; `null` when there are none.
     pub params: &'a Value,
-    /// Where.
+    /// The parts of the daemon that it uses.
     pub site: &'a Site,
-    /// How cores are reached.
+    /// The path to the cores.
     pub switchboard: &'a Switchboard,
 }
 
@@ -58,49 +58,49 @@ pub trait Kind: Send + Sync {
     fn example(&self) -> &'static str;
 
     /// Whether the medium of a disk that is not open answers, for kinds whose medium is reached
-    /// over a network. Does not block: asks on a thread of its own, and answers what was found by
-    /// the next call. `None`: the medium is seen in another way.
+    /// over a network. Does not block: asks on a thread of its own, and the next call returns the
+    /// result. `None`: the medium is checked in another way.
     fn answers(&self, params: &Value) -> Option<bool> {
         let _ = params;
         None
     }
 
-    /// Where the medium of such a disk is, for people.
+    /// The place of the medium of such a disk, for people.
     fn place(&self, params: &Value) -> Option<String> {
         let _ = params;
         None
     }
 
-    /// Opens a disk. Blocks; changes nothing outside but what creating it means. An error names
-    /// what was opened and what to do about it.
+    /// Opens a disk. Blocks; changes nothing outside except for the creation of the medium. An
+    /// error names the medium and the action to take.
     fn open(&self, request: &Open<'_>) -> Result<Opened, Error>;
 }
 
-/// What a disk is called, as the attributes of its provider say it.
+/// The names of a disk for the attributes of its provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Serial number (`GEOM::ident`), and what units on the disk are called by (`DISK::called`).
+    /// Serial number (`GEOM::ident`), and the name of units on the disk (`DISK::called`).
     pub lasting: Lasting,
     /// Model or description: `GEOM::descr`.
     pub descr: String,
-    /// Where it is: `GEOM::physpath`; empty when there is no saying.
+    /// Its location: `GEOM::physpath`; empty when that is not known.
     pub physpath: String,
     /// `GEOM::rotation_rate`: 0 unknown, 1 does not rotate, else turns a minute.
     pub rotation_rate: u16,
     /// `GEOM::candelete`: DELETE gives memory or blocks back.
     pub can_delete: bool,
-    /// `GEOM::deletereadszero`: what DELETE covered, all of it, reads as zeroes afterwards.
+    /// `GEOM::deletereadszero`: the whole range of a DELETE reads as zeroes afterwards.
     pub delete_reads_zero: bool,
-    /// `ASHLAR::any_memory`: what is written may lie anywhere; else it is copied to whole pages
-    /// when it does not.
+    /// `ASHLAR::any_memory`: data to be written may be anywhere in memory; else data that is not in
+    /// whole pages is copied to whole pages.
     pub any_memory: bool,
     /// `DISK::atomic`: a write of at most so many bytes that begins at a multiple of them, a power
     /// of two, is kept or lost as a whole at a power cut; `u64::MAX` where nothing is kept at all.
     pub atomic_bytes: u64,
     /// `DISK::delete_granule`, `DISK::delete_offset`: bytes that DELETE gives up as a whole, and
-    /// where the first of them begins; zeroes where the disk says nothing.
+    /// the start of the first of them; zeroes where the disk reports nothing.
     pub delete_granule: (u64, u64),
-    /// `GEOM::cananchor`: zeroes that must be allocated are, and MAP says so.
+    /// `GEOM::cananchor`: zeroes that must be allocated are, and MAP reports them so.
     pub can_anchor: bool,
 }
 
@@ -130,8 +130,8 @@ impl Identity {
     }
 }
 
-/// The room of a disk that takes it as it is written, bytes: the attributes `DISK::used`,
-/// `DISK::free` and `DISK::shared`.
+/// The space of a disk that allocates it on write, bytes: the attributes `DISK::used`, `DISK::free`
+/// and `DISK::shared`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// It takes so much.
@@ -142,7 +142,7 @@ pub struct Room {
     pub is_shared: bool,
 }
 
-/// What a verb of a disk has to say, and what has to happen then.
+/// The answer of a verb of a disk, and the actions that follow.
 #[derive(Default)]
 pub struct Answer {
     /// For the caller.
@@ -169,12 +169,12 @@ pub trait Unit: Send {
         Err(Error::new(Errno::NotSup, "only image files can be made larger here"))
     }
 
-    /// How much of its room it takes, and how much there is, when it takes room as it is written.
+    /// The used and the free space, when the disk allocates space on write.
     fn room(&self) -> Option<Room> {
         None
     }
 
-    /// What is wrong with the medium though requests succeed, and what to do about it.
+    /// Problems of the medium though requests succeed, each with the action to take.
     fn troubles(&self) -> Vec<Trouble> {
         Vec::new()
     }
@@ -196,8 +196,8 @@ pub trait Unit: Send {
 
 /// A disk that was opened, before it is in the graph.
 pub struct Opened {
-    /// The data path. It answers `Done` or `Wait`, and what waits ends by [`Layer::ready`]: the
-    /// class counts on it for the order of requests, which is not the kind's concern.
+    /// The data path. It answers `Done` or `Wait`, and a waiting request ends by [`Layer::ready`]:
+    /// the class counts on it for the order of requests, which is not the kind's concern.
     pub layer: Arc<dyn Layer>,
     /// Its numbers.
     pub limits: Limits,
@@ -207,7 +207,7 @@ pub struct Opened {
     pub identity: Identity,
     /// Writers are refused.
     pub read_only: bool,
-    /// How it says that it is gone, if it can go.
+    /// Reports its loss, if it can be lost.
     pub watch: Option<Arc<Watch>>,
     /// The control path's side.
     pub unit: Box<dyn Unit>,

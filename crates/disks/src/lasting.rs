@@ -1,12 +1,11 @@
-//! Lasting identity of a disk: what its serial number is made from, whatever its file or section is
+//! Lasting identity of a disk: the source of its serial number, whatever its file or section is
 //! called later. It is made once and stored with the image and in the state folder.
-//!
 //! The image stores it in its extended attribute `user.ashlar.identity`, or, where the file system
 //! has no such attributes, in the file `IMAGE.ashlar-id` beside it. Both hold one line:
 //! `1 IDENT`, or `1 IDENT CALLED`. IDENT is 16 lowercase hexadecimal digits.
 //!
 //! Invariants
-//!  I1  What is stored with the image counts before what the state folder says of its place.
+//!  I1  The identity stored with the image counts before that of the state folder for its place.
 //!  I2  An image that was made just now has a new identity, whatever was there before.
 //!  I3  Stored text that is not in this form is as none; it is written over.
 //!  I4  The identity of an image that can only be read is not stored with it.
@@ -25,7 +24,7 @@ use crate::kind::{Open, derived};
 /// Extended attribute of an image file.
 pub const ATTRIBUTE: &str = "user.ashlar.identity";
 
-/// What the name of the file beside an image ends in.
+/// The suffix of the file beside an image.
 pub const SIDECAR: &str = ".ashlar-id";
 
 /// Form of the stored text.
@@ -87,9 +86,9 @@ pub struct Ask<'a> {
     pub kind: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// Where it is: the path of a file or device, else its name.
+    /// Its place: the path of a file or device, else its name.
     pub place: &'a str,
-    /// What is stored with the image.
+    /// The identity stored with the image.
     pub found: Option<Lasting>,
     /// Serial number of the hardware.
     pub own: Option<&'a str>,
@@ -105,7 +104,7 @@ pub trait Identities: Send + Sync {
     fn of(&self, ask: &Ask<'_>) -> Lasting;
 }
 
-/// Where the identity of an image is stored.
+/// The place where the identity of an image is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
     /// Nowhere: there is no state folder, and none is needed.
@@ -179,7 +178,7 @@ pub(crate) fn of_other(request: &Open<'_>, kind: &str, place: &str, own: Option<
     }
 }
 
-/// What is stored with the image at a path, without opening it as a disk.
+/// The identity stored with the image at a path, without opening it as a disk.
 pub fn stored_at(path: &Path) -> Option<Lasting> {
     let mut text = [0; TEXT_MAX];
     let len = rustix::fs::getxattr(path, ATTRIBUTE, &mut text);
@@ -225,7 +224,8 @@ fn write(file: &File, path: &Path, lasting: &Lasting) -> Stored {
 fn written(path: &Path, text: &str, set: rustix::io::Result<()>) -> Stored {
     match set {
         Ok(()) => {
-            // What an image before this one left there would count for a copy without attributes.
+            // An identity that an earlier image left there would count for a copy without
+            // attributes.
             let _ = std::fs::remove_file(sidecar_of(path));
             Stored::Attribute
         }
@@ -257,7 +257,7 @@ pub(crate) fn given(params: Option<&str>, lasting: Lasting) -> Lasting {
     }
 }
 
-/// The serial number that a disk of the configuration will have, as far as its image says it.
+/// The serial number that a disk of the configuration will have, as far as its image contains it.
 pub fn foreseen(kind: &str, params: &Value) -> Option<Lasting> {
     let text = |key| params.get(key).and_then(Value::as_str).filter(|t: &&str| !t.is_empty());
     let stored = || {

@@ -2,12 +2,12 @@
 //!
 //! * [`KINDS`]: every kind of disk there is, one file each: `file`, `blockdev`, `memory`, `null`,
 //!   `model`, `nbd`. A new kind is a new file and a line in `registry.rs`.
-//! * [`Kind`]: what a kind has to say and do; [`Opened`] is a disk that it opened.
+//! * [`Kind`]: the interface of a kind; [`Opened`] is a disk that it opened.
 //! * [`DiskClass`]: the class `disk`, which puts an opened disk into the graph, with one provider
 //!   named after the disk.
 //!
-//! A disk does no I/O by itself: the core that carries a request asks its reactor. A disk that is
-//! gone says so once, by an event, and nobody else is disturbed.
+//! A disk does no I/O by itself: the core that carries a request asks its reactor. A lost disk
+//! reports that once, by an event, and other disks are not disturbed.
 
 #![forbid(unsafe_code)]
 

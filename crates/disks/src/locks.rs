@@ -21,9 +21,9 @@ const CONSISTENT_READ: u64 = 0;
 const WRITE: u64 = 1;
 const RESIZE: u64 = 3;
 
-/// How often a locked file is looked at again before it is refused, and the pause before each: the
-/// kernel lets go of the files of a daemon that was killed under load only when its last requests
-/// have ended, and whoever starts it again should not have to wait and try.
+/// How often a locked file is looked at again before it is refused, and the pause before each. The
+/// kernel releases the files of a daemon that was killed under load only when its last requests
+/// have ended. An immediate restart should not fail for that reason.
 const LOOKS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(25);
 
@@ -91,9 +91,9 @@ fn flock(file: &File, read_only: bool) -> Result<(), Held> {
     }
 }
 
-/// First the own locks, then a look at the others': of two programs that do so at once, at least
-/// one sees the other. What was taken is given up again when that one is this program, so that
-/// both do not go on refusing each other.
+/// First takes the own locks, then looks at those of others: of two programs that do so at once, at
+/// least one sees the other. If this program does, it releases its locks again, so that both do not
+/// go on refusing each other.
 fn qemu(file: &File, read_only: bool) -> Result<(), Held> {
     let used: &[u64] =
         if read_only { &[CONSISTENT_READ] } else { &[CONSISTENT_READ, WRITE, RESIZE] };

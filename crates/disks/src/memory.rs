@@ -124,7 +124,7 @@ impl Unit for MemoryUnit {
 
     fn room(&self) -> Option<Room> {
         let used = self.pages.used();
-        // Chunks may be larger than what is left of the medium.
+        // Chunks may be larger than the rest of the medium.
         let most = self.most.unwrap_or(u64::MAX).min(self.size.max(used));
         Some(Room { used, free: most.saturating_sub(used), is_shared: false })
     }

@@ -1,27 +1,28 @@
-//! The queue of a disk: what [`Flags::ORDERED`] means, for every kind of disk.
+//! Request queue of a disk: implements [`Flags::ORDERED`] for every kind of disk.
 //!
 //! Invariants
-//!  O1  Of what one core sends to one disk, a request with ORDERED is handed to the disk when all
-//!      that came before it have ended, and what comes after it when it has ended. All others,
-//!      FLUSH too, are handed over at once and may pass each other. GETATTR is not queued.
-//!  O2  Between cores order is by completion only: what was acknowledged, on any core, before an
-//!      ORDERED request was sent is before it, and what is sent after its acknowledgement is
-//!      after it. Of two requests of different cores that are under way together, none is first.
+//!  O1  Of the requests of one core to one disk, one with ORDERED is handed to the disk when all
+//!      requests before it have ended, and requests after it when it has ended. All others, FLUSH
+//!      too, are handed over at once and may pass each other. GETATTR is not queued.
+//!  O2  Between cores order is by completion only. A request that was acknowledged, on any core,
+//!      before an ORDERED request was sent is before it, and a request that is sent after its
+//!      acknowledgement is after it. Of two requests of different cores that are under way
+//!      together, none is first.
 //!  O3  A lane belongs to one core. While nothing in it is ordered a request costs two loads and
 //!      two stores there; its lock is taken otherwise, and never by another core.
-//!  O4  Somebody waits only while something is inside the disk, or while one who waited has been
-//!      called: each end, good or bad, calls the next one, and who is called calls the one behind.
+//!  O4  A request waits only while another one is inside the disk, or while a waiting one has been
+//!      called: each end, good or bad, calls the next one, and a called one calls the one behind.
 //!  O5  A request that the disk has no memory for keeps its place: it counts as inside and is
 //!      tried again from here.
 //!
 //! ```text
 //!   start --nothing ordered--------------------------------> disk --ended--> the next is called
-//!     \--ORDERED and somebody inside, or others wait--> waiting --called--^
+//!     \--ORDERED and requests inside, or others wait--> waiting --called--^
 //! ```
 //!
-//! Larger requests than the disk takes arrive in pieces, one behind the other with nobody else
-//! between them (geom's dispatcher sees to that). Each piece of an ORDERED one is ordered, so they
-//! run one after the other, and together they are one barrier.
+//! Requests that are larger than the disk takes arrive in pieces, one behind the other with no
+//! other request between them (geom's dispatcher sees to that). Each piece of an ORDERED one is
+//! ordered, so they run one after the other, and together they are one barrier.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,10 +32,10 @@ use bio::sync::{Mutex, MutexGuard};
 use bio::{Bio, BioId, Errno, Flags, Op, Ticket};
 use geom::{Core, Flow, Layer};
 
-/// How long a request waits that the disk had no memory for, ns.
+/// Wait before a request that the disk had no memory for is tried again, ns.
 const NOMEM_RETRY_NS: u64 = 1_000_000;
 
-/// Set in a lane's word while its line has to be asked; the other bits count who is inside.
+/// Set in a lane's word while its line has to be asked; the other bits count the requests inside.
 const LINE: u64 = 1 << 63;
 
 /// A disk with its queue.
@@ -55,7 +56,7 @@ struct Lane {
 #[derive(Default)]
 struct Line {
     waiting: VecDeque<Waiter>,
-    /// What is inside the disk is ordered, and alone.
+    /// The request inside the disk is ordered, and alone.
     barrier: bool,
     /// The first that waits has been called and has not come yet.
     called: bool,
@@ -68,7 +69,7 @@ struct Waiter {
     ordered: bool,
 }
 
-/// Why a request comes back.
+/// The reason why a request comes back.
 enum Return {
     Called,
     TriedAgain,
@@ -132,7 +133,7 @@ impl Ordered {
         }
     }
 
-    /// Counts what the disk said about a request, and calls whose turn it is.
+    /// Counts the disk's answer to a request, and calls the next request.
     #[cold]
     #[inline(never)]
     fn answered(&self, lane: &Lane, bio: &Bio, core: &Core, flow: Flow, was_inside: bool) -> Flow {
@@ -153,7 +154,7 @@ impl Ordered {
             if core.restart(ticket) {
                 break;
             }
-            // Ended by somebody else; then the next one's turn has come.
+            // Ended elsewhere; then the turn of the next one has come.
             lane.line().forget_called();
         }
         flow

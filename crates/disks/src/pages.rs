@@ -1,4 +1,4 @@
-//! Sparse memory that all cores share: chunks that come into being when something is written.
+//! Sparse memory that all cores share, in chunks that are allocated at their first write.
 //!
 //! Invariants
 //!  M1  A chunk that does not exist reads as zeroes.
@@ -15,12 +15,12 @@ use bio::{Arena, BLOCK_BYTES, Block, Errno, Segs};
 /// enough that scattered 4 KiB writes waste at most three quarters.
 pub(crate) const CHUNK_BYTES: usize = BLOCK_BYTES;
 
-/// Chunks in one directory, which comes into being as a whole.
+/// Chunks in one directory, which is allocated as a whole.
 const CHUNKS_A_DIR: usize = 512;
 
 type Chunk = RwLock<Option<Block>>;
 
-/// Where all memory disks have their chunks: many small disks share a region of it.
+/// The chunks of all memory disks: many small disks share a region of it.
 static ARENA: LazyLock<Arena> = LazyLock::new(Arena::default);
 
 /// The memory.
@@ -80,7 +80,7 @@ impl Pages {
     }
 
     /// Stores all of `from` at `offset`. `NoSpc` when the bound is reached or the system has no
-    /// memory: what came before the chunk that did not fit is stored.
+    /// memory: the data before the chunk that did not fit is stored.
     pub(crate) fn write(&self, offset: u64, from: &Segs) -> Result<(), Errno> {
         for piece in pieces(offset, from.len() as u64) {
             self.edit(&piece, |bytes| {

@@ -1,4 +1,4 @@
-//! What the parameters of several kinds have in common.
+//! Common code for the parameters of several kinds.
 
 use bio::Errno;
 use geom::Error;
@@ -22,7 +22,7 @@ pub(crate) fn read<P: DeserializeOwned>(kind: &str, name: &str, value: &Value) -
     serde_json::from_value(object).map_err(|e| refuse(kind, name, Errno::Inval, e))
 }
 
-/// A refusal that says which disk it is about.
+/// A refusal that names its disk.
 pub(crate) fn refuse(kind: &str, name: &str, errno: Errno, what: impl std::fmt::Display) -> Error {
     Error::new(errno, format!("{kind} disk {name}: {what}"))
 }

@@ -1,8 +1,8 @@
-//! Checks that the path of an open disk still names what was opened.
+//! Check that the path of an open disk still names the file that was opened.
 //!
 //! I/O does not show that: a file that was removed or replaced takes writes until it is closed, and
-//! then they are lost. Nothing is detached; the operator gets the command that saves the data.
-//! What is wrong is found anew by each look, so it is over as soon as the path is right again.
+//! then they are lost. No disk is detached; the operator gets the command that saves the data. Each
+//! look starts anew, so a problem is over as soon as the path is right again.
 
 use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,9 +12,9 @@ use geom::Trouble;
 use reactor::File;
 use rustix::fs::{AtFlags, CWD, FileType, StatVfsMountFlags, Statx, StatxAttributes, StatxFlags};
 
-/// What is wrong with the path of `file`; nothing for simulated files. `refuses`: the file system
-/// answered that it is read-only when it was last written. Asks no server of a network
-/// file system for attributes that this machine knows.
+/// Problems of the path of `file`; none for simulated files. `refuses`: the file system answered
+/// that it is read-only when it was last written. Asks no server of a network file system for
+/// attributes that this machine knows.
 pub(crate) fn troubles(file: &File, refuses: bool) -> Vec<Trouble> {
     let Some(fd) = file.as_fd() else { return Vec::new() };
     let Ok(open) = look(fd, Path::new(""), AtFlags::EMPTY_PATH) else { return Vec::new() };
@@ -177,7 +177,7 @@ fn node_trouble(file: &File, named: &rustix::io::Result<Statx>) -> Option<Troubl
     }
 }
 
-/// Why writes fail though the file was opened for writing.
+/// The reason why writes fail though the file was opened for writing.
 fn unwritable(file: &File, open: &Statx, refuses: bool) -> Option<Trouble> {
     if file.is_block_device() {
         return None;

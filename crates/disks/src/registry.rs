@@ -1,4 +1,4 @@
-//! Which kinds of disks there are, in the order of lists.
+//! The kinds of disks, in the order of lists.
 
 use crate::blockdev::BlockDev;
 use crate::file::ImageFile;

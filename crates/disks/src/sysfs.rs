@@ -1,27 +1,27 @@
-//! What the kernel says about a block device in /sys and /proc. Missing or odd files are no
-//! error: the value is then not known.
+//! Kernel data about a block device in /sys and /proc. Missing or odd files are no error: the value
+//! is then not known.
 
 use std::path::{Path, PathBuf};
 
 /// Longest file read, bytes; of a longer one the rest is ignored.
 const TEXT_MAX: u64 = 64 * 1024;
 
-/// What is known about a block device.
+/// The known properties of a block device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// Its name in /dev, without the directory.
     pub(crate) name: String,
-    /// Model, or what else describes it.
+    /// Model, or another description.
     pub(crate) descr: String,
     /// Serial number; empty when there is none.
     pub(crate) serial: String,
-    /// Where it hangs in the machine.
+    /// Its location in the machine.
     pub(crate) physpath: String,
-    /// Turns; None when the kernel does not say.
+    /// It rotates; None when the kernel does not report it.
     pub(crate) rotational: Option<bool>,
     /// Smallest unit of a discard, bytes; zero when it cannot.
     pub(crate) discard_granularity: u64,
-    /// Where the first such unit begins, bytes.
+    /// Start of the first such unit, bytes.
     pub(crate) discard_alignment: u64,
     /// Largest discard, bytes; zero when it cannot.
     pub(crate) discard_max: u64,
@@ -108,9 +108,10 @@ pub(crate) fn facts(device: (u32, u32)) -> Facts {
     }
 }
 
-/// What the kernel chose for a SCSI disk says (sd, `zeroing_mode`): WRITE SAME that unmaps, or one
-/// that writes, or plain writes. Others say with Linux 6.17 that they unmap, but one that does not
-/// say so need not write either: a loop device does not.
+/// Whether zeroing writes the blocks. A SCSI disk shows the kernel's choice (sd, `zeroing_mode`):
+/// WRITE SAME that unmaps, or one that writes, or plain writes. Other disks report with Linux 6.17
+/// that they unmap, but a disk that does not report it need not write either: a loop device does
+/// not.
 fn zeroing_writes(disk: &Path) -> bool {
     if number(&disk.join("queue/write_zeroes_unmap_max_hw_bytes")).is_some_and(|max| max > 0) {
         return false;
@@ -122,8 +123,8 @@ fn zeroing_writes(disk: &Path) -> bool {
         .any(|mode| mode == "write" || mode == "writesame")
 }
 
-/// Who uses a device, in plain words: mounts of it and of its partitions, and what the kernel
-/// has stacked on it. Empty when nothing is found.
+/// The users of a device, in plain words: mounts of it and of its partitions, and devices that the
+/// kernel has stacked on it. Empty when nothing is found.
 pub(crate) fn users(device: (u32, u32)) -> Vec<String> {
     let link = PathBuf::from(format!("/sys/dev/block/{}:{}", device.0, device.1));
     let own = std::fs::canonicalize(&link).unwrap_or(link);

@@ -1,4 +1,4 @@
-//! The data path of a modelled disk, and what all cores share of it.
+//! The data path of a modelled disk, and the state that all cores share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct Unwritten {
     bytes: Vec<u8>,
 }
 
-/// The disk and what goes on in it.
+/// The disk and its requests.
 pub(super) struct State {
     pub(super) disk: DiskModel,
     pub(super) rates: Vec<Rate>,
@@ -87,7 +87,7 @@ impl State {
         self.release()
     }
 
-    /// When a request that begins at `now` ends; None while the disk hangs.
+    /// Begins a request at `now` and returns its end; None while the disk hangs.
     fn begin(&mut self, key: Key, bio: &Bio, op: DiskOp, now: u64) -> Option<u64> {
         let torn = (bio.op == Op::Write)
             .then(|| Unwritten { offset: bio.offset, bytes: bio.data.to_vec() });

@@ -6,8 +6,8 @@
 //! Invariants
 //!  D1  A request is carried out at the moment it ends, so of two that overlap in time the one
 //!      that ends last counts.
-//!  D2  What is under way when the power goes ends with `Io`; of its bytes any sectors may have
-//!      arrived. What was flushed, or written with FUA, and has ended, stays.
+//!  D2  A request that is under way when the power goes ends with `Io`; of its bytes any sectors
+//!      may have arrived. Data stays when its flush, or its write with FUA, has ended.
 //!  D3  While the disk hangs nothing ends; what hung goes on when it is released, or ends with
 //!      `Io` at a power cut.
 //!

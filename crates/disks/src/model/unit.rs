@@ -1,4 +1,4 @@
-//! What one may do to a modelled disk while it is in use.
+//! Control of a modelled disk while it is in use.
 
 use std::sync::Arc;
 

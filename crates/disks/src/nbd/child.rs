@@ -27,7 +27,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 /// Pauses between two starts: the first, and the longest.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How long a server may take to end after SIGTERM; then SIGKILL ends it.
+/// Longest wait for a server to end after SIGTERM; then SIGKILL ends it.
 const END_MOST: Duration = Duration::from_secs(5);
 /// Longest wait for the messages of a server that could not be reached.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -45,7 +45,7 @@ struct Shared {
     pid: Mutex<Option<Pid>>,
     /// Its last messages, escaped.
     said: Mutex<VecDeque<String>>,
-    /// How it ended last.
+    /// Its last end, in words.
     ended: Mutex<Option<String>>,
     /// Of `ended`: it has, and its messages are read.
     is_read: Condvar,
@@ -94,7 +94,7 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// The path of its socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.shared.socket()
     }
@@ -105,7 +105,8 @@ impl Server {
         said.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 
-    /// Its last messages, once it could not be reached: one that is ending is heard out.
+    /// Its last messages, once it could not be reached. Waits for the messages of one that is
+    /// ending.
     pub(crate) fn last_words(&self) -> String {
         let ended = self.shared.ended.lock();
         if ended.is_none() {
@@ -116,7 +117,7 @@ impl Server {
         self.said()
     }
 
-    /// Ends that were not asked for: what it had not stored then may be lost.
+    /// Ends that were not asked for: data that the server had not stored then may be lost.
     pub(crate) fn deaths(&self) -> u64 {
         self.shared.deaths.load(Ordering::Acquire)
     }
@@ -223,7 +224,7 @@ impl Shared {
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
-        // What cannot be removed now is removed by the next daemon.
+        // The next daemon removes the files that cannot be removed now.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 

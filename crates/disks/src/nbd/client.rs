@@ -102,7 +102,7 @@ fn open(disk: &Arc<Disk>, core: &Rc<Core>) -> Option<Rc<Client>> {
     Some(client)
 }
 
-/// Ends the connection of a disk on this core: the server is told first.
+/// Ends the connection of a disk on this core; notifies the server first.
 pub(crate) fn close(disk: u64, core: &Rc<Core>) {
     let gone = CLIENTS.with_borrow_mut(|all| all.remove(&(disk, core.id())));
     let Some(client) = gone else { return };
@@ -137,7 +137,7 @@ impl Client {
         Ok(cookie)
     }
 
-    /// How a request of this core ended.
+    /// Takes the result of a request of this core.
     pub(crate) fn take(&self, cookie: u64) -> Option<Outcome> {
         self.ledger.borrow_mut().take(cookie).map(|(_, outcome)| outcome)
     }
@@ -155,7 +155,7 @@ impl Client {
         self.wake_writer();
     }
 
-    /// Tells the owner of a request that has ended.
+    /// Notifies the owner of a request that has ended.
     fn tell(&self, core: &Core, cookie: u64) {
         let who = self.ledger.borrow_mut().job(cookie).map(|job| {
             if matches!(job.who, Who::Bio(_)) {
@@ -465,7 +465,7 @@ impl Client {
     }
 }
 
-/// Receives what is left of data behind the first `from` bytes.
+/// Receives the rest of the data behind the first `from` bytes.
 async fn receive(line: &Line, data: &Segs, from: usize) -> std::io::Result<()> {
     let mut rest = Segs::new();
     if from >= data.len() || !data.slice_into(from, data.len() - from, &mut rest) {

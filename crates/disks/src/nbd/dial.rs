@@ -1,4 +1,4 @@
-//! First connection to a server, on the control thread: what the export is.
+//! First connection to a server, on the control thread: learns the properties of the export.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ pub(crate) const ANSWER_MOST: Duration = Duration::from_secs(3);
 /// The same of a server that was just started.
 pub(crate) const START_MOST: Duration = Duration::from_secs(10);
 
-/// What is wanted of a server.
+/// Parameters of a connection to a server.
 #[derive(Clone)]
 pub(crate) struct Wanted {
     pub(crate) place: Place,

@@ -1,4 +1,4 @@
-//! What all cores share of an NBD disk.
+//! State of an NBD disk that all cores share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(crate) struct Disk {
     pub(crate) cores: usize,
     pub(crate) switchboard: Switchboard,
     pub(crate) watch: Arc<Watch>,
-    /// Why a core has no connection.
+    /// The reason why a core has no connection.
     pub(crate) troubles: Mutex<BTreeMap<u32, String>>,
     pub(crate) counts: Counts,
     /// The connection by which the disk was opened, for the first core that needs one.
@@ -108,7 +108,7 @@ impl Disk {
     }
 
     /// Looks at an export after a new connection: it must be the one that it was. A larger one is
-    /// taken, and those above are told.
+    /// accepted, and the geoms above are notified.
     pub(crate) fn admits(&self, terms: &Terms) -> Result<(), String> {
         let was = self.size.load(Ordering::Acquire);
         if terms.size < was {
@@ -143,7 +143,8 @@ impl Disk {
         bytes > was
     }
 
-    /// Ends of our own server that were not asked for: what it had not stored may be lost then.
+    /// Ends of our own server that were not asked for: data that it had not stored may be lost
+    /// then.
     pub(crate) fn deaths(&self) -> u64 {
         self.server.as_ref().map_or(0, Server::deaths)
     }
@@ -155,8 +156,8 @@ impl Disk {
         }
     }
 
-    /// A FLUSH begins: answers the number of deaths. It fails, once, when our own server has ended
-    /// after it acknowledged what no FLUSH covers.
+    /// A FLUSH begins: returns the number of deaths. It fails, once, when our own server has ended
+    /// after it acknowledged data that no FLUSH covers.
     pub(crate) fn flush_begins(&self) -> Result<u64, Errno> {
         let deaths = self.deaths();
         let is_new = self.told.swap(deaths, Ordering::AcqRel) != deaths;
@@ -164,7 +165,7 @@ impl Disk {
         if is_new && was_dirty { Err(Errno::Io) } else { Ok(deaths) }
     }
 
-    /// A FLUSH has ended well: it covers what one server acknowledged.
+    /// A FLUSH has ended well: it covers the data that one server acknowledged.
     pub(crate) fn flush_ends(&self, began: u64) -> Result<(), Errno> {
         let deaths = self.deaths();
         if deaths == began {
@@ -184,7 +185,7 @@ impl Disk {
     }
 }
 
-/// How a server is reached.
+/// The way to a server.
 pub(crate) struct Way {
     pub(crate) wanted: Wanted,
     pub(crate) server: Option<Server>,

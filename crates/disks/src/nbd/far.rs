@@ -17,7 +17,7 @@ use super::disk::Disk;
 use super::job::{Ask, Job, Who};
 use crate::remote::Outcome;
 
-/// What a request brought.
+/// The result of a request.
 struct Brought {
     outcome: Outcome,
     data: Vec<u8>,
@@ -96,7 +96,7 @@ pub(crate) fn answer(disk: &Disk, at: u32, number: u64, outcome: Outcome, job: &
     disk.switchboard.call(at as usize, Box::new(back));
 }
 
-/// How a request ended that was sent away; what was read is copied to it.
+/// Takes the result of a request that was sent away; data that was read is copied to it.
 pub(crate) fn take(number: u64, bio: &Bio) -> Option<Outcome> {
     let entry = WAITING.with_borrow_mut(|all| all.entries.remove(&number));
     let Some(Entry::Ended(brought)) = entry else { return None };

@@ -6,7 +6,7 @@ use wire::nbd::reply::Piece;
 
 use crate::remote::Outcome;
 
-/// Who waits for a request.
+/// The owner of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Who {
     /// A Bio of this core.
@@ -15,7 +15,7 @@ pub(crate) enum Who {
     Far { core: u32, number: u64 },
 }
 
-/// What is asked.
+/// The fields of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ask {
     pub(crate) kind: u16,
@@ -50,7 +50,7 @@ pub(crate) struct Job {
     pub(crate) data: Segs,
     /// Bytes of a READ that have arrived from its start on.
     got: u64,
-    /// What has arrived behind those: first byte and end of each piece.
+    /// The pieces that have arrived behind those: first byte and end of each.
     ahead: Vec<(u64, u64)>,
     /// Its first error.
     pub(crate) error: Option<Errno>,
@@ -67,14 +67,14 @@ impl Job {
         Job { who, ask, data, got: 0, ahead: Vec::new(), error: None, run: None }
     }
 
-    /// It is sent again: nothing of an old reply counts.
+    /// It is sent again: an old reply does not count.
     pub(crate) fn renew(&mut self) {
         (self.got, self.error, self.run) = (0, None, None);
         self.ahead.clear();
     }
 
-    /// Counts what has arrived at a place in the data. Pieces come in any order and do not overlap:
-    /// otherwise bytes that no piece brought would pass for read.
+    /// Counts the data that has arrived for a place in the buffer. Pieces arrive in any order and
+    /// do not overlap: otherwise bytes that no piece contained would pass for read.
     pub(crate) fn cover(&mut self, at: u64, len: u64) -> Result<(), Broken> {
         let end = at.saturating_add(len);
         if at < self.got || self.ahead.iter().any(|(from, to)| at < *to && *from < end) {
@@ -94,7 +94,7 @@ impl Job {
         Ok(())
     }
 
-    /// Place in the data of bytes that a reply brings.
+    /// Place in the data of the bytes of a reply.
     pub(crate) fn place(&self, offset: u64, len: u64) -> Result<usize, Broken> {
         let at = offset.checked_sub(self.ask.offset);
         let fits = |at: &u64| at.checked_add(len).is_some_and(|end| end <= self.ask.len);
@@ -104,7 +104,7 @@ impl Job {
         }
     }
 
-    /// Takes a piece of the reply that brings no data. True: the reply has ended.
+    /// Takes a piece of the reply without data. True: the reply has ended.
     pub(crate) fn take(&mut self, piece: &Piece, context: Option<u32>) -> Result<bool, Broken> {
         match piece {
             Piece::Simple { error, .. } => {
@@ -137,7 +137,7 @@ impl Job {
         }
     }
 
-    /// How it ended, once its reply has.
+    /// Its result, once its reply has ended.
     pub(crate) fn outcome(&self) -> Result<Outcome, Broken> {
         if let Some(error) = self.error {
             return Ok(Outcome::failed(error));
@@ -159,7 +159,7 @@ fn errno(error: Error, of: u16) -> Errno {
         Error::NoSpc => Errno::NoSpc,
         Error::Inval | Error::Overflow => Errno::Inval,
         Error::NotSup => Errno::NotSup,
-        // ENOMEM of a server is no shortage of ours: waiting here would bring nothing.
+        // ENOMEM of a server is no shortage of this machine: a wait here would not help.
         Error::Io | Error::NoMem | Error::Shutdown => Errno::Io,
     }
 }

@@ -4,10 +4,11 @@
 //!  N1  A request with FUA ends when its bytes are stable: by the server's own FUA, or by a FLUSH
 //!      behind it.
 //!  N2  WRITE ZEROES that the server cannot do is done by writing zeroes.
-//!  N3  A FLUSH covers what was acknowledged on any core: there is one connection, or the server
-//!      says that its connections share a cache (CAN_MULTI_CONN).
+//!  N3  A FLUSH covers all requests that were acknowledged on any core: there is one connection, or
+//!      the server reports that its connections share a cache (CAN_MULTI_CONN).
 //!  N4  A FLUSH fails once when our own server has ended since the last one and something was
-//!      written: what the server had acknowledged and not stored is lost, and nothing else says so.
+//!      written: data that the server had acknowledged and not stored is lost, and nothing else
+//!      reports that.
 //!  N5  The number of a request is in its `value` until it ends.
 
 use std::sync::Arc;
@@ -102,7 +103,8 @@ impl NbdLayer {
 
     fn ended(&self, bio: &mut Bio, outcome: Outcome, core: &Core) -> Flow {
         bio.value = None;
-        // Also a write that a FLUSH has overtaken, and what a failed FLUSH should have covered.
+        // Also a write that a FLUSH has overtaken, and data that a failed FLUSH should have
+        // covered.
         if matches!(bio.op, Op::Write | Op::WriteZeroes | Op::Delete)
             || (bio.op == Op::Flush && outcome.status.is_err())
         {

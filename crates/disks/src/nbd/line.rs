@@ -105,7 +105,7 @@ impl Line {
         self.send(&mut segs).await
     }
 
-    /// Sends what TLS has ready.
+    /// Sends the bytes that TLS has ready.
     pub(crate) async fn flush(&self) -> io::Result<()> {
         let secure = self.secure.borrow().clone();
         let Some(secure) = secure else { return Ok(()) };

@@ -4,9 +4,9 @@
 //!   Bio --> layer --> client: this core's connection --> ledger (deadlines, retries, replay)
 //!             \--> far: cores without a connection ask one that has it
 //! ```
-//! A disk has a connection for each core where the server says that its connections share a cache,
-//! and one otherwise. What a lost connection means, and when the disk is lost, is the same as with
-//! CAM's disks: see [`crate::remote`].
+//! A disk has a connection for each core where the server reports that its connections share a
+//! cache, and one otherwise. The rules for a lost connection, and for the loss of the disk, are
+//! those of CAM's disks: see [`crate::remote`].
 
 mod child;
 mod client;
@@ -358,8 +358,8 @@ impl Drop for NbdUnit {
 }
 
 impl Unit for NbdUnit {
-    /// Asks the server over a connection of its own: NBD has no other way to say a new size. One
-    /// that takes no further connection says it at the next.
+    /// Asks the server over a connection of its own: NBD has no other way to report a new size. A
+    /// server that takes no further connection reports it at the next.
     fn size(&mut self) -> Result<u64, Errno> {
         if let Ok(first) = dial::first(&self.disk.wanted)
             && self.disk.grown(first.terms.size)

@@ -7,14 +7,14 @@ use reactor::Address;
 /// Port of NBD servers.
 const PORT: u16 = 10809;
 
-/// Where a server is, and what is wanted of it.
+/// The address of a server, and the name that its certificate must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// As people write it.
     pub(crate) shown: String,
-    /// What its certificate is checked against.
+    /// The name for the check of its certificate.
     pub(crate) host: String,
-    /// Where it may be reached, best first.
+    /// Its addresses, best first.
     pub(crate) at: Vec<Address>,
 }
 

@@ -64,7 +64,7 @@ struct Slot<J> {
     end_ns: u64,
 }
 
-/// See the module. `J` is what the protocol keeps of a request.
+/// See the module. `J` is the protocol's own data of a request.
 pub(crate) struct Ledger<J> {
     bounds: Bounds,
     link: Link,
@@ -132,7 +132,7 @@ impl<J> Ledger<J> {
         Ok(cookie)
     }
 
-    /// What the protocol keeps of a request that has not been taken.
+    /// The protocol's own data of a request that has not been taken.
     pub(crate) fn job(&mut self, cookie: u64) -> Option<&mut J> {
         self.slot(cookie).map(|slot| &mut slot.job)
     }
@@ -198,7 +198,7 @@ impl<J> Ledger<J> {
         }
     }
 
-    /// How a request ended; its place is free then.
+    /// Takes the result of a request; its place is free then.
     pub(crate) fn take(&mut self, cookie: u64) -> Option<(J, Outcome)> {
         let slot = self.slot(cookie)?;
         let State::Ended(outcome) = slot.state else { return None };
@@ -215,8 +215,8 @@ impl<J> Ledger<J> {
         }
     }
 
-    /// There is none, and nothing of it is under way any more. Answers the cookies of requests that
-    /// end by this.
+    /// There is no connection, and nothing of it is under way any more. Returns the cookies of
+    /// requests that end by this.
     pub(crate) fn dropped(&mut self, now: u64) -> Vec<u64> {
         self.link = match self.link {
             Link::Up => Link::Down(now),

@@ -50,7 +50,7 @@ impl Bounds {
     }
 }
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) status: Status,

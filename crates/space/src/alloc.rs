@@ -9,19 +9,19 @@
 //!     +----------------- allocate() -----------------+  +--------------------------------+
 //! ```
 //!
-//! Units are blocks. The file system owns the on-disk bitmap; what stands in it is
-//! [`Allocator::on_disk`]: what is free, pending or held is free there.
+//! Units are blocks. The file system owns the on-disk bitmap; its content is
+//! [`Allocator::on_disk`]: free, pending and held blocks are free there.
 //!
 //! Invariants
 //!  A1  A block is in use, pending, free or held, and in one of them only.
-//!  A2  A block that is pending is neither handed out nor trimmed: a crash may bring back who used
-//!      it. It leaves by a commit of its epoch or a later one, and by nothing else.
+//!  A2  A block that is pending is neither handed out nor trimmed: a crash may bring its former
+//!      user back. It leaves by a commit of its epoch or a later one, and by nothing else.
 //!  A3  A block that is handed out is nowhere in the queue: a trim sent before has ended, none will
 //!      be sent.
 //!  A4  A block of a command in flight is held: it is not handed out, and nothing of that is
 //!      written anywhere.
-//!  A5  Free space is to be had as soon as it is free; it waits for no trim. Only when there is
-//!      nothing else is somebody told to wait for the command in flight.
+//!  A5  Free space is available as soon as it is free; it waits for no trim. Only when there is no
+//!      other space does a caller have to wait for the command in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -29,7 +29,7 @@ use std::ops::Range;
 use crate::ranges::{RangeMap, len};
 use crate::trim::{Command, Limits, Outcome, Policy, Queue, Written};
 
-/// Why no block was to be had.
+/// The reason why no block was available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// There is none, and none will be soon.
@@ -42,7 +42,7 @@ pub enum Refused {
     Nothing,
 }
 
-/// What does not fit what the allocator knows: the caller's books are wrong.
+/// A range that contradicts the allocator's state: the caller's records are wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotInUse;
 
@@ -72,8 +72,8 @@ impl Allocator {
         }
     }
 
-    /// As the bitmap on the disk has it when it is mounted: what is free there may be had, and
-    /// nobody knows whether the device was told (T5): [`Allocator::trim_all`] tells it.
+    /// Adds a range that is free in the bitmap on the disk when it is mounted. It may be allocated,
+    /// but whether it was trimmed is not known (T5): [`Allocator::trim_all`] trims it.
     pub fn found_free(&mut self, range: Range<u64>) {
         let range = range.start.min(self.blocks)..range.end.min(self.blocks);
         if range.is_empty() {
@@ -103,7 +103,7 @@ impl Allocator {
         &self.queue
     }
 
-    /// What the bitmap on the disk shall show as free (A4).
+    /// The ranges that the bitmap on the disk shall show as free (A4).
     pub fn on_disk(&self) -> RangeMap {
         let mut all = self.free.clone();
         let pending = self.pending.values().flat_map(|p| p.iter());
@@ -188,8 +188,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// The metadata of `epoch`, and of all before it, is on the medium: written and flushed. What
-    /// was freed there may be had at once, and waits to be trimmed.
+    /// The metadata of `epoch`, and of all before it, is on the medium: written and flushed. Space
+    /// that was freed there is available at once, and waits to be trimmed.
     pub fn commit(&mut self, epoch: u64, now: u64) {
         let later = epoch.checked_add(1).map(|next| self.pending.split_off(&next));
         for (_, freed) in std::mem::replace(&mut self.pending, later.unwrap_or_default()) {
@@ -218,7 +218,7 @@ impl Allocator {
         self.release();
     }
 
-    /// What time does. [`Allocator::take`] does it too.
+    /// Effects of time. [`Allocator::take`] does it too.
     pub fn expire(&mut self, now: u64) {
         self.queue.expire(now);
         self.release();
@@ -238,7 +238,7 @@ impl Allocator {
         self.flying
     }
 
-    /// When [`Allocator::take`] may have something to do.
+    /// The next time when [`Allocator::take`] may have something to do.
     pub fn next_at(&self, now: u64) -> Option<u64> {
         self.queue.next_at(now)
     }
@@ -248,7 +248,7 @@ impl Allocator {
         self.queue.set_pressure(pressure);
     }
 
-    /// The device shall be told of all that is free, as `fstrim` does.
+    /// Starts a trim of all free space, as `fstrim` does.
     pub fn trim_all(&mut self, now: u64) {
         self.queue.all(now);
     }

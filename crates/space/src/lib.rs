@@ -1,11 +1,11 @@
-//! space: what is free on a medium, as values: no I/O, no clock, no threads.
+//! Free space on a medium, as values: no I/O, no clock, no threads.
 //!
-//! * [`RangeMap`]: ranges that do not touch, merged as they come.
-//! * [`trim`]: the queue between those who delete and a device to which telling it is dear.
+//! * [`RangeMap`]: ranges that do not touch, merged as they are added.
+//! * [`trim`]: the queue between clients that delete and a device with expensive trims.
 //! * [`alloc`]: an allocator of extents with that queue inside, for file systems.
 //!
-//! A queue counts in whatever unit its ranges are in: the class `trim` counts bytes, an allocator
-//! blocks. Whoever uses it brings the time, in ns of any clock that does not go back.
+//! A queue counts in the unit of its ranges: the class `trim` counts bytes, an allocator blocks.
+//! The caller passes the time, in ns of any clock that does not go back.
 
 #![forbid(unsafe_code)]
 

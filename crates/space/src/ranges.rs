@@ -1,13 +1,13 @@
 //! Ranges with a note each.
 //!
 //! Invariants
-//!  M1  Ranges are not empty and no two of them overlap or touch: what touches is one range.
+//!  M1  Ranges are not empty and no two of them overlap or touch: touching ranges are merged.
 //!  M2  [`RangeMap::total`] is the sum of their lengths.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What becomes of the notes of two ranges that become one.
+/// Merges the notes of two ranges that become one.
 pub trait Join: Copy {
     /// Their common note.
     fn join(self, other: Self) -> Self;
@@ -107,7 +107,7 @@ impl<V: Join> RangeMap<V> {
         Some((start..end, note))
     }
 
-    /// Adds a range; what it overlaps or touches becomes one with it.
+    /// Adds a range; merges it with the ranges that it overlaps or touches.
     pub fn insert(&mut self, range: Range<u64>, note: V) {
         if range.is_empty() {
             return;
@@ -121,7 +121,7 @@ impl<V: Join> RangeMap<V> {
         self.put(whole, note);
     }
 
-    /// Takes the units of `range` out; tells which there were.
+    /// Takes the units of `range` out; returns those that were there.
     pub fn cut(&mut self, range: &Range<u64>) -> Vec<(Range<u64>, V)> {
         let hit: Vec<_> = self.over(range).collect();
         let mut gone = Vec::with_capacity(hit.len());

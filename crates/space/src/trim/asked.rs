@@ -1,4 +1,4 @@
-//! The ranges that a full trim was asked for: those that were queued then. Later ones are not
+//! The ranges of a full trim: those that were queued when it was asked for. Later ones are not
 //! added, so it ends however fast new ones arrive.
 
 use std::ops::Range;
@@ -12,7 +12,7 @@ pub(super) struct Asked {
     ranges: RangeMap,
     /// Number of the last command that has some of them.
     last: u64,
-    /// What fails of them is sent again.
+    /// Failed ones are sent again.
     again: bool,
 }
 

@@ -1,13 +1,13 @@
-//! What a device takes, and how eagerly it is told.
+//! Limits of a device's trim command, and the policy for sending it.
 
 use std::ops::Range;
 
-/// What one command to the device may hold, in the queue's unit.
+/// Limits of one command to the device, in the queue's unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Smallest piece that the device gives up as a whole.
     pub granule: u64,
-    /// Where the first granule begins: that of the device, counted from the queue's zero.
+    /// Start of the first granule of the device, counted from the queue's zero.
     pub offset: u64,
     /// Ranges in one command; more become another command.
     pub ranges: usize,
@@ -38,7 +38,7 @@ impl Limits {
 
     /// The whole granules inside a range, if there is one.
     pub fn inside(&self, range: &Range<u64>) -> Option<Range<u64>> {
-        // Positions counted from the first granule; what lies before it is no whole one.
+        // Positions counted from the first granule; the units before it are no whole granule.
         let from = range.start.max(self.offset) - self.offset;
         let to = range.end.checked_sub(self.offset)?;
         let start = from.checked_next_multiple_of(self.granule)?;
@@ -47,10 +47,10 @@ impl Limits {
     }
 }
 
-/// How eagerly. Times in ns, lengths in the queue's unit.
+/// Policy of a queue. Times in ns, lengths in the queue's unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// What is shorter after merging waits for its neighbours.
+    /// A range that is shorter after merging waits for its neighbours.
     pub short: u64,
     /// A batch is worth sending when it has this many ranges.
     pub batch_ranges: usize,
@@ -64,11 +64,11 @@ pub struct Policy {
     /// Stale ranges that are remembered. Of more, the shortest are forgotten, and stay as they are
     /// on the device until they are written or freed again.
     pub stale_max: usize,
-    /// How often a command is tried before its ranges are stale.
+    /// Number of tries of a command before its ranges are stale.
     pub tries: u8,
-    /// How long nothing is sent after a command that failed.
+    /// Time without commands after a command that failed.
     pub retry_ns: u64,
-    /// How long a command whose outcome is not known may still be carried out.
+    /// Longest time for which a command with an unknown outcome may still be carried out.
     pub doubt_ns: u64,
 }
 

@@ -1,8 +1,8 @@
-//! The queue of what was freed and the device does not know of yet.
+//! Queue of freed ranges that the device does not know of yet.
 //!
-//! Telling a device of one range costs as much as telling it of many, and it may cost as much as a
-//! flush. So what is freed waits here, merges, is taken back by whoever writes there, and goes out
-//! in few commands when it is worth it.
+//! A trim of one range costs as much as a trim of many, and it may cost as much as a flush. So
+//! freed ranges wait here and merge; a write takes its range out again. The rest is sent in few
+//! commands when it is worth it.
 //!
 //! ```text
 //!            free()                       take()                     ended(Done)
@@ -23,16 +23,17 @@
 //! Invariants
 //!  Q1  A unit is in at most one of queued, stale and in flight.
 //!  Q2  A unit that was written after it was freed is in none of them, but for one that was in
-//!      flight at that moment: then the writer was told to wait.
+//!      flight at that moment: then the writer had to wait.
 //!  Q3  A command holds whole granules only, each of which was freed as a whole and not written
 //!      since; its ranges ascend, do not touch further than a cut, and keep the limits.
 //!  Q4  One command is in flight at a time; it stays so until its outcome is known, or was unknown
 //!      for as long as the device may still carry it out.
-//!  Q5  What fails goes back only where nobody waits to write.
+//!  Q5  Failed ranges go back only where no writer waits.
 //!  Q6  Memory is bounded: of too many ranges the shortest become stale, of too many stale ones
 //!      the shortest are forgotten, which is counted.
 //!  Q7  Nothing depends on being sent: the queue may be lost at any moment.
-//!  Q8  A full trim ends with what was queued when it was asked for, whatever is freed meanwhile.
+//!  Q8  A full trim ends with the ranges that were queued when it was asked for, whatever is freed
+//!      meanwhile.
 //!
 //! Races and crash rules that such a queue has to get right, and where each is tested. `races.rs`
 //! and `crash.rs` have a test named after each; besides, in every order or by chance

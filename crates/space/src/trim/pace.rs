@@ -1,5 +1,5 @@
-//! When a command may go: how much of the device's time is left for it, and whose requests it
-//! would hold up.
+//! Pacing of trim commands: limits their share of the device's time, and the number of other
+//! requests that they make late.
 //!
 //! A command keeps the device busy for as long as it takes, and every request that is under way or
 //! comes meanwhile is late. So two rules:
@@ -7,9 +7,9 @@
 //!  P1  Of the device's time commands take at most their share: after one that took `t` nothing is
 //!      sent for `t * (100 - share) / share`.
 //!  P2  At most [`LATE_PERMILLE`] of the requests of others are late because of commands: then the
-//!      99th percentile of their times is what it was. After a command that made `n` late, the
+//!      99th percentile of their times does not change. After a command that made `n` late, the
 //!      next waits for `n * 1000 / LATE_PERMILLE` requests to end. When there are no others, it
-//!      does not wait. The first of all looks how many there are before it goes.
+//!      does not wait. The first of all waits until the number of others is known.
 //!  P3  After one command nothing is sent for at most [`PAUSE_MAX_NS`]: a device that stalled once
 //!      is not left alone for minutes.
 //!  P4  Commands become smaller only as long as smaller ones are quicker: one whose cost is not in
@@ -17,15 +17,15 @@
 
 /// Of a thousand requests so many may be late because of a command.
 pub const LATE_PERMILLE: u64 = 5;
-/// What a command costs until one was measured, ns: what it cost on the disk that gave the rule.
+/// Assumed time of a command until one was measured, ns: the time on the disk that gave the rule.
 const GUESS_NS: u64 = 50_000_000;
-/// How long there must have been no request before there are no others, ns; in debt, ten times.
+/// Time without a request after which there are no others, ns; in debt, ten times.
 const IDLE_NS: u64 = 100_000_000;
 /// Commands are made smaller when they take so many times as long as the quickest.
 const SLOW_TIMES: u64 = 4;
 /// Longest pause after a command, ns.
 const PAUSE_MAX_NS: u64 = 10_000_000_000;
-/// Sizes that are told apart: by powers of two.
+/// Number of distinct sizes: powers of two.
 const SIZES: usize = 64;
 
 /// Requests of others so far, in numbers that only grow.
@@ -37,7 +37,7 @@ pub struct Load {
     pub ended: u64,
 }
 
-/// How commands are paced.
+/// Parameters of the pacing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pacing {
     /// Percent of the device's time, 1 to 100.
@@ -50,11 +50,11 @@ pub struct Pace {
     pacing: Pacing,
     /// P1: nothing before that.
     free_at: u64,
-    /// What the last command took, ns.
+    /// The time that the last command took, ns.
     last_ns: Option<u64>,
     quickest_ns: u64,
-    /// What the last command of each size took, ns, by the power of two of its units; zero: none
-    /// was sent.
+    /// The time that the last command of each size took, ns, by the power of two of its units;
+    /// zero: none was sent.
     took_ns: [u64; SIZES],
     /// That power of the last one.
     size: usize,
@@ -63,9 +63,9 @@ pub struct Pace {
     at_begin: Load,
     /// Requests that must have ended before the next (P2).
     owed: Option<u64>,
-    /// When the load was looked at first, and what it was.
+    /// The time of the first look at the load, and the load then.
     first: Option<(u64, Load)>,
-    /// When a request was seen to begin last.
+    /// The time when a request was last seen to begin.
     busy_at: u64,
     seen: Load,
     spent_ns: u64,
@@ -96,7 +96,7 @@ impl Pace {
         self.pacing = pacing;
     }
 
-    /// What the last command took, ns.
+    /// The time that the last command took, ns.
     pub fn last_ns(&self) -> Option<u64> {
         self.last_ns
     }
@@ -135,7 +135,7 @@ impl Pace {
         let (since, _) = self.first.unwrap_or((now, load));
         let known_at = since.saturating_add(IDLE_NS);
         if self.owed.is_none() && load.begun > 0 && now < known_at {
-            // There are others, or have been: nobody knows yet how many come.
+            // There are others, or have been: their number is not known yet.
             return Err(known_at);
         }
         let owed = self.owed.unwrap_or_else(|| {
@@ -184,8 +184,8 @@ impl Pace {
         larger == 0 || took(self.size) / 3 <= larger / 4
     }
 
-    /// How large commands may become, from how large they are: halved while they take long for
-    /// their size and smaller ones are quicker, doubled otherwise.
+    /// The next limit of the size of commands, from the present one: halved while they take long
+    /// for their size and smaller ones are quicker, doubled otherwise.
     pub fn size(&self, now_max: u64) -> u64 {
         let Some(took) = self.last_ns else { return now_max };
         let is_slow = took / SLOW_TIMES > self.quickest_ns;
@@ -311,7 +311,7 @@ mod tests {
     /// Commands needed for `left` units, where one takes as long as `cost` says.
     fn commands(left: u64, cost: impl Fn(u64) -> u64) -> u64 {
         let mut pace = Pace::new(Pacing { share: 5 });
-        // The first names what was deleted before: there is nothing to do.
+        // The first command names ranges that were deleted before: there is nothing to do.
         pace.begin(0, Load::default());
         pace.end(MS / 100, Load::default(), 8192);
         let (mut left, mut size, mut now, mut sent) = (left, 8192, MS, 0);

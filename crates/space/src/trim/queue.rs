@@ -1,4 +1,4 @@
-//! The queue itself. States and invariants stand in the module above.
+//! The queue itself. The module above describes its states and invariants.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ const GOES: usize = 8;
 /// A batch that still grows is held back for so many times the time of quiet.
 const GROWS: u64 = 10;
 
-/// When a range came or grew last, and how often it was sent in vain.
+/// The time when a range was added or grew last, and the number of failed attempts to send it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Note {
     since_ns: u64,
@@ -25,7 +25,7 @@ impl Join for Note {
     }
 }
 
-/// What to send to the device.
+/// A command for the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Command {
     /// For [`Queue::ended`].
@@ -41,7 +41,7 @@ impl Command {
     }
 }
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The device has taken it.
@@ -54,7 +54,7 @@ pub enum Outcome {
     Unknown,
 }
 
-/// What somebody who writes is told.
+/// The answer to a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
     /// Go on.
@@ -67,13 +67,13 @@ pub enum Written {
 struct Flight {
     number: u64,
     ranges: RangeMap,
-    /// What is to be sent again should it fail (Q5).
+    /// The ranges to send again after a failure (Q5).
     keep: RangeMap,
     tries: u8,
     doubt_until: Option<u64>,
 }
 
-/// What a queue has done so far, in its unit.
+/// Counters of a queue, in its unit.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Totals {
     /// Calls of `free`.
@@ -94,7 +94,7 @@ pub struct Totals {
     pub expired: u64,
     /// Stale units that were forgotten.
     pub forgotten: u64,
-    /// Writers that were told to wait.
+    /// Writers that had to wait.
     pub waits: u64,
 }
 
@@ -108,12 +108,12 @@ pub struct Queue {
     flight: Option<Flight>,
     /// Ranges among the queued that may be sent, and their whole granules.
     ready: (usize, u64),
-    /// When something was freed last, and when the first of the batch was.
+    /// The times of the last free, and of the first one of the batch.
     freed_at: u64,
     batch_at: u64,
-    /// The batch is being sent: what is ready goes until nothing is.
+    /// The batch is being sent: ready ranges are sent until there are none.
     sending: bool,
-    /// A full trim goes on: `asked` goes, short or not, before everything else.
+    /// A full trim is under way: ranges in `asked` are sent, short or not, before all others.
     urge: bool,
     asked: Asked,
     /// The device does not know the command.
@@ -121,9 +121,9 @@ pub struct Queue {
     pressure: bool,
     hold_until: u64,
     looked_at: u64,
-    /// Where the next command begins to look.
+    /// Start of the search for the next command.
     cursor: u64,
-    /// Units a command may have, at most what the device takes.
+    /// Units that a command may have, at most the limit of the device.
     command_max: u64,
     numbers: u64,
     totals: Totals,
@@ -161,8 +161,8 @@ impl Queue {
         self.limits
     }
 
-    /// The device takes other commands from now on; what is in flight is as it is. One that knew
-    /// no such command is asked once more.
+    /// The device takes other commands from now on; the command in flight stays as it is. A device
+    /// that knew no such command is asked once more.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits.sane();
         self.off = false;
@@ -174,12 +174,12 @@ impl Queue {
         }
     }
 
-    /// How eager it is.
+    /// Its policy.
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// Makes it eager in another way, from now on.
+    /// Changes the policy, from now on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
         self.recount();
@@ -202,7 +202,7 @@ impl Queue {
         self.pressure = pressure;
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -217,7 +217,7 @@ impl Queue {
         (self.queued.len(), self.queued.total())
     }
 
-    /// Ranges and units that nobody sends unless asked.
+    /// Ranges and units that are sent only on request.
     pub fn stale(&self) -> (usize, u64) {
         (self.stale.len(), self.stale.total())
     }
@@ -237,7 +237,7 @@ impl Queue {
         self.flight.as_ref().is_some_and(|f| f.doubt_until.is_some())
     }
 
-    /// The device has said that it does not know such commands.
+    /// The device has reported that it does not know such commands.
     pub fn is_off(&self) -> bool {
         self.off
     }
@@ -292,21 +292,21 @@ impl Queue {
         let gone = self.queued.cut(range);
         self.asked.cut(range, &self.limits);
         for r in hit {
-            // What is left of it, on both sides.
+            // The rest of it, on both sides.
             let left = self.queued.over(&r).map(|(r, _)| r).collect::<Vec<_>>();
             left.iter().for_each(|r| self.count(r, true));
         }
         gone
     }
 
-    /// The range is not needed any more: the metadata that says so is durable, or nobody will ask.
+    /// The range is not needed any more: the metadata that frees it is durable, or not required.
     pub fn free(&mut self, range: Range<u64>, now: u64) {
         if range.is_empty() {
             return;
         }
         self.totals.freed_calls += 1;
         self.totals.freed = self.totals.freed.saturating_add(len(&range));
-        // Q1: what is in flight is being told already.
+        // Q1: ranges in flight are being trimmed already.
         let mut rest = RangeMap::default();
         rest.add(range.clone());
         if let Some(flight) = &self.flight {
@@ -334,13 +334,13 @@ impl Queue {
         self.shrink();
     }
 
-    /// Somebody is about to write, or to use, the range: the device learns of it by that.
+    /// The range is about to be written or used: the device learns of it by that.
     pub fn written(&mut self, range: &Range<u64>) -> Written {
         let gone = self.dequeue(range);
         let gone: u64 = gone.iter().map(|(r, _)| len(r)).sum();
         self.totals.taken_back = self.totals.taken_back.saturating_add(gone);
         self.stale.cut(range);
-        // What was one range may be two.
+        // One range may have become two.
         self.shrink();
         self.rest_if_done();
         let Some(flight) = self.flight.as_mut().filter(|f| f.ranges.overlaps(range)) else {
@@ -370,19 +370,19 @@ impl Queue {
         self.rest_if_done();
     }
 
-    /// Ends [`Queue::all`]: what is left waits as it did, short ranges for their neighbours.
+    /// Ends [`Queue::all`]: the rest waits as before, short ranges for their neighbours.
     pub fn end_all(&mut self) {
         self.asked.end();
         self.rest();
     }
 
-    /// Units of the last [`Queue::all`] that the device has not been told of, with those in flight.
+    /// Units of the last [`Queue::all`] that have not been trimmed, with those in flight.
     pub fn to_send(&self) -> u64 {
         let flight = self.flight.as_ref().filter(|f| self.asked.has(f.number));
         self.asked.total().saturating_add(flight.map_or(0, |f| f.ranges.total()))
     }
 
-    /// Whether the device has been told of all that [`Queue::all`] was asked for (Q8).
+    /// Whether all ranges of the last [`Queue::all`] have been trimmed (Q8).
     pub fn is_told(&self) -> bool {
         !self.urge && self.flight.as_ref().is_none_or(|f| !self.asked.has(f.number))
     }
@@ -424,7 +424,7 @@ impl Queue {
         Some(Command { number, ranges })
     }
 
-    /// By whatever way the last of it went: who waits for [`Queue::all`] waits for this.
+    /// Rests when nothing is left, however the last of it went: this ends [`Queue::all`].
     fn rest_if_done(&mut self) {
         let done = if self.urge { self.asked.is_empty() } else { self.ready.0 == 0 };
         if done {
@@ -432,7 +432,7 @@ impl Queue {
         }
     }
 
-    /// Everything that was to be sent is; what was freed since a full trim began waits as usual.
+    /// All due ranges are sent; ranges that were freed since a full trim began wait as usual.
     fn rest(&mut self) {
         self.sending = false;
         if std::mem::take(&mut self.urge) {
@@ -498,7 +498,7 @@ impl Queue {
         (out, tries)
     }
 
-    /// A command has ended; one that is in flight no longer is not heard.
+    /// A command has ended; the end of one that is no longer in flight is ignored.
     pub fn ended(&mut self, number: u64, outcome: Outcome, now: u64) {
         let Some(mut flight) = self.flight.take_if(|f| f.number == number) else { return };
         match outcome {
@@ -551,7 +551,7 @@ impl Queue {
         self.stale.add(range);
     }
 
-    /// What time does: short ranges become stale, doubts end. [`Queue::take`] does it too.
+    /// Effects of time: short ranges become stale, doubts end. [`Queue::take`] does it too.
     pub fn expire(&mut self, now: u64) {
         let over = |f: &mut Flight| f.doubt_until.is_some_and(|until| now >= until);
         if let Some(flight) = self.flight.take_if(over) {
@@ -594,7 +594,8 @@ impl Queue {
         }
     }
 
-    /// When [`Queue::take`] may have something to do, should nothing happen before; `None`: never.
+    /// The next time when [`Queue::take`] may have something to do, should nothing happen before;
+    /// `None`: never.
     pub fn next_at(&self, now: u64) -> Option<u64> {
         let mut at = None;
         let mut sooner = |t: u64| at = Some(at.map_or(t, |old: u64| old.min(t)));
@@ -616,7 +617,7 @@ impl Queue {
         self.flight.is_none() && !self.off && now >= self.hold_until && self.is_due(now)
     }
 
-    /// Forgets all that is not in flight (Q7), and what was in flight is not sent again.
+    /// Forgets all that is not in flight (Q7); ranges in flight are not sent again.
     pub fn forget(&mut self) {
         self.queued.clear();
         self.stale.clear();
@@ -639,7 +640,7 @@ impl Queue {
         }
     }
 
-    /// Everything free is stale: of what was freed before a crash nobody knows what was sent (T5).
+    /// Makes a free range stale: which ranges freed before a crash were sent is not known (T5).
     pub fn set_stale(&mut self, range: Range<u64>) {
         self.dequeue(&range);
         self.stale.add(range);

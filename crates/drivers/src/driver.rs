@@ -1,4 +1,4 @@
-//! What the daemon asks of a protocol.
+//! Interface between the daemon and a protocol driver.
 
 use std::io;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use engine::{Engine, Registry};
 use geom::{Error, Local};
 use reactor::Address;
 
-/// What a target says to a digest that an initiator offers.
+/// Answer of a target to a digest that an initiator offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DigestPolicy {
     /// Never.
@@ -53,12 +53,13 @@ pub trait Driver: Send + Sync {
     /// JSON Schema of [`TargetSpec::params`]: an object.
     fn schema(&self) -> serde_json::Value;
 
-    /// Whether [`Driver::set_target`] would take it, as far as it and the files that it names tell.
-    /// Any thread; files are read.
+    /// Whether [`Driver::set_target`] would accept the target, as far as the specification and the
+    /// files named in it show. Any thread; files are read.
     fn check_target(&self, spec: TargetSpec) -> Result<(), Error>;
 
-    /// Makes or replaces a target; holds for logins from now on, sessions keep what they agreed.
-    /// Nothing is changed when the name, a secret or a parameter is refused. Any thread.
+    /// Makes or replaces a target. The new settings apply to later logins; sessions keep their
+    /// negotiated values. Nothing is changed when the name, a secret or a parameter is refused. Any
+    /// thread.
     fn set_target(&self, spec: TargetSpec) -> Result<(), Error>;
 
     /// Forgets a target: further logins are refused. Its sessions are ended by

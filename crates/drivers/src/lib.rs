@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Target drivers: what carries commands between initiators and the target engine.
+//! Target drivers: protocols that carry commands between initiators and the target engine.
 //!
 //! * [`Driver`] is a protocol; [`all`] is the list of them. A new driver is a folder, its `mod`
 //!   line and a line in that list.

@@ -1,5 +1,5 @@
-//! Drivers whose initiators reach targets over byte streams: what they share above the connection
-//! framework.
+//! Common part of the drivers whose initiators reach targets over byte streams, above the
+//! connection framework.
 //!
 //! Such a driver is a [`transport::Protocol`], a checked target and this trait; [`Driver`] follows.
 

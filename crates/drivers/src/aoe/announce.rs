@@ -11,7 +11,7 @@ use super::NAME;
 use super::config::describe;
 use super::portal::{Portal, Seat};
 
-/// What was told.
+/// Announcements that were sent.
 #[derive(Default)]
 pub(super) struct Announcer {
     /// Addresses to which a slot was announced, and the number of the unit that it had then; group
@@ -20,7 +20,7 @@ pub(super) struct Announcer {
 }
 
 impl Announcer {
-    /// Tells of what is there and was not told yet.
+    /// Announces devices that are present and were not announced yet.
     pub fn look(&self, portal: &Portal) {
         let mut now = BTreeMap::new();
         for shelf in portal.here.shared.targets_at(&portal.at) {
@@ -65,7 +65,7 @@ impl Announcer {
             return;
         }
         let rules = seat.slot.rules();
-        // Where there is a list, those in it alone hear.
+        // Where a mask list exists, only the initiators in it are notified.
         let masked: Vec<Mac> = match (to.is_group(), rules.masks.is_empty()) {
             (_, true) => vec![to],
             (true, false) => rules.masks.clone(),
@@ -89,7 +89,7 @@ impl Announcer {
     }
 }
 
-/// Whom a pattern of initiators names: one address, or everybody.
+/// The address of a pattern of initiators: one address, or broadcast.
 fn addressee(pattern: &str) -> Mac {
     let named = pattern.strip_prefix("mac:").and_then(|mac| mac.parse().ok());
     named.unwrap_or(BROADCAST)

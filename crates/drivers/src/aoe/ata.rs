@@ -14,7 +14,7 @@ use super::portal::start;
 use super::session::{Asked, Client, Session};
 use crate::blocks::Work;
 
-/// Blocks of ranges that one TRIM may have: what it becomes below is under way all at once.
+/// Most blocks of ranges in one TRIM: all commands that it becomes are under way at once.
 const TRIM_BLOCKS_MAX: u8 = 1;
 
 /// READY with ERR.
@@ -97,7 +97,8 @@ fn transfer(session: &Rc<Session>, asked: &Asked, ata: &Ata, work: Work, data: &
     judged(session, asked, mark, lba, deed);
 }
 
-/// What becomes of a write or trim (A2). Without memory it is as if it had never come.
+/// Handles a write or trim by its decision (A2). Without memory the request is dropped, as if it
+/// had not arrived.
 fn judged(
     session: &Rc<Session>,
     asked: &Asked,
@@ -182,7 +183,7 @@ fn wwn(naa: &Naa) -> u64 {
     short.map_or(5 << 60 | tail & ((1 << 60) - 1), |name| u64::from_be_bytes(*name))
 }
 
-/// What the device says of itself.
+/// The IDENTIFY data of the device.
 fn facts(session: &Session) -> Identify {
     let device: &Device = session.device();
     let (spec, label) = (device.spec(), device.label());

@@ -1,11 +1,11 @@
-//! What initiators tell a target to keep, slot by slot: config strings, mask lists and
-//! reservations. All of it outlives the daemon: who fences another off by a reservation must not
-//! lose it by a restart of the target.
+//! Settings that initiators store in a target, slot by slot: config strings, mask lists and
+//! reservations. All of them survive a restart of the daemon: an initiator that fences another one
+//! off by a reservation must not lose the reservation by a restart of the target.
 //!
 //! Invariants
-//!  K1  A string, list or reservation holds when it is in the vault, and not before.
-//!  K2  One change of a target is under way at a time: two that find a slot free do not both get
-//!      it.
+//!  K1  A string, list or reservation takes effect when it is in the vault, and not before.
+//!  K2  One change of a target is under way at a time: of two requests that find a slot free, only
+//!      one gets it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use wire::aoe::{Mac, STRING_MAX};
 /// Addresses of a mask list or a reservation: their number is a byte.
 pub(super) const LIST_MAX: usize = 255;
 
-/// What is kept of one slot.
+/// The settings of one slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
     /// The config string.
     pub string: Vec<u8>,
-    /// Who may come; empty: everybody.
+    /// Initiators that have access; empty: all of them.
     pub masks: Vec<Mac>,
-    /// For whom it is reserved; empty: for nobody.
+    /// Initiators for which the slot is reserved; empty: no reservation.
     pub reserved: Vec<Mac>,
 }
 
 impl Rules {
-    /// Whether somebody may come at all.
+    /// Whether the mask list admits the initiator.
     pub fn admits(&self, mac: Mac) -> bool {
         self.masks.is_empty() || self.masks.contains(&mac)
     }
 
-    /// Whether it is reserved, and not for him.
+    /// Whether the slot is reserved, and not for this initiator.
     pub fn refuses(&self, mac: Mac) -> bool {
         !self.reserved.is_empty() && !self.reserved.contains(&mac)
     }
@@ -57,12 +57,12 @@ impl Slot {
         self.rules.lock()
     }
 
-    /// What is kept of it.
+    /// The settings of the slot.
     pub fn rules(&self) -> Rules {
         self.place().clone()
     }
 
-    /// Whether somebody may come, and give commands.
+    /// Whether the initiator may see the slot, and whether it may give commands.
     pub fn lets(&self, mac: Mac) -> (bool, bool) {
         if !self.guarded.load(Ordering::Acquire) {
             return (true, true);
@@ -78,7 +78,7 @@ impl Slot {
     }
 }
 
-/// What the vault holds of a slot.
+/// The record of a slot in the vault.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
@@ -168,8 +168,8 @@ impl Book {
         serde_json::to_vec(&kept).unwrap_or_default()
     }
 
-    /// Changes what is kept of a slot by what `make` says of them as they are; None leaves
-    /// them. `Busy`: another change of the target is under way, nothing was done.
+    /// Changes the settings of a slot to those that `make` returns for the present ones; None
+    /// leaves them unchanged. `Busy`: another change of the target is under way, nothing was done.
     pub async fn change(
         &self,
         vault: &dyn Vault,

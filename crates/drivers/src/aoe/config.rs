@@ -9,10 +9,10 @@ use super::book::{LIST_MAX, Rules};
 use super::frames::refuse;
 use super::portal::{Portal, Seat};
 
-/// What answers say of the target's firmware.
+/// Firmware version in answers.
 const FIRMWARE: u16 = 1;
 
-/// What a slot says of itself.
+/// The config response of a slot.
 pub(super) fn describe<'a>(portal: &Portal, seat: &Seat, string: &'a [u8]) -> Config<'a> {
     Config::tell(seat.shelf.params.buffers, FIRMWARE, portal.sectors_of(&seat.entry), string)
 }
@@ -52,8 +52,8 @@ pub(super) fn config(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[
     }
 }
 
-/// Changes what is kept, and answers when it is. A change that finds another under way is silence:
-/// it comes again.
+/// Changes the settings, and answers when they are stored. A change that finds another one under
+/// way is not answered: the initiator sends it again.
 fn change(
     portal: &Rc<Portal>,
     seat: &Seat,
@@ -83,7 +83,7 @@ fn set(portal: &Rc<Portal>, header: &Header, seat: &Seat, asked: Config<'_>) {
     let (header, wanted, how) = (*header, asked.string.to_vec(), asked.directive);
     let string = wanted.clone();
     let make = move |rules: &Rules| {
-        // Somebody else may have been first (K2).
+        // Another initiator may have been first (K2).
         let free = rules.string.is_empty() || how == directive::FORCE;
         free.then(|| Rules { string, ..rules.clone() })
     };
@@ -175,7 +175,7 @@ pub(super) fn reserve(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &
     }
     let (header, wanted) = (*header, list.clone());
     let make = move |rules: &Rules| {
-        // Somebody else may have been first (K2).
+        // Another initiator may have been first (K2).
         let free = command == word::FORCE || !rules.refuses(header.from);
         free.then(|| Rules { reserved: list, ..rules.clone() })
     };

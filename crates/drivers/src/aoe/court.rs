@@ -1,23 +1,23 @@
-//! Writes that come twice, and writes of the same blocks.
+//! Duplicate detection and ordering of writes.
 //!
 //! ```text
 //!   judge --fits--> UNDER WAY --answered--> RECENT (for a while) --came again--> answered
 //!     |                |   |                                                     as it was
-//!     |                |   +--finish: no answer--> forgotten: what comes again is carried out
+//!     |                |   +--finish: no answer--> forgotten: a resend is carried out
 //!     +--overlaps--> WAITS --those before have ended--> UNDER WAY
 //!     +--came again while it waits or is under way--> dropped: one answer comes
 //! ```
-//! An initiator sends what was not answered once more, and the wire may double and delay. A write
-//! that is carried out a second time, after another of the same blocks was acknowledged, would
-//! bring old data back. A write is known again by its tag, place and data; not by who sent it: the
-//! same initiator has an address for each of its interfaces.
+//! An initiator sends unanswered requests again, and the network may duplicate and delay frames. A
+//! write that is carried out a second time, after another write of the same blocks was
+//! acknowledged, would restore old data. A write is recognized by its tag, place and data. Its
+//! sender is not compared: an initiator has one address for each of its interfaces.
 //!
 //! Invariants
-//!  C1  Writes (and trims) that overlap are carried out in the order in which they came.
-//!  C2  One that was answered in the last [`RECENT_NS`], and is among the last [`RECENT_MAX`] of
-//!      its unit, is answered as it was and not carried out again.
-//!  C3  Who identifies the device begins anew: what it wrote before is not known again, as tags
-//!      may begin anew too.
+//!  C1  Writes (and trims) that overlap are carried out in the order in which they arrived.
+//!  C2  A write that was answered in the last [`RECENT_NS`], and is among the last [`RECENT_MAX`]
+//!      of its unit, is answered as before and not carried out again.
+//!  C3  An initiator that identifies the device starts anew: its earlier writes are not recognized
+//!      any more, as its tags may start anew too.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ pub(super) const RECENT_NS: u64 = 30_000_000_000;
 /// Status and error of an answer.
 pub(super) type Registers = (u8, u8);
 
-/// What makes a write this one.
+/// Identity of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark {
     pub tag: u32,
@@ -55,7 +55,7 @@ impl Mark {
     }
 }
 
-/// What is to be done about a write.
+/// Decision about a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// It is under way from now on.
@@ -68,7 +68,7 @@ pub(super) enum Verdict {
     Done(Registers),
 }
 
-/// What a write does when its turn comes.
+/// Action of a write when its turn comes.
 pub(super) enum Deed {
     /// Writes.
     Write(Segs),
@@ -173,7 +173,7 @@ impl Court {
         }
     }
 
-    /// Somebody begins anew (C3).
+    /// Forgets the writes of an initiator that starts anew (C3).
     pub fn forget(&self, from: Mac) {
         let state = &mut *self.0.borrow_mut();
         for recent in state.recent.iter_mut().filter(|r| r.from == from) {

@@ -1,4 +1,4 @@
-//! What a frame wants, and of whom.
+//! Dispatcher of received frames.
 
 use std::rc::Rc;
 
@@ -12,7 +12,8 @@ use super::{ata, config};
 pub(super) fn handle(portal: &Rc<Portal>, frame: &[u8]) {
     let Ok((header, body)) = Header::decode(frame) else { return };
     let own = portal.mac();
-    // Nobody sends from a group, nobody else from our address, and answers are not answered.
+    // A group address is no valid sender, our own address means a loop, and responses get no
+    // answer.
     let foreign = header.to != own && header.to != BROADCAST;
     if header.response || foreign || header.from.is_group() || header.from == own {
         return;
@@ -41,7 +42,7 @@ pub(super) fn handle(portal: &Rc<Portal>, frame: &[u8]) {
 
 fn one(portal: &Rc<Portal>, header: &Header, seat: &Seat, body: &[u8]) {
     match header.command {
-        // One command for many disks: nobody means that.
+        // One command for many disks is a mistake of the initiator.
         command::ATA => refuse(portal, header, seat.address, error::ARGUMENT),
         command::CONFIG => config::config(portal, header, seat, body),
         command::MASKS => config::masks(portal, header, seat, body),

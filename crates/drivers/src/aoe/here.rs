@@ -98,7 +98,7 @@ impl Here {
         self.portals.borrow_mut().insert(at, portal);
     }
 
-    /// Stops listening; whoever spoke there has left.
+    /// Stops listening on a portal whose initiators have left.
     pub fn close_portal(&self, at: &Address) {
         let portal = self.portals.borrow_mut().remove(at);
         if let Some(portal) = portal {

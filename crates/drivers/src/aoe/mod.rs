@@ -4,26 +4,26 @@
 //! | --- | --- |
 //! | `params` | the parameters of a target |
 //! | `shared`, `here` | what all cores share; the driver on the core that serves |
-//! | `book` | what initiators tell a target to keep: config strings, masks, reservations |
-//! | `portal` | one interface: its frames in and out, who speaks there |
-//! | `frames` | what a frame wants, and of whom |
+//! | `book` | settings that initiators store: config strings, masks, reservations |
+//! | `portal` | one interface: its frames in and out, its sessions |
+//! | `frames` | the dispatcher of received frames |
 //! | `config` | the commands about config strings, masks and reservations |
 //! | `ata` | ATA commands, IDENTIFY |
 //! | `session` | the front of `blocks`: answers |
-//! | `court` | writes that come twice, and writes of the same blocks |
-//! | `announce` | telling that a device came up |
+//! | `court` | duplicate detection and ordering of writes |
+//! | `announce` | announcements of devices that came up |
 //!
 //! A translator: an initiator's slot is a session of the engine like any other's, with the LUN of
 //! that number in its group. A target is a shelf; the initiator is called `mac:ADDRESS`. One core
-//! serves all interfaces: a request may come twice, by two of them, and whoever judges whether it
-//! was carried out before has to see both.
+//! serves all interfaces: a request may arrive twice, over two interfaces, and the detection of
+//! duplicates needs both copies.
 //!
 //! Invariants
 //!  A1  An answer to a write is sent when its data are on stable storage: initiators never flush.
-//!  A2  A write that was answered is never carried out again, and one that came twice is not
-//!      carried out after a later one of the same blocks (`court`).
-//!  A3  Whoever may see nothing hears nothing.
-//!  A4  What an initiator sets is answered when it is in the vault.
+//!  A2  A write that was answered is never carried out again. A duplicate is not carried out after
+//!      a later write of the same blocks (`court`).
+//!  A3  An initiator that may see nothing gets no answer.
+//!  A4  A setting of an initiator is acknowledged when it is in the vault.
 
 mod announce;
 mod ata;

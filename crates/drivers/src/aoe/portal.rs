@@ -41,13 +41,14 @@ const FRAMES_A_TURN: usize = 64;
 /// Sessions of one interface; for a further one the idle one that was silent longest ends.
 pub const NEXUSES_MAX: usize = 4096;
 
-/// A session whose initiator was silent so long ends; it comes back with the next frame.
+/// Time of silence after which a session ends, ns; the next frame of the initiator starts a new
+/// one.
 const SILENT_NS: u64 = 600_000_000_000;
 
-/// Refusals that are noted in one watch period; strangers may be many.
+/// Most refusals that are noted in one watch period; unknown initiators may be many.
 const DENIALS_MAX: u32 = 8;
 
-/// Who speaks, and to which slot.
+/// The initiator of a session, and its slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key {
     pub mac: Mac,
@@ -71,14 +72,14 @@ pub(super) struct Portal {
     link: RefCell<Option<Link>>,
     facts: Cell<LinkFacts>,
     sessions: RefCell<BTreeMap<Key, Rc<Session>>>,
-    /// The last that spoke, who will mostly speak next.
+    /// The session of the last frame, which is mostly that of the next one too.
     last: RefCell<Option<Rc<Session>>>,
     /// Sessions to go on with.
     listed: RefCell<Vec<Rc<Session>>>,
     /// Writes whose turn has come.
     released: RefCell<VecDeque<Held>>,
     waker: RefCell<Option<Waker>>,
-    /// Its turn is on: what it does next it does by itself.
+    /// The portal is at work and needs no wake-up.
     busy: Cell<bool>,
     announcer: Announcer,
     denials: Cell<u32>,
@@ -144,7 +145,7 @@ impl Portal {
         self.sectors_max().min(u8::try_from(most).unwrap_or(u8::MAX).max(1))
     }
 
-    /// Queues an answer; what the interface does not take is lost, as on a wire.
+    /// Queues an answer. An answer that the interface does not accept is lost, as on the network.
     pub fn send(&self, head: &[u8], data: &Segs) {
         let link = self.link.borrow();
         let Some(link) = link.as_ref() else { return };
@@ -210,7 +211,7 @@ impl Portal {
         }
     }
 
-    /// Handles what has come.
+    /// Receives frames and handles them.
     async fn take(self: &Rc<Portal>, link: &Link) -> io::Result<()> {
         loop {
             self.busy.set(true);
@@ -231,7 +232,7 @@ impl Portal {
         }
     }
 
-    /// Goes on with what waits, and sends what was answered.
+    /// Continues waiting work, and sends the answers.
     fn work(self: &Rc<Portal>, link: &Link) {
         self.busy.set(true);
         loop {
@@ -255,7 +256,7 @@ impl Portal {
         self.busy.set(false);
     }
 
-    /// The session of somebody at a slot; None when he may see nothing there.
+    /// The session of an initiator at a slot; None when the initiator may see nothing there.
     pub fn session(self: &Rc<Portal>, key: Key) -> Option<Rc<Session>> {
         let last = self.last.borrow();
         if let Some(last) = last.as_ref().filter(|s| s.front.key == key && !s.front.is_over()) {
@@ -272,7 +273,7 @@ impl Portal {
         Some(session)
     }
 
-    /// Slots that somebody may see among those that an address reaches.
+    /// The slots that an initiator may see among those that an address reaches.
     pub fn seats(&self, mac: Mac, to: aoe::Address) -> Vec<Seat> {
         let mut out = Vec::new();
         for shelf in self.here.shared.targets_at(&self.at) {
@@ -303,7 +304,8 @@ impl Portal {
         out
     }
 
-    /// Somebody asked for a shelf by its number and may see none of it: for lists, not too often.
+    /// Reports an initiator that asked for a shelf by its number and may see none of it;
+    /// rate-limited.
     fn deny(&self, shelf: &Shelf, mac: Mac, to: aoe::Address, text: String) {
         if !to.is_single() || self.denials.get() >= DENIALS_MAX {
             return;

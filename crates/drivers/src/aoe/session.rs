@@ -27,7 +27,7 @@ pub(super) type Session = Blocks<Client>;
 /// The front of a session.
 pub(super) struct Client {
     pub portal: Rc<Portal>,
-    /// Who, and where.
+    /// The initiator and its slot.
     pub key: Key,
     pub slot: Arc<Slot>,
     pub court: Rc<Court>,
@@ -38,14 +38,14 @@ pub(super) struct Client {
     /// It is in the portal's list of those to go on with.
     pub listed: Cell<bool>,
     over: Cell<bool>,
-    /// Who waits for its end.
+    /// The task that waits for the end of the session.
     waker: RefCell<Option<Waker>>,
     me: RefCell<Weak<Session>>,
     /// Marks of writes at the engine.
     marks: RefCell<Vec<Mark>>,
 }
 
-/// What an answer needs to know of its request.
+/// The fields of a request that its answer needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Asked {
     pub tag: u32,
@@ -73,7 +73,7 @@ impl Asked {
 }
 
 impl Client {
-    /// For somebody who may have a seat.
+    /// A client for an initiator that may have a seat.
     pub fn new(portal: &Rc<Portal>, key: Key, seat: &Seat) -> Client {
         Client {
             portal: portal.clone(),
@@ -148,7 +148,7 @@ impl Client {
         self.portal.send(&header.encode(), &Segs::new());
     }
 
-    /// The session has ended, and with it what was at the engine.
+    /// Gives up the writes at the engine when the session has ended.
     pub fn abandon(&self) {
         self.marks.take().into_iter().for_each(|mark| self.give_up(mark));
     }
@@ -168,7 +168,7 @@ impl Client {
     }
 }
 
-/// The registers that say what went wrong. None: nothing is said, as the initiator asks again.
+/// The ATA registers that report an error. None: no answer, as the initiator asks again.
 fn registers(command: u8, problem: Error) -> Option<Registers> {
     let reads = matches!(command, op::READ | op::READ_EXT | op::READ_DMA | op::READ_DMA_EXT)
         || matches!(command, op::VERIFY | op::VERIFY_EXT);
@@ -183,7 +183,7 @@ fn registers(command: u8, problem: Error) -> Option<Registers> {
 }
 
 impl Front for Client {
-    // Who knows a write again must know when it can no longer reach the medium.
+    // The duplicate detection must know when a write can no longer reach the medium.
     const LEAVES: bool = true;
     const ASKS: bool = true;
 
@@ -277,7 +277,7 @@ impl Front for Client {
     }
 }
 
-/// What the address of a session is called.
+/// The initiator name of a session's address.
 pub(super) fn name(mac: Mac) -> String {
     format!("mac:{mac}")
 }

@@ -1,4 +1,4 @@
-//! What all cores of the driver share: targets, and which core serves.
+//! State shared by all cores of the driver: its targets, and the core that serves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub(super) struct Shelf {
 #[derive(Default)]
 struct State {
     targets: BTreeMap<String, Arc<Shelf>>,
-    /// Of targets that are gone too: whoever comes back finds his own.
+    /// Settings of targets, removed ones included: a target that is added again finds its own.
     books: BTreeMap<String, Arc<Book>>,
     core_max: u32,
     home: Option<u32>,
 }
 
-/// What all cores share.
+/// State shared by all cores.
 pub(crate) struct Shared {
     pub registry: Arc<Registry>,
     state: Mutex<State>,

@@ -1,4 +1,4 @@
-//! Block requests as commands: what the drivers have in common whose peers know no CDBs.
+//! Block requests as SCSI commands, for the drivers whose peers send no CDBs.
 //!
 //! | file | holds |
 //! | --- | --- |

@@ -16,7 +16,7 @@ use wire::nbd::Request;
 
 use super::session::{Blocks, Front};
 
-/// What to write into a block.
+/// New data for a part of a block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patch {
     /// First byte within the block.

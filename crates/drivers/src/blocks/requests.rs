@@ -17,7 +17,7 @@ use wire::nbd::{Error, Request};
 
 use super::patch::Patch;
 
-/// What a command does for a request.
+/// Purpose of a command within a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Waits for its pieces; nothing of its own.
@@ -66,7 +66,7 @@ pub(crate) struct Place {
     pub then_flush: bool,
     /// Write data (Q2).
     pub data: Segs,
-    /// What is to be written into one block.
+    /// The data to be written into one block.
     pub patch: Option<Box<Patch>>,
     /// The request that this one is a piece of.
     pub parent: Option<u32>,
@@ -74,14 +74,14 @@ pub(crate) struct Place {
     pub pieces: u32,
     /// Of a parent: all pieces are on their way.
     pub whole: bool,
-    /// Of a parent: what the first piece that failed said.
+    /// Of a parent: the error of the first piece that failed.
     pub error: Option<Error>,
     pub tries: u8,
     /// The process of this machine that asked; zero: not known.
     pub process: u32,
     /// Some of the reply is out.
     pub begun: bool,
-    /// Whoever asked wants it no longer.
+    /// The peer has withdrawn the request.
     pub interrupted: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Requests become commands, and what the engine answers becomes replies.
+//! Translator of requests into commands, and of the engine's answers into replies.
 //!
 //! Invariants
-//!  T1  A command goes to the unit that the peer entered, or the session ends: whoever exchanges
+//!  T1  A command is sent to the unit that the peer entered, or the session ends: an exchange of
 //!      the unit behind a LUN raises a unit attention first.
 //!  T2  No cell is borrowed while the engine is called.
 
@@ -25,8 +25,8 @@ use super::TRIES_MAX;
 use super::patch::Patch;
 use super::requests::{Place, Requests, Work};
 
-/// Most bytes of one UNMAP or WRITE SAME; a longer request goes piece by piece. What the disk
-/// handler takes at 512 bytes a block.
+/// Most bytes of one UNMAP or WRITE SAME; a longer request is carried out piece by piece. This is
+/// the limit of the disk handler at 512 bytes a block.
 const CLEAR_PIECE: u64 = 512 << 20;
 
 /// Bytes of a reply to GET LBA STATUS; what does not fit the client asks for again.
@@ -37,7 +37,7 @@ const DEPTH: u32 = 128;
 
 /// Why a session is over from our side.
 pub(crate) enum Over {
-    /// Another unit stands behind the LUN now.
+    /// Another unit is behind the LUN now.
     Exchanged,
     /// The engine wants it to end.
     Closed(CloseReason),
@@ -49,8 +49,8 @@ pub(crate) trait Front: Sized + 'static {
     /// error would say that they are over. When the daemon ends nothing has: the client asks the
     /// next one. Only where the end of the connection says the rest.
     const LEAVES: bool = false;
-    /// The peer asks who the unit is, and has to before it uses another one than it knew there. One
-    /// whose protocol has no such question chose the unit by its name.
+    /// The peer asks for the identity of the unit, and must ask before it uses another unit than
+    /// the one it knew. A peer whose protocol has no such question chose the unit by its name.
     const ASKS: bool = false;
     /// Something that the task waits for has changed.
     fn kick(&self);
@@ -66,9 +66,10 @@ pub(crate) trait Front: Sized + 'static {
     fn backlog(&self) -> usize;
     /// The session is over; the first reason counts.
     fn over(&self, over: Over);
-    /// What a READ brought; false when the request has ended by it.
+    /// Handles the data of a READ; false when the request has ended by it.
     fn data(session: &Blocks<Self>, tag: u32, data: &Segs) -> bool;
-    /// What GET LBA STATUS told; nothing when the unit does not tell. Goes on with the request.
+    /// Handles the answer to GET LBA STATUS; it is empty when the unit reports no status. Continues
+    /// the request.
     fn status(session: &Blocks<Self>, tag: u32, data: &Segs);
     /// The end of a reply; `begun` when data of it is out.
     fn reply(session: &Blocks<Self>, request: &Request, error: Option<Error>, begun: bool);
@@ -90,7 +91,7 @@ pub(crate) struct Blocks<F> {
     /// Commands at the engine.
     running: Cell<u32>,
     closing: Cell<bool>,
-    /// Nobody is answered any more.
+    /// No more replies are sent.
     silent: Cell<bool>,
     ended: Cell<bool>,
 }
@@ -192,7 +193,7 @@ impl<F: Front> Blocks<F> {
         }
     }
 
-    /// Requests that come from now on are a process's of this machine; zero: not known whose.
+    /// Sets the process of this machine that sends the next requests; zero: not known.
     pub fn speaks_for(&self, process: u32) {
         self.requests.borrow_mut().speaker = process;
     }
@@ -234,7 +235,7 @@ impl<F: Front> Blocks<F> {
         self.start_at(request, work, request.offset, len);
     }
 
-    /// The same, of `len` bytes from `at` on, which need not be what the request says.
+    /// Like `start`, for `len` bytes from `at` on, which may differ from the request's range.
     pub fn start_at(&self, request: Request, work: Work, at: u64, len: u64) {
         if self.closing.get() {
             return self.comes_late(&request);
@@ -327,7 +328,7 @@ impl<F: Front> Blocks<F> {
         self.requests.borrow_mut().open_at(tag).map(f)
     }
 
-    /// Cuts the next piece off what is left.
+    /// Starts the next piece of the remaining range.
     fn next_piece(&self, tag: u32) {
         let unit = self.unit();
         let most = |work: Work| match work {
@@ -343,9 +344,9 @@ impl<F: Front> Blocks<F> {
         });
     }
 
-    /// The peer wants a request no longer. Its command is aborted if that is possible still, and
-    /// what is left of it is not begun; else it ends as if nothing had been said. One that was
-    /// answered already is none any more.
+    /// The peer withdraws a request. Its command is aborted if that is still possible, and its
+    /// remaining pieces are not begun; otherwise the request ends as usual. A request that was
+    /// answered already is not found.
     pub fn interrupt(&self, cookie: u64) {
         let tag = self.requests.borrow().find(cookie);
         let Some(tag) = tag else { return };
@@ -570,7 +571,7 @@ impl<F: Front> Transport for Blocks<F> {
                 self.next_step(tag, Work::Fetch);
             }
             Outcome::Again => self.again(tag),
-            // A unit that does not tell: everything may be data.
+            // A unit that reports no status: everything may be data.
             Outcome::Failed(Error::NotSup | Error::Inval) if work == Work::Status => {
                 F::status(self, tag, &Segs::new());
             }
@@ -598,7 +599,7 @@ impl<F: Front> Transport for Blocks<F> {
         self.closing.set(true);
         self.silent.set(F::LEAVES && reason == CloseReason::Stopping);
         let open = self.requests.borrow().tags();
-        // What is at the engine is answered now; what it still says finds nobody.
+        // Requests at the engine are answered now; later results are dropped.
         for tag in open {
             // A piece has no reply of its own: its parent's comes too.
             let silent = |p: &mut Place| {

@@ -17,14 +17,14 @@ use cam::{CcbId, Outcome, Unit};
 /// How far it is.
 enum State {
     Free,
-    /// The engine is being told of it.
+    /// The engine is being called with it.
     Boarding,
-    /// It ended while the engine was being told of it.
+    /// It ended during the call of the engine.
     Landed(Outcome),
     Aloft,
 }
 
-/// What a CCB wants, for its end.
+/// The transfer that a CCB asks for; needed at its end.
 #[derive(Clone, Copy)]
 pub(super) struct Wants {
     /// Bytes.
@@ -39,13 +39,13 @@ struct Flight {
     unit: Weak<Unit>,
     id: Option<CcbId>,
     wants: Wants,
-    /// Where what is read goes. The list is kept for the next one.
+    /// Destination of the data that is read. The list is kept for the next command.
     data: Segs,
     /// CAM wants it no longer.
     aborted: bool,
 }
 
-/// Who is told of an end.
+/// The CCB to be completed at the end of a command.
 pub(super) struct Landing {
     pub unit: Weak<Unit>,
     pub id: CcbId,
@@ -85,7 +85,7 @@ impl Flights {
         tag
     }
 
-    /// The engine has been told: the outcome of one that has ended meanwhile.
+    /// The call of the engine has returned: the outcome of a command that ended during the call.
     pub fn arrive(&mut self, tag: u32) -> Option<Outcome> {
         let place = self.places.get_mut(tag as usize)?;
         match std::mem::replace(&mut place.state, State::Aloft) {
@@ -97,7 +97,7 @@ impl Flights {
         }
     }
 
-    /// What the CCB of a tag wants, and where that goes.
+    /// The transfer of a tag's CCB, and its destination.
     pub fn data(&mut self, tag: u32) -> Option<(Wants, Segs)> {
         let place = self.places.get_mut(tag as usize)?;
         let lives = matches!(place.state, State::Boarding | State::Aloft);
@@ -112,7 +112,7 @@ impl Flights {
         }
     }
 
-    /// The command of a tag has ended. `None`: nobody has to be told now.
+    /// The command of a tag has ended. `None`: no CCB is to be completed now.
     pub fn land(&mut self, tag: u32, outcome: Outcome) -> Option<Landing> {
         let place = self.places.get_mut(tag as usize)?;
         match place.state {

@@ -3,9 +3,9 @@
 //! ```text
 //!   da0 --CCB--> CAM --Sim--> nexus of this core --Command--> Session --> LUN --> provider below
 //! ```
-//! A driver of a bus on one side and a transport of the target engine on the other. What this
-//! machine does with a disk that it exports passes through the same masking, reservations, unit
-//! attentions and access states as what others do with it.
+//! The module is a driver of a bus on one side and a transport of the target engine on the other.
+//! The requests of this machine to a disk that it exports pass through the same masking,
+//! reservations, unit attentions and access states as the requests of other initiators.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -14,21 +14,21 @@
 //! | `nexus` | the nexus on one core: CCBs in, answers out |
 //! | `flights` | commands that are with the engine, by tag |
 //!
-//! It stands here and not among CAM's own SIMs, because CAM and the target engine are rooms of one
-//! floor and know nothing of each other.
+//! The module is here and not among CAM's own SIMs, because CAM and the target engine are crates of
+//! one layer and do not depend on each other.
 //!
 //! Invariants
 //!  L1  A bus is one initiator port. Each core that sends CCBs has a session of its own there, so
 //!      that a CCB stays on its core; all of them have one TransportID, by which reservations know
 //!      them for one nexus.
-//!  L2  A CCB that the engine has ends when the engine says that it can no longer touch the medium:
+//!  L2  A CCB at the engine ends when the engine reports that it can no longer touch the medium:
 //!      aborts and resets are task management.
-//!  L3  Write data are shared with the engine, not copied. What was read is copied once, into the
-//!      request's own buffers: a CCB that CAM has given up has its buffers back, and no late answer
-//!      may reach them.
+//!  L3  Write data are shared with the engine, not copied. Data that is read is copied once, into
+//!      the request's own buffers: a CCB that CAM has given up has its buffers back, and no late
+//!      answer may reach them.
 //!  L4  While the engine or CAM is called, no cell of a nexus is borrowed.
-//!  L5  29/00 of a unit tells of a login or a reset, not of lost power: what a unit acknowledged is
-//!      lost with this process only, and disks below say by errors of a FLUSH what they have lost.
+//!  L5  29/00 of a unit reports a login or a reset, not lost power. Data that a unit acknowledged
+//!      is lost with this process only; disks below report lost data by errors of a FLUSH.
 
 mod flights;
 mod kind;

@@ -42,7 +42,7 @@ pub(super) struct Nexus {
     /// RESET_DEV CCBs by the tags of their functions.
     resets: RefCell<BTreeMap<u32, (Weak<Unit>, CcbId)>>,
     last_tm: Cell<u32>,
-    /// It was told to end from our side: what is aborted has lost its nexus.
+    /// Our side has ended it: aborted commands have lost their nexus.
     leaving: Cell<bool>,
 }
 
@@ -50,7 +50,7 @@ impl Nexus {
     /// The nexus of a bus on this core; logs in when it has none.
     ///
     /// # Errors
-    /// Nobody answers; or one that is ending is not at its end yet.
+    /// The target does not answer, or an ending session is not at its end yet.
     pub fn here(bus: &Arc<Inner>, core: &Core) -> Result<Rc<Nexus>, CamStatus> {
         if let Some(nexus) = find(bus.number, core) {
             return match nexus.session().is_some_and(|s| !s.is_closing()) {
@@ -164,7 +164,7 @@ impl Nexus {
         true
     }
 
-    /// LOGICAL UNIT RESET, for a CCB or for nobody.
+    /// LOGICAL UNIT RESET, for a CCB or for none.
     pub fn reset(&self, unit: &Unit, ccb: Option<CcbId>) -> Begun {
         let (Some(session), Some(lun)) = (self.session(), lun_of(unit)) else {
             return Begun::Ended(Outcome::of(CamStatus::LunInvalid));
@@ -207,7 +207,7 @@ fn lun_of(unit: &Unit) -> Option<[u8; 8]> {
     Lun::new(number).map(Lun::encode)
 }
 
-/// Copies what was read to where it is wanted; answers the bytes.
+/// Copies read data to its destination; answers the bytes.
 fn hand_over(from: &Segs, to: &Segs) -> usize {
     let mut at = 0;
     for seg in from.iter() {
@@ -241,7 +241,8 @@ impl Transport for Nexus {
     fn discard(&self, tag: u32) {
         let landing = self.flights.borrow_mut().land(tag, Outcome::of(CamStatus::ResetSent));
         let Some(landing) = landing else { return };
-        // What others have aborted (a reset, PREEMPT AND ABORT) is no fault of its own.
+        // A command that other initiators aborted (a reset, PREEMPT AND ABORT) has no error of its
+        // own.
         let status = match (landing.aborted, self.leaving.get()) {
             (true, _) => CamStatus::Aborted,
             (false, true) => CamStatus::NexusLost,

@@ -22,7 +22,7 @@ const IO_MAX_BYTES: u32 = 1 << 20;
 /// How often the bus looks whether it sees other LUNs than before, ns.
 const WATCH_NS: u64 = 500_000_000;
 
-/// What the cores of a bus share.
+/// State that the cores of a bus share.
 pub(super) struct Inner {
     /// Its number among all buses of this kind that ever were.
     pub number: usize,
@@ -31,7 +31,7 @@ pub(super) struct Inner {
     pub id: TransportId,
     pub registry: Arc<Registry>,
     pub closed: AtomicBool,
-    /// It looks no more for what comes and goes.
+    /// The bus no longer watches for LUNs that appear or vanish.
     quiet: AtomicBool,
     /// Units by LUN: the newest last. One is looked for once by each core.
     units: Mutex<BTreeMap<u64, Vec<Weak<Unit>>>>,
@@ -49,7 +49,7 @@ impl Inner {
         all.rev().find(|u| std::ptr::eq(u.as_ptr(), unit)).cloned().unwrap_or_default()
     }
 
-    /// What the bus sees now; `None` without the target.
+    /// The LUNs that the bus sees now; `None` without the target.
     fn sees(&self) -> Option<Arc<LunMap>> {
         let port = self.registry.target(&self.faces.driver, &self.faces.target)?;
         Some(port.decide(&self.faces.initiator, &crate::local::place()).luns)
@@ -86,7 +86,7 @@ impl LocalBus {
         Arc::new(LocalBus { inner: Arc::new(inner), switchboard, cores })
     }
 
-    /// Looks no more for what comes and goes.
+    /// Stops the watch for LUNs that appear or vanish.
     pub fn hush(&self) {
         self.inner.quiet.store(true, Ordering::Release);
     }

@@ -1,10 +1,10 @@
 //! Memory for write data when there are not enough buffers.
 //!
-//! Data that comes with a command cannot be kept back without keeping back what is behind it on
-//! the connection: maybe the very data that commands before it wait for while they hold memory. So
+//! Immediate data cannot be held back alone: the data behind it on the connection would be held
+//! back too. Commands before it may wait for exactly that data while they hold memory. So
 //! ```text
 //!   memory for all of the command ------------------------------> in
-//!   else memory for what comes now, an eighth of the pool -----> in, waits in line for the rest
+//!   else memory for the data that arrived, 1/8 of pool --------> in, waits in line for the rest
 //!   else no command waits for data behind it ------------------> waits in line, 3 s at most
 //!   else, or in vain ------------------------------------------> dropped, TASK SET FULL
 //! ```
@@ -64,7 +64,7 @@ impl BufferWaiter for Session {
 /// none and the data is to be dropped.
 pub(crate) async fn memory_for(session: &Rc<Session>, now: usize, arrived: &mut Arrived) -> bool {
     let expected = usize::try_from(arrived.expect_out).unwrap_or(usize::MAX);
-    // What comes unasked: with the command, and behind it when it is not the last.
+    // Unsolicited data: with the command, and behind it when the PDU is not the last.
     let unasked = if arrived.header.last { 0 } else { session.first_burst().min(expected) };
     let first = unasked.max(now);
     let all = expected.max(first);

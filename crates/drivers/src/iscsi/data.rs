@@ -87,7 +87,7 @@ impl Session {
         self.send(&pdu, &[]);
     }
 
-    /// What came with the command, and what may come unasked.
+    /// Sets up the reception of a command's immediate and unsolicited data.
     fn begin_data(&self, arrived: Arrived, wanted: u32) -> Incoming {
         let p = self.params.get();
         let here = arrived.immediate;

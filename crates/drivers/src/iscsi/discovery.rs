@@ -55,7 +55,7 @@ pub(crate) fn send_targets(session: &Session, value: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A target with a discovery account is told only to who has shown that account.
+/// A target with a discovery account is shown only to an initiator that authenticated with it.
 fn may_hear_of(target: &Checked, user: Option<&str>) -> bool {
     let account = target.spec.discovery_chap.as_ref();
     account.is_none_or(|a| user == Some(a.user.as_str()))
@@ -63,7 +63,7 @@ fn may_hear_of(target: &Checked, user: Option<&str>) -> bool {
 
 fn describe(session: &Session, port: &TargetPort, target: &Arc<Checked>, out: &mut Vec<u8>) {
     let mut addresses = addresses(session, target);
-    // A group may be limited to portals: nobody is told of one that would refuse it.
+    // A group may be limited to portals: portals that would refuse the initiator are left out.
     addresses.retain(|at| port.decide(&session.initiator, &(*at).into()).grants());
     if addresses.is_empty() {
         return;

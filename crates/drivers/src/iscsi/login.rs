@@ -1,4 +1,4 @@
-//! The login phase on a connection: who exists, who may enter, who has to go first.
+//! Login phase of a connection: target lookup, authentication and session reinstatement.
 //!
 //! The first requests are read with the offer of no target; when the target is known the login
 //! is begun again with that target's offer and the same requests.
@@ -28,17 +28,17 @@ use super::session_owners::{Key, Tsih};
 use crate::driver::Account;
 use wire::scsi::TransportId;
 
-/// How long a login waits for the end of the session that it replaces, ns; then it is told to try
-/// again. Less than a login may take.
+/// Longest wait of a login for the end of the session that it replaces, ns; then the initiator must
+/// try again. Less than a login may take.
 const REINSTATE_NS: u64 = 5_000_000_000;
 
-/// What was decided about a query.
+/// Decision about a login query.
 struct Decision {
     target: Option<Arc<Checked>>,
     tsih: Option<Tsih>,
     access: Access,
     md5: bool,
-    /// Who has to prove himself, for whoever looks why nobody could.
+    /// The account that the initiator has to prove, for the log of a failed login.
     expected: String,
 }
 
@@ -156,8 +156,8 @@ fn chap_account(user: &Account, mutual: Option<&Account>) -> ChapAccount {
     ChapAccount { user: chap_user(user), mutual: mutual.map(chap_user) }
 }
 
-/// Discovery needs an account as soon as a target of the portal wants one; who shows one hears of
-/// that account's targets and of those that want none.
+/// Discovery needs an account as soon as a target of the portal requires one. An initiator with an
+/// account is shown that account's targets and those that require none.
 fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
     let targets = conn.core.shared.own.targets.at(&conn.at);
     let account = |t: &Arc<Checked>| {
@@ -172,8 +172,8 @@ fn discovery(conn: &Connection, tsih: Tsih) -> Decision {
     Decision { target: None, tsih: Some(tsih), access, md5, expected }
 }
 
-/// What an initiator has to show, and for the log who is expected: its own account, that of its
-/// group, or that of the target; in a group with accounts nobody enters without one.
+/// The proof that an initiator has to give, and the expected account for the log: its own account,
+/// that of its group, or that of the target. A group with accounts refuses logins without one.
 fn proof(target: &Checked, asked: Asked) -> (Auth, String) {
     let (user, mutual) = match asked {
         Asked::NoAccount => {
@@ -232,7 +232,7 @@ fn deny_note(conn: &Connection, query: &TargetQuery, text: String) {
     });
 }
 
-/// What to do when an initiator offers nothing but MD5, as most do unless they are told.
+/// Advice for an initiator that offers nothing but MD5, which is the default of most.
 fn md5_hint(conn: &Connection, query: &TargetQuery) -> &'static str {
     let target = query.target.as_deref().and_then(|t| conn.core.shared.own.targets.get(t));
     match target.is_some_and(|t| !t.params.chap_md5) {
@@ -244,7 +244,7 @@ fn md5_hint(conn: &Connection, query: &TargetQuery) -> &'static str {
     }
 }
 
-/// The reason, and who was expected to prove himself.
+/// Records the reason of a refusal, and the account that was expected.
 fn note_refusal(
     conn: &Connection,
     query: &TargetQuery,
@@ -273,7 +273,7 @@ fn note_refusal(
     }
 }
 
-/// The login has succeeded: the session gets its place, and the engine is told.
+/// The login has succeeded: the session gets its place, and the engine is notified.
 async fn enter(
     conn: &Rc<Connection>,
     done: Established,
@@ -332,8 +332,9 @@ async fn enter(
     Ok(session)
 }
 
-/// Commands of the session that this one replaces are still at a disk which does not answer. Were
-/// the new one let in, writes of the old one could overwrite its own: it is told to try again.
+/// Refuses a login while commands of the session that it replaces are still at a disk that does not
+/// answer. Writes of the old session could overwrite writes of the new one. The initiator must try
+/// again.
 fn old_session_hangs(conn: &Connection, done: &Established) {
     let status = LoginStatus::ServiceUnavailable;
     let reason = "commands of its former session still hang at a disk";

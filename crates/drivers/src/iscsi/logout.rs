@@ -1,4 +1,5 @@
-//! Logout: what is under way ends first, then the answer leaves, then the connection closes.
+//! Logout of a session or connection: commands under way end, the response leaves, then the
+//! connection closes.
 
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -154,7 +154,7 @@ impl Checked {
         }
     }
 
-    /// What a login offers.
+    /// The offer of a login.
     pub fn offer(&self) -> Offer {
         let p = &self.params;
         Offer {

@@ -47,7 +47,7 @@ pub(crate) struct Arrived {
     pub data: Segs,
     /// `data` is a part.
     pub part: Option<Part>,
-    /// Counts `data` among what the session holds.
+    /// Counts `data` in the session's total.
     pub gathering: Gathering,
     /// Bytes of immediate data.
     pub immediate: u32,
@@ -58,13 +58,13 @@ pub(crate) struct Arrived {
 /// Why immediate data did not come through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lost {
-    /// Told to the engine.
+    /// Reported to the engine.
     Error(DataError),
     /// No buffers in time.
     NoMemory,
 }
 
-/// Where a numbered request stands.
+/// Place of a numbered request in the order of CmdSN.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Now,

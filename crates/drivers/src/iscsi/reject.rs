@@ -5,7 +5,7 @@ use wire::iscsi::{BHS_LEN, Bhs, Reject, RejectReason};
 use super::close_reason::CloseReason;
 use super::session::Session;
 
-/// Rejects of one session; a further one ends it: what comes from this peer is not iSCSI.
+/// Rejects of one session; a further one ends it, as the peer does not speak iSCSI.
 const REJECTS_MAX: u32 = 256;
 
 impl Session {

@@ -42,7 +42,7 @@ pub(crate) fn before(a: u32, b: u32) -> bool {
     a != b && b.wrapping_sub(a) < 1 << 31
 }
 
-/// What a login leaves behind.
+/// Result of a login.
 pub(crate) struct Start {
     pub params: Params,
     /// None in discovery.

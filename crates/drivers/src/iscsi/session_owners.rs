@@ -16,7 +16,7 @@ use bio::sync::{Mutex, MutexGuard};
 /// Logins that wait for the end of one session; the oldest is forgotten, and times out by itself.
 const WAITERS_MAX: usize = 64;
 
-/// What names a session (RFC 7143 section 4.4.3.1, without the portal group: there is one).
+/// Key of a session (RFC 7143 section 4.4.3.1, without the portal group: there is one).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Key {
     pub initiator: String,

@@ -6,11 +6,11 @@
 //!                                     |        ^
 //!                  immediate only ----+--> R2T, Data-Out .. F --+
 //!                                                  |
-//!                    any error --> FAILED: the rest of open bursts is swallowed, then told
+//!                    any error --> FAILED: the rest of open bursts is dropped, then reported
 //! ```
 //!
 //! Invariants
-//!  D1  Data is taken in order: `received` is a prefix of what the command wants.
+//!  D1  Data is taken in order: `received` is a prefix of the command's data.
 //!  D2  Every open burst has its own target transfer tag and counts its own DataSN.
 
 use std::cell::Cell;
@@ -47,7 +47,7 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
-    /// Counts `bytes` in `sum`, and no longer what was counted before.
+    /// Counts `bytes` in `sum`, in place of the number counted before.
     pub fn count(&mut self, sum: &Rc<Cell<usize>>, bytes: usize) {
         sum.set((sum.get() + bytes).saturating_sub(self.bytes));
         self.bytes = bytes;
@@ -78,16 +78,16 @@ pub(crate) struct Incoming {
     pub bursts: VecDeque<Burst>,
     /// `data` is a part, and the rest is waited for.
     pub part: Option<Part>,
-    /// Counts `data` among what the session holds.
+    /// Counts `data` in the session's total.
     pub gathering: Gathering,
-    /// Something was wrong: told once the open bursts have ended.
+    /// The error in the data; reported once the open bursts have ended.
     pub failed: Option<DataError>,
 }
 
-/// What to do with a Data-Out PDU.
+/// Action for a Data-Out PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Store this many bytes at the offset; the rest of the PDU is beyond what is wanted.
+    /// Store this many bytes at the offset; the rest of the PDU is beyond the wanted data.
     Store {
         /// Bytes to store.
         len: u32,
@@ -204,7 +204,7 @@ impl Hasher for TagHasher {
 }
 
 /// The commands by tag. An initiator chooses its own tags, and only its own session's table holds
-/// them: colliding ones cost nobody else.
+/// them: colliding tags slow down no other session.
 pub(crate) type Tasks = HashMap<u32, Task, BuildHasherDefault<TagHasher>>;
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ use crate::blocks::{Blocks, Front, Over};
 /// A session of this machine at one unit.
 pub(super) type Session = Blocks<Client>;
 
-/// The kernel's side of a session. Of a request `cookie` is the kernel's name for it; of READ
-/// `flags` are the bytes before its first one in the first block, of BLOCK_STATUS what is looked
-/// for.
+/// The kernel's side of a session. `cookie` of a request is the kernel's name for it. `flags` of
+/// READ holds the bytes before its first one in the first block; `flags` of BLOCK_STATUS holds the
+/// kind that is looked for.
 pub(super) struct Client {
     pub line: Rc<Line>,
 }
@@ -30,7 +30,7 @@ impl Client {
     }
 }
 
-/// What the reply to GET LBA STATUS says of LSEEK.
+/// Result of LSEEK from a reply to GET LBA STATUS.
 enum Sought {
     At(u64),
     Nothing,
@@ -51,7 +51,7 @@ fn seek(session: &Session, request: &Request, data: &Segs, at: u64, now: u64) ->
     }
     let end = at.saturating_add(now);
     match want_hole {
-        // Behind the end there is a hole, and what nothing is told of is data.
+        // There is a hole behind the end, and a range without reported status is data.
         true => Sought::At(end),
         false if from >= end => Sought::Nothing,
         false => Sought::At(from.max(request.offset)),

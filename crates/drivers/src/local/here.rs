@@ -1,4 +1,4 @@
-//! The driver on one core: what it is told to serve.
+//! The driver on one core, with the file systems and sockets that it serves.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -18,11 +18,11 @@ use crate::{nbd, stream_target};
 /// File systems and sockets of one core; a further one is refused.
 pub const FILES_MAX: u32 = 256;
 
-/// Bytes for write data of the file systems and sockets of one core; whoever finds none waits until
-/// the requests before have ended. Holds one request of each of [`FILES_MAX`] at least.
+/// Bytes for write data of the file systems and sockets of one core. A request that finds none
+/// waits until earlier requests have ended. Holds one request of each of [`FILES_MAX`] at least.
 const MEMORY_BYTES: usize = FILES_MAX as usize * serve::REQUEST_MAX as usize + (32 << 20);
 
-/// Through what the kernel asks.
+/// Channel through which the kernel sends requests.
 pub(crate) enum Peer {
     /// `/dev/fuse`.
     Fuse(ChannelEnd),
@@ -38,7 +38,7 @@ pub(crate) struct Order {
     pub done: SyncSender<Result<(), Error>>,
 }
 
-/// What a core is told.
+/// Message to a core.
 pub(crate) enum Note {
     Serve(Box<Order>),
     /// Read no further request of that socket; it ends when all are answered.
@@ -88,7 +88,7 @@ impl Here {
     }
 }
 
-/// Settles on a core; answers where it is told.
+/// Installs the driver on a core; answers the mailer for its orders.
 pub(super) fn install(shared: &Arc<nbd::protocol::Shared>, engine: &Rc<Engine>) -> Mailer<Note> {
     let (mailer, mailbox) = engine.core().reactor().mailbox();
     let here = Rc::new(Here {
@@ -116,7 +116,7 @@ async fn listen(here: Rc<Here>, mailbox: Mailbox<Note>) {
         };
         if here.files.get() >= FILES_MAX {
             let what = format!("{FILES_MAX} LUNs are attached on this core already");
-            // Whoever asked may be gone.
+            // The caller may have gone.
             let _ = order.done.send(Err(Error::new(Errno::Busy, what)));
             continue;
         }

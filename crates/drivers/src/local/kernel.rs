@@ -24,7 +24,7 @@ pub(super) async fn run(
     let entered = match enter(&here, fd, &grant) {
         Ok(entered) => entered,
         Err(e) => {
-            // Whoever asked may be gone; it sees `life` end as well.
+            // The caller may have gone; it sees `life` end as well.
             let _ = done.send(Err(e));
             return life.end();
         }

@@ -14,7 +14,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// True once nobody serves it any more.
+    /// True once the file system is no longer served.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
@@ -107,7 +107,7 @@ impl Line {
         }
     }
 
-    /// Sends a reply. Whoever asked may have gone, with its file system: the next read tells.
+    /// Sends a reply. The requester may have gone, with its file system: the next read shows it.
     pub fn send(&self, head: &[u8], rest: &Segs) {
         if let Err(e) = self.channel.write(head, rest) {
             tracing::debug!(target: "local", "a reply was not taken: {e}");

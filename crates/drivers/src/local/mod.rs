@@ -4,7 +4,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `params` | the parameters of a target |
-//! | `here` | the driver on one core: what it is told to serve |
+//! | `here` | the driver on one core |
 //! | `kernel` | one socket of the kernel's network block device |
 //! | `serve` | one file system: requests read, answered or handed on |
 //! | `processes` | which process asks |
@@ -99,7 +99,7 @@ pub(crate) fn place() -> Address {
 impl Local {
     /// Without targets.
     pub fn new(registry: Arc<Registry>) -> Local {
-        // Each core counts what it serves by itself.
+        // Each core counts its own requests.
         let nbd = nbd::protocol::share(registry.clone(), 2 * FILES_MAX as usize);
         Local { registry, nbd, state: Mutex::default() }
     }
@@ -108,12 +108,13 @@ impl Local {
         self.state.lock()
     }
 
-    /// The targets there are, and what is said of them. Any thread.
+    /// The targets and their parameters. Any thread.
     pub fn targets(&self) -> BTreeMap<String, LocalParams> {
         self.state().targets.clone()
     }
 
-    /// What the groups of a target grant this machine; an error says what to add. Any thread.
+    /// The LUN that the groups of a target grant this machine; an error names the missing setting.
+    /// Any thread.
     pub fn find(&self, target: &str, lun: u64) -> Result<Grant, Error> {
         let Some(port) = self.registry.target(NAME, target) else {
             let what = format!("no target {target} with driver = \"local\"");
@@ -153,8 +154,8 @@ impl Local {
     }
 
     /// Serves a file system with one file, the unit, to the kernel at the other end of `channel`.
-    /// `done` hears how the login went; after that `life` tells whether it is served still. Any
-    /// thread.
+    /// `done` receives the result of the login; after that `life` shows whether the file system is
+    /// still served. Any thread.
     pub fn serve(
         &self,
         channel: impl Into<ChannelEnd>,
@@ -183,7 +184,7 @@ impl Local {
     fn order(&self, core: usize, order: Order) {
         let cores = self.state().cores.clone();
         let Some(core) = cores.get(core.checked_rem(cores.len()).unwrap_or(0)) else {
-            // Whoever asked may be gone.
+            // The caller may have gone.
             let what = "no core serves local targets";
             let _ = order.done.send(Err(Error::new(Errno::NoEnt, what)));
             return;

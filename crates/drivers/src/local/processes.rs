@@ -1,8 +1,10 @@
-//! Whose requests the kernel hands on: it names the thread that asks, and `/proc` its process.
+//! Processes behind the kernel's requests: the kernel names the requesting thread, and `/proc` its
+//! process.
 //!
-//! Who works on the file itself, `/run/ashlar/attached/TARGET.LUN/UNIT`, asks by his own threads,
-//! for the kernel keeps no pages of it. Behind a loop device the kernel's threads ask for
-//! everybody, and those of its network block device name nobody: such requests are the session's.
+//! A process that works on the file itself, `/run/ashlar/attached/TARGET.LUN/UNIT`, asks by its own
+//! threads, as the kernel keeps no pages of the file. Behind a loop device the kernel's threads ask
+//! for all processes. The threads of its network block device name no process: such requests are
+//! the session's.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +17,7 @@ const THREADS_MAX: usize = 256;
 /// again when all others have been given out.
 const BELIEVED_NS: u64 = 1_000_000_000;
 
-/// Bytes of a thread's status that are read: what is looked for stands in its first part.
+/// Bytes of a thread's status that are read: the wanted field is in its first part.
 const STATUS_MAX: u64 = 4096;
 
 /// See the module.
@@ -36,8 +38,8 @@ impl Processes {
         }
     }
 
-    /// What stands in `/proc` is made by the kernel on the spot, without a disk and without a lock
-    /// that a thread could hold which waits for us.
+    /// The kernel makes the content of `/proc` on the spot: without a disk, and without a lock held
+    /// by a thread that waits for us.
     #[cold]
     fn look(&self, thread: u32, now_ns: u64) -> u32 {
         let process = match thread {
@@ -84,7 +86,7 @@ mod tests {
         assert_eq!(process, std::process::id());
         let all = Processes::default();
         assert_eq!((all.of(own(), 0), all.of(0, 0)), (process, 0));
-        // It has ended; it is believed for a while what it was.
+        // The thread has ended; its last process is assumed for a while.
         all.known.borrow_mut().insert(thread, (process, 5));
         assert_eq!(all.of(thread, 5 + BELIEVED_NS - 1), process);
         assert_eq!(all.of(thread, 5 + BELIEVED_NS), 0);

@@ -39,13 +39,13 @@ use crate::blocks::{Blocks, Work};
 /// Longest READ or WRITE, bytes: the kernel cuts longer ones.
 pub const REQUEST_MAX: u32 = 512 * 1024;
 
-/// Requests of one file that nobody waits for, at once; the kernel holds further ones back.
+/// Most background requests of one file at once; the kernel holds further ones back.
 const BACKGROUND: u16 = 128;
 
 /// Node of the file.
 const FILE: u64 = 2;
 
-/// Bits of SETATTR that change what is kept: mode, owner, group, size.
+/// Bits of SETATTR that change stored attributes: mode, owner, group, size.
 const SETATTR_KEPT: u32 = 0b1111;
 
 /// How a file may be opened: the bits that say for what, of open(2).
@@ -80,7 +80,7 @@ pub(super) async fn run(
     let files = match enter(&here, channel, grant) {
         Ok(files) => files,
         Err(e) => {
-            // Whoever asked may be gone; it sees `life` end as well.
+            // The caller may have gone; it sees `life` end as well.
             let _ = done.send(Err(e));
             return life.end();
         }
@@ -166,7 +166,7 @@ impl Files {
                         return e.to_string();
                     }
                 }
-                // What was to be read was taken back, or a signal came.
+                // The request was withdrawn before it was read, or a signal arrived.
                 Err(e)
                     if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::Interrupted) => {
                 }
@@ -329,13 +329,13 @@ impl Files {
             Entry { node: ROOT, name: b"..", folder: true },
             Entry { node: FILE, name: &self.name, folder: false },
         ];
-        // No reply is longer than what a request may be.
+        // A reply is not longer than a request may be.
         let size = size.min(REQUEST_MAX);
         self.short(|out| reply::entries(unique, &all, offset, size, out));
     }
 
-    /// Reads whole blocks and answers what was asked of them; fewer bytes than asked where the
-    /// unit ends, or where a request does not begin and end with blocks and is long.
+    /// Reads whole blocks and answers the requested bytes. Answers fewer where the unit ends, or
+    /// where a long request does not begin and end on block boundaries.
     fn read_at(&self, unique: u64, offset: u64, size: u32) {
         let unit = u64::from(self.device().block_bytes());
         let end = offset.saturating_add(u64::from(size)).min(self.grant.bytes());
@@ -363,7 +363,7 @@ impl Files {
         if !rest.slice_into(0, len, &mut data) {
             return self.session.refuse(&request, Error::Inval);
         }
-        // What was written into is the request's; the others serve again.
+        // The segments with data belong to the request; the others are used again.
         let mut left = self.line.segs();
         let mut at = 0usize;
         for seg in rest.iter() {

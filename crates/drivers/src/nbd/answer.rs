@@ -8,7 +8,7 @@ use super::close_reason::CloseReason;
 use super::session::Session;
 use super::unaligned;
 
-/// Zeroes are told as a hole from so many bytes on; shorter runs of them are sent.
+/// Shortest run of zeroes, in bytes, that is reported as a hole; shorter runs are sent.
 const HOLE_UNIT: usize = 4096;
 
 /// Bytes looked at together for something that is not zero.
@@ -98,7 +98,7 @@ impl Session {
         }
     }
 
-    /// Queues what a READ brought; false when the request has ended by it.
+    /// Queues the data of a READ; false when the request has ended by it.
     pub(super) fn send_data(&self, tag: u32, data: &Segs) -> bool {
         let found = self.with(tag, |p| {
             let begun = std::mem::replace(&mut p.begun, true);
@@ -164,7 +164,7 @@ impl Session {
         }
     }
 
-    /// Queues what GET LBA STATUS told, or that everything may be data.
+    /// Queues the answer to GET LBA STATUS, or reports that everything may be data.
     pub(super) fn send_status(&self, tag: u32, data: &Segs) {
         let Some((request, at, now)) = self.with(tag, |p| (p.request, p.at, p.now)) else {
             return;

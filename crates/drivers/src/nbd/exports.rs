@@ -1,4 +1,4 @@
-//! Names of units, and what clients are told about one.
+//! Export names, and the description of an export for clients.
 //!
 //! An initiator's exports are the LUNs of its group. Each is called by its LUN in decimal digits,
 //! by the name of its unit, by an alias, or by the name that its unit had before its disk was
@@ -63,8 +63,8 @@ pub(crate) enum Search {
     Unknown,
 }
 
-/// Finds what a name means. A target's LUNs are looked at once, so that a unit that comes meanwhile
-/// is there or awaited, and never neither.
+/// Finds the unit of a name. A target's LUNs are read all at once, so that a unit that appears
+/// meanwhile is either there or awaited, and never neither.
 pub(crate) fn find(
     engine: &Engine,
     targets: &[Arc<Checked>],
@@ -147,7 +147,7 @@ pub(crate) fn zeroes_fast(device: &Device) -> bool {
     device.spec().can_delete && device.freeing().reads_zero
 }
 
-/// What may be done with a unit, for its clients: the transmission flags.
+/// Transmission flags of a unit, for its clients.
 pub(crate) fn flags(entry: &LunEntry) -> u16 {
     let device = &entry.device;
     let spec = device.spec();
@@ -155,7 +155,7 @@ pub(crate) fn flags(entry: &LunEntry) -> u16 {
     let mut flags = flag::HAS_FLAGS
         | flag::SEND_FLUSH
         | flag::SEND_FUA
-        // A flush is one of the whole unit, whoever wrote.
+        // A flush covers the whole unit, on whichever connection the data was written.
         | flag::CAN_MULTI_CONN
         | flag::SEND_CACHE;
     if read_only {
@@ -170,7 +170,7 @@ pub(crate) fn flags(entry: &LunEntry) -> u16 {
     flags
 }
 
-/// What a client is told.
+/// The description of an export for a client.
 pub(crate) fn describe(f: &Found) -> Export {
     let device = &f.entry.device;
     let spec = device.spec();

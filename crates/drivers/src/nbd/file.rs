@@ -15,7 +15,7 @@ const GROUPS: &str = "/etc/group";
 /// Highest mode: reading, writing and executing for all.
 const MODE_MAX: u32 = 0o777;
 
-/// What the file of a socket is given; `None` leaves it as the process makes it.
+/// Owner, group and mode of a socket's file; `None` keeps the value of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SocketFile {
     owner: Option<u32>,
@@ -45,7 +45,7 @@ impl SocketFile {
         let fails = |what: String, e: io::Error| {
             io::Error::new(e.kind(), format!("socket {}: {what}: {e}", path.display()))
         };
-        // Not what somebody else has put in its place.
+        // Another process may have put something else in its place.
         let kind = fs::symlink_metadata(path).map_err(|e| fails("inspect".into(), e))?.file_type();
         if !kind.is_socket() {
             let what = format!("socket {}: the path is not a socket any more", path.display());

@@ -154,7 +154,8 @@ impl Visible<'_> {
         });
     }
 
-    /// Why there is no export of that name: for the client, and in full for whoever may know.
+    /// Reports that no export has that name. The client gets a short answer; the full reason is
+    /// recorded for the operator.
     fn unknown(&self, name: &str, enter: bool) -> Unavailable {
         let engine = &self.conn.core.own;
         let mut nobody = self.targets.iter().filter_map(|t| {

@@ -19,7 +19,7 @@ pub(crate) struct Entered {
     connection: Rc<Connection>,
 }
 
-/// What the kernel is told of a unit: the transmission flags.
+/// The transmission flags of a unit for the kernel.
 pub(crate) fn flags(entry: &LunEntry) -> u16 {
     exports::flags(entry)
 }

@@ -100,9 +100,9 @@ pub(crate) struct Checked {
     pub spec: TargetSpec,
     /// Its parameters.
     pub params: NbdParams,
-    /// What TLS needs; `None` without TLS.
+    /// Keys for TLS; `None` without TLS.
     pub keys: Option<Keys>,
-    /// What the files of its Unix sockets are given.
+    /// Owner, group and mode of the files of its Unix sockets.
     pub file: SocketFile,
     /// Connections now.
     pub connections: Arc<AtomicUsize>,

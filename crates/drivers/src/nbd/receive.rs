@@ -42,7 +42,7 @@ async fn step(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), Close
     let len = request_len(form);
     if rx.arrived() < len {
         next(session, rx).await?;
-        // What has begun is to end.
+        // A request whose reception has begun must be completed.
         awaited(session, len, rx.fill(len)).await?;
     }
     let request = rx.peek(len, |b| Request::decode(form, b));
@@ -87,8 +87,8 @@ async fn alone(session: &Rc<Session>, request: Request, (at, len): (u64, u64)) {
     session.idle().await;
 }
 
-/// The first byte of the next request. None comes any more once the connection retires, and it has
-/// ended when all before are answered and told.
+/// Waits for the first byte of the next request. A retiring connection receives no further request,
+/// and has ended when all earlier ones are answered and their replies are sent.
 async fn next(session: &Rc<Session>, rx: &mut ReceiveBuffer) -> Result<(), CloseReason> {
     let conn = session.conn();
     let came = {
@@ -167,7 +167,7 @@ fn flags_of(kind: u16, form: Form) -> u16 {
         }
 }
 
-/// What is to be done for a request without payload.
+/// Checks a request without payload and returns its work.
 fn admit(session: &Session, r: &Request, form: Form) -> Result<Work, Error> {
     if r.flags & !flags_of(r.kind, form) != 0 {
         return Err(Error::Inval);
@@ -269,8 +269,8 @@ impl BufferWaiter for Session {
     }
 }
 
-/// Memory for write data. Nothing that holds memory waits for what comes behind it on this
-/// connection, so it may wait in the queue. None when there is none in time.
+/// Memory for write data. No holder of memory waits for later data on this connection, so the
+/// request may wait in the queue. None when there is no memory in time.
 async fn memory(session: &Rc<Session>, len: u64) -> Option<Segs> {
     let core = &session.conn().core;
     let bytes = usize::try_from(len).ok()?;

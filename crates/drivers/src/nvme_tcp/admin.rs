@@ -16,12 +16,12 @@ use super::tasks::DEPTH;
 
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// What an admin queue has that others have not.
+/// The additional state of an admin queue.
 pub(crate) struct Admin {
     pub events: RefCell<Events>,
     /// KATO; 0 never.
     pub keep_alive_ms: Cell<u32>,
-    /// When the host was heard last, ns.
+    /// Time of the host's last activity, ns.
     heard: Cell<u64>,
     /// Commands whose end comes from other cores.
     away: Cell<u16>,
@@ -153,7 +153,7 @@ impl Queue {
         if let Some(admin) = &self.admin
             && !new.is_enabled()
         {
-            // What was asked of the controller is forgotten with its reset.
+            // A controller reset discards its event requests.
             admin.events.borrow_mut().reset();
         }
         self.controller.configure(new);
@@ -183,7 +183,7 @@ impl Queue {
         Answer::None
     }
 
-    /// What came of an Abort.
+    /// Reports the result of an Abort.
     pub fn aborted(&self, id: u16, done: bool) {
         if let Some(admin) = &self.admin {
             admin.away.set(admin.away.get().saturating_sub(1));

@@ -1,4 +1,4 @@
-//! How a connection begins: what is agreed on, and the Connect command that makes it a queue.
+//! Connection setup: negotiation, and the Connect command that turns a connection into a queue.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::tasks::DEPTH;
 /// How often a host that is let in later looks whether its last commands have ended, ns.
 const PAUSE_NS: u64 = 5_000_000;
 
-/// A Connect that is refused: how, and offset and place (data: true) of what is wrong.
+/// A refused Connect: the status, the offset of the wrong field, and its place (data: true).
 struct No(Status, u16, bool);
 
 impl No {
@@ -58,7 +58,7 @@ pub(crate) async fn run(
         }
         let data = conn.text(rx, &head.frame).await?;
         if conn.core.shared.own.registry.doors().are_closed() {
-            // D2: nobody is refused.
+            // D2: a stopping driver closes the connection and sends no refusal.
             return Err(CloseReason::Closed(EngineReason::Stopping));
         }
         let [_, _, _, _, _, _, _, _, command @ ..] = head.first::<72>();
@@ -107,7 +107,7 @@ async fn initialize(
     Ok(())
 }
 
-/// What is common to all queues' Connect.
+/// Reads the part of Connect that all queues have in common.
 fn read(command: &Command, data: Option<&[u8]>) -> Result<(Connect, ConnectData), No> {
     if command.opcode != admin::FABRICS || command.fabrics_type() != fabrics::CONNECT {
         return Err(No(Status::SEQUENCE, 0, false));

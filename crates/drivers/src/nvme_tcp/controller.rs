@@ -17,7 +17,7 @@ use wire::nvme::Configuration;
 use super::params::Checked;
 use super::protocol::{Order, Shared};
 
-/// Who is at the other end, and where it wants to go.
+/// Identity of a connected host, and the subsystem that it wants to use.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Host {
     /// HOSTNQN.
@@ -112,7 +112,7 @@ impl Controller {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Takes a queue's number; None when somebody has it, or the association is over.
+    /// Takes a queue's number; None when the number is in use, or the association is over.
     pub fn claim(self: &Arc<Self>, queue: u16, seat: Seat) -> Option<Claim> {
         let mut queues = self.queues();
         if self.is_over() || queues.contains_key(&queue) {
@@ -131,7 +131,7 @@ impl Controller {
         self.known.lock()
     }
 
-    /// The host has been told which unit a namespace is.
+    /// Records that the host has learnt which unit a namespace is.
     pub fn told(&self, namespace: u32, device: u32) {
         self.known().insert(namespace, device);
     }

@@ -4,8 +4,9 @@
 //!
 //! Invariants
 //!  S1  A CNTLID belongs to one controller at a time.
-//!  S2  A host whose connection we know to be lost is let in again when what it had sent over it
-//!      can no longer touch the medium: its next writes would be overwritten.
+//!  S2  A host whose connection is known to be lost is let in again only when the data that it sent
+//!      over that connection can no longer reach the medium. Otherwise old data could overwrite its
+//!      next writes.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -1,7 +1,7 @@
-//! Write data: asked for, and received.
+//! Write data: requests for it, and its reception.
 //!
-//! Data in a capsule cannot be kept back without keeping back what is behind it on the connection:
-//! maybe the very data that commands before it wait for while they hold memory. So
+//! Data in a capsule cannot be held back alone: the data behind it on the connection would be held
+//! back too. Commands before it may wait for exactly that data while they hold memory. So
 //! ```text
 //!   memory at once -----------------------------------------------> in
 //!   else no command waits for data behind it ---------------------> waits in line, 3 s at most

@@ -1,4 +1,4 @@
-//! Which subsystems a host may connect to, and where.
+//! Discovery log: the subsystems that a host may connect to, and their addresses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ impl Queue {
                 continue;
             };
             for at in &target.spec.listen {
-                // Who listens everywhere is found where the host has come.
+                // A wildcard address is replaced by the address that the host connected to.
                 let real = targets.portal(at).as_ref().and_then(Address::inet);
                 let Some(real) = real else { continue };
                 let reached = match (real.ip().is_unspecified(), conn.local.inet()) {

@@ -1,11 +1,12 @@
-//! Asynchronous events: what the host is told of without having asked for it just then.
+//! Asynchronous events of a controller.
 //!
-//! Once a watch period what the host sees is compared with what it was told: units that came or
-//! went, sizes, write protection, what freeing is like; in discovery, the records. That covers what
-//! the engine tells SCSI initiators by unit attentions.
+//! Once a watch period the current view of the host is compared with the view last reported. The
+//! comparison covers units that were added or removed, sizes, write protection and deallocation
+//! features; in discovery, the records. These are the changes that the engine reports to SCSI
+//! initiators by unit attentions.
 //!
 //! Invariants
-//!  A1  An event is told once, until its log page was read; what changes meanwhile is in the page.
+//!  A1  An event is reported once, until its log page has been read; later changes are in the page.
 //!  A2  No change is lost for want of a request: it waits for the next one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,7 +19,7 @@ use super::identify::{EVENT_REQUESTS, namespace};
 use super::io::namespace_of;
 use super::queue::Queue;
 
-/// What the host knows of its namespaces: the unit, and what Identify says.
+/// The namespaces that the host knows: the unit of each, and its Identify data.
 type Sight = BTreeMap<u32, (u32, Namespace)>;
 
 /// See the module.
@@ -77,7 +78,7 @@ impl Events {
         (self.news, self.told) = (false, false);
     }
 
-    /// What the host sees now.
+    /// Replaces the host's view by the current one and records the changes.
     fn see(&mut self, now: Sight) {
         let was = std::mem::replace(&mut self.sight, now);
         let numbers = was.keys().chain(self.sight.keys());
@@ -91,7 +92,7 @@ impl Events {
         self.news |= std::mem::replace(&mut self.generation, generation) != generation;
     }
 
-    /// The request to be answered with the event now, if it is to be told.
+    /// The request to be answered with the event now, if the event is to be reported.
     fn tell(&mut self, bit: u32) -> Option<u16> {
         if !self.news || self.told || self.wanted & bit == 0 {
             return None;
@@ -111,7 +112,7 @@ impl Queue {
         map.iter().flat_map(|m| m.iter()).filter_map(of).collect()
     }
 
-    /// An admin queue has begun: what the host finds now is no change.
+    /// Starts an admin queue: the current view of the host counts as known.
     pub fn began(&self) {
         let Some(admin) = &self.admin else { return };
         let discovers = self.controller.target.is_none();
@@ -122,7 +123,7 @@ impl Queue {
         }
     }
 
-    /// Looks for changes, and tells them.
+    /// Looks for changes and reports them.
     pub fn see_changes(&self) {
         let Some(admin) = &self.admin else { return };
         match self.controller.target.is_none() {

@@ -69,7 +69,7 @@ impl Queue {
                 Answer::End(self.granted(value).into(), Status::SUCCESS)
             }
             id::HOST_BEHAVIOR if self.controller.target.is_some() => {
-                // ACRE; the rest asks for what is not here.
+                // ACRE; the other fields ask for features that are not supported.
                 match data.filter(|data| data.len() == BEHAVIOR_LEN).and_then(<[u8]>::first) {
                     Some(acre @ (0 | 1)) => self.controller.set_delays(*acre == 1),
                     _ => return Status::INVALID_FIELD.into(),
@@ -93,7 +93,7 @@ impl Queue {
         map.iter().flat_map(|m| m.iter()).any(|e| e.device.mode().has(ModeBits::WCE))
     }
 
-    /// Queues that the host gets who asks for as many: NSQR and NCQR, counted from zero.
+    /// Number of queues granted to a host that asks for `asked`: NSQR and NCQR, counted from zero.
     fn granted(&self, asked: u32) -> u32 {
         let most = self.controller.target.as_ref().map_or(1, |t| t.params.queues_max);
         let most = u32::from(most.saturating_sub(1));

@@ -23,7 +23,7 @@ pub(crate) const EVENT_REQUESTS: u8 = 3;
 /// KAS: keep alive is looked after once a second, in units of 100 ms.
 const KEEP_ALIVE: u16 = 10;
 
-/// DMRL: most ranges that its byte can tell; one more is taken too.
+/// DMRL: the largest number of ranges that its byte can hold; one more range is accepted too.
 const RANGES: u8 = u8::MAX;
 
 /// Units of memory that MDTS and WZSL count in, bytes.
@@ -104,7 +104,7 @@ impl Queue {
         })
     }
 
-    /// What the pools let through, as a power of two of pages.
+    /// The largest transfer that the pools permit, as a power of two of pages.
     fn transfer_shift(&self) -> u8 {
         let map = self.nexus().map(|n| n.map());
         let most = map.iter().flat_map(|m| m.iter()).map(|e| e.device.transfer_max()).min();
@@ -140,7 +140,7 @@ impl Queue {
         .encode()
     }
 
-    /// What one Dataset Management may free on every namespace without being broken up.
+    /// Limits of one Dataset Management that every namespace can free without splitting it.
     fn limits(&self) -> NvmLimits {
         let map = self.nexus().map(|n| n.map());
         let all = map.iter().flat_map(|m| m.iter()).filter(|e| e.device.spec().can_delete);
@@ -159,7 +159,7 @@ fn is_read_only(entry: &LunEntry) -> bool {
     entry.read_only || device.spec().read_only || device.mode().has(ModeBits::SWP)
 }
 
-/// What CNS 00h says of a unit.
+/// Identify Namespace data (CNS 00h) of a unit.
 pub(super) fn namespace(entry: &LunEntry) -> Namespace {
     let device = &entry.device;
     let (spec, block) = (device.spec(), device.block_bytes());

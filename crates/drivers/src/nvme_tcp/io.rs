@@ -15,7 +15,7 @@ use super::close_reason::CloseReason;
 use super::queue::Queue;
 use super::tasks::{Stage, Task, Work};
 
-/// Most bytes of one transfer; MDTS tells it, or less when the pools are small.
+/// Most bytes of one transfer. MDTS reports it, or less when the pools are small.
 pub const TRANSFER_MAX: u32 = 1 << 20;
 
 /// AD of Dataset Management: the ranges may be deallocated.
@@ -30,7 +30,7 @@ pub(crate) struct Wish {
 }
 
 impl Task {
-    /// What goes to the engine next.
+    /// The next command for the engine.
     pub fn wish(&self) -> Wish {
         let Extent { lba, blocks, fua, .. } = self.extent;
         let list = self.lists.front().map_or(0, Vec::len);
@@ -61,7 +61,7 @@ pub(crate) fn namespace_of(entry: &LunEntry) -> Option<u32> {
     u32::try_from(entry.lun).ok().and_then(|lun| lun.checked_add(1)).filter(|_| fits)
 }
 
-/// What a command wants, before its data has come.
+/// A command as the host sent it, before its data has arrived.
 struct Asked {
     work: Work,
     extent: Extent,
@@ -102,7 +102,7 @@ fn asked(command: &Command, device: &Device) -> Result<Asked, Status> {
     Ok(Asked { work, extent, bytes, from_host })
 }
 
-/// What SGL and capsule say of the data; answers the bytes that come from the host.
+/// Checks SGL and capsule of a command; answers the bytes that the host sends.
 fn check_data(command: &Command, asked: &Asked, in_capsule: usize) -> Result<u32, Status> {
     let sgl = &command.sgl;
     if asked.bytes == 0 {

@@ -37,7 +37,7 @@ impl Queue {
             }
             _ => return Status::INVALID_LOG_PAGE.into(),
         };
-        // RAE: what was read is kept for the next time.
+        // RAE: the log page is retained for the next read.
         if first & 1 << 15 == 0 && matches!(id, page::CHANGED | page::DISCOVERY) {
             admin.events.borrow_mut().read();
         }
@@ -50,7 +50,7 @@ impl Queue {
         Answer::Data(part)
     }
 
-    /// What the host's units have done, for whomever.
+    /// Statistics of the host's units; they include the requests of all hosts.
     fn health(&self) -> Vec<u8> {
         let now = self.conn.core.reactor.now();
         let map = self.nexus().map(|n| n.map());

@@ -9,7 +9,7 @@
 //! | `pdu_reader` | reads PDUs from the receive buffer |
 //! | `connect` | how a connection begins: digests, Connect |
 //! | `receive` | PDUs of a queue |
-//! | `queue` | a queue: its commands at the engine, and what comes back |
+//! | `queue` | a queue: its commands at the engine, and their results |
 //! | `tasks` | the commands of a queue |
 //! | `io` | I/O commands as SCSI commands |
 //! | `data` | write data: asked for, received |
@@ -23,8 +23,8 @@
 //! n + 1. So groups, reservations of others, write protection, statistics and lists are those of
 //! the engine. The initiator's name is the host's NQN.
 //!
-//! What is not there, and is not claimed: TLS, authentication (DH-HMAC-CHAP), ANA, reservations of
-//! NVMe's own, fused commands, metadata, zones, copies, management of namespaces.
+//! Not supported, and not claimed: TLS, authentication (DH-HMAC-CHAP), ANA, reservations of NVMe's
+//! own, fused commands, metadata, zones, copies, management of namespaces.
 
 mod admin;
 mod answer;

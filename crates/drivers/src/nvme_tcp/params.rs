@@ -134,7 +134,7 @@ impl Checked {
         Ok(Checked { spec, params, connections: Arc::default() })
     }
 
-    /// What is said to digests of headers and of data.
+    /// Policies for header and data digests.
     pub fn digests(&self) -> [DigestPolicy; 2] {
         [self.spec.header_digest, self.spec.data_digest]
     }

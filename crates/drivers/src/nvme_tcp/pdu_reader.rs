@@ -31,7 +31,7 @@ impl Head {
 }
 
 impl Connection {
-    /// The next PDU's header, whole and verified. A bad one is told to the host.
+    /// The next PDU's header, whole and verified. A bad header is reported to the host.
     pub async fn head(&self, rx: &mut ReceiveBuffer) -> Result<Head, CloseReason> {
         rx.fill(1).await?;
         let framer = self.own.framer.get();
@@ -54,7 +54,7 @@ impl Connection {
         Ok(head)
     }
 
-    /// A PDU that may not be what it is.
+    /// Ends the connection because of a fault in a PDU.
     pub fn fault(&self, head: &Head, fault: Fault) -> CloseReason {
         self.terminate(fault, head.bytes())
     }

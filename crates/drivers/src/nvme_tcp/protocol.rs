@@ -84,7 +84,7 @@ pub(crate) fn share(registry: Arc<Registry>) -> Arc<Shared> {
 }
 
 impl Connection {
-    /// Queues C2HTermReq: what is wrong with a PDU, of which `header` has arrived.
+    /// Queues C2HTermReq, which reports the fault of a PDU of which `header` has arrived.
     pub fn terminate(&self, fault: Fault, header: &[u8]) -> CloseReason {
         let (reason, at) = (fault.reason, fault.at);
         let pdu = Terminate { controller: true, reason, at, header: header.to_vec() };

@@ -1,7 +1,7 @@
-//! A queue: its commands at the engine, and what comes back.
+//! A queue: its commands at the engine, and their results.
 //!
 //! Invariants
-//!  T1  A command goes to the unit that the host was told of, or the connection ends.
+//!  T1  A command is sent to the unit that was reported to the host, or the connection ends.
 //!  T2  No cell is borrowed while the engine is called.
 
 use std::cell::{Cell, RefCell};
@@ -27,7 +27,7 @@ use super::params::Place;
 use super::protocol::Connection;
 use super::tasks::{Stage, Task, Tasks, Work};
 
-/// What Connect says of a queue.
+/// Parameters of a queue from Connect.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     number: u16,
@@ -54,7 +54,7 @@ pub(crate) struct Queue {
     /// QID.
     pub number: u16,
     pub tasks: RefCell<Tasks>,
-    /// What an admin queue has besides.
+    /// The additional state of an admin queue.
     pub admin: Option<Admin>,
     shape: Shape,
     head: Cell<u16>,
@@ -271,7 +271,7 @@ impl Queue {
         }
     }
 
-    /// What a READ brought.
+    /// Handles the data of a READ.
     fn read_done(&self, tag: u32, data: &Segs) {
         let Some((id, wanted)) = self.with(tag, |t| (t.command.id, t.command.sgl.len)) else {
             return;

@@ -11,17 +11,17 @@
 //!  Q1  A place that is open is answered exactly once, or the connection ends.
 //!  Q2  Write data is held until the command has ended: it can be sent to the engine again.
 //!  Q3  H2CData is taken for a place that is GATHERING, by CID and transfer tag, in order, and
-//!      within what was asked for; anything else ends the connection.
+//!      within the range that was asked for; anything else ends the connection.
 
 use std::collections::VecDeque;
 
 use bio::Segs;
 use wire::nvme::{Command, Data, Extent, Fault, Status, codes::fatal};
 
-/// Entries of a queue at most, and so its commands less one; CAP.MQES tells.
+/// Most entries of a queue, which holds one command fewer; CAP.MQES reports it.
 pub const DEPTH: u16 = 128;
 
-/// What a SCSI command does for a command.
+/// Purpose of a SCSI command within an NVMe command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Work {
     /// READ.
@@ -81,11 +81,11 @@ pub(crate) struct Task {
     pub data: Segs,
     /// Parameter lists of UNMAP; the first is under way.
     pub lists: VecDeque<Vec<u8>>,
-    /// What was wrong with the data; told when all of it has come.
+    /// The fault in the data; reported when all of the data has arrived.
     pub failed: Option<Status>,
     /// A flush follows.
     pub then_flush: bool,
-    /// Somebody wants it to end.
+    /// An abort was requested.
     pub aborted: bool,
     pub tries: u8,
 }
@@ -137,7 +137,7 @@ impl Tasks {
         u32::try_from(at).ok()
     }
 
-    /// Gives a place back; what it held is answered.
+    /// Frees a place and returns the memory that it held.
     pub fn free(&mut self, tag: u32) -> Segs {
         let Some(task) = self.get(tag) else { return Segs::new() };
         task.stage = Stage::Free;

@@ -19,7 +19,7 @@ const QUESTION_MAX: Duration = Duration::from_secs(10);
 /// Longest answer, in bytes. Longer ones are not an Ashlar daemon's.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// Where the daemon listens when nobody says otherwise: root's has a place of its own.
+/// Default path of the daemon's socket: root's daemon has a path of its own.
 pub fn default_socket() -> PathBuf {
     if let Some(path) = std::env::var_os("ASHLAR_SOCKET") {
         return PathBuf::from(path);
@@ -40,7 +40,7 @@ fn shared_folder() -> PathBuf {
 }
 
 /// Refuses a socket in the folder of [`default_socket`] below /tmp that another user made, or can
-/// change: they choose who answers behind it.
+/// change: that user chooses the process that answers.
 pub(crate) fn check_folder(socket: &Path) -> Result<()> {
     match socket.parent().filter(|folder| **folder == shared_folder()) {
         Some(folder) => check_owned(folder),
@@ -126,8 +126,8 @@ impl Client {
         })
     }
 
-    /// Carries out a verb; `progress` hears how far it is. Ctrl-C ends the waiting, and only that:
-    /// a change half made would be worse than one that nobody watches.
+    /// Carries out a verb; `progress` receives its progress. Ctrl-C ends only the waiting: a change
+    /// half made would be worse than one that runs on unobserved.
     ///
     /// # Errors
     /// Those of the verb and of the way there; [`Kind::Interrupted`].
@@ -235,8 +235,8 @@ impl Client {
     }
 }
 
-/// What is said of a verb that nobody waits for any more: what goes on, and the command that ends
-/// it.
+/// The error of a verb that was interrupted while it waited: the work that goes on, and the command
+/// that ends it.
 fn interrupted(verb: &str, goes_on: Option<(String, String)>) -> Error {
     let error = |why: &str| Error::new(Kind::Interrupted, verb, why);
     match goes_on {

@@ -45,7 +45,7 @@ fn settings(geom: &GeomConfig) -> Map<String, Value> {
     all.map(said).map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
 }
 
-/// What the fake understands.
+/// The catalog of the fake.
 pub fn catalog() -> Catalog {
     let example = "[[disk]]\nname = \"d0\"\nkind = \"memory\"\nsize_bytes = \"64MiB\"\n";
     Catalog {
@@ -74,7 +74,7 @@ pub fn catalog() -> Catalog {
 #[derive(Default)]
 struct Inner {
     config: Config,
-    /// What `intend` was told last.
+    /// The last argument of `intend`.
     intended: Config,
     /// Calls of `carry_out`.
     calls: usize,
@@ -82,7 +82,7 @@ struct Inner {
     fail: Option<(usize, usize)>,
     refuse: Option<Error>,
     stale: Vec<Stale>,
-    /// What `state` adds to what follows from the configuration.
+    /// Additions to the state that follows from the configuration.
     extra: State,
     tables: Vec<PartTable>,
     stopped: bool,
@@ -105,7 +105,7 @@ impl FakePlant {
         self.with(|i| i.config.clone())
     }
 
-    /// What `intend` was told last.
+    /// The last argument of `intend`.
     pub fn intended(&self) -> Config {
         self.with(|i| i.intended.clone())
     }
@@ -135,7 +135,7 @@ impl FakePlant {
         self.with(|i| i.extra = extra);
     }
 
-    /// What was given to [`Self::show`].
+    /// The state that was passed to [`Self::show`].
     pub fn state_shown(&self) -> State {
         self.with(|i| i.extra.clone())
     }
@@ -162,12 +162,12 @@ fn exists(config: &Config, reference: &str) -> bool {
     disks.chain(config.geom.iter().map(|g| &g.name)).any(|owner| rests_on(reference, owner))
 }
 
-/// The one disk of a bus: no form of its name tells where it comes from.
+/// The one disk of a bus: its name has no form that shows its bus.
 fn device_of(bus: &str) -> String {
     format!("da-{bus}")
 }
 
-/// What still stands on the disk or geom `owner`.
+/// A remaining user of the disk or geom `owner`.
 fn user(config: &Config, owner: &str) -> Option<String> {
     let geom = config.geom.iter().find(|g| g.below().any(|b| rests_on(b, owner)));
     let lun =

@@ -1,8 +1,8 @@
-//! The control path: what people and programs say to the daemon, and what it answers.
+//! The control path: requests of people and programs to the daemon, and its answers.
 //!
 //! * [`api`]: the types of every answer; JSON first.
-//! * [`config`]: `ashlar.toml`. [`plan`]: the way from what runs to what is written there.
-//! * [`Plant`]: the daemon, as this room sees it. [`Control`]: the control side of a running one.
+//! * [`config`]: `ashlar.toml`. [`plan`]: the steps from the running configuration to that file.
+//! * [`Plant`]: the daemon, as this crate sees it. [`Control`]: the control side of a running one.
 //! * [`verbs`]: everything that can be typed or posted, one file each. From their table come the
 //!   command line ([`run`]), the HTTP routes and OpenAPI ([`http`]), completions and manual pages.
 //! * [`Client`]: the way from a command to the daemon.

@@ -1,9 +1,9 @@
-//! The log on standard error, written by a thread of its own: whoever reads it may be slow, and
-//! nobody who serves waits for him.
+//! The log on standard error, written by a thread of its own: a slow reader does not delay the
+//! threads that serve requests.
 //!
 //! Invariants
-//!  L1  Whoever logs never waits. A line that finds no room is dropped and counted, and the count
-//!      stands in the log before the next line.
+//!  L1  A thread that logs never waits. A line that finds no room is dropped and counted, and the
+//!      count is in the log before the next line.
 //!  L2  At most [`LINES_MAX`] lines wait, of at most [`LINE_BYTES_MAX`] bytes each.
 //!  L3  A line is one line, and a terminal obeys nothing in it.
 
@@ -70,7 +70,7 @@ impl Lines {
         let _ = SERVES.set(self.clone());
     }
 
-    /// Waits until what was logged is written, not for long.
+    /// Waits a short time until the logged lines are written.
     pub fn flush(&self) {
         let (done, written) = sync_channel(1);
         let start = Instant::now();
@@ -82,7 +82,7 @@ impl Lines {
             item = back;
             std::thread::park_timeout(PAUSE);
         }
-        // It is not written in time when nobody reads.
+        // Times out when the log has no reader.
         let _ = written.recv_timeout(FLUSH_PATIENCE);
     }
 }
@@ -107,7 +107,7 @@ impl Write for Lines {
 
 fn write_all(from: &Receiver<Item>, dropped: &AtomicU64, mut sink: impl Write) {
     for item in from {
-        // A reader that has gone is nobody's loss.
+        // A failed write is ignored: the reader has gone.
         match item {
             Item::Line(line) => {
                 let n = dropped.swap(0, Ordering::Relaxed);
@@ -131,7 +131,7 @@ mod tests {
     use std::sync::mpsc::Sender;
     use std::sync::{Condvar, Mutex, PoisonError};
 
-    /// A reader that reads when it is told to.
+    /// A reader that reads on demand.
     struct Slow {
         gate: Arc<(Mutex<bool>, Condvar)>,
         got: Sender<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! What the daemon offers to the control path. The control path knows nothing else of it.
+//! Interface of the daemon for the control path, which uses nothing else of the daemon.
 //!
 //! Invariants
 //!  P1  Calls that change something (`carry_out`, `want`, `verb`) come one at a time.
@@ -17,10 +17,10 @@ use std::collections::BTreeSet;
 /// Takes note of how far a long call is; lines may be dropped when they come too fast.
 pub type Progress<'a> = dyn FnMut(ProgressLine) + Send + 'a;
 
-/// What a step that was carried out has to say.
+/// Report of a step that was carried out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// What the user should know: "takes effect at the next start". Usually none.
+    /// Notes for the user: "takes effect at the next start". Usually none.
     pub notes: Vec<String>,
     /// Parts of it that did not have to be carried out and were not.
     pub left_out: Vec<LeftOut>,
@@ -41,7 +41,7 @@ pub trait Plant: Send + Sync {
     fn state(&self) -> State;
 
     /// Would `step` succeed once `before` (the steps ahead of it) are done? Changes nothing. May
-    /// say yes to what only carrying out can tell.
+    /// answer yes where only the execution can show a problem.
     fn check(&self, step: &Step, before: &[Step]) -> Result<()>;
 
     /// The first of these steps after which hosts would take two units for one disk, and why; one
@@ -51,12 +51,13 @@ pub trait Plant: Send + Sync {
         None
     }
 
-    /// What the steps that follow are to bring it to; after steps that failed, what they came to.
-    /// Changes nothing by itself; a changing call (P1). `consent` names what may be destroyed.
+    /// The configuration that the following steps shall reach; after failed steps, the one that was
+    /// reached. Changes nothing by itself; a changing call (P1). `consent` names what may be
+    /// destroyed.
     fn intend(&self, config: &Config, consent: &[String]);
 
-    /// What the providers that an action writes to hold and would lose, in words; `None` when
-    /// nothing is lost, or when that is not known before other steps are done.
+    /// The data that an action would destroy on the providers that it writes to, in words. `None`
+    /// when nothing is lost, or when that is not known before other steps are done.
     fn loses(&self, action: &Action) -> Option<String> {
         let _ = action;
         None
@@ -96,7 +97,7 @@ pub trait Plant: Send + Sync {
     /// Events with an id above `after`, oldest first, at most `limit` of them.
     fn journal(&self, after: u64, limit: usize) -> Vec<Event>;
 
-    /// What the daemon starts with is carried out: initiators may come in, who waited till now.
+    /// The startup configuration is carried out: initiators, which waited until now, may log in.
     /// Called once, before the first request.
     fn open(&self);
 

@@ -1,4 +1,5 @@
-//! What went wrong, for control flow (`kind`) and for people (`op`, `at`, `source`, what to do).
+//! Errors of the control path, for control flow (`kind`) and for people (`op`, `at`, `source`,
+//! advice).
 //!
 //! Every kind has a number: `ASH-0020` in every message, explained by `ashlar explain ASH-0020`.
 
@@ -15,11 +16,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Exit {
     /// Done, or nothing to do.
     Done = 0,
-    /// Failed; what it had begun was taken back unless the message says otherwise.
+    /// Failed; changes were taken back unless the message says otherwise.
     Failed = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
-    /// Done, and what was looked at is degraded.
+    /// Done, and the examined object is degraded.
     Degraded = 3,
     /// Refused, because data would be destroyed.
     Refused = 4,
@@ -60,7 +61,7 @@ macro_rules! kinds {
             pub const fn exit(self) -> Exit { match self { $(Kind::$name => Exit::$exit,)* } }
             /// The HTTP status of an answer that fails so.
             pub const fn http(self) -> u16 { match self { $(Kind::$name => $http,)* } }
-            /// One sentence: what it means.
+            /// One sentence: its meaning.
             pub const fn title(self) -> &'static str {
                 match self { $(Kind::$name => $title,)* }
             }

@@ -1,4 +1,4 @@
-//! The types of the daemon's API: what it says about itself, and what may be asked of it.
+//! The types of the daemon's API: its reports and its requests.
 //!
 //! JSON is the primary form; tables are a rendering. Numbers are bytes and nanoseconds with the
 //! unit in the name. Fields are only ever added within one [`SCHEMA_VERSION`].

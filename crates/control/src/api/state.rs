@@ -393,7 +393,7 @@ pub struct ProviderState {
 }
 
 impl ProviderState {
-    /// The access counts as everybody prints them: `r1w1e0`.
+    /// The access counts in GEOM's notation: `r1w1e0`.
     pub fn mode(&self) -> String {
         format!("r{}w{}e{}", self.r, self.w, self.e)
     }

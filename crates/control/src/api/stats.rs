@@ -97,7 +97,7 @@ pub struct OpStats {
 }
 
 impl OpStats {
-    /// What was done since `earlier`.
+    /// The operations since `earlier`.
     pub fn since(&self, earlier: &OpStats) -> OpStats {
         OpStats {
             ops: self.ops.saturating_sub(earlier.ops),
@@ -149,7 +149,7 @@ impl Stats {
         self.kinds().iter().fold(0, |sum, (_, op)| sum.saturating_add(op.errors))
     }
 
-    /// What was done since `earlier`; `in_flight` is the present one.
+    /// The operations since `earlier`; `in_flight` is the present number.
     pub fn since(&self, earlier: &Stats) -> Stats {
         Stats {
             read: self.read.since(&earlier.read),

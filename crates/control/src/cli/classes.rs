@@ -1,5 +1,5 @@
-//! Verbs of classes on the command line: from what a class says of its verbs come the command,
-//! its manual page and its completions; what was typed becomes a call of `geom`.
+//! Verbs of classes on the command line. A class's specification of a verb gives the command, its
+//! manual page and its completions; a typed command becomes a call of `geom`.
 //!
 //! `ashlar mirror label data d0 d1 --balance load` is `ashlar geom mirror label name=data ...`.
 
@@ -22,7 +22,7 @@ pub struct ClassVerbs {
     pub verbs: &'static [VerbSpec],
 }
 
-/// What every class can be asked.
+/// The verbs that every class has.
 const EVERY: &[VerbSpec] = &[
     VerbSpec {
         name: "status",
@@ -80,8 +80,8 @@ const EVERY: &[VerbSpec] = &[
     },
 ];
 
-/// GEOM's letter of every verb that changes something. `geom` takes it out of what the class is
-/// asked, so it has no name that a class may have.
+/// GEOM's option of every verb that changes something. `geom` removes it from the request to the
+/// class, so it has a name that no class may use.
 const LISTED: ArgSpec = ArgSpec {
     name: "listed",
     short: Some('v'),
@@ -89,7 +89,7 @@ const LISTED: ArgSpec = ArgSpec {
     doc: "Show it afterwards, as `list` does",
 };
 
-/// What a verb takes: what it says itself, and [`LISTED`] where there is something to show.
+/// The arguments of a verb: its own, and [`LISTED`] where there is something to show.
 fn arguments(verb: &VerbSpec) -> impl Iterator<Item = &ArgSpec> {
     let shows = EVERY.iter().any(|v| v.name == verb.name);
     let taken = verb.args.iter().any(|a| a.name == LISTED.name || a.short == LISTED.short);
@@ -131,7 +131,7 @@ impl ClassVerbs {
     }
 }
 
-/// What `geom` is to be called with, when a verb of a class was typed.
+/// The parameters of `geom` for a typed verb of a class.
 ///
 /// # Errors
 /// [`Kind::Usage`] for a text where a number is wanted.

@@ -19,11 +19,11 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The binary's side of everything: what it has in it, and how it launches the daemon.
+/// The parts that the binary provides: its version, its registries, and the launch of the daemon.
 pub struct App {
     /// Version of the binary.
     pub version: &'static str,
-    /// What may stand in a configuration: the registries' disk kinds, classes and drivers.
+    /// The catalog of a configuration: the registries' disk kinds, classes and drivers.
     pub catalog: fn() -> crate::config::Catalog,
     /// The classes that have verbs and no commands of their own here.
     pub classes: fn() -> Vec<ClassVerbs>,
@@ -86,9 +86,9 @@ pub fn run(
     done.unwrap_or_else(|error| failed(&error, form, out, err))
 }
 
-/// Says what went wrong.
+/// Prints an error.
 fn failed(error: &Error, form: Form, out: &mut dyn Write, err: &mut dyn Write) -> Exit {
-    // When even this cannot be written there is nobody to tell.
+    // A failed write cannot be reported.
     let _ = match form {
         Form::Json => {
             writeln!(out, "{}", crate::text::json(&json!({ "error": error }).to_string()))
@@ -118,8 +118,8 @@ fn print(
     }
 }
 
-/// Where the daemon is: the flag; $ASHLAR_SOCKET; what the configuration at hand names, when it
-/// is there; the default.
+/// The daemon's socket: the flag; $ASHLAR_SOCKET; the path in the configuration at hand, if there
+/// is one; the default.
 fn socket(flag: Option<&String>, entry: &Entry, params: &Value) -> PathBuf {
     if let Some(path) = flag {
         return PathBuf::from(path);

@@ -1,4 +1,4 @@
-//! Command lines against a daemon over a real Unix socket, with what they print.
+//! Transcript tests: command lines against a daemon over a real Unix socket, and their output.
 
 #[path = "transcripts/daemon.rs"]
 mod daemon;
@@ -415,7 +415,7 @@ fn http_routes() {
     assert!(done.is_sorted(), "{done:?}");
 }
 
-/// Raw bytes to the socket and what comes back within the daemon's patience.
+/// Sends raw bytes to the socket; returns the answer within the daemon's patience.
 fn raw(daemon: &Daemon, bytes: &[u8]) -> String {
     use std::io::Read;
     let path = daemon.folder.join("a.sock");
@@ -576,7 +576,7 @@ fn every_verb_has_json_a_page_completions_an_example_and_words() {
         assert!(verb.doc.len() > 8 && !verb.doc.ends_with('.'), "{name}: {}", verb.doc);
         assert!(!verb.examples.is_empty(), "{name} has no example");
         for example in verb.examples {
-            // What the shell does with the rest of the line is its own business.
+            // The part of the line for the shell is not checked.
             let line = example.split([' ']).take_while(|w| !["|", ">", "<"].contains(w));
             let words: Vec<String> = line.map(|w| w.replace('\'', "")).collect();
             let matches = whole.clone().try_get_matches_from(&words);

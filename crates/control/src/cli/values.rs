@@ -1,4 +1,4 @@
-//! What was typed, back to the JSON that the verb takes.
+//! Conversion of typed arguments to the JSON parameters of the verb.
 
 use super::classes::ClassVerbs;
 use crate::api::{Error, Kind, Result};
@@ -7,7 +7,7 @@ use clap::ArgMatches;
 use geom::{ArgKind, ArgSpec};
 use serde_json::{Map, Value};
 
-/// The verb that was typed and what stands behind it. A class's verb is a call of `geom`.
+/// The typed verb and its arguments. A class's verb is a call of `geom`.
 pub fn chosen<'a>(
     classes: &[ClassVerbs],
     matches: &'a ArgMatches,
@@ -20,8 +20,8 @@ pub fn chosen<'a>(
     }
 }
 
-/// The parameters of a verb, which errors call `of`. What was not typed is left out, so that its
-/// default holds.
+/// The parameters of a verb, which errors call `of`. Arguments that were not typed are left out, so
+/// that their defaults hold.
 ///
 /// # Errors
 /// [`Kind::Usage`] for a text where a number is wanted.

@@ -1,5 +1,5 @@
-//! Words that GEOM's tools have for every class, answered without a daemon: `help` says what a
-//! class's verbs are called with; `load` and `unload` say that there is nothing to load.
+//! Words that GEOM's tools have for every class, answered without a daemon. `help` prints the
+//! arguments of a class's verbs; `load` and `unload` report that there is nothing to load.
 
 use super::build::common;
 use super::classes::ClassVerbs;

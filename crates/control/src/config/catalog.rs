@@ -1,5 +1,5 @@
-//! What may stand in a configuration besides the keys of this room: every disk kind, class and
-//! driver with the schema of its parameters. The binary fills it from the registries.
+//! Catalog of configurable things: every disk kind, class and driver with the schema of its
+//! parameters. The binary fills it from the registries.
 
 use super::types::{GeomConfig, TargetConfig};
 use crate::api::Result;
@@ -15,9 +15,9 @@ pub struct Entry {
     pub doc: String,
     /// Schema of its parameters: an object. Keys of the section itself are not in it.
     pub schema: Value,
-    /// What it holds is lost when it is removed (memory, modelled disks).
+    /// Its data is lost when it is removed (memory, modelled disks).
     pub volatile: bool,
-    /// It may stand in `[[geom]]`; otherwise only tasting makes it.
+    /// It may be used in `[[geom]]`; otherwise only tasting makes it.
     pub configurable: bool,
     /// A section that can be pasted into `ashlar.toml`; empty when there is none.
     pub example: String,
@@ -80,12 +80,12 @@ pub type Judge = fn(&TargetConfig) -> Result<()>;
 pub type SettingsOf = fn(&GeomConfig) -> Map<String, Value>;
 
 impl Catalog {
-    /// Whether removing a disk of that kind loses what is on it.
+    /// Whether the removal of a disk of that kind loses its data.
     pub fn volatile(&self, kind: &str) -> bool {
         self.disks.iter().any(|e| e.name == kind && e.volatile)
     }
 
-    /// Whether removing a bus of that kind loses what is on its disks.
+    /// Whether the removal of a bus of that kind loses the data on its disks.
     pub fn volatile_bus(&self, kind: &str) -> bool {
         self.buses.iter().any(|e| e.name == kind && e.volatile)
     }
@@ -95,7 +95,7 @@ impl Catalog {
         self.settings.map_or_else(Map::new, |of| of(geom))
     }
 
-    /// All entries with the word of the section they stand in.
+    /// All entries, each with the word of its section.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Entry)> {
         let buses = self.buses.iter().map(|e| ("bus", e));
         let disks = self.disks.iter().map(|e| ("disk", e));

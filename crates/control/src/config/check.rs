@@ -1,5 +1,5 @@
-//! What no schema can say about a configuration: names that stand twice or point nowhere, groups
-//! that claim the same initiator.
+//! Checks of a configuration that no schema can express: duplicate names, names without a target,
+//! groups that claim the same initiator.
 
 use super::suggest::suggest;
 use super::types::{AccessConfig, Config, TargetConfig};
@@ -64,9 +64,9 @@ fn bad_name(name: &str) -> bool {
     name.chars().any(|c| c.is_whitespace() || c.is_control() || "\"'`\\".contains(c))
 }
 
-/// Buses, disks and geoms share one name space: the latter become providers, and what stands on a
-/// bus is told by its name. Target names and groups are their
-/// own.
+/// Checks the names. Buses, disks and geoms share one name space: disks and geoms become providers,
+/// and the name of a bus identifies the users of its disks. Targets and groups have name spaces of
+/// their own.
 fn names(config: &Config, out: &mut Vec<Problem>) {
     let mut seen: HashMap<&str, &'static str> = HashMap::new();
     let buses = config.bus.iter().enumerate().map(|(i, b)| ("bus", i, b.name.as_str()));
@@ -129,7 +129,7 @@ fn geoms(config: &Config, out: &mut Vec<Problem>) {
     for (i, geom) in config.geom.iter().enumerate() {
         let text = match (&geom.provider, geom.members.is_empty()) {
             (Some(_), false) => "either `provider` or `members`, not both",
-            // A file server's config string names what it stands on, or its lines do.
+            // A file server's config string or its lines name its devices.
             (None, true) if ["device", "settings"].iter().any(|k| geom.params.contains_key(*k)) => {
                 continue;
             }
@@ -150,11 +150,11 @@ fn geoms(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
-/// A geom that stands, through others, on itself.
+/// Reports a geom that uses itself, directly or through others.
 fn cycles(config: &Config, out: &mut Vec<Problem>) {
     let index: HashMap<&str, usize> =
         config.geom.iter().enumerate().map(|(i, g)| (g.name.as_str(), i)).collect();
-    // Peel off geoms whose foundations are all peeled; what is left stands in or on a cycle.
+    // Remove geoms whose providers are all resolved; the remaining ones are in or on a cycle.
     let mut left: HashSet<usize> = (0..config.geom.len()).collect();
     loop {
         let free: Vec<usize> = left
@@ -226,7 +226,7 @@ fn targets(config: &Config, out: &mut Vec<Problem>) {
     }
 }
 
-/// What a target says of TLS; what is off or empty is as good as absent.
+/// The TLS settings of a target; settings that are off or empty count as absent.
 fn tls_of(target: &TargetConfig) -> BTreeMap<&str, &Value> {
     let said = target.params.iter().filter(|(key, value)| {
         key.starts_with("tls") && !value.as_str().is_some_and(|v| v.is_empty() || v == "off")
@@ -286,7 +286,7 @@ pub(super) fn idle(config: &Config) -> Vec<Problem> {
         let mut names: Vec<&str> = luns.map(|lun| lun.provider.as_str()).collect();
         names.extend(config.disk.iter().map(|d| d.name.as_str()));
         names.extend(config.geom.iter().map(|g| g.name.as_str()));
-        // Disks of buses, and what is named by its label, are known when they are found.
+        // Disks of buses, and providers named by a label, are known when they are found.
         let found = name.contains('/') || !config.bus.is_empty();
         if found || names.iter().any(|owner| rests_on(name, owner)) {
             continue;
@@ -299,7 +299,7 @@ pub(super) fn idle(config: &Config) -> Vec<Problem> {
     out
 }
 
-/// Names by which hosts know a unit: the key, and what it is.
+/// Names by which hosts know a unit: the key, and its meaning.
 const IDS: [(&str, &str); 4] =
     [("serial", "serial number"), ("naa", "NAA name"), ("uuid", "UUID"), ("eui64", "EUI-64")];
 
@@ -359,7 +359,7 @@ fn said<'c>(config: &'c Config, key: &str, shown: &HashSet<&str>) -> Vec<Said<'c
     units.chain(luns).chain(disks).collect()
 }
 
-/// What is wrong with the form of a name.
+/// The fault in the form of a name.
 fn misread(key: &str, text: &str) -> Option<String> {
     match key {
         "naa" => parse_naa(text).err(),
@@ -372,7 +372,7 @@ fn misread(key: &str, text: &str) -> Option<String> {
 fn alike(all: &[Said<'_>], (key, what): (&'static str, &str), out: &mut Vec<Problem>) {
     let (mut of, mut whose) = (HashMap::new(), HashMap::new());
     for said in all {
-        // What is said of the unit counts before what is said of its disk.
+        // A setting of the unit overrides the same setting of its disk.
         if said.section == "disk" && of.contains_key(said.provider) {
             continue;
         }
@@ -403,7 +403,7 @@ fn port_groups(config: &Config, out: &mut Vec<Problem>) {
             let text = format!("there is a port group `{}` already", group.name);
             out.push(problem("alua", i, "name", Kind::ConfigName, text));
         }
-        // Group 1 is the default one's while nobody describes it.
+        // Group 1 is the default group while the configuration does not describe that group.
         let described = config.alua.iter().any(|g| g.name == "default");
         let taken = !described && group.id == 1 && group.name != "default";
         if taken || before.iter().any(|g| g.id == group.id) {
@@ -517,7 +517,7 @@ fn accounts(config: &Config, i: usize, access: &AccessConfig, out: &mut Vec<Prob
     }
 }
 
-/// The interface of a text that names one: `ether:` and what the kernel takes for a name.
+/// The interface in a text of the form `ether:NAME`, where NAME is a valid interface name.
 pub(crate) fn interface(text: &str) -> Option<&str> {
     let name = text.strip_prefix("ether:")?;
     let odd = |c: char| c.is_whitespace() || c.is_control() || c == '/' || c == ':';
@@ -525,7 +525,7 @@ pub(crate) fn interface(text: &str) -> Option<&str> {
     (fits && name != "." && name != "..").then_some(name)
 }
 
-/// True when somebody could come to a portal of both groups.
+/// True when an initiator could reach a portal of both groups.
 fn portals_meet(a: &AccessConfig, b: &AccessConfig) -> bool {
     let rules = |g: &AccessConfig| -> Vec<PortalRule> {
         g.portals.iter().filter_map(|r| PortalRule::new(r)).collect()

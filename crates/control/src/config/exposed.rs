@@ -1,17 +1,17 @@
-//! Targets that let in more than their owner may think: open ones, and those where one host can
-//! pass for another.
+//! Warnings about targets that let in more hosts than their owner may expect: targets without
+//! authentication, and targets where one host can use the name of another one.
 
 use super::types::{AccessConfig, Config, TargetConfig};
 use std::net::SocketAddr;
 
-/// What is said of one target; nothing here keeps a configuration from being used.
+/// A warning about one target; it does not make a configuration invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exposure {
     /// The target.
     pub target: String,
-    /// What can happen.
+    /// The possible consequence.
     pub why: String,
-    /// What to write.
+    /// The line to write.
     pub fix: String,
 }
 

@@ -1,9 +1,9 @@
 //! `ashlar.toml`: flat tables, references by name, unknown keys refused with line and suggestion.
 //!
 //! * [`types`](self): the document as values ([`Config`] and its sections).
-//! * [`Catalog`]: what may stand in it: the kinds of buses and disks, classes and drivers of the
+//! * [`Catalog`]: its possible content: the kinds of buses and disks, classes and drivers of the
 //!   registries with their schemas.
-//! * [`read`]: text to [`Config`], through the schemas; [`check`]: what the schemas cannot say.
+//! * [`read`]: text to [`Config`], through the schemas; [`check`]: checks beyond the schemas.
 //! * [`units`]: sizes and durations; [`secret`].
 
 mod catalog;

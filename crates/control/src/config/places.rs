@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const KEYS: [&str; 7] =
     ["path", "state", "history", "socket", "tls_certificate", "tls_key", "tls_client_ca"];
 
-/// What a text begins with that names a file wherever it is.
+/// Prefix of a text that names a file in any setting.
 const FILE: &str = "file:";
 
 /// Makes the paths absolute; `file` is where the configuration was read.

@@ -1,5 +1,5 @@
-//! Text to [`Config`], through the schemas of this room and of the catalog. All faults are found
-//! in one pass, each with its line.
+//! Reader of a configuration: text to [`Config`], through the schemas of this crate and of the
+//! catalog. All faults are found in one pass, each with its line.
 
 use super::catalog::{Catalog, Entry};
 use super::check::{Problem, check, idle};
@@ -35,7 +35,7 @@ pub fn read(text: &str, file: &str, catalog: &Catalog) -> Result<Config> {
 }
 
 /// Reads a section that was made of words `KEY=VALUE` on a command line, one to a line below its
-/// heading: what is wrong is said of the words, for nobody has typed a section.
+/// heading. Errors refer to the words, as the user did not type a section.
 ///
 /// # Errors
 /// As [`read`].
@@ -77,8 +77,8 @@ fn read_and(text: &str, file: &str, catalog: &Catalog, report: Report) -> Result
     if faults.is_empty() { Ok(config) } else { Err(refused(faults)) }
 }
 
-/// Names of iSCSI targets in the one form in which they travel, whatever is typed (RFC 3722, RFC
-/// 7143 4.2.7.1). An NQN is what was typed: its letters have a case (NVMe base specification 2.0,
+/// Names of iSCSI targets in the one form in which they are sent, whatever is typed (RFC 3722, RFC
+/// 7143 4.2.7.1). An NQN stays as typed: its letters have a case (NVMe base specification 2.0,
 /// 4.5).
 fn one_case(config: &mut Config) {
     let folded = |name: &str| wire::iscsi::normalise_name(name).ok();
@@ -158,7 +158,7 @@ fn lun_numbers(access: &Node, faults: &mut Vec<Fault>) {
         return;
     };
     for field in luns {
-        // The schema refuses what is no number.
+        // The schema refuses keys that are no numbers.
         let Ok(number) = field.key.parse::<u64>() else { continue };
         if number.to_string() == field.key {
             continue;
@@ -211,7 +211,7 @@ fn list(
     Value::Array(nodes.iter().map(|n| one(n, faults)).collect())
 }
 
-/// A section whose keys come from two schemas: this room's and that of the entry it names.
+/// A section whose keys come from two schemas: this crate's and that of the entry it names.
 struct Of<'a> {
     core: &'a Value,
     word: &'a str,

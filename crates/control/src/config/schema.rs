@@ -34,7 +34,7 @@ pub struct Checker<'a> {
     pub faults: Vec<Fault>,
 }
 
-/// What is known about the value under check besides its schema.
+/// Context of the value under check, besides its schema.
 #[derive(Clone, Copy)]
 struct At<'a> {
     key: &'a str,
@@ -47,7 +47,7 @@ impl<'a> Checker<'a> {
         Checker { root, faults: Vec::new() }
     }
 
-    /// Checks a table of which `known` keys are somebody else's business.
+    /// Checks a table; other code checks its `known` keys.
     pub fn table(&mut self, span: &Span, fields: &[super::tree::Field], known: &[&str]) -> Value {
         let root = self.root;
         self.object(span, fields, root, known, At { key: "", depth: 0 })
@@ -275,7 +275,7 @@ impl<'a> Checker<'a> {
             let v = schema.get(word)?;
             let whole = v.as_u64().map(i128::from).or(v.as_i64().map(i128::from));
             // Bounds may be written as decimals; whole numbers are compared, so cutting is exact
-            // enough for the bounds that stand in schemas (below 2^53).
+            // enough for the bounds in schemas (below 2^53).
             whole.or(v.as_f64().map(|x| x as i128))
         };
         let space = if of.is_empty() { "" } else { " " };
@@ -289,7 +289,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The sentence about a key that nobody knows.
+/// The sentence about an unknown key.
 pub fn unknown<'k>(key: &str, keys: impl Iterator<Item = &'k str>) -> String {
     let mut keys: Vec<&str> = keys.collect();
     keys.sort_unstable();

@@ -11,7 +11,7 @@ pub const SECRET_BYTES_MAX: usize = 1024;
 /// Shortest CHAP secret, in bytes. Shorter ones are refused.
 pub const CHAP_BYTES_MIN: usize = wire::iscsi::SECRET_LEN_MIN;
 
-/// Whether the secret itself stands in the configuration.
+/// Whether the configuration contains the secret itself.
 pub fn is_literal(reference: &str) -> bool {
     !reference.starts_with("file:") && !reference.starts_with("credential:")
 }

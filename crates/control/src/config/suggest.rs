@@ -24,7 +24,7 @@ fn distance(a: &str, b: &str) -> usize {
     last[b.len()]
 }
 
-/// Words longer than this are not compared: nobody mistypes them, somebody sends them.
+/// Longest word that is compared, in bytes: a longer one is not a typing mistake.
 const WORD_BYTES_MAX: usize = 256;
 
 /// The candidate that was most likely meant; `None` when none is near.

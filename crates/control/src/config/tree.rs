@@ -3,7 +3,7 @@
 use std::ops::Range;
 use toml_edit::{Document, Item, TableLike, Value};
 
-/// Whether a text stands for a value of TOML, quoted texts among them.
+/// Whether a text is a value of TOML, quoted texts among them.
 pub fn is_value(text: &str) -> bool {
     text.parse::<Value>().is_ok()
 }
@@ -11,7 +11,7 @@ pub fn is_value(text: &str) -> bool {
 /// Bytes of the text that something was read from.
 pub type Span = Range<usize>;
 
-/// One value and where it stands.
+/// One value and its place in the text.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Where.
@@ -25,7 +25,7 @@ pub struct Node {
 pub struct Field {
     /// The key.
     pub key: String,
-    /// Where the key stands.
+    /// Place of the key.
     pub key_span: Span,
     /// Its value.
     pub node: Node,
@@ -51,7 +51,7 @@ pub enum Tree {
 }
 
 impl Tree {
-    /// What people call this form.
+    /// The usual noun for this form.
     pub fn noun(&self) -> &'static str {
         match self {
             Tree::Table(_) => "a table",
@@ -94,7 +94,7 @@ impl Node {
 /// Reads a document.
 ///
 /// # Errors
-/// What is wrong and where, as the TOML reader says it.
+/// The fault and its place, as the TOML reader reports them.
 pub fn parse(text: &str) -> Result<Node, (Span, String)> {
     let document = Document::parse(text)
         .map_err(|e| (e.span().unwrap_or(0..0), e.message().trim().to_owned()))?;

@@ -201,7 +201,7 @@ pub struct GeomConfig {
 }
 
 impl GeomConfig {
-    /// All providers it stands on.
+    /// All providers that it uses.
     pub fn below(&self) -> impl Iterator<Item = &str> {
         self.provider.iter().chain(&self.members).map(String::as_str)
     }
@@ -586,14 +586,15 @@ impl Config {
         self.geom.iter().find(|g| g.name == name)
     }
 
-    /// Names of providers that LUNs and geoms stand on; one that several call comes several times.
+    /// Names of providers that LUNs and geoms use; a provider with several users occurs several
+    /// times.
     pub fn called(&self) -> impl Iterator<Item = &str> {
         let luns = self.access.iter().flat_map(|a| a.luns.values());
         let geoms = self.geom.iter().flat_map(GeomConfig::below);
         luns.map(|lun| lun.provider.as_str()).chain(geoms)
     }
 
-    /// What is said of the unit of a provider.
+    /// The settings of a provider's unit.
     pub fn unit(&self, provider: &str) -> Option<&UnitConfig> {
         self.unit.iter().find(|u| u.provider == provider)
     }
@@ -610,7 +611,7 @@ impl Config {
 
     /// Whether both describe the same system. The order of sections carries no meaning.
     pub fn same(&self, other: &Config) -> bool {
-        // As they stand is the usual case; sections moved about are searched for.
+        // The same order is the usual case; sections in another order are searched for.
         fn all<T: PartialEq>(a: &[T], b: &[T]) -> bool {
             a == b || a.len() == b.len() && a.iter().all(|x| b.contains(x))
         }
@@ -648,7 +649,7 @@ impl AccessConfig {
         self.chap.iter().map(|chap| (None, chap)).chain(single)
     }
 
-    /// The numbers that stand for something else in `to`, and for what.
+    /// The LUN numbers that have another meaning in `to`, and that meaning.
     pub fn lun_changes(&self, to: &AccessConfig) -> impl Iterator<Item = (u64, Option<LunConfig>)> {
         let set = to.luns.iter().filter(|(lun, is)| self.luns.get(lun) != Some(is));
         let set = set.map(|(lun, is)| (*lun, Some(is.clone())));

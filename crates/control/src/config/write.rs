@@ -40,7 +40,7 @@ pub fn write(config: &Config) -> String {
     document.to_string()
 }
 
-/// Keys that stand first in their section, in this order; the others follow by name.
+/// Keys that are first in their section, in this order; the others follow by name.
 const FIRST: [&str; 13] = [
     "target",
     "group",
@@ -66,10 +66,10 @@ fn section_table(name: &str, section: &Value) -> Table {
         }
     }
     for (key, value) in fields.iter().filter(|(key, _)| !FIRST.contains(&key.as_str())) {
-        // What a target says to digests by default need not be said.
+        // The default digest policy of a target is left out.
         let usual = match name {
             "target" => key.ends_with("_digest") && value == "allow",
-            // Nor what a unit or a port group is by default.
+            // The defaults of a unit or a port group are left out too.
             "unit" => *value == Value::Bool(false) && key != "write_cache" || value == "disk",
             "alua" => *value == Value::Bool(false),
             _ => false,

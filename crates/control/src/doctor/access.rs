@@ -1,4 +1,4 @@
-//! Hosts that are let in without proof, or under another's name.
+//! Check for hosts that are let in without proof, or under the name of another host.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::config::exposures;

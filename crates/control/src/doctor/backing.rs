@@ -1,4 +1,4 @@
-//! Whether the files and devices behind the disks are there and fit.
+//! Check that the files and devices behind the disks exist and fit.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::config::DiskConfig;
@@ -88,7 +88,7 @@ fn one(disk: &DiskConfig, path: &Path, mounts: &str) -> Vec<Finding> {
     if device { Vec::new() } else { place(disk, path) }
 }
 
-/// What the file system under a file means for a disk.
+/// Findings about the file system under a disk's file.
 fn place(disk: &DiskConfig, path: &Path) -> Vec<Finding> {
     let Ok(about) = statfs(path) else { return Vec::new() };
     let (name, shown) = (&disk.name, path.display());

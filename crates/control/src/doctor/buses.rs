@@ -1,4 +1,4 @@
-//! Whether the buses reach what they should.
+//! Check of the buses: whether they reach the expected disks.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::api::{BusState, Health};

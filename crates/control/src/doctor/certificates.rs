@@ -60,7 +60,7 @@ fn file(at: &str, key: &str, path: &str) -> Option<Finding> {
     })
 }
 
-/// What is said of a certificate that has expired or expires soon.
+/// The finding about a certificate that has expired or expires soon.
 pub(super) fn validity(file: &CertificateState) -> Option<Finding> {
     let grade = if file.expires_s < 0 { Grade::Fail } else { Grade::Warn };
     Some(bad(

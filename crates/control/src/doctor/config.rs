@@ -1,4 +1,4 @@
-//! Whether the configuration can be read, and carried out by the daemon that runs.
+//! Check that the configuration can be read, and that the running daemon can carry it out.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::api::Error;

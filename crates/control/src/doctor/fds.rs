@@ -1,4 +1,4 @@
-//! Whether there are file descriptors for many connections.
+//! Check that there are file descriptors for many connections.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 

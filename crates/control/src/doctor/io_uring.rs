@@ -1,4 +1,4 @@
-//! Whether the kernel allows io_uring.
+//! Check that the kernel allows io_uring.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 
@@ -6,7 +6,7 @@ use super::{Check, Facts, Finding, Grade, bad, ok};
 pub const CHECK: Check = Check { id: "io_uring", doc: "whether the kernel allows io_uring", look };
 
 fn look(facts: &Facts) -> Vec<Finding> {
-    // What a running daemon chose says more than any switch.
+    // The choice of a running daemon is better evidence than a sysctl.
     if let Ok(state) = &facts.daemon
         && let Some(core) = state.daemon.cores.first()
     {
@@ -36,7 +36,7 @@ fn look(facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// What the reactor says when `[daemon] port = "poll"` chose.
+/// The reason that the reactor reports when `[daemon] port = "poll"` made the choice.
 const AS_CONFIGURED: &str = "poll, as configured";
 
 const SLOWER: &str = "the daemon falls back to epoll: more system calls for every request";

@@ -58,19 +58,19 @@ pub struct Finding {
     pub fix: String,
 }
 
-/// What checks look at. Everything comes in from outside, so that tests can make it up.
+/// The input of all checks. It is passed in from outside, so that tests can supply their own.
 pub struct Facts {
-    /// Where the kernel tells about itself: `/proc`.
+    /// Root of the kernel's process files: `/proc`.
     pub proc: PathBuf,
     /// The configuration's file.
     pub file: PathBuf,
-    /// What is in it; `None` when there is no such file.
+    /// Its content; `None` when there is no such file.
     pub config: Option<Result<Config, Error>>,
-    /// What drivers say of targets.
+    /// The drivers' check of a target.
     pub judge: Option<Judge>,
     /// The daemon's socket.
     pub socket: PathBuf,
-    /// What the daemon says of itself.
+    /// The state that the daemon reports.
     pub daemon: Result<State, Error>,
     /// Steps of a plan for the configuration that the daemon would refuse, each with why.
     pub refused: Vec<String>,
@@ -98,13 +98,13 @@ impl Facts {
 pub struct Check {
     /// Its name on the command line.
     pub id: &'static str,
-    /// What it looks at.
+    /// The subject of the check.
     pub doc: &'static str,
     look: fn(&Facts) -> Vec<Finding>,
 }
 
 impl Check {
-    /// Looks, and signs what was found.
+    /// Runs the check, and puts its id into the findings.
     pub fn run(&self, facts: &Facts) -> Vec<Finding> {
         let found = (self.look)(facts);
         found.into_iter().map(|f| Finding { check: self.id.to_owned(), ..f }).collect()

@@ -1,6 +1,6 @@
-//! Whether what is exported is called by the order in which disks are found: `da0` is then another
-//! disk when the first one is away at a start. The daemon keeps the names of disks that say who
-//! they are; others are known by their places.
+//! Check for exported disks that are named by the order of discovery: `da0` is then another disk
+//! when the first one is away at a start. The daemon keeps the names of disks that report an
+//! identity; others are known by their places.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::api::{BusState, DeviceState};
@@ -30,7 +30,7 @@ fn prefix(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
-/// Nobody has said which disk has this name.
+/// Whether no identity or configuration assigns this name to the disk.
 fn goes_by_order(bus: &BusState, disk: &DeviceState, config: &Config) -> bool {
     let section = config.bus.iter().find(|b| b.name == bus.name);
     let ordered = section.is_some_and(|b| !b.names.contains_key(&disk.name));

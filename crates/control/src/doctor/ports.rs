@@ -1,4 +1,4 @@
-//! Whether the addresses of the targets are free.
+//! Check that the addresses of the targets are free.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use std::collections::BTreeSet;
@@ -65,8 +65,8 @@ fn look(facts: &Facts) -> Vec<Finding> {
     if out.is_empty() { ok(format!("{count} looked at, free or ours")) } else { out }
 }
 
-/// What stands in the way of listening at the path of a Unix socket. A socket that nobody answers
-/// at is taken away by the daemon.
+/// Obstacles to listening at the path of a Unix socket. The daemon removes a socket that has no
+/// listener.
 fn unix(address: &str, path: &Path) -> Option<Finding> {
     let fail = |what: String, fix: String| {
         let finding = format!("{address} cannot be listened on: {what}");

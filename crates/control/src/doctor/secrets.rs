@@ -1,4 +1,4 @@
-//! Whether secrets are secret.
+//! Check that secrets can be read, are long enough, and are private.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::config::secret;

@@ -1,4 +1,4 @@
-//! Whether the control socket is alive and private.
+//! Check that the control socket is alive and private.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::api::Kind;

@@ -1,4 +1,4 @@
-//! Whether command and daemon are of one version.
+//! Check that the command and the daemon have the same version.
 
 use super::{Check, Facts, Finding, Grade, bad, ok};
 use crate::api::SCHEMA_VERSION;

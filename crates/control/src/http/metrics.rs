@@ -58,7 +58,7 @@ fn seconds(ns: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Samples of all metrics, by metric: each must stand together on the page.
+/// Samples of all metrics, by metric: the samples of one must be together on the page.
 #[derive(Default)]
 struct Page {
     samples: Vec<(&'static str, String)>,
@@ -172,8 +172,8 @@ fn daemon(state: &State, page: &mut Page) {
 /// Commands not answered, and of each kind of operation its requests and bytes.
 type Sum<'a> = (u64, [(&'a str, u64, u64); 5]);
 
-/// Sessions of a target. Those of one initiator and address are one: clients of a Unix socket have
-/// no address of their own, and a sample may stand once.
+/// Sessions of a target. Sessions with the same initiator and address are counted as one: clients
+/// of a Unix socket have no address of their own, and a sample may occur only once.
 fn sessions(target: &TargetState, page: &mut Page) {
     let mut all: BTreeMap<(&str, &str), Sum<'_>> = BTreeMap::new();
     let mut windows: BTreeMap<(&str, &str), (u64, Option<u64>)> = BTreeMap::new();

@@ -23,7 +23,7 @@ const REQUEST_MAX: Duration = Duration::from_secs(30);
 /// Progress lines on their way to a slow reader. Further ones are dropped.
 const LINES_MAX: usize = 64;
 
-/// How often the journal is looked at while somebody listens to it.
+/// Interval at which the journal is read for listening clients.
 const EVENTS_EVERY: Duration = Duration::from_millis(250);
 
 /// Events sent at once.

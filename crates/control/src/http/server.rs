@@ -1,4 +1,5 @@
-//! Accepts connections, checks who they are from, and hands requests to the routes.
+//! HTTP server of the control socket: accepts connections, checks their origin, and passes requests
+//! to the routes.
 
 use super::routes::route;
 use super::socket::Listening;

@@ -4,7 +4,7 @@
 //! lock PATH.lock --held by another--> AlreadyRunning
 //!     |
 //! PATH exists? --a daemon answers--> AlreadyRunning      (one that holds no lock)
-//!     |no, or nobody answers: removed
+//!     |no, or no answer: removed
 //! bind, mode 0600
 //! ```
 //! The lock file is never removed: its lock, not its existence, says that a daemon runs.

@@ -1,4 +1,4 @@
-//! One change, as a value: what it does to a configuration, and what takes it back.
+//! One change, as a value: its effect on a configuration, and its inverse.
 
 use super::rename::rename;
 use super::renew::FilesOf;
@@ -175,7 +175,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// What takes it back.
+    /// The action that reverses this one.
     pub fn inverse(&self) -> Action {
         match self.clone() {
             Action::Daemon { from, to } => Action::Daemon { from: to, to: from },
@@ -233,7 +233,7 @@ impl Action {
         .iter()
     }
 
-    /// Whether a configuration has what it makes, as it makes it.
+    /// Whether a configuration already contains exactly the object that the action makes.
     pub fn is_in(&self, config: &Config) -> bool {
         match self {
             Action::CreateBus { bus } => config.bus.contains(bus),
@@ -245,7 +245,7 @@ impl Action {
         }
     }
 
-    /// What it does to a configuration.
+    /// Applies the change to a configuration.
     pub fn apply_to(&self, config: &mut Config) {
         match self {
             Action::Daemon { to, .. } => config.daemon = to.clone(),

@@ -7,23 +7,23 @@
 //!     |step k fails
 //! inverse of k-1 .. 1 --all done--> RolledBack (as before)
 //!     |one fails
-//! HalfDone (`running` says where it stands; a new plan leads on from there)
+//! HalfDone (`running` has the state that was reached; a new plan continues from there)
 //! ```
 //!
 //! A step that may stay undone ([`Step::may_wait`]) is left out when it is refused or fails, and
-//! the daemon is told that it is wanted.
+//! the daemon is notified that it is wanted.
 
 use super::action::{Action, Risk, Step};
 use crate::api::{Error, Kind, ProgressLine, Result, State};
 use crate::config::Config;
 use crate::plant::{Plant, Progress};
 
-/// What carrying out a plan has to say.
+/// Report of a plan that was carried out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Applied {
-    /// What the user should know; usually nothing.
+    /// Notes for the user; usually none.
     pub notes: Vec<String>,
-    /// What could not be carried out and did not have to be.
+    /// Parts that could not be carried out and did not have to be.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -36,9 +36,9 @@ pub struct LeftOut {
     pub why: String,
     /// The step that it was; of a LUN that could not be exported, its provider.
     pub of: Undone,
-    /// What kind of error it was.
+    /// Kind of the error.
     pub kind: Kind,
-    /// What helps.
+    /// Advice.
     pub next: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl LeftOut {
         LeftOut { what, why, of, kind: cause.kind, next: cause.next }
     }
 
-    /// Where `status` has what is said of the thing itself.
+    /// The object for which `status` has an entry of its own.
     pub fn place(&self) -> Option<String> {
         let Undone::Step(action) = &self.of else { return None };
         match &**action {
@@ -160,7 +160,7 @@ fn wrap(kind: Kind, what: &str, cause: Error, more: &str) -> Error {
     Error::new(kind, "apply", source).at(what).next(next)
 }
 
-/// Inverts what was done, newest first, and says how that went.
+/// Inverts the steps that were done, newest first, and reports the result.
 fn take_back(
     plant: &dyn Plant,
     done: &[&Step],

@@ -7,8 +7,8 @@ use super::settings::{settings, words};
 use crate::api::{BusState, GeomState, State};
 use crate::config::{Catalog, Config, GeomConfig};
 
-/// The class whose members are found by their records; what the configuration names are those that
-/// it had when it was made.
+/// The class whose members are found by their records; the configuration names the members that it
+/// had when it was made.
 pub(super) const BY_RECORD: &str = "mirror";
 
 /// Other classes whose verbs change members, of which no record is kept.
@@ -22,9 +22,9 @@ const INSERTED: &str = "inserted over ";
 pub struct ByHand {
     /// Class and name of the geom, or the bus.
     pub at: String,
-    /// What is so.
+    /// The difference.
     pub why: String,
-    /// What to write or type.
+    /// The line to write, or the command to type.
     pub fix: String,
 }
 

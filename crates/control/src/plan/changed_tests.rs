@@ -25,7 +25,7 @@ fn document(disks: &[(&str, &str)], members: &[&str], balance: Option<&str>) -> 
     config
 }
 
-/// What runs: disks, and the mirror on those of its members that are there.
+/// The running state: disks, and the mirror on those of its members that are there.
 fn state(config: &Config, on: &[&str]) -> State {
     let provider = |name: &str| ProviderState { name: name.into(), ..Default::default() };
     let disk = |name: &str| GeomState {

@@ -1,4 +1,4 @@
-//! What stands on what, as far as names and the running graph tell.
+//! Dependencies between providers, geoms and disks, from names and the running graph.
 //!
 //! A reference in a configuration may name a provider that tasting makes (`d0p1`, `gpt/root`), so
 //! two sources are used: the graph, for what exists; the form of the name, for what does not yet.
@@ -30,8 +30,8 @@ pub fn rests_on(reference: &str, owner: &str) -> bool {
     }
 }
 
-/// Which buses, disks and geoms every provider of the running graph stands on, through any number
-/// of layers.
+/// The buses, disks and geoms below every provider of the running graph, through any number of
+/// layers.
 pub struct Ground {
     below: HashMap<String, HashSet<String>>,
 }
@@ -64,16 +64,16 @@ impl Ground {
         Ground { below }
     }
 
-    /// Whether the provider `reference` stands on the disk or geom `owner`. Of what exists the
-    /// graph knows better than names: `mirror/r0` need not stand on a disk `r0`.
+    /// Whether the provider `reference` depends on the disk or geom `owner`. For existing providers
+    /// the graph decides and not the names: `mirror/r0` need not depend on a disk `r0`.
     pub fn rests(&self, reference: &str, owner: &str) -> bool {
         let known = self.below.get(reference).map(|names| names.contains(owner));
         reference == owner || known.unwrap_or_else(|| rests_on(reference, owner))
     }
 }
 
-/// The geoms of `config`, those below first. Where names do not tell, the order of the document
-/// stays.
+/// The geoms of `config`, those below first. Where names show no dependency, the order of the
+/// document stays.
 pub fn bottom_up<'c>(config: &'c Config, ground: &Ground) -> Vec<&'c GeomConfig> {
     let mut left: Vec<&GeomConfig> = config.geom.iter().collect();
     let mut out = Vec::with_capacity(left.len());
@@ -89,8 +89,8 @@ pub fn bottom_up<'c>(config: &'c Config, ground: &Ground) -> Vec<&'c GeomConfig>
     out
 }
 
-/// What of `config`, the configuration carried out last, is still there: a bus, disk, geom or
-/// target that went away on its own is left out, so that a plan brings it back.
+/// The part of `config`, the configuration carried out last, that still exists. A bus, disk, geom
+/// or target that went away on its own is left out, so that a plan brings it back.
 pub fn running(config: &Config, state: &State) -> Config {
     let mut left = config.clone();
     // A disk that lost its medium is listed, and has no provider.

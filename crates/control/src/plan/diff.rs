@@ -193,7 +193,7 @@ fn disks_of(config: &Config) -> HashMap<&str, &DiskConfig> {
 }
 
 struct Planner<'a> {
-    /// What will run after the steps so far.
+    /// The configuration after the steps so far.
     now: Config,
     steps: Vec<Step>,
     scene: Scene<'a>,
@@ -207,9 +207,9 @@ impl Planner<'_> {
         self.steps.push(Step { hosts: judged.hosts, ..step });
     }
 
-    /// Groups give up what they may not keep: LUNs whose foundation goes. Who belongs to them
-    /// changes at the end, in one step (`grant`): an initiator that moves to another group keeps
-    /// what both show it.
+    /// Withdraws the LUNs that groups may not keep, because their providers go. The members of
+    /// groups change at the end, in one step (`grant`): an initiator that moves to another group
+    /// keeps the LUNs that both groups show it.
     fn withdraw(
         &mut self,
         running: &Config,
@@ -274,7 +274,7 @@ impl Planner<'_> {
         to.port_id.filter(|id| !has(*id)).map(|_| "its port_id changes")
     }
 
-    /// Units whose LUNs are withdrawn get what is said of them; port groups come.
+    /// Applies the settings of units whose LUNs are withdrawn, and adds port groups.
     fn describe(&mut self, running: &Config, desired: &Config) {
         if !same_but_order(&running.unit, &desired.unit) {
             let (from, to) = (running.unit.clone(), desired.unit.clone());
@@ -384,7 +384,7 @@ impl Planner<'_> {
                 self.step(Action::ModifyTarget { from, to }, why);
             }
         }
-        // Who has chosen an identifier gets it before another is given one that is free.
+        // Targets with a configured identifier get it before free identifiers are given to others.
         let (chosen, others) =
             desired.target.iter().partition::<Vec<_>, _>(|t| t.port_id.is_some());
         for target in chosen.into_iter().chain(others) {
@@ -425,8 +425,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The groups of each target become what they shall be: those that can one by one, and all
-    /// in one step where initiators may move between them.
+    /// Brings the groups of each target to their desired state. Groups change one by one, or all in
+    /// one step where initiators may move between them.
     fn grant(&mut self, desired: &Config) {
         for target in &desired.target {
             let of = |config: &Config| -> Vec<AccessConfig> {
@@ -472,8 +472,8 @@ fn same_but_order<T: PartialEq>(a: &[T], b: &[T]) -> bool {
     a == b || a.len() == b.len() && a.iter().all(|x| b.contains(x))
 }
 
-/// Providers whose units are shown in another way from now on, which their LUNs have to be
-/// withdrawn for. Thresholds and what a unit is called change under them.
+/// Providers whose units are shown in another way from now on, so that their LUNs have to be
+/// withdrawn. Thresholds and the names of a unit change without that.
 fn other_units<'c>(running: &'c Config, desired: &'c Config) -> BTreeSet<&'c str> {
     let by_name = |c: &'c Config| -> HashMap<&'c str, UnitConfig> {
         let bare = |u: &UnitConfig| UnitConfig {

@@ -1,5 +1,5 @@
-//! Which disk hosts see behind a LUN before and after a plan. Names of sections and paths of files
-//! are not what hosts know a disk by.
+//! The disks that hosts see behind a LUN before and after a plan. Hosts do not know a disk by the
+//! name of its section or the path of its file.
 
 use super::rename::{follow, given};
 use crate::api::{LunState, State};
@@ -60,7 +60,7 @@ impl<'a> Identities<'a> {
         let [written, ..] = self.desired.get(is).copied().unwrap_or_default();
         let [before, ..] = self.running.get(is).copied().unwrap_or_default();
         let foreseen = || self.foreseen.get(is).map(String::as_str);
-        // One that is not configured and stays what it is.
+        // A provider without a configured serial number keeps the one that it has.
         let stays = || {
             let lun = self.shown.get(is).filter(|_| before.is_none());
             lun.map(|lun| lun.serial.as_str())

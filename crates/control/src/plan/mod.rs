@@ -5,8 +5,8 @@
 //!  L2  The steps of `plan(a, b)`, done in order from `a`, give `b`.
 //!  L3  Their inverses, done in reverse order from there, give `a`.
 //!  L4  Cut after any step, a new plan from there still leads to `b`.
-//!  L5  No step creates something whose foundation is missing, or removes something that is
-//!      still stood upon.
+//!  L5  No step creates an object whose provider is missing, or removes an object that is still in
+//!      use.
 
 mod action;
 mod apply;

@@ -28,8 +28,8 @@ pub(super) fn renamed(running: &Config, desired: &Config) -> Vec<(DiskConfig, Di
     gone.filter_map(pair).collect()
 }
 
-/// What `reference` is called when the disk `from` is called `to`: that disk, a partition of it,
-/// or something else as it was. `taken`: names that the configuration gives.
+/// Renames `reference` when the disk `from` becomes `to`: that disk, or a partition of it; anything
+/// else stays as it was. `taken`: names that the configuration gives.
 pub(super) fn follow(reference: &mut String, from: &str, to: &str, taken: &BTreeSet<String>) {
     let Some(rest) = reference.strip_prefix(from) else { return };
     let mut letters = rest.chars();

@@ -1,4 +1,4 @@
-//! How dangerous a change is for those connected now, and for whom.
+//! Risk of a change for the connected hosts, and the list of those hosts.
 
 use super::action::{Action, Risk, newly_protected};
 use super::edited::leaves_one_copy;
@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use wire::portal::{Place, PortalRule, any_matches};
 
-/// What a change is judged by.
+/// The data by which the risk of a change is judged.
 pub struct Scene<'a> {
-    /// Who is connected now.
+    /// The running state, with the connected sessions.
     pub state: &'a State,
     /// Which disks forget.
     pub catalog: &'a Catalog,
-    /// What runs before the whole plan: what hosts see now.
+    /// The configuration before the whole plan, as hosts see it now.
     pub running: &'a Config,
-    /// What hosts know disks by.
+    /// The identities by which hosts know disks.
     pub identities: Identities<'a>,
 }
 

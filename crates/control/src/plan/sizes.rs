@@ -9,9 +9,9 @@ use crate::config::units::exact;
 pub struct Larger {
     /// Its name.
     pub disk: String,
-    /// What is so.
+    /// The difference.
     pub why: String,
-    /// What to write.
+    /// The line to write.
     pub fix: String,
 }
 

@@ -1,4 +1,4 @@
-//! The laws L1 to L5 of this room, over seeded random configurations.
+//! Tests of the laws L1 to L5 of planning, over seeded random configurations.
 
 use super::*;
 use crate::api::{Error, Kind, State};
@@ -111,7 +111,7 @@ pub fn random(dice: &mut Dice) -> Config {
     config
 }
 
-/// What is said of some units; of others that are nobody's too.
+/// Makes settings of some units; also of a provider that does not exist.
 fn units(dice: &mut Dice, config: &mut Config, above: &[String]) {
     for provider in above.iter().map(String::as_str).chain(["nobody"]) {
         if dice.below(3) == 0 {
@@ -440,7 +440,7 @@ fn a_bus_keeps_its_disks_where_only_its_bounds_change() {
     }
 }
 
-/// What a host sees stays, whatever its group is called and however it is named in it.
+/// A host keeps its view when its group is renamed or names the host in another way.
 #[test]
 fn edits_that_leave_a_hosts_view_alone_are_one_safe_step() {
     let luns = [(0, "a"), (1, "b")];
@@ -501,7 +501,7 @@ fn whoever_loses_something_is_named() {
     assert_eq!(said(serial), "destroys: in use by iqn.h:1", "hosts see another disk");
 }
 
-/// What hosts know a disk by decides whether a LUN has come to mean another one.
+/// The identity by which hosts know a disk decides whether a LUN has become another disk.
 #[test]
 fn lun_is_another_disk_when_its_identity_is_another() {
     let (config, mut state) = hosted(vec![access("g", &["iqn.h:1"], &[(0, "a")])]);

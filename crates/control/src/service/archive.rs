@@ -40,7 +40,7 @@ impl Archive {
         Error::new(Kind::System, "archive", e).at(self.folder.display().to_string())
     }
 
-    /// What is kept, oldest first. Files that are not ours are left out.
+    /// The archived configurations, oldest first. Files that are not ours are left out.
     ///
     /// # Errors
     /// [`Kind::System`] when the folder is there and cannot be read.
@@ -109,7 +109,7 @@ impl Archive {
     /// The configuration of that number.
     ///
     /// # Errors
-    /// [`Kind::NoHistory`], [`Kind::System`], and those of `read` when somebody edited it.
+    /// [`Kind::NoHistory`], [`Kind::System`], and those of `read` when the file was edited.
     pub fn load(&self, number: u64, catalog: &Catalog) -> Result<Config> {
         let list = self.list()?;
         let Some(found) = list.iter().find(|a| a.number == number) else {

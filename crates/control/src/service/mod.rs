@@ -3,7 +3,8 @@
 //!
 //! Invariants
 //!  C1  Changing calls to the plant are made while `changing` is held, never otherwise.
-//!  C2  `running` is what the plant was brought to; it follows every step, not every plan.
+//!  C2  `running` is the configuration that the plant has reached; it follows every step, not every
+//!      plan.
 //!  C3  `generation` grows whenever `running` changes, so that an old plan is recognised.
 
 mod archive;
@@ -37,7 +38,7 @@ struct Running {
     generation: u64,
 }
 
-/// A plan with what it was made against.
+/// A plan, with the configuration and generation that it was made for.
 pub struct Plan {
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -46,7 +47,7 @@ pub struct Plan {
     base: Config,
     /// Sections of geoms that work with other settings: `base` has those.
     said: Vec<GeomConfig>,
-    /// At a start: what was carried out last before it.
+    /// At a start: the configuration that was carried out last before it.
     before: Option<Config>,
 }
 
@@ -64,7 +65,7 @@ impl Plan {
     }
 }
 
-/// What may be done to carry out a plan.
+/// Permissions and conditions for carrying out a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Consent {
     /// Names of things whose data may be lost.
@@ -76,7 +77,7 @@ pub struct Consent {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is replaced whole, so a panic elsewhere cannot have left it in between.
+    // The guarded value is always replaced whole, so a panic elsewhere leaves no partial value.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -102,7 +103,7 @@ impl Control {
         }
     }
 
-    /// What may stand in a configuration.
+    /// The catalog of the configuration.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }
@@ -123,10 +124,10 @@ impl Control {
         f(self.plant.as_ref())
     }
 
-    /// Has a class carry out a verb, and reads what it says as `A`.
+    /// Has a class carry out a verb, and reads its answer as `A`.
     ///
     /// # Errors
-    /// Those of the verb; [`Kind::Internal`] when what it says is no `A`.
+    /// Those of the verb; [`Kind::Internal`] when the answer is no `A`.
     pub fn verb<A: DeserializeOwned>(
         &self,
         (class, verb): (&str, &str),
@@ -149,7 +150,7 @@ impl Control {
         (running.config.clone(), running.generation)
     }
 
-    /// What could not be carried out when it was last tried, and is not there yet.
+    /// The parts that could not be carried out at the last try, and are still missing.
     pub fn left_out(&self) -> Vec<LeftOut> {
         lock(&self.left_out).clone()
     }
@@ -167,7 +168,7 @@ impl Control {
     /// The way to `desired` from what runs.
     ///
     /// # Errors
-    /// What `config::check` finds.
+    /// Problems that `config::check` finds.
     pub fn plan(&self, desired: &Config) -> Result<Plan> {
         if let Some(problem) = check(desired).into_iter().next() {
             return Err(Error::new(problem.kind, "plan", problem.text).at(problem.section));
@@ -203,7 +204,8 @@ impl Control {
         Ok(Plan { steps, generation, base, said, before: None })
     }
 
-    /// What hosts would know the disks by that a plan makes; without hosts it is not asked.
+    /// The identities by which hosts would know the disks that a plan makes; without hosts it is
+    /// empty.
     fn foreseen(&self, base: &Config, desired: &Config, state: &State) -> plan::Foreseen {
         if state.sessions().next().is_none() {
             return plan::Foreseen::new();
@@ -240,8 +242,8 @@ impl Control {
         (refused, awaited)
     }
 
-    /// Brings the daemon to `desired`, wholly or not at all, and archives it. What was there and
-    /// has gone may stay away.
+    /// Brings the daemon to `desired`, wholly or not at all, and archives it. Objects that existed
+    /// before and are missing now may stay missing.
     ///
     /// # Errors
     /// [`Kind::Stale`], [`Kind::WouldDestroy`] and those of [`plan::apply`].
@@ -278,7 +280,7 @@ impl Control {
     /// the rest is left out and wanted. What its units had on their disks is brought back.
     ///
     /// # Errors
-    /// What `config::check` finds.
+    /// Problems that `config::check` finds.
     pub fn start(&self, desired: &Config) -> Result<Applied> {
         let _turn = lock(&self.changing);
         let mut plan = self.plan(desired)?;
@@ -331,7 +333,8 @@ impl Control {
         });
         let changed = {
             let mut running = lock(&self.running);
-            // A section may say what a geom works with by now: no step is needed for that.
+            // A section may describe settings that a geom already works with: no step is needed for
+            // that.
             let said = if result.is_ok() { &desired } else { &reached };
             let changed = [&reached, said].iter().any(|to| !running.config.same(to));
             running.config = said.clone();

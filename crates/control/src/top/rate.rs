@@ -55,8 +55,8 @@ fn op(delta: &OpStats, seconds: f64) -> OpRate {
     }
 }
 
-/// What every provider did between two states of the same daemon. Providers that are new count
-/// from nothing. After a restart of the daemon (its uptime shrank) everything does.
+/// Rates of every provider between two states of the same daemon. The counters of new providers
+/// start at zero. After a restart of the daemon (its uptime shrank) all of them do.
 pub fn rates(before: &State, now: &State, view: &View) -> Vec<Rate> {
     let restarted = now.daemon.uptime_ns < before.daemon.uptime_ns;
     let start = if restarted { 0 } else { before.daemon.uptime_ns };

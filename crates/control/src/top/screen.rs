@@ -81,7 +81,7 @@ impl Drop for Screen {
     }
 }
 
-/// What a key does to the view. True: leave.
+/// Applies a key to the view. True: leave.
 pub fn press(key: KeyEvent, view: &mut View) -> bool {
     if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
         return true;

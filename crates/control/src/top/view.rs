@@ -1,15 +1,15 @@
-//! What is shown, and as which text.
+//! The selected rows of `top`, and their text.
 
 use super::rate::{OpRate, Rate};
 use crate::text;
 use crate::verbs::top::Sort;
 
-/// What the user wants to see.
+/// The user's selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// Pattern, or part of a name; empty for all.
     pub filter: String,
-    /// Only what is busy.
+    /// Only busy rows.
     pub active: bool,
     /// Also DELETE.
     pub deletes: bool,

@@ -1,4 +1,5 @@
-//! access: who sees what, before anybody logs in. Masking is a pure function of the groups.
+//! access: the LUNs that each initiator sees, before any login. Masking is a pure function of the
+//! groups.
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, GroupState, Kind, LunState, Result, State, TargetState};
@@ -205,7 +206,7 @@ fn who(state: &State, wanted: &str) -> WhoAnswer {
             let path = |l: &LunState| format!("{}/{}/{}", target.name, group.name, l.lun);
             let meant = |l: &&LunState| {
                 l.provider == wanted || l.serial == wanted || path(l) == wanted
-                    // A partition of it, or whatever else stands on it.
+                    // A partition of it, or any other provider above it.
                     || is_provider && ground.rests(&l.provider, wanted)
             };
             ways.extend(group.luns.iter().filter(meant).map(|lun| Way {

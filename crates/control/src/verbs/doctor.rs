@@ -1,4 +1,4 @@
-//! doctor: what on this machine stands in the way, and the command that mends it.
+//! doctor: checks of this machine, each with the command that fixes its problem.
 
 use super::entry::{Local, LocalVerb, Verb};
 use super::plan::{self, default_file};
@@ -100,7 +100,7 @@ impl LocalVerb for Doctor {
     }
 }
 
-/// What the daemon would refuse of the configuration, beside what drivers say of targets.
+/// The refusals of the daemon for the configuration, besides those of drivers for targets.
 fn refusals(
     client: &Client,
     file: &str,

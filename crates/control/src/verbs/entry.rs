@@ -1,5 +1,4 @@
-//! What a verb is: its name, its words for people, the structs it takes and gives, and what it
-//! does.
+//! Definition of a verb: its name, help texts, parameter and answer structs, and action.
 
 use crate::api::{Error, Exit, Kind, Result};
 use crate::client::Client;
@@ -15,11 +14,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// What every verb says about itself.
+/// Definition that every verb gives.
 pub trait Verb: 'static {
-    /// What it takes. Fields become options; those in `POSITIONAL` become arguments.
+    /// Its parameters. Fields become options; those in `POSITIONAL` become arguments.
     type Params: DeserializeOwned + Serialize + JsonSchema;
-    /// What it answers.
+    /// Its answer.
     type Answer: DeserializeOwned + Serialize + JsonSchema;
     /// `status`, or `part.add` for a verb of a group.
     const NAME: &'static str;
@@ -35,7 +34,7 @@ pub trait Verb: 'static {
     /// working folder and perhaps other rights. A faulty file is refused here, daemon or no.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     fn prepare(_params: &mut Self::Params, _app: &crate::App) -> Result<()> {
         Ok(())
     }
@@ -60,7 +59,7 @@ pub trait DaemonVerb: Verb {
     ) -> Result<Self::Answer>;
 }
 
-/// What a verb has that runs in the command itself.
+/// Context of a verb that runs in the command itself.
 pub struct Local<'a> {
     /// The way to the daemon.
     pub client: &'a Client,
@@ -117,11 +116,11 @@ pub struct Entry {
     pub table: fn(&Value) -> Result<String>,
     /// See [`Verb::exit`].
     pub exit: fn(&Value) -> Exit,
-    /// What it does.
+    /// Its action.
     pub run: Run,
 }
 
-/// A schema whose fields say all of themselves: what they refer to is in them.
+/// A schema whose references are replaced by the schemas that they refer to.
 fn inlined(mut schema: Value) -> Value {
     let whole = schema.clone();
     for property in

@@ -21,8 +21,8 @@ pub struct Params {
     pub secrets: bool,
 }
 
-/// Stands for a secret that is not shown. It is shorter than a secret may be, so a document with
-/// it is refused by `apply`.
+/// Placeholder for a secret that is not shown. It is shorter than a secret may be, so `apply`
+/// refuses a document that contains it.
 const HIDDEN: &str = "(hidden)";
 
 /// What `export` answers.

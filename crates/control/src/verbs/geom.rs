@@ -128,7 +128,7 @@ fn names(params: &Map<String, Value>) -> Vec<String> {
     all.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// What `list` says, behind what was answered.
+/// Appends the output of `list` to an answer.
 fn add(answer: &mut Value, listed: &Value) {
     let Some(all) = answer.as_object_mut() else { return };
     let before = ["text", "message"].into_iter().find_map(|key| all.get(key)?.as_str());

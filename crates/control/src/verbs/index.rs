@@ -1,5 +1,5 @@
-//! What stands on what in a state, found by name: of many thousand units nobody looks through all
-//! of them for each.
+//! Index of a state by name: the users of each provider, found without a search through many
+//! thousand units.
 
 use crate::api::{DiskState, GeomState, GroupState, LunState, ProviderState};
 use crate::api::{SessionState, State, TargetState};
@@ -38,7 +38,7 @@ impl<'s> Index<'s> {
         }
         for below in geom.consumers.iter().filter_map(|c| c.provider.as_deref()) {
             let above = self.geoms.entry(below).or_default();
-            // A geom may stand on a provider with several consumers.
+            // A geom may have several consumers on a provider.
             if !above.last().is_some_and(|last| std::ptr::eq(*last, geom)) {
                 above.push(geom);
             }
@@ -69,7 +69,7 @@ impl<'s> Index<'s> {
         self.providers.get(name).copied()
     }
 
-    /// Geoms that stand on a provider.
+    /// Geoms that use a provider.
     pub(super) fn on(&self, provider: &str) -> &[&'s GeomState] {
         self.geoms.get(provider).map_or(&[], Vec::as_slice)
     }

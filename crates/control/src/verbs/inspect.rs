@@ -1,4 +1,4 @@
-//! inspect, wipe: everything on a provider that somebody would take it for.
+//! inspect, wipe: all metadata by which a program would recognize a provider's content.
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, Result};

@@ -1,4 +1,4 @@
-//! journal: what happened in the daemon.
+//! journal: the events of the daemon.
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Event, Level, Result};

@@ -159,7 +159,7 @@ fn geoms(state: &State) -> Listing {
     listing("geoms", &columns, state.geoms.iter().map(row).collect())
 }
 
-/// Classes of the geoms that stand on a provider.
+/// Classes of the geoms that use a provider.
 fn standing<'s>(index: &Index<'s>, provider: &str) -> Vec<&'s str> {
     let mut by: Vec<&str> = index.on(provider).iter().map(|g| g.class.as_str()).collect();
     by.dedup();
@@ -191,8 +191,7 @@ fn providers(state: &State) -> Listing {
 /// Longest reason in a list of everything, in characters; `list providers NAME` shows all of it.
 const REASON_CHARS_MAX: usize = 90;
 
-/// What tasting found where it claimed nothing: a provider that nothing but LUNs stands on, or the
-/// one called `name`.
+/// Findings of tasting on unclaimed providers: those that only LUNs use, or the one called `name`.
 fn left_alone(state: &State, name: Option<&str>) -> Listing {
     let index = Index::new(state);
     let mut rows = Vec::new();

@@ -86,7 +86,7 @@ pub const VERBS: &[Entry] = &[
     Entry::local::<man::Man>(),
 ];
 
-/// What the verbs with a dot in their name have in common.
+/// Group descriptions of the verbs that have a dot in their name.
 pub const GROUPS: &[(&str, &str)] = &[
     ("part", "Show and edit partition tables"),
     ("access", "Show what an initiator sees, and who sees a LUN"),

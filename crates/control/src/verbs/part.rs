@@ -117,7 +117,7 @@ pub(super) fn agreed(op: &str, name: &str, typed: &[String], what: &str) -> Resu
     Err(Error::new(Kind::WouldDestroy, op, what).at(name).next(next))
 }
 
-/// One verb of the group: its words, and what the class is asked for.
+/// One verb of the group: its help texts, and the request that it makes to the class.
 macro_rules! part_verbs {
     ($($verb:ident($params:ty), $name:literal, $line:literal, $detail:literal,
         [$($example:literal),+], [$($place:literal),*],
@@ -162,8 +162,8 @@ part_verbs! {
         let (Losing { of: mut create, yes_destroy }, now) = p.parts();
         create.overwrite = yes_destroy.contains(&create.provider);
         let state = control.state();
-        // An export is not data: whether it may be changed below is the daemon's to say. A label is
-        // a name for what the daemon finds there, and says.
+        // An export is not data: the daemon decides whether its provider may be changed. A label
+        // only names content that the daemon finds there and reports.
         let on_it = state.geoms.iter().find(|g| {
             !["lun", "label"].contains(&g.class.as_str())
                 && g.consumers.iter().any(|c| c.provider.as_ref() == Some(&create.provider))

@@ -11,8 +11,8 @@ use std::io::Read;
 use std::path::Path;
 use wire::iscsi::encode_base64;
 
-/// Bytes of a file that are read: what a partition may be given, and one more. A longer file is
-/// refused.
+/// Most bytes of a file that are read: the most that a partition may be given, and one more. A
+/// longer file is refused.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Types of partitions that are there for boot code: nothing else is in them.
@@ -80,7 +80,7 @@ impl Verb for Bootcode {
     }
 }
 
-/// What begins a partition that is not for boot code is lost only when its name was typed.
+/// Refuses to overwrite the start of a partition of another type unless its name was typed.
 fn consent(control: &Control, params: &request::Bootcode) -> Result<()> {
     let (Some(index), true) = (params.index, params.partcode.is_some()) else { return Ok(()) };
     let entry = part::entry(control, "part bootcode", &params.geom, index)?;

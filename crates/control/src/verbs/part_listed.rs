@@ -1,4 +1,4 @@
-//! part status, part list: what every class of GEOM's says of itself, for partition tables.
+//! part status, part list: the listings of every GEOM class, for partition tables.
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::Result;

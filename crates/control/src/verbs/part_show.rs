@@ -102,7 +102,7 @@ pub fn render(table: &PartTable, style: Style) -> String {
     for (i, line) in lines.iter().enumerate() {
         let mark = if i == 0 { "=>" } else { "  " };
         let Line(from, n, name, rest) = line;
-        // The table's own name stands to the left, indexes to the right of their column.
+        // The table's own name is left-aligned in its column, indexes are right-aligned.
         let name = if i == 0 { format!("{name:<id$}") } else { format!("{name:>id$}") };
         out.push_str(&format!("{mark}{from:>start$}  {n:>count$}  {name}  {rest}\n"));
     }

@@ -1,4 +1,4 @@
-//! plan: what `apply` would do.
+//! plan: the steps that `apply` would take.
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Exit, Kind, Result, SCHEMA_VERSION};
@@ -185,7 +185,7 @@ impl DaemonVerb for Plan {
         let larger = larger(&config, &state).into_iter();
         notes.extend(larger.map(|l| format!("disk {}: {}. {}", l.disk, l.why, l.fix)));
         let plan = control.plan(&config)?;
-        // What a step changes is not as it was made by hand any more.
+        // A geom that a step changes does not keep the state that was made by hand.
         let changes = |at: &str| {
             let mut geoms = plan.steps.iter().filter_map(|step| step.action.geom());
             geoms.any(|geom| at == format!("{} {}", geom.class, geom.name))

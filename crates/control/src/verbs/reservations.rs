@@ -1,4 +1,4 @@
-//! reservations: who has reserved which unit, and an operator's way out.
+//! reservations: holders of reservations by unit, and their removal by an operator.
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Error, Kind, RegistrantState, ReservationState, Result};

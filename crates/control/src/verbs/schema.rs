@@ -1,4 +1,4 @@
-//! schema: what may stand in `ashlar.toml`, and what the verbs take and answer.
+//! schema: the possible content of `ashlar.toml`, and the parameters and answers of the verbs.
 
 use super::entry::{Local, LocalVerb, Verb};
 use super::{VERBS, find};
@@ -72,7 +72,7 @@ fn rows(schema: &Value) -> Vec<Vec<String>> {
     properties.into_iter().flatten().map(row).collect()
 }
 
-/// What a property means behind `$ref` and "or nothing".
+/// The schema that a property refers to by `$ref` or by "this or null".
 pub fn follow<'s>(root: &'s Value, property: &'s Value) -> &'s Value {
     let mut at = property;
     for _ in 0..8 {
@@ -133,7 +133,7 @@ impl Verb for Schema {
     }
 }
 
-/// The sections of `ashlar.toml`: what stands in each whatever its kind, class or driver.
+/// The sections of `ashlar.toml`, with the keys that do not depend on kind, class or driver.
 fn sections() -> Vec<Named> {
     let section = |name: &str, doc: &str, example: &str, schema: schemars::Schema| Named {
         name: name.to_owned(),

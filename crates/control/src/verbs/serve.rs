@@ -43,7 +43,7 @@ pub struct Answer {
     pub why: String,
 }
 
-/// Starts the log. What is to be flushed at the end, if this is the process's first.
+/// Starts the log. Answers the lines to be flushed at the end, if this is the process's first log.
 fn log(level: &str) -> Option<Lines> {
     use tracing_subscriber::filter::Targets;
     use tracing_subscriber::layer::SubscriberExt;
@@ -116,8 +116,8 @@ pub fn bring_up(control: &Control, config: &Config, strict: bool) -> Result<()> 
     })
 }
 
-/// What SIGHUP does: `apply` of the file that the daemon was started with, without consent to lose
-/// anything. What is wrong is logged, and everything goes on as it was.
+/// Action of SIGHUP: `apply` of the file that the daemon was started with, without consent to lose
+/// anything. Errors are logged, and the daemon keeps its configuration.
 fn reload(control: &Control, catalog: fn() -> Catalog, file: &str) {
     let mut progress = |line: crate::api::ProgressLine| tracing::debug!("{}", line.what);
     let applied = load(catalog, file)
@@ -221,7 +221,8 @@ impl LocalVerb for Serve {
             tracing::info!("stopping: {why}");
         }
         control.change(|plant| plant.stop());
-        // Who still reads a long list does not hold the daemon up; a change was waited for above.
+        // Clients that still read a long list do not delay the daemon; a change was waited for
+        // above.
         runtime.shutdown_background();
         if let Some(e) = failed {
             return Err(e);

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// too far out fails with EFBIG). SIGPIPE is ignored by the runtime.
 const IGNORED: [i32; 10] = [10, 12, 14, 26, 27, 29, 30, 16, 24, 25];
 
-/// What a signal asks for.
+/// Request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// An orderly stop; the name of the signal.

@@ -1,4 +1,4 @@
-//! sessions: who is connected.
+//! sessions: the connected initiators.
 
 use super::entry::{DaemonVerb, Verb};
 use crate::api::{Denied, Result, SessionState};

@@ -156,7 +156,7 @@ fn changed_files(state: &State) -> impl Iterator<Item = Finding> + '_ {
     })
 }
 
-/// What to do about a disk that fills up.
+/// Advice for a disk that fills up.
 fn make_room(disk: &DiskState) -> String {
     let hosts = "let its hosts give back what they do not use: `fstrim -av` there";
     match &disk.path {
@@ -190,7 +190,7 @@ fn disks(state: &State) -> Vec<Finding> {
     out
 }
 
-/// What of a state is not ok.
+/// The findings of a state.
 pub fn findings(state: &State, config: &Config, catalog: &Catalog) -> Vec<Finding> {
     let mut out = disks(state);
     let mut add = |health, at: String, why: &str, action: &str, see: &str| {
@@ -279,7 +279,7 @@ pub fn findings(state: &State, config: &Config, catalog: &Catalog) -> Vec<Findin
     out
 }
 
-/// What was carried out and is not there any more.
+/// Configured objects that were created and do not exist any more.
 fn missing(state: &State, config: &Config) -> Vec<(String, String)> {
     let left = running(config, state);
     // A disk that is listed has its own finding.

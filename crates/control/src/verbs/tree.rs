@@ -1,6 +1,6 @@
 //! tree: from the disks to the live sessions in one picture.
 //!
-//! A provider that several geoms stand on has several branches; a geom with several members stands
+//! A provider that several geoms use has several branches. A geom with several members is drawn
 //! under each of them, as `geom -t` prints it.
 
 use super::entry::{DaemonVerb, Verb};
@@ -97,7 +97,7 @@ impl<'a> Drawer<'a> {
         Node { health: geom.health, ..node(kind, &geom.name, words.join("  ")) }
     }
 
-    /// A geom, its providers, and what stands on them.
+    /// A geom, its providers, and their users.
     fn up_geom(&mut self, geom: &'a GeomState, depth: usize) -> Node {
         let mut out = self.geom_node(geom);
         if !self.more(depth) {
@@ -126,7 +126,7 @@ impl<'a> Drawer<'a> {
             out.children.push(node("more", "...", String::new()));
             return out;
         }
-        // What a class of LUNs holds open is drawn below as LUNs, with their groups.
+        // LUNs that a geom of class `lun` holds open are drawn below as LUNs, with their groups.
         let luns = self.index.luns(name).to_vec();
         let drawn = |g: &&GeomState| g.class != "lun" || luns.is_empty();
         let above: Vec<_> = self.index.on(name).iter().copied().filter(drawn).collect();
@@ -190,7 +190,7 @@ impl<'a> Drawer<'a> {
         out
     }
 
-    /// What a target, or what an initiator, stands on.
+    /// The providers and disks below a target or an initiator.
     fn down_target(&mut self, name: &str) -> Option<Node> {
         let state = self.state;
         if let Some(target) = state.targets.iter().find(|t| t.name == name) {

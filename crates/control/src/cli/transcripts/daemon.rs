@@ -1,4 +1,4 @@
-//! A daemon of its own for each transcript, and what is said to it.
+//! Test daemon with a folder of its own for each transcript, and its command runner.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) struct Daemon {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// What a command printed and how it ended.
+/// Output and exit code of a command.
 pub(super) struct Said {
     pub(super) exit: Exit,
     pub(super) out: String,
@@ -61,7 +61,7 @@ impl Daemon {
         Client::new(&self.folder.join("a.sock"))
     }
 
-    /// Runs `ashlar LINE`; `@` at the start of a word stands for the daemon's folder.
+    /// Runs `ashlar LINE`; `@` at the start of a word is replaced by the daemon's folder.
     pub(super) fn say(&self, line: &str) -> Said {
         let folder = format!("{}/", self.folder.display());
         let words = line.split(' ').map(|w| match w.strip_prefix('@') {
@@ -75,7 +75,7 @@ impl Daemon {
         said
     }
 
-    /// The same, and it must end with `exit`; gives what was printed.
+    /// The same, and it must end with `exit`; returns the output.
     pub(super) fn ends(&self, line: &str, exit: Exit) -> String {
         let said = self.say(line);
         assert_eq!(said.exit, exit, "{line}\n{}{}", said.out, said.err);

@@ -65,7 +65,7 @@ const KEYS: &[(&str, &str, &str, &str, How)] = &[
     ("virtual", "drives", "", "drives = 1", Anew),
 ];
 
-/// What a section of a kind cannot be without, beside the key that is edited.
+/// The required keys of a section of a kind, besides the edited key.
 fn needs(kind: &str, key: &str) -> String {
     let first = |(k, name, from, _, _): &&(&str, &str, &'static str, &str, How)| {
         *k == kind

@@ -1,4 +1,4 @@
-//! Buses: how `[[bus]]` and `ashlar cam attach` become one, and what they find by themselves.
+//! Buses of `[[bus]]` and `ashlar cam attach`, and the disks that they find later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ pub fn modify(control_loop: &mut ControlLoop, bus: &BusConfig) -> Result<()> {
     Ok(())
 }
 
-/// What comes next may stand on what comes of it: asked for for a moment. None: it goes on, and
-/// what it finds is taken in all the same ([`look`]).
+/// Repeats an unfinished verb for a moment, because later steps may need its result. None: it
+/// continues in the background, and its finds are still taken in ([`look`]).
 fn for_a_moment(
     control_loop: &mut ControlLoop,
     verb: &str,
@@ -129,7 +129,7 @@ pub fn look_at_target(control_loop: &mut ControlLoop, target: &TargetConfig) {
     }
 }
 
-/// What the SIM is told is the secret, not where it is.
+/// Replaces the reference to a secret by the secret itself, for the SIM.
 fn resolve(params: &mut Map<String, Value>) -> Result<()> {
     for value in params.values_mut().filter_map(Value::as_object_mut) {
         let Some(Value::String(place)) = value.get_mut("secret") else { continue };
@@ -142,7 +142,7 @@ fn resolve(params: &mut Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// `cam attach NAME key=value ...`: what is typed is read as a section of the configuration is.
+/// `cam attach NAME key=value ...`: the arguments are read like a section of the configuration.
 pub fn attach_by_hand(control_loop: &mut ControlLoop, params: &Value) -> Result<Value> {
     let name = params["name"].as_str().unwrap_or("");
     if params.get("ticket").is_some() {
@@ -152,7 +152,7 @@ pub fn attach_by_hand(control_loop: &mut ControlLoop, params: &Value) -> Result<
     let words = params["params"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let kind = words.clone().find_map(|word| word.strip_prefix("kind=")).unwrap_or("virtual");
     let text = section(name, words)?;
-    // Nobody has typed that section: what is wrong is said of the words.
+    // The user did not type that section: errors refer to the words.
     let read = config::read_words(&text, "cam attach", &catalog()).map_err(|e| {
         let next = format!(
             "Type KEY=VALUE behind {name}; `ashlar schema {kind}` lists the keys. Nothing was \
@@ -168,7 +168,7 @@ pub fn attach_by_hand(control_loop: &mut ControlLoop, params: &Value) -> Result<
     Ok(attached(control_loop, name, done))
 }
 
-/// Notes what came of it, if it has ended.
+/// Notes the result of an attach that has ended.
 fn attached(control_loop: &mut ControlLoop, name: &str, done: Value) -> Value {
     if let Some(message) = done["message"].as_str() {
         control_loop.note(Level::Info, name, format!("cam attach: {message}"));
@@ -176,7 +176,7 @@ fn attached(control_loop: &mut ControlLoop, name: &str, done: Value) -> Value {
     done
 }
 
-/// The words as a section of the configuration: what is no value of TOML is a text.
+/// The words as a section of the configuration: a word that is no value of TOML is a text.
 fn section<'w>(name: &str, words: impl Iterator<Item = &'w str>) -> Result<String> {
     let mut fields = vec![("name", quoted(name))];
     for word in words {
@@ -202,10 +202,10 @@ fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
 
-/// What was wrong when that was noted last, by bus or disk: why, how bad, and what to do.
+/// The problems last noted, by bus or disk: the reason, its grade, and the advice.
 pub type Said = BTreeMap<String, BTreeMap<String, (Grade, String)>>;
 
-/// Notes once what buses cannot reach any more, and what they can again.
+/// Notes once which disks buses cannot reach any more, and which they can reach again.
 pub fn see_troubles(control_loop: &mut ControlLoop) {
     let troubles = |bus: &Arc<Bus>| {
         let whys = bus.troubles().into_iter().map(|t| (t.why, (t.grade, t.action))).collect();
@@ -216,7 +216,7 @@ pub fn see_troubles(control_loop: &mut ControlLoop) {
     control_loop.said = now;
 }
 
-/// Notes what is wrong now and was not, and what is right again.
+/// Notes new problems, and problems that have ended.
 pub fn note_news(control_loop: &ControlLoop, before: &Said, now: &Said) {
     let none = BTreeMap::new();
     for (about, whys) in now {

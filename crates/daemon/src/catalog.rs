@@ -1,4 +1,4 @@
-//! What a configuration may name: every disk kind, class and driver of the rooms below.
+//! The catalog of this daemon: every disk kind, class and driver of the crates below.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +23,7 @@ pub fn class_verbs() -> Vec<ClassVerbs> {
     classes.chain([cam, fs]).collect()
 }
 
-/// What file servers have to know of this machine.
+/// The facts about this machine that file servers need.
 pub(crate) fn site(made: Arc<dyn Made>) -> Site {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     Site { clock: wall_ns, machine: name.trim().to_owned(), made }
@@ -44,7 +44,7 @@ fn settings(geom: &GeomConfig) -> Map<String, Value> {
     static ALL: OnceLock<Vec<Arc<dyn Class>>> = OnceLock::new();
     let class = ALL.get_or_init(all_classes).iter().find(|class| class.name() == geom.class);
     let said = class.map(|class| class.settings(&Value::Object(geom.params.clone())));
-    // A section that the class refuses is told when it is carried out.
+    // A section that the class refuses is reported when it is carried out.
     said.and_then(Result::ok).unwrap_or_default()
 }
 
@@ -107,7 +107,7 @@ pub fn catalog() -> Catalog {
 mod tests {
     use super::class_verbs;
 
-    /// The words of a line as a shell has them: what stands between quotes is one.
+    /// Splits a line into words as a shell does: quoted text is one word.
     fn words(line: &str) -> Vec<String> {
         let mut words = vec![String::new()];
         let mut quoted = false;

@@ -50,10 +50,10 @@ pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// seldom.
 pub(crate) const LOOK_SHARE: u64 = 50;
 
-/// What questions are answered from, besides the graph.
+/// The data for answers to questions, besides the graph.
 #[derive(Default)]
 pub struct Shown {
-    /// What has been carried out.
+    /// The configuration that has been carried out.
     pub config: Config,
     /// Portals by target.
     pub portals: BTreeMap<String, Vec<String>>,
@@ -67,7 +67,7 @@ pub struct ControlLoop {
     pub control: Control,
     /// Buses and their disks.
     pub cam: Arc<CamClass>,
-    /// What initiators reach.
+    /// The exports to initiators.
     pub exports: Exports,
     /// For questions.
     pub shown: Arc<Mutex<Shown>>,
@@ -81,18 +81,18 @@ pub struct ControlLoop {
     pub names: Names,
     /// How geoms were put together that no record on a disk describes.
     pub wholes: Wholes,
-    /// What buses could not reach, as far as it was noted.
+    /// The noted objects that buses could not reach.
     pub said: buses::Said,
     /// When the disks are asked next how full they are, ns of the cores' clock.
     pub look_ns: u64,
-    /// What is wrong with the paths of disks, as far as it was noted.
+    /// The noted problems with the paths of disks.
     pub places: Places,
-    /// Names that were given as consent to lose what they hold, for the steps being carried out.
+    /// Names given as consent to lose their data, for the steps being carried out.
     pub consent: Vec<String>,
 }
 
 impl ControlLoop {
-    /// Serves the mailbox until it is told to stop.
+    /// Serves the mailbox until a stop is requested.
     pub fn serve(&mut self, mailbox: &Mailbox) {
         loop {
             self.control.pump();
@@ -120,7 +120,7 @@ impl ControlLoop {
                         || is_unsaved
                         || self.exports.has_lost()
                         || self.places.is_watching()
-                        // What initiators get to know of their units is saved then.
+                        // Known units of initiators are saved then.
                         || self.exports.is_serving();
                     let nap = if looks { LOOK } else { NAP };
                     self.control.inbox().clone().sleep(nap);
@@ -142,7 +142,7 @@ impl ControlLoop {
     }
 
     fn carry(&mut self, change: Change) {
-        // Whoever asked may have gone away; what was asked is done all the same.
+        // The caller may have gone; its change is carried out all the same.
         match change {
             Change::Intend { config, lent, consent, to } => {
                 self.control.topology.lend(lent);
@@ -257,7 +257,7 @@ impl ControlLoop {
         self.exports.drop_former(&self.control.topology, removed);
         self.rest_closed();
         let mut shown = self.shown.lock();
-        // What was lost is in the configuration still, and is made anew.
+        // A lost object is still in the configuration, and is made anew.
         match action {
             Action::CreateBus { bus } => shown.config.bus.retain(|b| b.name != bus.name),
             Action::CreateDisk { disk } => shown.config.disk.retain(|d| d.name != disk.name),
@@ -279,16 +279,16 @@ impl ControlLoop {
         Ok(outcome)
     }
 
-    /// Opens a disk; one that comes back by itself only when it is what was there.
+    /// Opens a disk. A disk that returns by itself is opened only when it is the same as before.
     fn create_disk(&mut self, disk: &DiskConfig, by_itself: bool) -> Result<()> {
         if self.control.topology.find(&disk.name).is_none() {
-            // What is left of a disk that was lost holds its file.
+            // The remains of a lost disk hold its file.
             self.destroy("disk", &disk.name)?;
         }
         let mut params = disk.params.clone();
         params.insert("kind".into(), Value::String(disk.kind.clone()));
         let params = Value::Object(params);
-        // What the disk says names the file and the way out; the names in `list` do not help.
+        // The disk's error names the file and the remedy; the names in `list` do not help.
         let next = "Mend what the message names; `ashlar doctor` looks at every file and device.";
         let (class, returns) = (self.class("disk", "create disk")?, &self.returns);
         let request = Create { name: &disk.name, members: &[], params: &params };
@@ -302,7 +302,7 @@ impl ControlLoop {
         Ok(())
     }
 
-    /// A disk and what is named after it are called otherwise, under those who use them.
+    /// Renames a disk and the providers named after it, without disturbing their users.
     fn rename_disk(&mut self, from: &str, to: &str) -> Result<()> {
         let op = "rename disk";
         let names = self.control.call(|t| t.rename("disk", from, to));
@@ -377,7 +377,7 @@ impl ControlLoop {
         found.declare(&mut self.control, &request, &consent).map_err(|e| {
             let error = from_geom(&op, name, e);
             match error.kind {
-                // A plan asks for the name of what it makes.
+                // A plan asks for the name of the object that it makes.
                 Kind::WouldDestroy => {
                     let next = format!("`ashlar apply --yes-destroy {name}`, if that may be lost.");
                     error.next(next)
@@ -415,7 +415,7 @@ impl ControlLoop {
         }
     }
 
-    /// The records of what a change has closed are clean before its answer.
+    /// Writes clean records of geoms that a change has closed, before its answer.
     fn rest_closed(&mut self) {
         self.rest(|t, geom| !t.geom_is_open(geom));
     }
@@ -563,7 +563,7 @@ impl ControlLoop {
         match (class, verb, told) {
             // A question.
             ("part", "backup", _) => {}
-            // A question too, for its answer is something to read; and one who has to ask again.
+            // A verb with a text to read is a question too, and so is one that is unfinished.
             _ if done.get("text").is_some() || done.get("unfinished").is_some() => {}
             ("part" | "fs", _, Some(told)) => {
                 let told = told.lines().collect::<Vec<_>>().join(", ");

@@ -1,5 +1,5 @@
-//! Loops through local buses: a LUN of a target must not stand on a bus that shows the LUNs of the
-//! same target.
+//! Check for loops through local buses: a LUN of a target must not be on a bus that shows the LUNs
+//! of the same target.
 //!
 //! ```text
 //!   target t: LUN 1 --> mirror m --> da0 --> bus loop0 --> target t     refused
@@ -7,9 +7,9 @@
 //! Even where such a chain would end (LUN 1 on the disk that is LUN 0), both ends would draw on one
 //! nexus's command slots, and those of LUN 1 can take the last one that LUN 0 needs for them.
 //!
-//! What comes to stand on itself by another way, such as a member that is put into a mirror below
-//! it, is no LUN that is being made; it ends as commands that nobody answers do: every CCB has its
-//! deadline, and the disk is lost.
+//! A provider that depends on itself by another way, such as a member that is put into a mirror
+//! below it, is not refused here, as no LUN is made. Such a loop ends like unanswered commands:
+//! every CCB has its deadline, and the disk is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use control::api::{Error, Kind, Result};
 use drivers::bus::LocalKind;
 use geom::Topology;
 
-/// Knows which buses are local, and what they reach.
+/// The local buses, and the targets that they reach.
 pub struct Loops {
     cam: Arc<CamClass>,
     local: Arc<LocalKind>,
@@ -41,7 +41,7 @@ impl Loops {
         self.local.hush();
     }
 
-    /// Refuses a provider as LUN of a target on which it stands.
+    /// Refuses a provider as LUN of a target on which it depends.
     pub fn refuse(
         &self,
         topology: &Topology,

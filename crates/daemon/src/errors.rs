@@ -18,8 +18,8 @@ pub fn kind_of(errno: Errno) -> Kind {
     }
 }
 
-/// A refusal of the graph as an error of the API. Sentences that begin with who is meant do not say
-/// it again.
+/// A refusal of the graph as an error of the API. A name at the beginning of its sentence is
+/// removed, because the error carries the name already.
 pub fn from_geom(op: &str, at: &str, error: geom::Error) -> Error {
     if !error.destroys.is_empty() {
         let flags: Vec<String> =
@@ -31,8 +31,8 @@ pub fn from_geom(op: &str, at: &str, error: geom::Error) -> Error {
     Error::new(kind_of(error.kind), op, what.unwrap_or(&error.what)).at(at)
 }
 
-/// The provider that a configuration, or whatever else outlives a restart, may name so. What lies
-/// under a layer that was slipped in is called otherwise at the next start.
+/// The provider of a name that outlives a restart, as in a configuration. Refuses a provider below
+/// an inserted layer, as it has another name at the next start.
 pub fn named(topology: &Topology, op: &str, name: &str) -> Result<ProviderId, Error> {
     let Some(provider) = topology.find(name) else { return Err(no_provider(topology, op, name)) };
     let Some(layer) = topology.covering(provider) else { return Ok(provider) };
@@ -48,7 +48,7 @@ pub fn named(topology: &Topology, op: &str, name: &str) -> Result<ProviderId, Er
 /// Providers that an error names beside the one that is missing; further ones are left out.
 const OTHERS_MAX: usize = 4;
 
-/// Somebody names a provider that is not there: what there is of its class may be what is meant.
+/// The error for a missing provider; it lists the existing providers of the class as candidates.
 pub fn no_provider(topology: &Topology, op: &str, name: &str) -> Error {
     let error = Error::new(Kind::NotFound, op, "no such provider").at(name);
     let look = "Run `ashlar list` to see the providers, and why something is not there.";

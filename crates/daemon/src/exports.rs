@@ -4,7 +4,7 @@
 //!  E1  A provider is open for initiators exactly while some group maps it.
 //!  E2  A portal listens on every core, or on none.
 //!  E3  What fails leaves groups, devices and portals as they were.
-//!  E4  What the operator has set by hand is there before an initiator sees the thing.
+//!  E4  Settings that the operator made by hand are restored before an initiator sees the object.
 
 pub mod clashes;
 mod files;
@@ -76,7 +76,7 @@ pub fn install(core: &Rc<geom::Core>, registry: &Arc<Registry>, drivers: &[Arc<d
 /// Whether the driver of a target would take it: its name, its parameters, the files that it names.
 ///
 /// # Errors
-/// What [`Exports::create_target`] would refuse it for.
+/// Errors that [`Exports::create_target`] would return.
 pub fn judge(config: &TargetConfig) -> Result<()> {
     let op = "create target";
     let drivers = drivers::all(&Registry::new());
@@ -102,9 +102,10 @@ pub struct Exports {
     pub files: InUse,
     /// Those that the configuration is to have.
     pub buses: Vec<BusConfig>,
-    /// Names that were given last as consent to lose what they hold.
+    /// Names given last as consent to lose their data.
     pub consent: Vec<String>,
-    /// What a start left out is tried again: what keeps one LUN away keeps no other (W1).
+    /// Parts that a start left out are tried again: a LUN that fails does not delay the others
+    /// (W1).
     pub is_retrying: bool,
     /// How long a start waits for providers that may still come, ns of the cores' clock.
     start_ends_ns: u64,
@@ -140,7 +141,7 @@ impl Exports {
         }
     }
 
-    /// What was set by hand of the group that is there without a configuration.
+    /// Restores the state of the default port group that was set by hand.
     pub fn remember(&mut self) {
         let state = self.state_of(DEFAULT_GROUP, AluaState::default());
         let group = PortGroupSpec { state: access_state(state), ..PortGroupSpec::default_group() };
@@ -194,8 +195,8 @@ impl Exports {
         Ok(found.map(|a| a.device).unwrap_or_default())
     }
 
-    /// The daemon ends: what is attached and in use may wait for the next one, and nobody comes in
-    /// any more, to whatever target.
+    /// Stops serving: attached LUNs in use may wait for the next daemon, and no target accepts
+    /// logins any more.
     pub fn leave(&mut self, control: &mut Control) {
         self.loops.hush();
         let ticket = self.attachments.leave();
@@ -220,7 +221,7 @@ impl Exports {
         left()
     }
 
-    /// Detaches what is attached of a target, whoever uses it.
+    /// Detaches all LUNs of a target, even those in use.
     fn detach_all(&self, control: &mut Control, target: &str) {
         if self.attachments.knows(target) {
             let ticket = self.attachments.drop_target(target);
@@ -285,8 +286,8 @@ impl Exports {
         self.registry.set_port_group(&config.driver, &config.name, group)
     }
 
-    /// Reads the files of a target and of its groups again. Sessions go on; new logins see what
-    /// is in them now.
+    /// Reads the files of a target and of its groups again. Sessions go on; new logins use the new
+    /// content.
     pub fn renew(&mut self, target: &TargetConfig, config: &Config) -> Result<()> {
         let (op, name) = ("read files anew", &target.name);
         let driver = self.driver(&target.driver)?;
@@ -394,8 +395,8 @@ impl Exports {
         Ok(left)
     }
 
-    /// Asks the disks of thin units how full they are, and tells initiators; keeps what initiators
-    /// know of their units.
+    /// Reads the fill level of the disks of thin units and notifies initiators. Also saves the
+    /// state of units that initiators know.
     pub fn look_at_room(&self, topology: &Topology) {
         look_at_room(topology, &self.registry);
         self.registry.keep_known();
@@ -536,8 +537,8 @@ impl Exports {
         self.by_hand.set_tray(unit, Tray { provider: in_it, is_out: false }, act)
     }
 
-    /// A unit that has just been opened, and that no initiator sees yet, has in its tray what was
-    /// there. A medium that is not there leaves the tray out: better none than another.
+    /// Restores the tray of a unit that has just been opened and that no initiator sees yet. If the
+    /// medium is missing, the tray stays out: no medium is better than a wrong one.
     fn restore_tray(&self, control: &mut Control, unit: &str) {
         let tray = self.by_hand.tray(unit);
         if tray == Tray::default() {
@@ -560,7 +561,7 @@ impl Exports {
         self.by_hand.tell(unit, text);
     }
 
-    /// Opens what is wanted and is not open. What may stay away and cannot be opened is answered.
+    /// Opens the wanted units that are not open. Answers the optional ones that cannot be opened.
     fn open_devices(
         &self,
         control: &mut Control,

@@ -1,11 +1,11 @@
-//! A panic of any thread ends the daemon at once.
+//! Fail-stop: a panic of any thread ends the daemon at once.
 //!
 //! A core that unwinds closes its sockets and leaves the others with state that it was in the
 //! middle of changing: hosts would be served from that. A process that is gone is started again by
 //! its supervisor, and hosts notice no more than a restart.
 //!
 //! Invariants
-//!  S1  No destructor of a thread that panicked runs: what it was changing is seen by no one.
+//!  S1  No destructor of a thread that panicked runs: its partial changes are never seen.
 //!  S2  The process ends within `LOG_MAX`, also when the log cannot be written.
 
 use std::backtrace::Backtrace;
@@ -66,7 +66,7 @@ fn end(info: &PanicHookInfo<'_>) -> ! {
     std::process::abort();
 }
 
-/// What the log says: who, where, why, and at what.
+/// The text of the log line: thread, place, reason, task and last request.
 fn words(info: &PanicHookInfo<'_>) -> String {
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("a thread without a name");

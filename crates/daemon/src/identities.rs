@@ -14,10 +14,10 @@
 //! Invariants
 //!  I1  An identity is kept before a unit on its disk is opened, and never changes afterwards.
 //!  I2  An identity that is not its hardware's has one place: the newest. A copy does not take it
-//!      from a place that has it still. What is kept for a name that the configuration has no
-//!      longer is that of any disk at its place; disks of one image, which can only be read, have
-//!      an identity each.
-//!  I3  What is kept for a place counts only while no other place has that identity.
+//!      from a place that still has it. A record under a name that the configuration no longer has
+//!      applies to any disk at its place. Disks of one image, which can only be read, have an
+//!      identity each.
+//!  I3  The record of a place counts only while no other place has that identity.
 //!  I4  The record is written at the first start, so a folder with other records and without this
 //!      one was used by a version that derived identities from the machine's id.
 //!  I5  A disk was known before when the configuration of the first start on such a folder names
@@ -99,7 +99,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// What was kept. `known`: serial numbers of units that initiators know.
+    /// Loads the stored identities. `known`: serial numbers of units that initiators know.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>, known: BTreeSet<String>) -> Keeper {
         let mut state = State::default();
         match read(&*vault, SERIAL, state_store::Kind::Identities, |bytes| decode(bytes).map(Some))
@@ -142,8 +142,8 @@ impl Keeper {
         }
     }
 
-    /// Writes down what has changed, at most once a second: many disks may be made one by one.
-    /// True when something is left to write.
+    /// Stores the changes, at most once a second: many disks may be made one by one. True when
+    /// changes are left to store.
     pub fn store_at(&self, now_ns: u64) -> bool {
         let is_due = {
             let mut state = self.state();
@@ -160,7 +160,7 @@ impl Keeper {
         state.changed && !state.is_lost && self.vault.keeps()
     }
 
-    /// Writes down what has changed (I1); waits for the disk.
+    /// Stores the changes (I1); waits for the disk.
     pub fn store(&self) {
         let mut state = self.state();
         if !state.changed || state.is_lost || !self.vault.keeps() {
@@ -206,7 +206,7 @@ impl Keeper {
         let place = (disk.kind.clone(), place, disk.name.clone());
         match state.kept(&place, |name| gone.contains(name)) {
             Some(kept) => Some(identity::serial_of_disk(&kept.lasting)),
-            // The hardware may say who it is.
+            // The hardware may report an identity.
             None => (disk.kind != "blockdev").then(String::new),
         }
     }
@@ -258,7 +258,7 @@ impl disks::Identities for Keeper {
 }
 
 impl State {
-    /// What is kept for a place, or was for a disk there that had another name (I2). `goes`: names
+    /// The record of a place, or that of a disk there that had another name (I2). `goes`: names
     /// that the configuration will have no longer.
     fn kept(&self, place: &Place, goes: impl Fn(&str) -> bool) -> Option<&Kept> {
         let (kind, path, _) = place;

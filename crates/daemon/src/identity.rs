@@ -1,4 +1,4 @@
-//! Serial numbers of what is exported.
+//! Serial numbers of exported providers.
 
 use bio::Attr;
 use disks::DISK_CLASS;
@@ -15,9 +15,9 @@ pub(crate) fn digest(parts: &[&str]) -> String {
     format!("{hash:016x}")
 }
 
-/// The serial number of a provider when the configuration gives none: the same after every
-/// restart, and on every path, as long as the disk's identity stays. A disk of the configuration
-/// may have another name; of what is made on it the part of the name behind the disk's counts.
+/// The serial number of a provider when the configuration gives none: the same after every restart,
+/// and on every path, as long as the disk's identity stays. A disk of the configuration may be
+/// renamed; for a provider on a disk only the part of its name behind the disk's name counts.
 pub fn serial_of(topology: &Topology, provider: ProviderId) -> String {
     let name = topology.provider_name(provider);
     let ident = text(topology, provider, "GEOM::ident").unwrap_or_default();

@@ -16,7 +16,7 @@ const FILE: &str = "/etc/iscsi/initiatorname.iscsi";
 /// The record's place in the vault: it belongs to no unit.
 const SERIAL: &str = "initiator";
 
-/// What a name of ours begins with; random digits follow.
+/// Prefix of our initiator names; random digits follow.
 const PREFIX: &str = "iqn.2026-11.org.ashlar:";
 
 /// The name.

@@ -1,4 +1,4 @@
-//! Layers slipped in under whoever uses a provider, and taken out again, while requests flow.
+//! Layers that are inserted under the users of a provider, and removed again, while requests flow.
 //!
 //! They are no part of the configuration: made for an hour, to slow a disk down or to make it
 //! fail, and gone at the next start.
@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use crate::errors::{from_geom, no_provider};
 
-/// `insert name=N provider=P ...`: a new geom of `class` over `P`, under everybody who uses `P`.
-/// What is in `params` besides is the class's own.
+/// `insert name=N provider=P ...`: a new geom of `class` over `P`, under all users of `P`. The
+/// other keys of `params` are the class's own.
 pub fn insert(control: &mut Control, class: &str, mut params: Map<String, Value>) -> Result<Value> {
     let op = format!("{class} insert");
     let mut take = |key: &str| match params.remove(key) {
@@ -45,7 +45,8 @@ pub fn remove(control: &mut Control, class: &str, name: &str) -> Result<Value> {
     Ok(json!({ "message": format!("{name} removed") }))
 }
 
-/// Whether those above see the same bytes at the same places without it: as far as sizes tell.
+/// Whether the users above see the same bytes at the same places without the layer, judged by
+/// sizes.
 fn transparent(topology: &Topology, geom: GeomId) -> bool {
     let limits = |p| topology.limits(p).map(|l| (l.media_bytes, l.sector_bytes));
     let above: Vec<_> = topology.providers_of(geom).iter().map(|p| limits(*p)).collect();

@@ -1,4 +1,4 @@
-//! What happened, for `ashlar journal` and the events of the API.
+//! Event log for `ashlar journal` and the events of the API.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ const EVENTS_MAX: usize = 4096;
 /// Longest text of an event, bytes; a longer one is cut.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// The journal of one daemon; any thread writes and reads. Nobody waits for more than a look at the
+/// The journal of one daemon; any thread writes and reads. A caller waits only for access to the
 /// list: the log is written by a thread of its own.
 #[derive(Default)]
 pub struct Journal {
@@ -55,7 +55,7 @@ impl Journal {
     }
 }
 
-/// An event as a line of the log: what it is about goes in front where the text does not say it.
+/// An event as a line of the log: its object is put in front unless the text names it.
 fn line(about: &str, text: &str) -> String {
     let said = about == "daemon" || about.split(['/', ' ']).all(|part| text.contains(part));
     if said { text.to_owned() } else { format!("{about}: {text}") }
@@ -100,7 +100,7 @@ mod tests {
                     }
                 });
             }
-            // Somebody reads meanwhile: ids only grow, and what is missing was told before.
+            // Reads meanwhile: ids only grow, and a dropped event is one that was read before.
             let mut last = 0;
             while last < 4 * EACH {
                 for event in journal.after(last, 1000) {

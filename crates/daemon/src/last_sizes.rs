@@ -1,10 +1,10 @@
-//! Where providers ended that a class knows by what is in their last sectors: one record of the
-//! state folder, so that a disk that has grown while the daemon was off, or just before the power
-//! went, is known at the next start (`geom::KeepEnds`).
+//! Last known ends of providers whose metadata is in their last sectors. They are one record of the
+//! state folder. With it a disk that has grown while the daemon was off, or just before a power
+//! failure, is recognized at the next start (`geom::KeepEnds`).
 //!
 //! Invariants
-//!  N1  A record that cannot be read is as none, and the journal says so.
-//!  N2  That one cannot be saved is said once, until one can be.
+//!  N1  A record that cannot be read counts as none, and the journal reports it.
+//!  N2  A failure to save the record is reported once, until a save succeeds.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// What was kept (N1), and who keeps it. `tell` hears what people should know.
+    /// Loads the stored ends (N1), and makes their keeper. The callback receives messages for
+    /// people.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> (Vec<End>, Ends) {
         let kept = read(&*vault, SERIAL, state_store::Kind::Ends, decode).unwrap_or_else(|why| {
             let text = format!(

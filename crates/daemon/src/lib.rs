@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! The rooms below, put together: what `ashlar serve` runs.
+//! The daemon: the combination of all crates below that `ashlar serve` runs.
 //!
 //! One control thread owns the graph ([`geom::Control`]), the exports and the drivers; one thread
 //! a core does the work. [`Daemon`] is the handle that the control path holds: it implements

@@ -1,5 +1,5 @@
-//! lists: what GEOM's `status` and `list` print, for any class (geom.md 4.1, 4.2), and the same as
-//! values.
+//! Listings of any class: the output of GEOM's `status` and `list` (geom.md 4.1, 4.2), and the same
+//! as values.
 
 use std::fmt::Write;
 
@@ -36,7 +36,8 @@ pub fn answer(
         all.iter().filter(|g| names.is_empty() || names.iter().any(|n| is(g, n))).collect();
     let text = match verb {
         "list" => {
-            // Geoms of some classes have no provider at all, and who names one wants to see it.
+            // Geoms of some classes have no provider at all, and a request that names one shows it
+            // anyway.
             let provides = |g: &&&GeomView| !g.providers.is_empty();
             let all = flag("all") || !names.is_empty() || !chosen.iter().any(|g| provides(&g));
             let shown = chosen.iter().filter(|g| all || provides(g));
@@ -190,7 +191,7 @@ fn listed(topology: &Topology, geom: &GeomView) -> String {
         }
     };
     part("Providers", geom.providers.iter().map(|p| (p.name.clone(), provider_lines(p))).collect());
-    // The newest consumer stands first in the graph.
+    // The newest consumer is first in the graph.
     let below = geom.consumers.iter().rev().filter_map(|c| {
         let name = c.provider.clone()?;
         Some((name, consumer_lines(topology, c)))

@@ -33,7 +33,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// What was kept (M1). `tell` hears what people should know.
+    /// Loads the record (M1). The callback receives messages for people.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> Made {
         let kept = read(&*vault, SERIAL, state_store::Kind::Made, decode).unwrap_or_else(|why| {
             let text = format!(

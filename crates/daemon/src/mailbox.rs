@@ -1,10 +1,10 @@
-//! Where other threads ask the control thread.
+//! Mailbox of the control thread, for questions and changes of other threads.
 //!
 //! Invariants
 //!  K1  Changes are carried out one at a time, in the order asked.
 //!  K2  Questions are answered also while a change waits for its disks.
-//!  K3  Nobody waits for a control thread that has ended, however it did: what lies on the mailbox
-//!      then is dropped, and nothing is laid there any more.
+//!  K3  No thread waits for a control thread that has ended, for whatever reason: the waiting
+//!      requests of the mailbox are dropped then, and new ones are refused.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,11 +29,12 @@ pub enum Question {
     State(SyncSender<State>),
     /// Would this step succeed?
     Check(Box<Step>, Ahead, SyncSender<Result<()>>),
-    /// Which step would bring two units that hosts take for one? With what is foreseen of disks.
+    /// Which step would create two units that hosts take for one? With the foreseen identities of
+    /// disks.
     Clash(Box<[Step]>, Foreseen, SyncSender<Option<(usize, Error)>>),
 }
 
-/// What the steps ahead of one do.
+/// Effects of the steps ahead of a step.
 #[derive(Clone, Default)]
 pub struct Ahead {
     /// Disks and geoms that they make and that the step names, or something on them.
@@ -49,7 +50,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// What the steps before one do, as far as it concerns that one.
+    /// The effects of the steps before a step, as far as they concern that step.
     pub fn of(step: &Step, before: &[Step]) -> Ahead {
         let luns = step.action.groups().flat_map(|group| group.luns.values());
         let mut named: Vec<&str> = luns.map(|lun| lun.provider.as_str()).collect();
@@ -99,8 +100,8 @@ impl Ahead {
         ahead
     }
 
-    /// Whether a provider of that name may be there then: one that they make, a partition of it,
-    /// what a bus of theirs may bring, or what is found by its record (`CLASS/NAME`).
+    /// Whether a provider of that name may be there then: one that they make, a partition of it, a
+    /// disk that a bus of theirs may bring, or a provider found by its record (`CLASS/NAME`).
     pub fn brings(&self, name: &str) -> bool {
         let found = name.contains('/') && self.makes;
         may_come(&self.buses, name) || found || self.comes.iter().any(|owner| rests_on(name, owner))
@@ -109,7 +110,7 @@ impl Ahead {
 
 /// A change.
 pub enum Change {
-    /// What the steps to come leave to initiators, and what they may destroy.
+    /// The configuration for initiators after the next steps, and the names that they may destroy.
     Intend {
         /// All of it.
         config: Box<Config>,
@@ -120,9 +121,10 @@ pub enum Change {
         /// To answer.
         to: SyncSender<()>,
     },
-    /// What a geom's members would lose if it were made, or if it were changed from the second.
+    /// The data that a geom's members would lose if it were made, or if it were changed from the
+    /// second.
     Loses(Box<GeomConfig>, Option<Box<GeomConfig>>, SyncSender<Option<String>>),
-    /// What these providers hold.
+    /// The data that these providers hold.
     Held(Vec<String>, SyncSender<Option<String>>),
     /// Why a geom of the first section would not become that of the second while it is used.
     Foresee(Box<(GeomConfig, GeomConfig)>, Ahead, SyncSender<Result<()>>),
@@ -136,7 +138,7 @@ pub enum Change {
     Stop(SyncSender<()>),
 }
 
-/// What lies on the mailbox, in the order in which it came.
+/// The waiting requests of the mailbox, in the order of arrival.
 struct Queue<T> {
     waiting: VecDeque<T>,
     closed: bool,
@@ -161,7 +163,7 @@ fn push<T>(queue: &Mutex<Queue<T>>, what: T) -> Result<()> {
     Ok(())
 }
 
-/// K3: who is dropped with it learns that the daemon stops.
+/// Closes a queue (K3): the senders of dropped requests learn that the daemon stops.
 fn close<T>(queue: &Mutex<Queue<T>>) {
     let mut queue = queue.lock();
     queue.closed = true;
@@ -228,7 +230,7 @@ impl Mailbox {
     }
 }
 
-/// Somebody sits at the mailbox.
+/// Guard of a served mailbox: closes it when dropped.
 pub struct Attended<'a>(&'a Mailbox);
 
 impl Drop for Attended<'_> {
@@ -246,7 +248,7 @@ mod tests {
     /// A wait that is over when it fails.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// What somebody hears who asks in a thread of his own.
+    /// The answers to requests from threads of their own.
     fn asks(mailbox: &Arc<Mailbox>) -> [Receiver<Kind>; 2] {
         let begin = |f: fn(&Mailbox) -> Kind| {
             let (mailbox, (to, heard)) = (mailbox.clone(), mpsc::channel());

@@ -1,14 +1,14 @@
-//! What the operator changes by hand while the daemon runs and expects to find after it has started
-//! again: states of port groups (`alua set`), media (`tray load`, `tray eject`), and the names that
-//! renamed disks had. The configuration says what is there first; this says what has become of it.
-//! One record of the state folder.
+//! Changes that the operator made by hand and that survive a restart. They are states of port
+//! groups (`alua set`), media (`tray load`, `tray eject`), and the former names of renamed disks.
+//! The configuration gives the initial state; these changes apply after it. All of them are one
+//! record of the state folder.
 //!
 //! Invariants
-//!  H1  A word of the operator is saved before it holds, and holds before it is acknowledged. One
-//!      that is refused leaves the record as it was.
-//!  H2  The word about a port group counts while the configuration says what it said then: a state
-//!      that is changed there is newer.
-//!  H3  A record that cannot be read is as none, and the journal says so.
+//!  H1  A change of the operator is saved before it takes effect, and takes effect before it is
+//!      acknowledged. A refused change leaves the record as it was.
+//!  H2  The change of a port group holds while the configuration gives the same state as at that
+//!      time: a state that is changed there is newer.
+//!  H3  A record that cannot be read counts as none, and the journal reports it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,12 +30,12 @@ const LAYOUT: u64 = 1;
 /// A state that was set by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word {
-    /// What the configuration said then.
+    /// The state in the configuration at that time.
     configured: AluaState,
     state: AluaState,
 }
 
-/// What has become of a unit's tray.
+/// The state of a unit's tray.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tray {
     /// The provider that is in it; None: the unit's own.
@@ -44,7 +44,7 @@ pub struct Tray {
     pub is_out: bool,
 }
 
-/// What is kept; empty: as the configuration says.
+/// The record; empty: as the configuration says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Kept {
     groups: BTreeMap<String, Word>,
@@ -60,7 +60,7 @@ pub struct ByHand {
 }
 
 impl ByHand {
-    /// What was kept (H3). `tell` hears what people should know.
+    /// Loads the record (H3). The callback receives messages for people.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> ByHand {
         let kept = read(&*vault, SERIAL, state_store::Kind::ByHand, decode).unwrap_or_else(|why| {
             let text = format!(
@@ -99,15 +99,15 @@ impl ByHand {
         self.change("alua set", group, next, act)
     }
 
-    /// The configuration has these groups now: what was said of others, or while it said something
-    /// else, is forgotten (H2).
+    /// The configuration has these groups now: changes of other groups, or made under another
+    /// configured state, are forgotten (H2).
     pub fn configured(&mut self, groups: &BTreeMap<&str, AluaState>) -> Result<()> {
         let mut next = self.kept.clone();
         next.groups.retain(|name, word| groups.get(name.as_str()) == Some(&word.configured));
         self.change("set port groups", "alua", next, || Ok(()))
     }
 
-    /// What has become of the tray of a unit.
+    /// The state of a unit's tray.
     pub fn tray(&self, unit: &str) -> Tray {
         self.kept.trays.get(unit).cloned().unwrap_or_default()
     }
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(again.state("a", AluaState::Optimized), AluaState::Standby);
         assert_eq!(again.state("b", AluaState::Optimized), AluaState::Optimized);
         assert_eq!((again.tray("cd0"), again.tray("cd1")), (tray, Tray::default()));
-        // What cannot be saved does not hold.
+        // A change that cannot be saved does not take effect.
         vault.fail(Some(Errno::NoSpc));
         let mut acted = false;
         let act = || {

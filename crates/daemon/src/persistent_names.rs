@@ -1,18 +1,18 @@
-//! Names by which the configuration calls disks of buses. Buses give them in the order in which
-//! disks answer; which disk had one is written down here, so that a LUN is never another disk
+//! Names by which the configuration refers to disks of buses. Buses assign them in the order in
+//! which disks answer. The disk of each name is stored here, so that a LUN is never another disk
 //! because one before it was away at a start.
 //!
 //! ```text
-//!   the configuration calls a disk that is there by its name --> kept for it, in the vault
-//!   it calls it so no more, or `names` of a bus says whose it is --> not kept
-//!   at a start --> buses are told before they are asked
+//!   the configuration uses the name of a present disk --> kept for that disk, in the vault
+//!   the configuration no longer uses it, or `names` of a bus assigns it --> not kept
+//!   at a start --> buses get the names before they are scanned
 //! ```
 //!
 //! Invariants
-//!  N1  A name that is called is kept while its disk is away; none is forgotten before the whole
+//!  N1  A name in use is kept while its disk is away; none is forgotten before the whole
 //!      configuration has been carried out.
-//!  N2  Where no state folder keeps anything no name is said to be kept.
-//!  N3  A record that cannot be read is as none, and the journal says so.
+//!  N2  Without a state folder that keeps records, no name is reported as kept.
+//!  N3  A record that cannot be read counts as none, and the journal reports it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,9 +36,9 @@ type Kept = BTreeMap<String, Holder>;
 pub struct Names {
     vault: Arc<dyn Vault>,
     tell: Arc<Tell>,
-    /// Whose names they are.
+    /// The owner of the names.
     cam: Arc<CamClass>,
-    /// What is stored, and whether it was said that the last of it is not.
+    /// The stored names, and whether a failure to store the last ones was reported.
     stored: Kept,
     failed: bool,
     /// The graph when it was looked at.
@@ -46,7 +46,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// What was kept (N3), told to the buses. `tell` hears what people should know.
+    /// Loads the stored names (N3), and passes them to the buses. The callback receives messages
+    /// for people.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>, cam: Arc<CamClass>) -> Names {
         let stored = read(&*vault, SERIAL, state_store::Kind::Names, decode).unwrap_or_else(|why| {
             let text = format!(
@@ -82,7 +83,7 @@ impl Names {
         is_other
     }
 
-    /// Disks that have names and can be told apart.
+    /// Disks that have names and a distinct identity.
     fn here(&self) -> Kept {
         let disks = |bus: &Arc<cam::Bus>| {
             let named = |(unit, facts, name): (Arc<cam::Unit>, cam::Facts, String)| {
@@ -95,7 +96,7 @@ impl Names {
         self.cam.buses().iter().flat_map(disks).collect()
     }
 
-    /// Writes down what is kept; waits for the disk.
+    /// Stores the kept names; waits for the disk.
     pub fn store(&mut self) {
         let kept = self.cam.kept().all();
         let (done, saved) = ticket();
@@ -118,7 +119,7 @@ impl Names {
     }
 }
 
-/// What is to be kept (N1): names that are called, for those who have them or had them last.
+/// The names to be kept (N1): names in use, for the disks that have them or had them last.
 fn next(kept: &Kept, here: &Kept, config: &Config, is_starting: bool) -> Kept {
     let called: BTreeSet<&str> = config.called().collect();
     let given = |name: &String| config.bus.iter().any(|bus| bus.names.contains_key(name));

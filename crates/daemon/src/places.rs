@@ -1,6 +1,6 @@
-//! Journal of disks whose path no longer names what is open, though their requests succeed.
+//! Journal of disks whose path no longer names the open file, though their requests succeed.
 //!
-//! `status` looks by itself when it is asked; this look is for the journal, which is read later.
+//! `status` does its own check when it runs; this check is for the journal, which is read later.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use control::config::DiskConfig;
 use crate::buses::{Said, note_news};
 use crate::control_loop::{ControlLoop, LOOK, LOOK_SHARE};
 
-/// What was noted, and when the next look is due.
+/// The noted problems, and when the next check is due.
 #[derive(Default)]
 pub struct Places {
     said: Said,

@@ -87,7 +87,7 @@ fn system(op: &str, error: &io::Error) -> Error {
     Error::new(Kind::System, op, error.to_string())
 }
 
-/// What the start has to say to its caller: the mailbox and the identities of disks, or why not.
+/// Result of the start for its caller: the mailbox and the identities of disks, or the error.
 type Ready = SyncSender<Result<(Arc<Mailbox>, Arc<Keeper>)>>;
 
 /// Something that the start needs; an error ends it.
@@ -233,14 +233,14 @@ fn load_classes(
     cam
 }
 
-/// Every kind of bus: CAM's own, and the one that stands on the target engine.
+/// Every kind of bus: CAM's own, and the one above the target engine.
 pub(crate) fn bus_kinds(local: Arc<LocalKind>) -> Vec<Arc<dyn SimKind>> {
     let mut kinds = cam::sims::kinds();
     kinds.push(local);
     kinds
 }
 
-/// What the vault and its users have to say goes to the journal.
+/// Passes messages of the vault and its users to the journal.
 fn teller(journal: &Arc<Journal>, level: Level) -> Arc<Tell> {
     let (journal, started) = (journal.clone(), std::time::Instant::now());
     Arc::new(move |serial: &str, text: String| {
@@ -249,7 +249,7 @@ fn teller(journal: &Arc<Journal>, level: Level) -> Arc<Tell> {
     })
 }
 
-/// What happens to geoms goes to the journal.
+/// Passes events of geoms to the journal.
 fn listener(journal: &Arc<Journal>) -> geom::Listener {
     let (journal, started) = (journal.clone(), std::time::Instant::now());
     Box::new(move |remark| {
@@ -263,7 +263,7 @@ fn listener(journal: &Arc<Journal>) -> geom::Listener {
     })
 }
 
-/// What units keep over a restart goes to the state folder; without one nothing is kept.
+/// Stores the persistent state of units in the state folder; without one nothing is kept.
 fn set_vault(registry: &Registry, config: &DaemonConfig, tell: &Arc<Tell>) -> Result<()> {
     let Some(folder) = &config.state else { return Ok(()) };
     let vault = FileVault::start(Path::new(folder), tell.clone()).map_err(|e| {
@@ -328,7 +328,7 @@ fn answer(
     (daemon, attached): (control::api::Daemon, &dyn Fn() -> Vec<AttachedState>),
     now_ns: u64,
 ) {
-    // Whoever asked may have gone away meanwhile.
+    // The caller may have gone meanwhile.
     match question {
         Question::State(to) => {
             let shown = shown.lock();

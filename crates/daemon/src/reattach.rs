@@ -1,18 +1,17 @@
-//! Disks whose medium went away, and what comes back by itself: a path that is there again, a
-//! provider that stands again.
+//! Reattachment of disks whose medium went away, and of the geoms above them.
 //!
 //! ```text
-//!   here --its medium goes: said--> gone --the path is there, as large as it was--> opened, here
-//!                                    ^ \--it is another disk, or smaller: said-----+
+//!   here --its medium goes: noted--> gone --the path is there, as large as it was--> opened, here
+//!                                    ^ \--it is another disk, or smaller: noted----+
 //!                                    +---- looked at again, ever more seldom ------+
 //! ```
 //!
 //! Invariants
-//!  T1  What comes back by itself is what was there: of the same serial number, not smaller.
-//!      Anything else the operator brings, with `apply`.
-//!  T2  A file is not made, nor made longer, by being looked for.
-//!  T3  Looking costs the control thread little: once a second the path alone; one that goes
-//!      again soon after it came back is tried ever more seldom.
+//!  T1  A disk is reattached by itself only if it is the same: of the same serial number, not
+//!      smaller. Any other disk is brought back by the operator, with `apply`.
+//!  T2  The search for a file neither makes it nor makes it longer.
+//!  T3  The search costs the control thread little: once a second the path alone. A disk that goes
+//!      again soon after it was back is tried ever more seldom.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileTypeExt;
@@ -30,10 +29,10 @@ pub const LOOK_NS: u64 = 1_000_000_000;
 /// Longest pause between two tries of one disk, ns.
 const PAUSE_NS_MAX: u64 = 60_000_000_000;
 
-/// Who is lost sooner than this after he came back is tried more seldom, ns.
+/// A disk that is lost again within this time after its return is tried more seldom, ns.
 const SETTLED_NS: u64 = 60_000_000_000;
 
-/// What a disk was when it was last seen well.
+/// Identity and size of a disk when it last worked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     ident: String,
@@ -59,9 +58,9 @@ pub struct Reattach {
     searches: BTreeMap<String, Search>,
     /// Losses that were looked at; `None`: there is something new to look at.
     losses: Option<u64>,
-    /// What else of the configuration could not be carried out, and is tried again.
+    /// Further parts of the configuration that could not be carried out, and are tried again.
     undone: Vec<(Action, Search)>,
-    /// What was said last about something that did not come back.
+    /// The last reported reason why a disk or geom did not return.
     said: BTreeMap<String, String>,
     next_ns: u64,
 }
@@ -213,7 +212,7 @@ impl Reattach {
         Err(Error::new(bio::Errno::NxIo, what))
     }
 
-    /// How a try ended (T3). Answers what is to be said: nothing twice.
+    /// Records the result of a try (T3). Answers the text to report; no text is reported twice.
     pub fn tried(
         &mut self,
         disk: &str,
@@ -233,19 +232,19 @@ impl Reattach {
         }
     }
 
-    /// The text, when it is not what was said last about this.
+    /// The text, unless it is the last one reported about this.
     pub fn news(&mut self, about: &str, text: &str) -> Option<String> {
         let last = self.said.insert(about.to_owned(), text.to_owned());
         (last.as_deref() != Some(text)).then(|| text.to_owned())
     }
 
-    /// Something stands again: what was said of it is old.
+    /// Forgets the last report about an object that works again.
     pub fn well(&mut self, about: &str) {
         self.said.remove(about);
     }
 
-    /// A part of the configuration could not be carried out: it is tried again; disks and geoms
-    /// when what they stand on is there.
+    /// Records a part of the configuration that could not be carried out, and tries it again. Disks
+    /// and geoms are tried when the providers that they need are there.
     pub fn want(&mut self, action: &Action, now: u64) {
         match action {
             Action::CreateDisk { .. } => self.losses = None,
@@ -259,7 +258,7 @@ impl Reattach {
         }
     }
 
-    /// What is not in the configuration any more is not tried any more.
+    /// Drops the parts that are not in the configuration any more.
     pub fn want_only(&mut self, config: &Config) {
         self.undone.retain(|(action, _)| action.is_in(config));
     }
@@ -292,12 +291,12 @@ impl Reattach {
         self.undone.iter_mut().for_each(|(_, search)| search.next_ns = 0);
     }
 
-    /// A geom whose disks were not there when the daemon started stands when they are.
+    /// A geom whose disks were not there when the daemon started is made when they are.
     pub fn expect(&mut self, geom: &str) {
         self.geoms.insert(geom.to_owned());
     }
 
-    /// Geoms that went with a disk and could stand again, those below first as far as the
+    /// Geoms that were lost with a disk and can be made again, those below first as far as the
     /// configuration has them so.
     pub fn geoms(&mut self, topology: &Topology, config: &Config) -> Vec<GeomConfig> {
         let lost = |g: &&GeomConfig| {

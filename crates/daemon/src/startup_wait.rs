@@ -1,6 +1,7 @@
-//! Arrays that lack a member at the start come later than their disks: they wait for it first, and
-//! what stands on them comes later still. So do disks of a bus that is still being asked. Who needs
-//! such a provider waits here, and nobody else does.
+//! Startup wait for providers that appear late. Arrays that lack a member at the start appear later
+//! than their disks, because they wait for it first; the geoms above them appear later still. The
+//! same holds for disks of a bus that is still being scanned. Only a step that needs such a
+//! provider waits here.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use serde_json::Value;
 /// Intel or DDF array, 30 s; behind it may come a mirror on top, with 4 s of its own.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// Longest wait of a whole start: what is there is served then, and the rest comes when it comes.
+/// Longest wait of a whole start: present providers are served then, and the others later.
 pub const START_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often buses are looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Logical units: they stand on providers and have none themselves.
+/// Logical units: they use providers and have none themselves.
 const UNITS: &str = "lun";
 
 /// When to stop waiting for what may still come, ns of the cores' clock.
@@ -47,8 +48,8 @@ pub fn provider(
     control.topology.find(name)
 }
 
-/// What a geom's parameters name below it, as [`geom::Class::missing`] has it; waits for that as
-/// long.
+/// The missing provider that a geom's parameters name, see [`geom::Class::missing`]; waits for it
+/// just as long.
 pub fn missing(
     control: &mut Control,
     cam: &CamClass,
@@ -70,11 +71,11 @@ fn await_that(
     let here = |c: &Control| is_so(&c.topology);
     let end = patience.ends_ns(control);
     if !here(control) {
-        // What was found is in the graph before anything is said to be missing.
+        // Put all found disks into the graph before a provider counts as missing.
         cam.catch_up(control);
     }
     while !here(control) && control.now_ns() < end {
-        // What was found is in the graph before it is said that nothing is to come.
+        // Put all found disks into the graph before the wait is given up.
         let comes = cam.is_asking();
         cam.catch_up(control);
         if here(control) || !(comes || is_forming(control)) {

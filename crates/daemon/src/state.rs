@@ -25,7 +25,7 @@ use wire::scsi::{TransportId, hex, show_naa, show_uuid};
 
 use crate::exports::InUse;
 
-/// What the state is made from.
+/// Sources of the state report.
 pub struct Sources<'a> {
     /// The graph.
     pub topology: &'a Topology,
@@ -33,7 +33,7 @@ pub struct Sources<'a> {
     pub cam: &'a cam::CamClass,
     /// The exports.
     pub registry: &'a RegistryView,
-    /// What has been carried out.
+    /// The configuration that has been carried out.
     pub config: &'a Config,
     /// Portals that listen, by target.
     pub portals: &'a BTreeMap<String, Vec<String>>,
@@ -437,10 +437,10 @@ fn groups(from: &Sources<'_>, view: &TargetView) -> Vec<GroupState> {
     view.groups.iter().map(group).collect()
 }
 
-/// LUNs listed of a session; of more the number is told.
+/// Most LUNs listed of a session; of further ones only the number is reported.
 const LUNS_SHOWN_MAX: usize = 64;
 
-/// Who has reserved a unit, by name; None when nobody has.
+/// The registrants of a unit and the holder of its reservation, by name; None when there are none.
 fn reservation(from: &Sources<'_>, r: &Reservations) -> Option<ReservationState> {
     if r.is_empty() {
         return None;
@@ -640,7 +640,7 @@ pub fn memory(pool_bytes: u64) -> Memory {
 }
 
 /// Time that the thread of that name was on a processor, ns (`schedstat` in proc(5)); zero where
-/// the kernel does not tell.
+/// the kernel does not report it.
 pub fn busy_ns(thread: &str) -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let named = |path: &std::path::PathBuf| {

@@ -1,4 +1,4 @@
-//! The vault: what logical units keep over a restart, as files in the state folder.
+//! The vault: persistent state of logical units, as files in the state folder.
 //!
 //! ```text
 //!   save:  KEY.new written, synced --> KEY renamed KEY.old --> KEY.new renamed KEY --> folder
@@ -10,7 +10,7 @@
 //! Invariants
 //!  W1  A save has succeeded only when the folder was synced after its last rename.
 //!  W2  At every moment KEY or KEY.old is a whole record: KEY is renamed away only after KEY.new is
-//!      on stable storage, and KEY.old is what was there before.
+//!      on stable storage, and KEY.old is the record before it.
 //!  W3  A record is used only when its mark, length, checksum and name are right.
 //!  W4  After a save that failed the record that was there before is KEY again.
 
@@ -103,7 +103,7 @@ pub enum Found {
 }
 
 /// Name of the newest file of a record: letters of a serial number that a file name should not have
-/// stand as %XX.
+/// are written as %XX.
 fn key_of(serial: &str, kind: Kind) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     let mut key = String::new();
@@ -217,7 +217,7 @@ enum Request {
     Load { serial: String, kind: Kind, to: Sender<io::Result<Found>> },
 }
 
-/// Called with what the vault has to say to people.
+/// Called with the vault's messages for people.
 pub type Tell = dyn Fn(&str, String) + Send + Sync;
 
 /// A record that belongs to no unit, or why it cannot be read; nothing where none was stored.

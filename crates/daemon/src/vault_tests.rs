@@ -8,12 +8,12 @@ use super::*;
 const SERIAL: &str = "a b/..%c";
 const KIND: Kind = Kind::Reservations;
 
-/// A folder that loses what was not synced when the power goes.
+/// A folder that loses unsynced data at a power failure.
 #[derive(Clone, Default)]
 struct Fake {
-    /// What programs see.
+    /// The files as programs see them.
     files: BTreeMap<String, usize>,
-    /// What is on the platter by name.
+    /// The files on the platter, by name.
     durable: BTreeMap<String, usize>,
     /// Bytes of files, and whether they were synced.
     bytes: Vec<(Vec<u8>, bool)>,
@@ -204,7 +204,7 @@ fn a_torn_record_is_not_used_and_the_one_before_is() {
         fake.bytes[at].0[byte] ^= 0x40;
         assert!(matches!(find(&mut fake, SERIAL, KIND), Ok(Found::Before(b, _)) if b == [0; 40]));
     }
-    // Neither whole: nobody is told that nothing was stored.
+    // Neither is whole: the result is an error, and not the report that nothing was stored.
     let old = fake.files[&format!("{key}.old")];
     fake.bytes[old].0.pop();
     assert!(find(&mut fake, SERIAL, KIND).is_err());

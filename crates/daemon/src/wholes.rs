@@ -1,18 +1,17 @@
-//! Geoms that the configuration puts together and no record on a disk describes: stripes and
-//! concatenations made by hand, a `nop` with an offset. Which bytes they show depends on which
-//! members there are, in which order, and how they are laid out; so that is written down when one
-//! is made, and one that has become another by an edit, or by a disk that has taken another's
-//! place, is not made before the operator agrees.
+//! Records of geoms that no record on a disk describes: stripes and concatenations made by hand, a
+//! `nop` with an offset. The bytes that such a geom shows depend on its members, their order, and
+//! their layout, so these are recorded when it is made. A geom that has become another one, by an
+//! edit or by a disk in another's place, is not made before the operator agrees.
 //!
 //! Invariants
-//!  W1  Nothing is made that shows other bytes than its record says, nor several members with
-//!      something on them put together without a record, unless it is named as consent.
-//!  W2  A record outlives the geom: one that is made again as it was needs no consent.
-//!  W3  A record that cannot be read is as none, and the journal says so.
-//!  W4  The first start of a version that keeps this, on a state folder of one that did not, takes
-//!      the configuration at its word.
-//!  W5  Of a geom that has records on its members these are named here, so that none is made anew
-//!      in its place of disks that were never its own, unless it is named as consent.
+//!  W1  No geom is made that shows other bytes than its record says, unless it is named as consent.
+//!      The same holds for several members that contain data and have no record.
+//!  W2  A record outlives the geom: a geom that is made again as it was needs no consent.
+//!  W3  A record that cannot be read counts as none, and the journal reports it.
+//!  W4  The first start of a version with these records, on a state folder of a version without
+//!      them, accepts the configuration as it is.
+//!  W5  The members of a geom that has records on its members are recorded here too. So no geom is
+//!      made anew in its place of disks that never belonged to it, unless it is named as consent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,7 +108,7 @@ pub struct Wholes {
 }
 
 impl Wholes {
-    /// The records that were kept (W3). `tell` is told what people should know.
+    /// Loads the stored records (W3). The callback receives messages for people.
     pub fn load(vault: Arc<dyn Vault>, tell: Arc<Tell>) -> Wholes {
         let kept =
             read(&*vault, SERIAL, state_store::Kind::Wholes, |bytes| decode(bytes).map(Some));
@@ -130,7 +129,7 @@ impl Wholes {
         wholes
     }
 
-    /// Whether what is not known is taken at its word while the daemon starts (W4).
+    /// Whether unknown geoms of the configuration are accepted while the daemon starts (W4).
     pub fn inherits(&self) -> bool {
         self.inherits
     }
@@ -145,7 +144,8 @@ impl Wholes {
         self.all.get(&(class.to_owned(), name.to_owned()))?.differs(now)
     }
 
-    /// What a geom of records stood on, if these are none of it: it would be made anew.
+    /// The former members of a geom of records, if none of the present ones is among them: it would
+    /// be made anew.
     pub fn left(&self, class: &str, name: &str, members: &[Member]) -> Option<String> {
         let was = &self.all.get(&(class.to_owned(), name.to_owned()))?.members;
         let known = was.iter().any(|was| members.iter().any(|is| was.is(is)));

@@ -1,4 +1,4 @@
-//! By FUSE: a mount with one file, and a loop device on it.
+//! Attachment by FUSE: a mount with one file, and a loop device on it.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
@@ -63,14 +63,14 @@ impl Loop {
         self.life.is_over()
     }
 
-    /// Tells the kernel to look at the size again.
+    /// Makes the kernel read the size again.
     pub fn see_size(&self) -> Result<(), Why> {
-        // Older kernels look at what they know of the file: so it is asked for first.
+        // Older kernels use their cached attributes of the file: so these are read first.
         fs::metadata(&self.file).map_err(|e| e.to_string())?;
         tool("losetup", &["--set-capacity", &self.device.path()]).map(drop)
     }
 
-    /// Takes it away; `force`: from sight now, wholly when nobody uses it any more.
+    /// Removes it; `force`: hides it now, and removes it when its last user has gone.
     pub fn end(&self, force: bool, used: bool) -> Result<(), Why> {
         let cleared = clear(&self.device);
         if !force {
@@ -106,7 +106,7 @@ fn mount_at(folder: &Path, channel: &OwnedFd, request_max: u32) -> Result<(), Wh
         .map_err(|e| what(&format!("mount {at}"), &e.into()))
 }
 
-/// Takes a mount away; `lazily`: from sight now, wholly when nobody uses it any more.
+/// Unmounts a file system; `lazily`: hides it now, and unmounts it when its last user has gone.
 fn unmount_at(folder: &Path, lazily: bool) -> Result<(), Why> {
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     let flags = flags | UnmountFlags::NOFOLLOW;
@@ -115,7 +115,7 @@ fn unmount_at(folder: &Path, lazily: bool) -> Result<(), Why> {
     {
         return Err(format!("unmount {}: {e}", folder.display()));
     }
-    // Something else stands in it, or it has gone: neither is ours to mend.
+    // The folder may hold something else, or may be gone: both are left alone.
     let _ = fs::remove_dir(folder);
     Ok(())
 }
@@ -154,7 +154,7 @@ fn file_of(device: &Device) -> Option<String> {
     device.fact("loop/backing_file")
 }
 
-/// Lets go of the file; an error when somebody has the device open.
+/// Releases the file; an error when a process has the device open.
 fn clear(device: &Device) -> Result<(), Why> {
     if file_of(device).is_none() {
         return Ok(());
@@ -166,8 +166,8 @@ fn clear(device: &Device) -> Result<(), Why> {
     }
 }
 
-/// Takes away what a daemon left that was killed: its loop devices and mounts. Answers a line for
-/// people about each.
+/// Removes the loop devices and mounts that a killed daemon left. Answers a line for people about
+/// each.
 pub fn clean_up() -> Vec<String> {
     let (mut lines, mut openers) = (Vec::new(), None);
     for mount in mounts().into_iter().filter(|m| m.kind == FILE_SYSTEM) {

@@ -1,4 +1,4 @@
-//! What all means have in common: tools, mounts, and who uses a block device.
+//! Host functions shared by all attachment methods: tools, mounts, and the users of a block device.
 
 use std::fs;
 use std::io::{self, Read};
@@ -21,13 +21,13 @@ pub const CORE_LIMIT: Duration = Duration::from_secs(5);
 /// Pause between two looks at something that ends soon.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Most bytes taken of what a tool says.
+/// Most bytes of a tool's output that are kept.
 const SAID_MAX: u64 = 4096;
 
-/// What went wrong, for people.
+/// The text of an error, for people.
 pub type Why = String;
 
-/// An error with what was being done, and what it needs.
+/// An error with the action that failed, and the right that it needs.
 pub fn what(doing: &str, e: &io::Error) -> Why {
     match e.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -51,7 +51,7 @@ pub fn wait(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Runs a tool of util-linux; answers what it printed.
+/// Runs a tool of util-linux; answers its output.
 pub fn tool(name: &str, words: &[&str]) -> Result<String, Why> {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(name);
@@ -102,7 +102,7 @@ pub struct Mount {
     pub at: String,
     /// Type of the file system.
     pub kind: String,
-    /// What is mounted.
+    /// The mounted device or file system.
     pub source: String,
 }
 
@@ -152,7 +152,7 @@ impl Device {
         format!("/dev/{}", self.name)
     }
 
-    /// What the kernel tells of it under that name in `/sys/block`.
+    /// The kernel's attribute of that name in `/sys/block`.
     pub fn fact(&self, name: &str) -> Option<String> {
         let path = format!("/sys/block/{}/{name}", self.name);
         fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
@@ -171,8 +171,8 @@ impl Device {
         own.map(|p| named(&p)).filter(|(name, _)| name.starts_with(&self.name)).collect()
     }
 
-    /// Who uses it, for people: [`Device::claims`] and processes that hold it open. Empty when
-    /// nobody is seen to.
+    /// The users of the device, for people: [`Device::claims`] and processes that hold it open.
+    /// Empty when none is found.
     pub fn users(&self, openers: &Openers) -> Vec<String> {
         let mut out = self.claims();
         out.extend(self.openers(openers));
@@ -184,7 +184,7 @@ impl Device {
         openers.of(self.parts().iter().map(|(_, number)| number.as_str()))
     }
 
-    /// What stands on it, for people: mounts, swap, devices above it.
+    /// Kernel users of the device, for people: mounts, swap, devices above it.
     pub fn claims(&self) -> Vec<String> {
         let (parts, mounts) = (self.parts(), mounts());
         let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
@@ -214,7 +214,7 @@ impl Device {
         mounts().into_iter().filter(ours).map(|m| m.at).collect()
     }
 
-    /// Writes what the machine holds of it in memory.
+    /// Writes the machine's cached data of the device.
     pub fn sync(&self) {
         let told = |at: &str, done: Result<String, Why>| {
             if let Err(e) = done {
@@ -224,7 +224,7 @@ impl Device {
         for at in self.mounted() {
             told(&at, tool("sync", &["--file-system", &at]));
         }
-        // What was written to it without a file system.
+        // Data that was written to the device without a file system.
         told(&self.path(), tool("sync", &[&self.path()]));
     }
 }

@@ -19,11 +19,11 @@
 //! All of it on a thread of its own: the machine's tools wait for I/O, which the cores serve.
 //!
 //! Invariants
-//!  A1  What is attached was granted by a group; it goes when it is granted no longer and nobody
-//!      uses it.
-//!  A2  A device in use, be it only open in some process, is detached by nobody but whoever says
-//!      so, the end of its target, or that of the daemon; a network block device then waits for the
-//!      next daemon.
+//!  A1  An attached LUN was granted by a group; it is detached when it is granted no longer and has
+//!      no users.
+//!  A2  A device in use, be it only open in some process, is detached only by an explicit request,
+//!      by the end of its target, or by the end of the daemon. In the last case a network block
+//!      device waits for the next daemon.
 
 mod fuse;
 mod host;
@@ -62,12 +62,12 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// What somebody asked for.
+/// A request to the worker.
 enum Job {
     Attach(Key, By),
-    /// By force: whoever uses it.
+    /// True: by force, even when it is in use.
     Detach(Key, bool),
-    /// Everything of a target, whoever uses it.
+    /// All LUNs of a target, even those in use.
     Drop(String),
     /// The daemon ends: what can wait for the next one is left to it.
     Leave,
@@ -79,7 +79,7 @@ type Place = Arc<Mutex<Option<std::result::Result<(), String>>>>;
 struct Waiting {
     why: String,
     since: std::time::Instant,
-    /// What was said of it to people.
+    /// The last message to people about it.
     said: Option<String>,
 }
 
@@ -98,7 +98,7 @@ struct Table {
     ends: bool,
 }
 
-/// What the worker and those who ask share.
+/// State that the worker and its callers share.
 struct Shared {
     local: Arc<Local>,
     table: Mutex<Table>,
@@ -147,7 +147,7 @@ impl Attachments {
         Ticket(place)
     }
 
-    /// What may have changed is looked at now.
+    /// Makes the worker look for changes now.
     pub fn look(&self) {
         self.shared.table().look = true;
         self.shared.bell.notify_all();
@@ -164,12 +164,12 @@ impl Attachments {
         self.order(Job::Leave)
     }
 
-    /// Detaches a LUN that nobody uses; with `force` one that somebody does.
+    /// Detaches a LUN that is not in use; with `force` also one that is.
     pub fn detach(&self, key: Key, force: bool) -> Ticket {
         self.order(Job::Detach(key, force))
     }
 
-    /// Detaches everything of a target, whoever uses it.
+    /// Detaches all LUNs of a target, even those in use.
     pub fn drop_target(&self, target: &str) -> Ticket {
         self.order(Job::Drop(target.to_owned()))
     }
@@ -180,7 +180,7 @@ impl Attachments {
         table.attached.keys().chain(table.waiting.keys()).any(|k| k.target == target)
     }
 
-    /// What there is, and why something is not.
+    /// The attached LUNs, and the reason for each missing one.
     pub fn view(&self) -> Vec<AttachedState> {
         view(&self.shared)
     }
@@ -191,7 +191,7 @@ impl Attachments {
         move || view(&shared)
     }
 
-    /// The LUN that somebody means by `what`: a number, a unit's name, or a device.
+    /// The LUN that `what` names: a number, a unit's name, or a device.
     pub fn find(&self, what: &str, target: Option<&str>) -> Result<Key> {
         let targets = self.shared.local.targets();
         let view = self.view();

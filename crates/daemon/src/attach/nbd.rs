@@ -1,4 +1,4 @@
-//! By the kernel's network block device: sockets between it and the cores, one a core.
+//! Attachment by the kernel's network block device: sockets between it and the cores, one a core.
 //!
 //! ```text
 //!   LEFT BY A DAEMON --taken over: new sockets--+
@@ -8,10 +8,10 @@
 //!                          v                                           v
 //!                        gone            in use at the end of the daemon: LEFT, its users wait
 //! ```
-//! A request that a socket ended with is sent once more by the kernel, when `resend` seconds have
-//! passed since it was sent first. It has no way to be hurried: the deadline stands with the
-//! request, and a new socket does not look at what the old one owed. A daemon that ends in order
-//! leaves none behind: it answers what it has read.
+//! The kernel sends a request again when its socket ended, once `resend` seconds have passed since
+//! it was first sent. There is no way to hurry it: the deadline belongs to the request, and a new
+//! socket does not see the pending requests of the old one. A daemon that ends in order leaves no
+//! such request: it answers all requests that it has read.
 //!
 //! Invariants
 //!  N1  A device is served by the daemon that holds the lock of its LUN; a lock ends with its
@@ -119,7 +119,7 @@ impl Backend {
     }
 }
 
-/// A device of ours that the kernel has, whoever serves it.
+/// A device of ours that the kernel has, whichever process serves it.
 pub struct Known {
     /// The device.
     pub device: Device,
@@ -161,8 +161,8 @@ fn lock(key: &Key) -> Result<File, Why> {
     }
 }
 
-/// Ends devices that a daemon left, of targets of ours, that nobody wants and nobody uses; answers
-/// those that are in use, and a line for people about each that went.
+/// Ends left devices of our targets that are not wanted and not in use. Answers the devices in use,
+/// and a line for people about each ended one.
 pub fn clean_up(
     ours: impl Fn(&Key) -> bool,
     wanted: impl Fn(&Key) -> bool,
@@ -289,11 +289,11 @@ impl Nbd {
         }
     }
 
-    /// The kernel has it no longer: somebody else ended it.
+    /// The kernel has it no longer: another process ended it.
     pub fn is_gone(&self) -> bool {
         match self.device.fact("backend") {
             Some(text) => text != self.backend.trim(),
-            // Before Linux 5.14 it does not tell.
+            // Before Linux 5.14 the kernel does not report it.
             None => self.device.fact("pid").is_none(),
         }
     }
@@ -320,7 +320,7 @@ impl Nbd {
         Ok(count)
     }
 
-    /// Tells the kernel the size.
+    /// Passes the size to the kernel.
     pub fn see_size(&self, grant: &Grant) -> Result<(), Why> {
         let told = Netlink::open()?.reconfigure(self.index, &self.wish(grant, &[]));
         told.map_err(|e| what(&self.device.path(), &e))
@@ -338,7 +338,7 @@ impl Nbd {
         Ok(())
     }
 
-    /// Leaves it to the daemon that comes: what was read is answered, its users wait.
+    /// Leaves it to the next daemon: requests that were read are answered, its users wait.
     pub fn leave(&self, local: &Local) {
         self.sockets.iter().for_each(|s| local.retire(&s.life));
         wait(TOOL_LIMIT, || self.sockets.iter().all(|s| s.life.is_over()));

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Messages read in answer to one; further ones are not waited for.
 const ANSWERS_MAX: u32 = 64;
 
-/// Errno of Linux for what is not there.
+/// Errno of Linux for a missing object.
 const ENOENT: i32 = 2;
 
 /// A socket to the kernel.
@@ -45,12 +45,12 @@ pub struct Wish<'a> {
     pub flags: u64,
     /// Sockets.
     pub sockets: &'a [OwnedFd],
-    /// By what the device is known again.
+    /// The text by which the device is recognized later.
     pub backend: &'a str,
 }
 
 impl Netlink {
-    /// Finds the family; an error says what is missing.
+    /// Finds the family; an error names the missing part.
     pub fn open() -> Result<Netlink, Why> {
         let plain = |e: rustix::io::Errno| format!("netlink: {e}");
         let socket = socket_with(
@@ -134,7 +134,8 @@ impl Netlink {
         self.ask(message, sequence, |_| None::<()>).map(drop)
     }
 
-    /// Ends a device; requests under way end first, those that nobody can answer with errors.
+    /// Ends a device. Requests under way end first; those that no socket can answer end with
+    /// errors.
     pub fn disconnect(&mut self, index: u32) -> io::Result<()> {
         let sequence = self.next();
         let mut message = Message::new(self.family, nbd::DISCONNECT, sequence);

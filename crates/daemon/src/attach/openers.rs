@@ -1,6 +1,6 @@
-//! Which processes hold block devices open. The kernel keeps no list of them: those of every
-//! process are looked at, by the number of the device, so that it does not matter under which name
-//! or in which namespace it was opened. Seeing other users' needs root, as attaching does.
+//! List of processes that hold block devices open. The kernel keeps no such list, so the open files
+//! of every process are examined. They are compared by device number, so the name and namespace of
+//! the opened file do not matter. To see other users' files needs root, as attaching does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -63,7 +63,7 @@ impl Openers {
                 self.cut = Some(limit);
                 break;
             }
-            // What is known is enough: a file on a server that does not answer is not asked for.
+            // Cached attributes are enough: a file server that does not answer is not asked.
             let flags = AtFlags::STATX_DONT_SYNC;
             let Ok(stat) = statx(CWD, open.path(), flags, StatxFlags::TYPE) else { continue };
             if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice {
@@ -86,7 +86,7 @@ impl Openers {
     pub fn of<'a>(&self, devices: impl Iterator<Item = &'a str>) -> Vec<String> {
         let mut out: Vec<String> =
             devices.filter_map(|device| self.holders.get(device)).flatten().cloned().collect();
-        // Whoever has several partitions open is one.
+        // A process that has several partitions open is listed once.
         out.sort();
         out.dedup();
         let more = out.len().saturating_sub(NAMED_MAX);
@@ -127,7 +127,7 @@ mod tests {
         assert!(none.of(std::iter::empty())[0].contains("not every process"));
     }
 
-    /// Folders as /proc has them: links to what is no block device are nobody's.
+    /// Folders as in /proc: links to anything but a block device do not count.
     #[test]
     fn only_block_devices_count() {
         let root = std::env::temp_dir().join(format!("ashlar-openers-{}", std::process::id()));

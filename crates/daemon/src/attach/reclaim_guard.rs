@@ -1,6 +1,6 @@
-//! What keeps the machine from waiting for itself while LUNs are attached: the daemon's memory is
-//! not swapped out, and the daemon is not ended to find memory. Its pages may be what the writing
-//! of other pages waits for.
+//! Guard against memory-reclaim deadlock while LUNs are attached. The daemon's memory is not
+//! swapped out, and the kernel does not end the daemon to free memory. The writing of other pages
+//! may wait for the daemon's pages.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ const SCORE: &str = "/proc/self/oom_score_adj";
 /// The right to lock any memory: number of the bit in `CapEff`.
 const CAP_IPC_LOCK: u32 = 14;
 
-/// What was changed, to be taken back.
+/// The changed settings, to be restored.
 #[derive(Default)]
 pub struct Guard {
     on: bool,
@@ -36,7 +36,7 @@ fn lock() -> Result<(), String> {
     if !may_lock() {
         return Err("there is a limit on locked memory".to_owned());
     }
-    // Pages are locked as they are used: what is only reserved costs nothing.
+    // Pages are locked when they are used: reserved pages cost nothing.
     let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     mlockall(all).map_err(|e| e.to_string())
 }

@@ -14,17 +14,17 @@ use super::openers::Openers;
 use super::reclaim_guard::Guard;
 use super::{Job, Key, Place, Shared, Table, Waiting};
 
-/// How often it looks for what has changed: sizes, sessions that ended, groups.
+/// Interval of the checks for changes: sizes, ended sessions, groups.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// How often something that failed is tried again.
 const RETRY: Duration = Duration::from_secs(3);
 
-/// Longest wait for processes that only look at a device: the device manager does, when somebody
-/// closes it.
+/// Longest wait for processes that only probe a device, as the device manager does when the device
+/// is closed.
 const GLANCE: Duration = Duration::from_secs(1);
 
-/// By what a LUN is a block device.
+/// The kernel interface by which a LUN is a block device.
 enum Means {
     Nbd(Nbd),
     Loop(Loop),
@@ -34,9 +34,9 @@ enum Means {
 pub struct Attached {
     grant: Grant,
     means: Means,
-    /// The size that the device was last told, bytes.
+    /// The size that was last passed to the device, bytes.
     bytes: u64,
-    /// What is to be known about it.
+    /// A note for people about it.
     why: String,
 }
 
@@ -69,7 +69,7 @@ impl Attached {
         }
     }
 
-    /// Nobody serves it any more, and it cannot be mended.
+    /// Its server has ended, and it cannot be repaired.
     fn is_over(&self) -> bool {
         match &self.means {
             Means::Nbd(nbd) => nbd.is_gone(),
@@ -95,11 +95,11 @@ impl Attached {
 /// How one is detached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// Unless somebody uses it; a process that has it open for a moment is waited for.
+    /// Unless it is in use; a process that has it open for a moment is waited for.
     Asked,
-    /// Unless somebody uses it at this moment.
+    /// Unless it is in use at this moment.
     Looking,
-    /// Though somebody uses it: what the machine holds is written first.
+    /// Even if it is in use: the machine's cached data is written first.
     Force,
 }
 
@@ -222,7 +222,7 @@ impl Worker {
         }
     }
 
-    /// Takes away what a daemon before this one left, once. What is in use of it is to be attached.
+    /// Removes the remains of an earlier daemon, once. Remains in use become LUNs to be attached.
     fn clean(&mut self) {
         if std::mem::replace(&mut self.cleaned, true) {
             return;
@@ -278,7 +278,7 @@ impl Worker {
         }
     }
 
-    /// What shall be attached, and by what.
+    /// The LUNs to be attached, and the method of each.
     fn wanted(&self) -> BTreeMap<Key, By> {
         let targets = self.shared.local.targets();
         let table = self.shared.table();
@@ -361,7 +361,7 @@ impl Worker {
             let then = &attached.grant;
             Arc::ptr_eq(&now.entry.device, &then.entry.device) && now.read_only == then.read_only
         };
-        // Another unit, or another right: what the kernel was told holds no longer.
+        // Another unit, or another right: the kernel's parameters are no longer valid.
         let granted = found.is_ok_and(|now| is_same(&now));
         let over = attached.is_over();
         let bytes = attached.grant.bytes();

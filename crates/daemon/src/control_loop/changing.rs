@@ -52,7 +52,7 @@ impl ControlLoop {
         keeps && topology.find_geom(&geom.class, &geom.name).is_some()
     }
 
-    /// What members that come would lose.
+    /// The data that added members would lose.
     pub(super) fn added_lose(&mut self, from: &GeomConfig, to: &GeomConfig) -> Option<String> {
         let view = self.control.topology.class_view(&to.class, 0);
         let geom = view.into_iter().find(|g| g.name == to.name);
@@ -92,7 +92,7 @@ impl ControlLoop {
         done.map_err(|e| {
             let error = from_geom(op, &to.name, e);
             match error.kind {
-                // A plan asks for the name of what it changes.
+                // A plan asks for the name of the object that it changes.
                 Kind::WouldDestroy => {
                     let name = &to.name;
                     error.next(format!("`ashlar apply --yes-destroy {name}`, if it may be lost."))

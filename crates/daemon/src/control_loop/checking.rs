@@ -1,4 +1,4 @@
-//! Whether a step of a plan would succeed, as far as names tell.
+//! Check of a plan's step in advance, by names.
 
 use control::api::{Error, Kind, Result};
 use control::plan::{Action, Step};
@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::errors::named;
 use crate::mailbox::Ahead;
 
-/// No geom above keeps what is to be removed. A plan does not make one let go: whether a member
-/// leaves a mirror, say, is for the mirror's own verbs.
+/// Checks that no geom above keeps the object to be removed. A plan does not make a geom release
+/// it: the removal of a member from a mirror, for example, is a verb of the mirror.
 fn is_free(topology: &Topology, class: &str, name: &str, going: &[(String, String)]) -> Result<()> {
     let Some(geom) = topology.find_geom(class, name) else { return Ok(()) };
     let goes =
@@ -19,9 +19,9 @@ fn is_free(topology: &Topology, class: &str, name: &str, going: &[(String, Strin
     Err(Error::new(Kind::Busy, "remove", why).at(name))
 }
 
-/// Would `step` succeed? Looks at names only: what a disk or a socket says shows when it is carried
-/// out, and is taken back then. `ahead`: what the steps before it do. `may_wait`: units that may do
-/// without their provider.
+/// Would `step` succeed? Looks at names only: errors of a disk or a socket show when the step is
+/// carried out, and the step is taken back then. `ahead`: the effects of the steps before it.
+/// `may_wait`: units that may do without their provider.
 pub fn check(
     topology: &Topology,
     step: &Step,
@@ -50,7 +50,7 @@ pub fn check(
         Action::RemoveGeom { geom } => is_free(topology, &geom.class, &geom.name, &ahead.going),
         Action::CreateGeom { geom } => geom.below().try_for_each(|name| need(name, "create geom")),
         Action::CreateAccess { .. } | Action::ModifyAccess { .. } | Action::Regroup { .. } => {
-            // Nearly all are there; who is not is looked for among all that runs.
+            // Nearly all are there; the missing ones are looked for in the whole graph.
             let luns = step.action.groups().flat_map(|access| access.luns.values());
             luns.map(|lun| lun.provider.as_str()).try_for_each(|name| match need(name, "export") {
                 Err(_) if may_wait(name) => Ok(()),

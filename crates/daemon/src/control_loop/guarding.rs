@@ -1,5 +1,5 @@
-//! What providers hold is asked before something is written over it: for verbs of classes, and for
-//! plans.
+//! Guard against overwriting: the content of providers is checked before a verb of a class or a
+//! plan writes over it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::ControlLoop;
 use crate::wholes::{Member, Whole};
 
 impl ControlLoop {
-    /// What the members of a geom hold and would lose if it were made now.
+    /// The data on a geom's members that would be lost if the geom were made now.
     pub(super) fn loses(&mut self, geom: &GeomConfig) -> Option<String> {
         if let Some(why) = self.scrambles(geom) {
             return Some(why);
@@ -35,7 +35,7 @@ impl ControlLoop {
         Some(format!("{held}: it is overwritten"))
     }
 
-    /// What the members of a geom hold, in words.
+    /// The data on a geom's members, in words.
     pub(super) fn held(&mut self, geom: &GeomConfig, by: guard::By<'_>) -> Option<String> {
         let mut held = Vec::new();
         for name in geom.below() {
@@ -48,7 +48,7 @@ impl ControlLoop {
         (!held.is_empty()).then(|| held.join("; "))
     }
 
-    /// What providers hold of which the end is to be written over, in words.
+    /// The data on providers whose end is to be overwritten, in words.
     pub(super) fn held_by(&mut self, names: &[String]) -> Option<String> {
         let by = guard::By { class: "", geom: "", force: false };
         let held = names.iter().filter_map(|name| {
@@ -138,8 +138,8 @@ impl ControlLoop {
         }
     }
 
-    /// Why a geom would show other bytes than it did, or nothing says how what is on its members
-    /// belongs together (W1 of `wholes`).
+    /// Why a geom would show other bytes than before, or why no record says how the data on its
+    /// members belongs together (W1 of `wholes`).
     pub(super) fn scrambles(&mut self, geom: &GeomConfig) -> Option<String> {
         let whole = self.whole(geom)?;
         // Members that a step ahead of it makes are looked at when it is carried out.
@@ -189,8 +189,8 @@ impl ControlLoop {
         }
     }
 
-    /// What the devices hold on which a file server would be made by itself: those that are none
-    /// of a file server yet.
+    /// The data on the devices of a file server that would be made by itself, if none of them
+    /// belongs to a file server yet.
     pub(super) fn made_over(&mut self, geom: &GeomConfig) -> Option<String> {
         if geom.class != FS_CLASS || geom.params.get("create") != Some(&Value::Bool(true)) {
             return None;
@@ -202,7 +202,7 @@ impl ControlLoop {
         self.held(geom, by)
     }
 
-    /// Calls the class, if what the verb would write over may be lost.
+    /// Calls the class, if the data that the verb would overwrite may be lost.
     pub(super) fn guarded(
         &mut self,
         class: &Arc<dyn Class>,

@@ -1,5 +1,5 @@
-//! What goes and comes by itself while the daemon serves, or comes later than it starts: disks,
-//! what stands on them, and LUNs. `reattach` and `exports` decide what may come.
+//! Disks, geoms and LUNs that appear or vanish by themselves, while the daemon serves or after its
+//! start. `reattach` and `exports` decide which may appear.
 
 use control::api::Level;
 use control::config::GeomConfig;
@@ -37,7 +37,7 @@ impl ControlLoop {
         }
     }
 
-    /// Opens disks whose medium is back, then what stood on them, then units.
+    /// Opens disks whose medium is back, then the geoms above them, then units.
     pub(super) fn look_for_returns(&mut self) {
         let is_looking = self.returns.is_looking() || self.exports.has_lost();
         let now = self.control.now_ns();
@@ -154,7 +154,7 @@ impl ControlLoop {
         self.shown.lock().refused = refused;
     }
 
-    /// It is made when what it stands on has come.
+    /// Has the geom made when the provider that it needs has appeared.
     pub(super) fn expect(&mut self, geom: &GeomConfig, on: &str) {
         let text = format!("it uses {on}, which is not there yet; it waits for it");
         self.note(Level::Warn, &geom.name, text);

@@ -1,5 +1,5 @@
-//! Files of secrets, certificates and keys that are read again. Sessions go on; what logs in later
-//! meets what is in them now.
+//! Rereading of the files of secrets, certificates and keys. Sessions go on; later logins use the
+//! new content.
 
 use control::api::{Error, Kind, Result};
 use control::config::GeomConfig;
@@ -33,7 +33,7 @@ impl ControlLoop {
         }
     }
 
-    /// A geom was made with what is in these files.
+    /// Records the files with which a geom was made.
     pub(super) fn keep_files(&self, geom: &GeomConfig, files: Files) {
         if geom.class == "fs" {
             self.exports.files.set_own(FilesOf::Fs(geom.name.clone()), files);

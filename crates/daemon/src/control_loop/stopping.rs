@@ -9,7 +9,7 @@ use fileserver::FsClass;
 use super::ControlLoop;
 use crate::exports::SESSIONS_DEADLINE;
 
-/// After so long people are told who is waited for.
+/// After this time, people are informed which sessions are waited for.
 const SILENCE: Duration = Duration::from_millis(500);
 
 impl ControlLoop {
@@ -20,7 +20,7 @@ impl ControlLoop {
         let config = self.config();
         self.exports.leave(&mut self.control);
         let end = Instant::now() + SESSIONS_DEADLINE;
-        // The last one first: it may stand on a local bus of one before it.
+        // The last one first: it may depend on a local bus of a target before it.
         let (plain, shown): (Vec<&TargetConfig>, Vec<&TargetConfig>) = config
             .target
             .iter()
@@ -45,7 +45,7 @@ impl ControlLoop {
         }
     }
 
-    /// Waits for a target's sessions, and says for whom.
+    /// Waits for the sessions of a target, and reports them.
     fn drain(&mut self, target: &TargetConfig, end: Instant) {
         let soon = end.min(Instant::now() + SILENCE);
         let left = self.exports.sessions_end(&mut self.control, target, soon);

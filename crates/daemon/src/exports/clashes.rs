@@ -18,7 +18,7 @@ pub fn is_asked(step: &Step) -> bool {
     step.action.groups().next().is_some() && !step.may_wait
 }
 
-/// What hosts would know the disks by that a plan makes.
+/// The identities by which hosts would know the disks that a plan makes.
 pub fn foreseen(steps: &[Step], identities: &Keeper) -> Foreseen {
     let (mut made, mut gone) = (Vec::new(), BTreeSet::new());
     for step in steps {
@@ -31,7 +31,7 @@ pub fn foreseen(steps: &[Step], identities: &Keeper) -> Foreseen {
     identities.foreseen(&made, &gone)
 }
 
-/// What is known of units after some steps of a plan.
+/// The state of units after some steps of a plan.
 struct Walk<'a> {
     topology: &'a Topology,
     registry: &'a Registry,
@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
         if is_asked(step) { self.units_of(step) } else { Ok(()) }
     }
 
-    /// The units of a step's LUNs can be told from each other, and from those that are there.
+    /// Checks that the units of a step's LUNs differ from each other, and from existing ones.
     fn units_of(&mut self, step: &Step) -> Result<()> {
         let luns = step.action.groups().flat_map(|access| access.luns.values());
         let names: BTreeSet<&str> = luns.map(|lun| lun.provider.as_str()).collect();

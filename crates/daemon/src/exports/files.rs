@@ -155,7 +155,7 @@ impl Of {
         self.all().next().is_none()
     }
 
-    /// What is said of those that have changed.
+    /// The report about files that have changed.
     fn stale(&self, of: &FilesOf, has_changed: impl Fn(&File) -> bool) -> Option<Stale> {
         let changed = self.all().filter(|file| has_changed(file));
         let why: Vec<String> =
@@ -180,7 +180,7 @@ pub struct InUse {
 }
 
 impl InUse {
-    /// None yet; `tell` is told of those that change.
+    /// An empty set; the callback receives the reports of changed files.
     pub fn new(tell: Arc<Tell>) -> InUse {
         InUse { inner: Arc::default(), tell }
     }

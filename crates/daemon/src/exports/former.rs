@@ -1,4 +1,4 @@
-//! Names that units had before their disk was renamed: NBD clients that come again ask for them.
+//! Names that units had before their disk was renamed: returning NBD clients ask for them.
 
 use engine::registry::Former;
 use geom::Topology;
@@ -19,7 +19,7 @@ impl Exports {
         names.iter().filter_map(unit).collect()
     }
 
-    /// The registry serves what is kept.
+    /// Passes the stored former names to the registry.
     pub(super) fn serve_former(&self) {
         self.registry.set_former(self.by_hand.names().clone());
     }

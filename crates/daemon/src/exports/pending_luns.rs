@@ -2,8 +2,8 @@
 //! portal of another machine is not up yet, an array lacks members).
 //!
 //! ```text
-//!   at the start: no provider --> awaited --it is there--> exported, initiators are told
-//!   later: no provider --> refused; who is awaited or lost stays so, whatever else is changed
+//!   at the start: no provider --> awaited --it is there--> exported, initiators are notified
+//!   later: no provider --> refused; an awaited or lost LUN stays so, whatever else is changed
 //! ```
 //!
 //! Invariants
@@ -11,7 +11,7 @@
 //!  W2  An awaited LUN is in no list. A host that knows it gets BECOMING READY and sends its
 //!      commands again.
 //!  W3  Once it has started, a name that is not there is a mistake, and is refused as one, unless a
-//!      bus of the configuration may bring it: its own disks, and what is found on them.
+//!      bus of the configuration may bring it: its own disks, and the providers found on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,7 +122,7 @@ impl Exports {
         of.filter(|name| self.registry.device(name).is_none()).cloned().collect()
     }
 
-    /// What initiators see of a group (W2).
+    /// The part of a group that initiators see (W2).
     pub(super) fn shown(&self, access: &AccessConfig) -> Result<GroupSpec> {
         let mut spec = group_spec(access)?;
         let (here, away) =
@@ -133,7 +133,7 @@ impl Exports {
         Ok(spec)
     }
 
-    /// The same of a change: one that is awaited takes the place of what was there.
+    /// The same of a change: an awaited LUN replaces the LUN of that number.
     pub(super) fn shown_change(&self, lun: u64, to: &Option<LunConfig>) -> LunChange {
         match to {
             Some(to) if self.registry.device(&to.provider).is_some() => {
@@ -149,7 +149,8 @@ impl Exports {
         !self.awaited.is_empty() || !self.registry.lost().is_empty()
     }
 
-    /// Opens anew what was lost and has come back: answers the names, or why one stays lost.
+    /// Opens lost providers that have returned: answers their names, and the reason if one stays
+    /// lost.
     pub fn revive(&self, control: &mut Control, config: &Config) -> Vec<(String, Result<()>)> {
         let lost: BTreeSet<String> = self.registry.lost().into_iter().collect();
         if lost.is_empty() {
@@ -170,7 +171,8 @@ impl Exports {
         wanted.into_iter().map(one).collect()
     }
 
-    /// Exports what was awaited and has come: the targets that have more LUNs now, and by what.
+    /// Exports awaited providers that have appeared. Answers the targets that have more LUNs now,
+    /// and the providers.
     pub fn fulfil(
         &mut self,
         control: &mut Control,

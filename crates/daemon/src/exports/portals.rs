@@ -216,7 +216,7 @@ fn try_alone(at: SocketAddr, only_v6: bool) -> io::Result<()> {
     Ok(net::listen(&socket, 1)?)
 }
 
-/// What to look at when an address cannot be listened on.
+/// Advice when an address cannot be listened on.
 fn next_for(at: &Address) -> String {
     if let Some(interface) = at.ether() {
         return format!(

@@ -1,5 +1,6 @@
-//! Protection information is not made over contents unasked: a plan asks for the provider's name,
-//! but a start cannot ask, nor can it be asked of a disk that comes later.
+//! Guard of protection information, which is not made over existing data without consent. A plan
+//! asks for the provider's name. A start cannot ask, and no consent can be given for a disk that
+//! appears later.
 
 use classes::guard;
 use control::api::{Error, Kind, Result};
@@ -9,12 +10,12 @@ use geom::Control;
 
 use super::Exports;
 
-/// Who looks.
+/// The class in whose name the guard looks.
 const CLASS: &str = "lun";
 
 impl Exports {
-    /// Refuses a unit whose protection information would be made now, over what the end of its
-    /// provider holds.
+    /// Refuses a unit whose protection information would be made now, over existing data at the end
+    /// of its provider.
     pub(super) fn may_protect(
         &self,
         control: &mut Control,

@@ -1,4 +1,4 @@
-//! What the configuration says, in the words of the registry and the drivers.
+//! Conversion of the configuration to specifications of the registry and the drivers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs};

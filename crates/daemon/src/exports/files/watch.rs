@@ -14,7 +14,7 @@ use crate::vault::Tell;
 /// Time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a file looks like from outside: another one may have other contents.
+/// File attributes that change with its content: when they differ, the content may differ.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Outside {
     place: (u64, u64),
@@ -30,7 +30,7 @@ impl Outside {
     }
 }
 
-/// A file as it was read: its path, and the digest of what was read.
+/// A file as it was read: its path, and the digest of its content.
 type Key = (String, [u8; 32]);
 
 fn key_of(file: &File) -> Key {

@@ -23,13 +23,13 @@ use wire::scsi::AccessState;
 use crate::address::{ANY, Path};
 use crate::device::{Queueing, Shape};
 use crate::events::Event;
-use crate::kept::KeptNames;
 use crate::periph::Facts;
 use crate::probe::Refusal;
 use crate::recovery::Policy;
 use crate::reset::UnitReset;
 use crate::sim::Sim;
 use crate::unit::{Listener, Unit};
+use crate::wired_names::KeptNames;
 
 pub(crate) use bounds::Shared as SharedBounds;
 pub use bounds::{Bounds, LastError};

@@ -14,12 +14,12 @@ use serde_json::Value;
 
 use crate::address::Path;
 use crate::bus::{ACCESS, Bus, Change, Names, PHYSPATH};
-use crate::kept::KeptNames;
 use crate::kind::{Open, SimKind, Site};
 use crate::periph::{self, Disk, DiskLayer, Facts};
 use crate::sim::Sim;
 use crate::unit::Unit;
 use crate::verbs::{VERBS, faults, orders::Orders};
+use crate::wired_names::KeptNames;
 
 /// Name of the class.
 pub const CAM_CLASS: &str = "cam";

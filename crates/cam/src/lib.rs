@@ -21,7 +21,6 @@ mod class;
 mod device;
 mod events;
 mod freeze;
-mod kept;
 mod kind;
 mod periph;
 pub mod probe;
@@ -31,6 +30,7 @@ mod sim;
 pub mod sims;
 mod unit;
 mod verbs;
+mod wired_names;
 
 pub use address::{ANY, Path};
 pub use bus::{Bounds, Bus, Change, LastError, Names, PHYSPATH, Rescan};
@@ -46,9 +46,9 @@ pub use device::{
 };
 pub use events::Event;
 pub use freeze::{Freeze, Freezes};
-pub use kept::{Holder, KeptNames};
 pub use kind::{Open, SimKind, Site};
 pub use periph::Facts;
 pub use reset::UnitReset;
 pub use sim::{Begun, Signature, Sim, SimFacts};
 pub use unit::{Listener, Unit};
+pub use wired_names::{Holder, KeptNames};

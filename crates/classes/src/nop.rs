@@ -198,8 +198,7 @@ impl Nop {
 
 impl Filter for Nop {
     const NAME: &'static str = "nop";
-    const DOC: &'static str =
-        "Pass-through layer that can fail, delay or resize on demand.";
+    const DOC: &'static str = "Pass-through layer that can fail, delay or resize on demand.";
     const EXAMPLE: &'static str = "nop configure --read-fail-percent 5 n0";
     type Params = NopParams;
 

@@ -10,10 +10,10 @@ use bio::{Attr, Errno};
 use crate::control::Control;
 use crate::core::Core;
 use crate::error::Error;
+use crate::health::Trouble;
 use crate::layer::Edge;
 use crate::switchboard::Word;
 use crate::topology::{Access, ConsumerId, Deletes, GeomId, Left, ProviderId, Topology};
-use crate::trouble::Trouble;
 use crate::verb::VerbSpec;
 
 /// The result of a class's tasting of a provider, committed in order.

@@ -13,6 +13,7 @@ mod control;
 mod core;
 mod error;
 mod filter;
+mod health;
 mod layer;
 mod origins;
 mod rest;
@@ -21,7 +22,6 @@ mod snapshot;
 mod stats;
 mod switchboard;
 mod topology;
-mod trouble;
 mod typed;
 pub mod units;
 mod verb;
@@ -37,6 +37,7 @@ pub use control::{
 pub use core::{Call, Core, Finished, Message, Notice, Report, report};
 pub use error::Error;
 pub use filter::{Fate, Filter, Window, class as filter_class};
+pub use health::{Grade, Listener, Remark, Trouble};
 pub use layer::{Back, Edge, Flow, Layer, Sink};
 pub use origins::{Entry, ORIGINS_MAX, Origins, Who};
 pub use rest::REST_DEADLINE;
@@ -49,7 +50,6 @@ pub use topology::{
     Deletes, End, Event, GeomId, GeomView, KeepEnds, Left, NewProvider, ProviderId, ProviderView,
     TasteJob, Tasted, Topology,
 };
-pub use trouble::{Grade, Listener, Remark, Trouble};
 pub use typed::{NoClaim, NoParams, Typed, bare_name, named, with};
 pub use verb::{
     ArgKind, ArgSpec, Bytes, Change, ClassVerb, Consent, Params, Said, Verb, VerbSpec, arguments,

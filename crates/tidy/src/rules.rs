@@ -25,14 +25,14 @@ pub const FLOORS: &[(&str, u32)] = &[
 /// Rooms that are tools, not part of the daemon: they may import anything and nothing imports them.
 const TOOLS: &[&str] = &["tidy", "rig", "testkit", "bench"];
 
-/// Where `unsafe` may stand, with the reason in each block.
+/// Files that may contain `unsafe`, with the reason in each block.
 const UNSAFE: &[&str] = &[
     "crates/bio/src/buf.rs",
     "crates/bio/src/count.rs",
     "crates/bio/src/parity.rs",
     "crates/bio/src/arena.rs",
-    "crates/bio/src/owned.rs",
-    "crates/bio/src/pinned.rs",
+    "crates/bio/src/thread_owned.rs",
+    "crates/bio/src/resolved_arc.rs",
     "crates/bio/src/pool.rs",
     "crates/reactor/src/port/",
 ];
@@ -76,7 +76,7 @@ const UNFINISHED: &[&str] =
 
 /// The list of classes, the only file that names them all.
 const CLASSES: &str = "crates/classes/src/registry.rs";
-/// What the classes are made of, which may be used by all: modules of theirs that the list names.
+/// Modules below the classes, which all classes may use: those that the list names.
 const BELOW_CLASSES: &[&str] = &["members", "inspect"];
 /// Formats that the scanner of disks reads by the code of their class.
 const SCANNED: &[&str] = &["part", "label"];
@@ -118,7 +118,7 @@ pub fn check(tree: &Tree) -> Vec<String> {
     out
 }
 
-/// A class does not know another class, nor does what they are made of know one.
+/// A class does not use another class, and the modules below the classes use none.
 fn classes(tree: &Tree, out: &mut Vec<String>) {
     let Some(list) = tree.sources.iter().find(|s| s.path == CLASSES) else { return };
     let module = |text: &str| -> String {

@@ -48,12 +48,12 @@
 //!      (D6).
 //!  D13 A command of a user that is not answered for long is detected, and each change is reported.
 
-mod answers;
 mod bound;
-mod cure;
+mod completion;
 mod doubt;
-mod hurry;
+mod failfast;
 mod queue;
+mod recovery_actions;
 mod reset;
 
 use std::cmp::Reverse;
@@ -66,8 +66,8 @@ use crate::events::Event;
 use crate::freeze::{Freeze, Freezes};
 use crate::recovery::{Policy, Scope, Step, judge};
 use bound::{Silence, as_late, is_watched};
-use cure::Curing;
 use doubt::Doubts;
+use recovery_actions::Curing;
 use reset::Resets;
 
 pub use bound::{Failure, SILENCE_NS};

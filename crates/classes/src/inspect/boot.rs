@@ -1,7 +1,7 @@
 //! Scan of the first sector: FAT, NTFS and exFAT share it with MBR, and with it the bytes 55 AA.
 
 use super::scan::{Finding, Standing};
-use super::signs::Depth;
+use super::signatures::Depth;
 use crate::part::{Scheme, Table, is_fat};
 use crate::probe::{Sectors, Stop, byte, le16, le32, le64, span};
 

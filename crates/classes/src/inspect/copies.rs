@@ -1,7 +1,7 @@
 //! Further copies of metadata, located through the content of the first one.
 
 use super::scan::{Finding, Standing};
-use super::signs::{BCACHE, BCACHEFS, Depth};
+use super::signatures::{BCACHE, BCACHEFS, Depth};
 use super::weak;
 use crate::probe::{Sectors, Stop, array, byte, le32, le64, span};
 

@@ -16,7 +16,7 @@ mod class;
 mod copies;
 mod firmware;
 mod scan;
-mod signs;
+mod signatures;
 mod varied;
 mod weak;
 
@@ -24,4 +24,4 @@ pub use class::InspectClass;
 pub(crate) use class::report;
 pub use scan::{Finding, Report, Standing, step};
 pub(crate) use scan::{leftover, membership};
-pub use signs::{At, SIGNS, Sign};
+pub use signatures::{At, SIGNS, Sign};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::signs::{At, Depth, INTEL, SIGNS, Sign};
+use super::signatures::{At, Depth, INTEL, SIGNS, Sign};
 use super::{boot, copies, varied};
 use crate::label;
 use crate::members::{follow, frame};

@@ -1,7 +1,7 @@
 //! Signatures whose place or bytes are not fixed: the external log of XFS and Atari's table.
 
 use super::scan::{Finding, Standing};
-use super::signs::Depth;
+use super::signatures::Depth;
 use super::weak::be32;
 use crate::probe::{Sectors, Stop, byte, span};
 

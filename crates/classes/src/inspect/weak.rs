@@ -1,7 +1,7 @@
 //! Additional checks of short magic numbers: two or four bytes alone are too likely to match by
 //! chance.
 
-use super::signs::{BCACHE, BCACHEFS};
+use super::signatures::{BCACHE, BCACHEFS};
 use crate::crc::{crc32, crc32c};
 use crate::probe::{Sectors, Stop, byte, le16, le32, le64, span};
 

@@ -2,7 +2,7 @@
 //!
 //! * [`WriteGate`]: nothing is written before the marks on the disks say so.
 //! * [`Court`]: a write that failed on one member waits for the decision about that member.
-//! * [`blank`]: zeroes to write.
+//! * [`zero_page`]: zeroes to write.
 //! * [`Lanes`]: per-core state without a lock, and the table of members that the core uses.
 //! * [`Divisor`]: division by the number of members, or the size of their strips.
 //! * [`Loads`]: reads go to the least busy of the members with the same content.
@@ -32,52 +32,52 @@
 //! decides, has the metadata written by a task on core 0, and only then lets requests see the new
 //! state.
 
-mod blank;
-mod court;
+mod attributes;
 mod divisor;
+mod event_log;
 pub(crate) mod follow;
 pub(crate) mod frame;
 pub(crate) mod hand;
-mod joined;
 pub(crate) mod known;
-mod lanes;
 mod load;
-mod pace;
+mod partial_failures;
+mod per_core;
+mod placeholder;
 mod ranges;
-mod refusals;
-mod said;
+mod rejected;
 pub(crate) mod sparse;
 mod stopped;
 mod sync;
-mod unborn;
+mod throttle;
 pub(crate) mod verbs;
 mod verified;
 pub(crate) mod waiting;
 mod write_gate;
+mod zero_page;
 
 #[cfg(test)]
-mod court_tests;
-#[cfg(test)]
-mod lanes_tests;
-#[cfg(test)]
 mod load_tests;
+#[cfg(test)]
+mod partial_failures_tests;
+#[cfg(test)]
+mod per_core_tests;
 #[cfg(test)]
 mod ranges_tests;
 #[cfg(test)]
 mod write_gate_tests;
 
-pub(crate) use blank::{BLANK, blank};
-pub(crate) use court::{Court, Number};
+pub(crate) use attributes::{attributes, largest_stripe, zeroes};
 pub use divisor::Divisor;
-pub(crate) use joined::{joined, largest_stripe, zeroes};
-pub(crate) use lanes::{Lanes, Own};
+pub(crate) use event_log::{Fact, Said};
 pub(crate) use load::Loads;
-pub(crate) use pace::pay;
+pub(crate) use partial_failures::{Court, Number};
+pub(crate) use per_core::{Lanes, Own};
+pub(crate) use placeholder::Unborn;
 pub(crate) use ranges::{Held, Locked, RangeLocks, Waiter};
-pub(crate) use refusals::{REFUSALS_MAX, Refusals};
-pub(crate) use said::{Fact, Said};
+pub(crate) use rejected::{REFUSALS_MAX, Refusals};
 pub(crate) use stopped::Stopped;
-pub(crate) use unborn::Unborn;
+pub(crate) use throttle::pay;
 pub(crate) use verified::{Ill, Place, Report, differences};
 pub use waiting::Waiting;
 pub(crate) use write_gate::{Entry, GateWord, WriteGate};
+pub(crate) use zero_page::{BLANK, zero_page};

@@ -4,7 +4,7 @@ use bio::{Bio, Errno, Flags, Op};
 use geom::{Core, Flow};
 
 use super::layer::{MirrorLayer, UNABLE};
-use crate::members::{BLANK, blank};
+use crate::members::{BLANK, zero_page};
 
 /// Zeroes of one request.
 const PIECE: u64 = 16 * BLANK;
@@ -28,7 +28,7 @@ impl MirrorLayer {
         let table = self.0.lane(at).table.clone();
         let (ranges, mut sent) = (bio.ranges().collect::<Vec<_>>(), false);
         for (slot, path) in table.all().filter(|(slot, _)| unable >> slot & 1 != 0) {
-            let Some(zeroes) = blank() else {
+            let Some(zeroes) = zero_page() else {
                 self.blame(bio, slot as u32, Errno::Io, core);
                 *word |= 1 << slot;
                 continue;

@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::geom::MultipathGeom;
+use super::identity::Nature;
 use super::metadata::{Metadata, Mode};
-use super::nature::Nature;
 use super::options::Options;
 use super::{NAME, verbs};
 use crate::members::{Stopped, follow, known};

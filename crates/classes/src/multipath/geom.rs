@@ -18,14 +18,14 @@ use geom::{
 };
 
 use super::NAME;
+use super::identity::Nature;
 use super::layer::MultipathLayer;
-use super::nature::Nature;
 use super::options::Options;
 use super::paths::{PATHS_MAX, Paths, State};
 use super::shared::{Path, Shared, Table, Told};
 use super::tasks::{self, Note};
 use super::timers::Timers;
-use crate::members::{Said, Unborn, frame, joined, known};
+use crate::members::{Said, Unborn, attributes, frame, known};
 
 /// Attributes of the disk that are the same on each path.
 const OF_THE_DISK: [&str; 3] = ["GEOM::ident", "GEOM::descr", "GEOM::attachment"];
@@ -231,7 +231,7 @@ impl MultipathGeom {
     fn attrs(&self, t: &Topology) -> Vec<(&'static str, Attr)> {
         let providers = self.providers(t);
         let first = |name: &str| providers.iter().find_map(|p| t.attr(*p, name));
-        let mut attrs = joined(t, &providers);
+        let mut attrs = attributes(t, &providers);
         attrs.extend(OF_THE_DISK.into_iter().filter_map(|name| Some((name, first(name)?))));
         if let Some(Attr::Text(path)) = first(PHYSPATH) {
             attrs.push((PHYSPATH, Attr::Text(format!("{path}/mp"))));

@@ -7,9 +7,9 @@
 
 mod class;
 mod geom;
+mod identity;
 mod layer;
 mod metadata;
-mod nature;
 mod options;
 mod paths;
 mod shared;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::Fault;
+use super::assemble::{Found, is_serial};
 use super::ddf::{self, Change, Config, Meta, disk_state};
-use super::found::{Found, is_serial};
 use super::imsm::{self, Over, Record, serial_of};
 use super::model::{Array, Disk, DiskState, SubdiskState};
 use crate::probe::Reason;

@@ -9,8 +9,8 @@ use geom::{
     ClassVerb, Error, GeomId, Local, NoParams, ProviderId, Taster, Topology, Typed, Verdict,
 };
 
-use super::arrive::other_bytes;
-use super::found::{Found, SetId};
+use super::arrival::other_bytes;
+use super::assemble::{Found, SetId};
 use super::geom::{NAME, RaidGeom};
 use super::{ddf, follow, imsm, verbs};
 use crate::conversation::drive;

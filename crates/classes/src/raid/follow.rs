@@ -16,8 +16,8 @@
 use bio::Errno;
 use geom::{Control, Edge, Error, Left, Taster, Verdict};
 
+use super::assemble::{Found, is_serial};
 use super::class::look;
-use super::found::{Found, is_serial};
 use super::geom::NAME;
 use super::verbs::probe_as;
 use super::{ddf, imsm};

@@ -39,13 +39,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::Errno;
 use geom::{ConsumerId, GeomId, ProviderId, Topology};
 
+use super::assemble::{Found, SetId};
 use super::book::Book;
 use super::class::Tunables;
-use super::found::{Found, SetId};
 use super::set::{Set, Tag};
-use super::ups::Up;
 use super::volume::replay::Replayed;
 use super::volume::{Leaves, pass};
+use super::volumes::Up;
 use crate::members::{GateWord, Number, Refusals, Said, Waiting};
 
 /// Name of the class, and of its providers before the stroke.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use geom::{GeomId, Topology};
 
-use super::arrive::other_size;
+use super::arrival::other_size;
 use super::geom::{Doing, Job, RaidGeom, Told, bit};
 use super::model::DiskState;
 use super::records::{self, Work};

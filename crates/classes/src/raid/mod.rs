@@ -17,32 +17,32 @@
 //! * `ups` offers the volumes that can be used; `volume` is the data path; `records` writes.
 //! * `verbs` has the verbs, with `policy` and `follow`; `show` makes lists; `name` names volumes.
 
-mod arrive;
+mod arrival;
+mod assemble;
 mod book;
 pub mod check;
 mod class;
 pub mod ddf;
+mod failure;
 mod fault;
 mod follow;
-mod found;
 mod geom;
 pub mod imsm;
 mod jobs;
-mod losses;
+mod messages;
 pub mod model;
 mod name;
-mod notes;
+mod pending_updates;
 mod policy;
 mod records;
 mod set;
 #[cfg(test)]
 mod set_tests;
 mod show;
-mod told;
 mod troubles;
-mod ups;
 mod verbs;
 mod volume;
+mod volumes;
 
 pub use class::{RaidClass, Tunables};
 pub use fault::Fault;

@@ -11,7 +11,7 @@
 //!      a `~`: for all those volumes alike.
 //!  N3  A provider keeps its name while it is there.
 
-use super::found::SetId;
+use super::assemble::SetId;
 use super::geom::NAME;
 use super::model::Volume;
 use crate::crc::crc32;

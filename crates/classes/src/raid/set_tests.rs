@@ -1,7 +1,7 @@
 //! Tests of the choice of records, the use of members and the written records, without any I/O.
 
+use super::assemble::{Found, judge};
 use super::book::{Book, Here};
-use super::found::{Found, judge};
 use super::model::{
     Array, Disk, DiskState, Identity, Layout, Level, Member, Migration, MigrationKind,
     SubdiskState, Volume, VolumeState,

@@ -9,8 +9,8 @@ use geom::{
     Unanswered, Word,
 };
 
+use super::assemble::SetId;
 use super::class::Tunables;
-use super::found::SetId;
 use super::geom::{NAME, RaidGeom, Told};
 use super::model::{DiskState, Layout, Level, SubdiskState, VolumeState};
 use super::name;

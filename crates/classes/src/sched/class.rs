@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::algorithms::Algorithm;
 use super::clients::Classify;
 use super::geom::SchedGeom;
-use super::hub::Hub;
 use super::layer::{SchedLayer, Shared, attend};
 use super::options::{self, Options, ShareOption};
-use super::{NAME, algorithms, hub, verbs};
+use super::queue::Hub;
+use super::{NAME, algorithms, queue, verbs};
 
 /// The class.
 pub struct SchedClass;
@@ -50,7 +50,7 @@ struct Declared {
 fn declared(params: &SchedParams) -> Result<Declared, Error> {
     let Options { knobs, shares } = options::read(params.options.as_deref())?;
     let name = params.algorithm.as_deref().unwrap_or(algorithms::DEFAULT);
-    let made = hub::algorithm(name, &knobs)?;
+    let made = queue::algorithm(name, &knobs)?;
     let classify = classify(params.classify.as_deref())?.unwrap_or_default();
     Ok(Declared { made, classify, shares })
 }
@@ -68,8 +68,7 @@ pub(super) fn settings(hub: &Hub) -> Settings {
 
 impl Typed for SchedClass {
     const NAME: &'static str = NAME;
-    const DOC: &'static str =
-        "I/O scheduler between clients; inserted and removed under load.";
+    const DOC: &'static str = "I/O scheduler between clients; inserted and removed under load.";
     const VERBS: &'static [ClassVerb<SchedClass>] = verbs::VERBS;
     type Params = SchedParams;
     type Claim = NoClaim;

@@ -18,7 +18,7 @@ use bio::{Bio, Errno, Flags, Op, Origin};
 use geom::{Back, Core, Edge, Flow, Layer, Switchboard};
 
 use super::clients::Got;
-use super::hub::{Arrival, Hub, Manner};
+use super::queue::{Arrival, Hub, Manner};
 
 /// The word of a request that the hub does not know.
 const PASS: u64 = u64::MAX;

@@ -62,14 +62,14 @@ mod algorithms;
 mod class;
 mod clients;
 mod geom;
-mod hub;
 mod layer;
 mod options;
 mod parts;
+mod queue;
 mod verbs;
 
 #[cfg(test)]
-mod hub_tests;
+mod queue_tests;
 
 pub use class::SchedClass;
 pub use clients::CLIENTS_MAX;

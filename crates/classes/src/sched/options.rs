@@ -15,7 +15,7 @@ use geom::Error;
 
 use super::algorithms::{self, Share};
 use super::clients::SHARES_MAX;
-use super::hub::Hub;
+use super::queue::Hub;
 
 /// Options of a single client.
 const SHARES: &[&str] = &["weight", "iops", "kbps", BURST];

@@ -12,7 +12,7 @@ use geom::{
 use super::map::SpanLayer;
 use super::moved::{self, Moved};
 use super::{Span, SpanLabel};
-use crate::members::{Divisor, Fact, Refusals, Said, joined, known, zeroes};
+use crate::members::{Divisor, Fact, Refusals, Said, attributes, known, zeroes};
 
 /// One that has its place.
 struct Member {
@@ -389,7 +389,7 @@ impl<S: Span> SpanGeom<S> {
         let members: Vec<ProviderId> = self.members(t).into_iter().flatten().collect();
         self.zeroes = members.iter().all(|p| zeroes(t, *p));
         let (layer, limits) = self.shape(t)?;
-        let mut attrs = joined(t, &members);
+        let mut attrs = attributes(t, &members);
         let name = t.geom_name(me).to_owned();
         if !self.manual {
             let ident = format!("{}-{:08x}", S::NAME, self.id);

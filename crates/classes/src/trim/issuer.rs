@@ -10,7 +10,7 @@ use bio::{Bio, Errno, Op};
 use geom::Core;
 use space::trim::{Command, Outcome};
 
-use super::desk::Step;
+use super::queue::Step;
 use super::shared::{Shared, Told};
 
 /// Starts it; it ends when the desk is stopped.

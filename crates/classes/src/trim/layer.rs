@@ -20,7 +20,7 @@ use std::sync::Arc;
 use bio::{Bio, Errno, Flags, Op};
 use geom::{Back, Core, Flow, Layer};
 
-use super::desk::{Entry, Kept};
+use super::queue::{Entry, Kept};
 use super::shared::Shared;
 
 /// The layer.

@@ -8,11 +8,11 @@
 //! * `geom`, `class`, `params`, `show`, `verbs`.
 
 mod class;
-mod desk;
 mod geom;
 mod issuer;
 mod layer;
 mod params;
+mod queue;
 mod shared;
 mod show;
 mod sync;

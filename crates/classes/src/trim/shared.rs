@@ -9,7 +9,7 @@ use bio::sync::Mutex;
 use geom::{Edge, GeomId, Switchboard};
 use space::trim::{Load, Pacing, Queue};
 
-use super::desk::Desk;
+use super::queue::Desk;
 
 /// Requests of one core that went down here; only that core writes it.
 #[repr(align(128))]

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
 
-/// See the module. The locks here are no steps: nobody waits while he holds one.
+/// See the module. Taking these locks is not a step: a thread never waits while it holds one.
 pub struct Bell {
     rings: Mutex<Sender<()>>,
     hears: Mutex<Option<Receiver<()>>>,
@@ -18,14 +18,14 @@ impl Default for Bell {
 }
 
 impl Bell {
-    /// A ring before anybody waits is kept.
+    /// A ring before the wait is kept.
     pub fn ring(&self) {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // Whoever would hear it may have gone.
+        // The receiver may have been dropped.
         let _ = rings.send(());
     }
 
-    /// Until the next ring that nobody has heard yet; one thread at a time.
+    /// Waits for the next ring that has not been received; one thread at a time.
     pub fn wait(&self) {
         let lock = || self.hears.lock().unwrap_or_else(PoisonError::into_inner);
         let hears = lock().take().expect("one waits at a time");

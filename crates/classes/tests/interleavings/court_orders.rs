@@ -1,12 +1,12 @@
-//! The court: C1 to C3 in every order of writes that failed and of a geom that judges.
+//! Partial failures of writes: C1 to C3 in every order of failed writes and of the geom's decision.
 
 use std::sync::{Arc, Mutex};
 
 use shuttle::sync::mpsc;
 use shuttle::thread;
 
-use crate::court::Court;
 use crate::everything;
+use crate::partial_failures::Court;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
@@ -19,8 +19,8 @@ enum Word {
     AllSaid(u64),
 }
 
-/// A write that a member failed, another write likewise, and a geom whose verdict is `stays`; when
-/// `goes`, it leaves before it has heard everything.
+/// Writes that a member failed, and a geom that decides whether the member stays (`stays`). With
+/// `goes`, the geom is removed before it has received everything.
 fn judged(writes: usize, stays: bool, goes: bool) {
     let court = Arc::new(Court::<usize>::default());
     let answers = Arc::new(Mutex::new(vec![None; writes]));

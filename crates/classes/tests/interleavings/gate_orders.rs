@@ -1,4 +1,4 @@
-//! The write gate: G1 to G5 in every order of writes and of what a geom does with the gate.
+//! The write gate: G1 to G5 in every order of writes and of the geom's operations on the gate.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -9,14 +9,14 @@ use shuttle::thread::{self, JoinHandle};
 use crate::write_gate::{Entry, GateWord, WriteGate};
 use crate::{Bell, everything};
 
-/// A gate, writes on cores of their own, and what the geom has heard.
+/// A gate, writes on cores of their own, and the notifications that the geom received.
 struct Place {
     gate: WriteGate,
     /// One a core: rung when its request is restarted.
     bells: Arc<Vec<Bell>>,
     drained: Arc<Bell>,
     knocks: Arc<AtomicU32>,
-    /// From `Drained` to the next `open`: nobody may be inside.
+    /// From `Drained` to the next `open`: no write may be inside.
     closed: AtomicBool,
     inside: AtomicU32,
     evicted: Mutex<Vec<usize>>,
@@ -145,7 +145,7 @@ fn g2_the_last_of_two_says_that_it_is_empty() {
     });
 }
 
-/// G5: a geom goes while a write comes; nobody waits for ever.
+/// G5: a geom is removed while a write arrives; the write does not wait for ever.
 #[test]
 fn g5_nobody_waits_at_a_gate_whose_geom_has_gone() {
     everything("write, evict", 8, 60, || {
@@ -166,7 +166,7 @@ fn g5_nobody_waits_at_a_gate_whose_geom_has_gone() {
     });
 }
 
-/// Those who are sent back to look come again and are let in.
+/// G4: writes that are sent back enter again and are admitted.
 #[test]
 fn g4_who_is_turned_away_knocks_again() {
     everything("write, turn away, open", 6, 500, || {

@@ -1,4 +1,4 @@
-//! The lanes: N1 and N3 in every order of a geom that sets tables and a core that goes by them.
+//! Tables per core: N1 and N3 in every order of a geom that sets tables and a core that uses them.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::thread;
 
 use crate::everything;
-use crate::lanes::{Lanes, Own};
+use crate::per_core::{Lanes, Own};
 
 #[derive(Default)]
 struct One(Arc<u64>);
 
-/// What stands beside what is open: of which table it is.
+/// The data beside the open state: the table that it belongs to.
 struct Beside(AtomicU64);
 
 impl Default for Beside {
@@ -32,7 +32,7 @@ impl Own for One {
     }
 }
 
-/// What a core goes by that takes the short way, and the long one where that is closed.
+/// Returns the table that a core uses: of the short way, or of the long one if that is closed.
 fn goes_by(lanes: &Lanes<One>) -> u64 {
     match lanes.short(0) {
         Some((open, beside)) => {
@@ -43,8 +43,8 @@ fn goes_by(lanes: &Lanes<One>) -> u64 {
     }
 }
 
-/// A geom sets tables 1, 2 and so on; a core reads now and then, and never goes by a table that is
-/// older than one of which it could have heard.
+/// A geom sets tables 1, 2 and so on. A core reads now and then, and never uses a table that is
+/// older than one that was published before the read.
 fn tables(sets: u64, reads: usize) {
     let lanes = Arc::new(Lanes::<One>::new(1));
     let heard = Arc::new(AtomicU64::new(0));
@@ -64,8 +64,8 @@ fn tables(sets: u64, reads: usize) {
     }
     geom.join().expect("the geom");
     assert_eq!((goes_by(&lanes), goes_by(&lanes)), (sets, sets));
-    // Whoever sets a table closes what goes by older ones, and nothing else: closed behind the
-    // core's back, it would stay so.
+    // Setting a table closes only lanes of older tables. A lane closed without the core's knowledge
+    // would stay closed.
     assert_eq!(lanes.short(0).map(|(open, _)| open), Some(sets), "N3: open again");
 }
 

@@ -1,10 +1,10 @@
-//! Every order of steps of the parts that several cores share at once.
+//! Code that several cores share, in every order of its steps.
 //!
 //! The files of `members` that use atomics and locks are built here a second time, on types that
 //! hand each step to a scheduler. That scheduler makes every run in which a thread that could go on
-//! is interrupted at most so often, and none twice (`reactor::sim::Orders`); a thread that would
-//! wait for ever is a failure, too. `ASHLAR_INTERRUPTIONS=N` allows more or fewer everywhere. A
-//! binary of its own, because those files name the root of their crate.
+//! is interrupted at most so often, and none twice (`reactor::sim::Orders`). A thread that would
+//! wait for ever is a failure, too. `ASHLAR_INTERRUPTIONS=N` allows more or fewer everywhere. This
+//! is a binary of its own, because those files name the root of their crate.
 
 mod bell;
 mod court_orders;
@@ -38,16 +38,16 @@ mod sync {
     }
 }
 
-// What the scenarios do not use is used by the classes.
+// Code that the scenarios do not use is used by the classes.
 #[allow(dead_code)]
-#[path = "../../src/members/court.rs"]
-mod court;
+#[path = "../../src/members/partial_failures.rs"]
+mod partial_failures;
 #[allow(dead_code)]
-#[path = "../../src/trim/desk.rs"]
-mod desk;
+#[path = "../../src/members/per_core.rs"]
+mod per_core;
 #[allow(dead_code)]
-#[path = "../../src/members/lanes.rs"]
-mod lanes;
+#[path = "../../src/trim/queue.rs"]
+mod queue;
 #[allow(dead_code)]
 #[path = "../../src/members/ranges.rs"]
 mod ranges;

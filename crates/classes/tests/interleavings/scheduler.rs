@@ -7,7 +7,7 @@ use reactor::sim::Orders;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, Runner};
 
-/// What somebody asked for in the environment.
+/// The number of interruptions that the environment sets.
 fn asked() -> Option<usize> {
     std::env::var("ASHLAR_INTERRUPTIONS").ok().and_then(|n| n.parse().ok())
 }
@@ -15,7 +15,7 @@ fn asked() -> Option<usize> {
 struct Exhausting {
     orders: Orders,
     runs: Arc<AtomicU64>,
-    /// Options taken in this run, for who looks for a fault.
+    /// Options taken in this run, for debugging.
     taken: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -32,7 +32,8 @@ impl Scheduler for Exhausting {
         current: Option<TaskId>,
         _yields: bool,
     ) -> Option<TaskId> {
-        // Whoever runs goes on unless it is interrupted; when it cannot, anybody may.
+        // The running task continues unless it is interrupted. When it is blocked, any task may
+        // run.
         let mut order: Vec<TaskId> = runnable.iter().map(|t| t.id()).collect();
         let goes_on = current.and_then(|c| order.iter().position(|t| *t == c));
         if let Some(at) = goes_on {

@@ -1,4 +1,4 @@
-//! The desk of a queue of trims: E1 to E5 in every order of users and of the issuer, on four
+//! The shared state of a trim queue: E1 to E5 in every order of users and of the issuer, on four
 //! blocks. R1 and R2 of the races that a queue of trims has.
 
 use std::ops::Range;
@@ -9,13 +9,13 @@ use bio::Ticket;
 use shuttle::thread;
 use space::trim::{Limits, Load, Outcome, Pacing, Policy, Queue};
 
-use crate::desk::{Desk, Entry, Kept, Step};
+use crate::queue::{Desk, Entry, Kept, Step};
 use crate::{Bell, everything};
 
-/// What a trimmed block reads as.
+/// The content of a trimmed block as a reader finds it.
 const GARBAGE: u8 = 0xee;
 
-/// What a user does, one after the other.
+/// The acts of a user, one after the other.
 #[derive(Clone)]
 enum Act {
     Delete(Range<u64>),
@@ -177,7 +177,7 @@ fn r1_two_users_whose_blocks_merge_beside_the_issuer() {
     });
 }
 
-/// E4: it is shut beside a user; what is in flight is waited for, and nothing is sent afterwards.
+/// E4: the queue is shut beside a user: it waits for deletes in flight, and sends none afterwards.
 #[test]
 fn e4_shut_beside_a_user() {
     everything("shut", 3, 500, || {

@@ -9,8 +9,8 @@ use wire::ata::{FEATURE_TRIM, Identify, TRIM_BLOCK, Trim, command as op, error, 
 use wire::nbd::Request;
 use wire::scsi::{Naa, naa_bytes};
 
-use super::court::{Deed, Held, Mark, Verdict, digest};
 use super::portal::start;
+use super::replay_guard::{Deed, Held, Mark, Verdict, digest};
 use super::session::{Asked, Client, Session};
 use crate::blocks::Work;
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use bio::{Errno, Segs};
 use wire::aoe::{Config, Header, Mac, Masks, Reserve, directive, error, mask, reserve as word};
 
-use super::book::{LIST_MAX, Rules};
 use super::frames::refuse;
 use super::portal::{Portal, Seat};
+use super::target_config::{LIST_MAX, Rules};
 
 /// Firmware version in answers.
 const FIRMWARE: u16 = 1;

@@ -11,8 +11,8 @@ use geom::Core;
 use reactor::{Address, Reactor};
 use transport::{Cores, PeerLog, key_of};
 
-use super::court::Court;
 use super::portal::Portal;
+use super::replay_guard::Court;
 use super::shared::Shared;
 
 /// Empty lists kept for the next requests; further ones are given back.

@@ -4,13 +4,13 @@
 //! | --- | --- |
 //! | `params` | the parameters of a target |
 //! | `shared`, `here` | what all cores share; the driver on the core that serves |
-//! | `book` | settings that initiators store: config strings, masks, reservations |
+//! | `target_config` | settings that initiators store: config strings, masks, reservations |
 //! | `portal` | one interface: its frames in and out, its sessions |
 //! | `frames` | the dispatcher of received frames |
 //! | `config` | the commands about config strings, masks and reservations |
 //! | `ata` | ATA commands, IDENTIFY |
 //! | `session` | the front of `blocks`: answers |
-//! | `court` | duplicate detection and ordering of writes |
+//! | `replay_guard` | duplicate detection and ordering of writes |
 //! | `announce` | announcements of devices that came up |
 //!
 //! A translator: an initiator's slot is a session of the engine like any other's, with the LUN of
@@ -27,15 +27,15 @@
 
 mod announce;
 mod ata;
-mod book;
 mod config;
-mod court;
 mod frames;
 mod here;
 mod params;
 mod portal;
+mod replay_guard;
 mod session;
 mod shared;
+mod target_config;
 
 use std::io;
 use std::rc::Rc;

@@ -24,11 +24,11 @@ use reactor::{Address, Link, LinkFacts, TaskHandle};
 use wire::aoe::{self, ETHERTYPE, Mac, SECTOR};
 
 use super::announce::Announcer;
-use super::book::Slot;
-use super::court::{Deed, Held};
 use super::here::Here;
+use super::replay_guard::{Deed, Held};
 use super::session::{Client, Session, name};
 use super::shared::Shelf;
+use super::target_config::Slot;
 use super::{NAME, ata, frames};
 use crate::blocks::Blocks;
 

@@ -13,9 +13,9 @@ use wire::ata::{error, status};
 use wire::nbd::codes::{command_flag as flag, kind};
 use wire::nbd::{Error, Request};
 
-use super::book::Slot;
-use super::court::{Court, Held, Mark, Registers};
 use super::portal::{Key, Portal, Seat};
+use super::replay_guard::{Court, Held, Mark, Registers};
+use super::target_config::Slot;
 use crate::blocks::{Blocks, Front, Over};
 
 /// Bytes before the data of an answer.

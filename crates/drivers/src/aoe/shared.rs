@@ -8,8 +8,8 @@ use engine::Registry;
 use geom::Error;
 use reactor::Address;
 
-use super::book::Book;
 use super::params::{AoeParams, Checked};
+use super::target_config::Book;
 
 /// A target.
 pub(super) struct Shelf {

@@ -12,7 +12,7 @@
 //! | `kind` | the parameters; which buses there are, and of what |
 //! | `sim` | the bus: its units, and the watch for LUNs that come and go |
 //! | `nexus` | the nexus on one core: CCBs in, answers out |
-//! | `flights` | commands that are with the engine, by tag |
+//! | `inflight` | commands that are with the engine, by tag |
 //!
 //! The module is here and not among CAM's own SIMs, because CAM and the target engine are crates of
 //! one layer and do not depend on each other.
@@ -30,7 +30,7 @@
 //!  L5  29/00 of a unit reports a login or a reset, not lost power. Data that a unit acknowledged
 //!      is lost with this process only; disks below report lost data by errors of a FLUSH.
 
-mod flights;
+mod inflight;
 mod kind;
 mod nexus;
 mod sim;

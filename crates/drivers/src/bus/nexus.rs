@@ -18,7 +18,7 @@ use geom::Core;
 use transport::Cores;
 use wire::scsi::{Lun, Sense, Status, asc};
 
-use super::flights::{Flights, Wants};
+use super::inflight::{Flights, Wants};
 use super::sim::Inner;
 use crate::local::place;
 

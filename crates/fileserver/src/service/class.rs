@@ -53,8 +53,7 @@ impl FsClass {
     }
 
     /// One sentence.
-    pub const DOC: &'static str =
-        "9P file server on a cached WORM with permanent daily dumps.";
+    pub const DOC: &'static str = "9P file server on a cached WORM with permanent daily dumps.";
 
     /// Reads the certificates and keys of a file server again. Clients that are connected go on.
     ///

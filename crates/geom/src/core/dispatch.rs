@@ -32,7 +32,7 @@ use std::ops::Range;
 
 use bio::{Attr, Bio, BioId, Doing, End, Errno, Frame, Op, Status, Ticket};
 
-use super::accounts::passed;
+use super::inflight::passed;
 use super::table::{EdgeSlot, NodeSlot, Table};
 use super::{Core, Delay, Go, NOMEM_RETRY_NS, SPLIT_NODE, SPLIT_WAVE, Work};
 use crate::layer::{Back, Edge, Flow};

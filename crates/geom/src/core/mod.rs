@@ -3,12 +3,12 @@
 //! Everything here runs on one thread. Methods take `&self`; no borrow is held across a call into
 //! another module, except that of the table, which changes only between dispatches.
 
-mod accounts;
-mod cuts;
+mod completions;
 mod dispatch;
 mod gates;
+mod inflight;
 mod message;
-mod sinks;
+mod split;
 mod table;
 mod waiting;
 
@@ -75,14 +75,14 @@ pub struct Core {
     table: RefCell<Table>,
     ready: RefCell<VecDeque<Work>>,
     running: Cell<bool>,
-    sinks: RefCell<sinks::Sinks>,
+    sinks: RefCell<completions::Sinks>,
     waiting: RefCell<Waiting>,
     delayed: RefCell<Vec<Option<Delay>>>,
     delayed_free: RefCell<Vec<u32>>,
     parked: RefCell<BTreeMap<u32, VecDeque<Box<Bio>>>>,
     drains: RefCell<Vec<gates::Drain>>,
     cutting: Cell<bool>,
-    cuts: RefCell<cuts::Cuts>,
+    cuts: RefCell<split::Cuts>,
     inbox: RefCell<Mailbox<Message>>,
     tasks: RefCell<TaskOrigins>,
     report: Report,

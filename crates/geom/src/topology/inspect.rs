@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{Access, ConsumerId, GeomId, GeomObj, ProviderId, Topology};
 use crate::class::{Settings, Transient};
+use crate::health::Trouble;
 use crate::layer::Layer;
 use crate::snapshot::Limits;
 use crate::stats::Reading;
-use crate::trouble::Trouble;
 use bio::Errno;
 
 /// A geom as lists show it.

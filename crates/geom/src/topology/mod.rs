@@ -15,11 +15,11 @@
 
 mod access;
 mod attach;
-mod carry;
 mod deletes;
-mod ends;
 mod events;
 mod inspect;
+mod label_migration;
+mod last_sizes;
 mod lifetime;
 mod names;
 mod rename;
@@ -34,19 +34,19 @@ use slotmap::{SlotMap, new_key_type};
 
 use crate::class::{Class, Geom};
 use crate::error::Error;
+use crate::health::{Grade, Listener, Remark};
 use crate::layer::{Edge, Layer};
 use crate::origins::Origins;
 use crate::snapshot::{Changes, EdgeState, Limits, NodeState};
 use crate::stats::{Meter, Queue, Reading};
 use crate::switchboard::{Switchboard, Task, Word};
-use crate::trouble::{Grade, Listener, Remark};
 
 pub use access::Access;
-pub use carry::{Carry, Left};
 pub use deletes::{DELETES, Deletes};
-pub use ends::{End, KeepEnds};
 pub use events::Event;
 pub use inspect::{ConsumerView, GeomView, ProviderView};
+pub use label_migration::{Carry, Left};
+pub use last_sizes::{End, KeepEnds};
 pub use taste::{Asked, TasteJob, Tasted};
 
 new_key_type! {
@@ -151,7 +151,7 @@ pub(crate) struct ProviderObj {
     /// A class that knows it for a member and refused it: those asked later leave it alone.
     hidden_by: Option<usize>,
     /// Results of carrying metadata that classes had left on it (carry C1).
-    attempts: Vec<carry::Attempt>,
+    attempts: Vec<label_migration::Attempt>,
 }
 
 pub(crate) struct ConsumerObj {
@@ -229,8 +229,8 @@ pub struct Topology {
     /// Names of providers that others write, or soon will ([`Topology::lend`]).
     lent: BTreeSet<String>,
     /// Former sizes of providers, and the metadata that is being carried to the end of one.
-    ends: ends::Ends,
-    carrying: Vec<carry::Carried>,
+    ends: last_sizes::Ends,
+    carrying: Vec<label_migration::Carried>,
     shut: bool,
     credit: Option<Credit>,
     /// Skips the checks of other openers on physical providers (geom.md 1.2, bit 0x10).
@@ -271,7 +271,7 @@ impl Topology {
             origins: Arc::default(),
             listener: None,
             lent: BTreeSet::new(),
-            ends: ends::Ends::default(),
+            ends: last_sizes::Ends::default(),
             carrying: Vec::new(),
             shut: false,
             credit: None,

@@ -1,4 +1,4 @@
-//! Ranks, cycles, names: what is refused leaves the graph as it was (geom.md 1.1).
+//! Ranks, cycles and names: a refused request leaves the graph unchanged (geom.md 1.1).
 
 use bio::{DEPTH_MAX, Errno, Op};
 use geom::{Access, ProviderId};
@@ -92,7 +92,7 @@ fn a_cycle_is_refused_wherever_it_would_close() {
         t.check();
     }
     assert_eq!(picture(&lab), before);
-    // What is no cycle is allowed: a second way from high to low, by which nothing is lifted.
+    // An edge that makes no cycle is allowed: a second way from high to low, which raises no rank.
     let t = &mut lab.control.topology;
     let g = t.find_geom("shim", "high").unwrap();
     let c = t.attach_new(g, low).unwrap();

@@ -1,4 +1,4 @@
-//! Where providers ended, and what classes left there.
+//! Old ends of providers, and the labels that classes left there.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const SMALL: u64 = 64 << 10;
 const LARGE: u64 = 128 << 10;
 const MARK: u8 = 0xb7;
 
-/// Knows a disk by the first byte of its last sector; the second tells it from others.
+/// Identifies a disk by the first byte of its last sector; the second byte differs between disks.
 struct Tail(Log);
 
 fn last(bytes: u64) -> u64 {
@@ -85,7 +85,7 @@ impl Class for Tail {
     }
 }
 
-/// Says what it is given to keep.
+/// Logs the ends that it is given to keep.
 struct Keeper(Log);
 
 impl KeepEnds for Keeper {
@@ -208,7 +208,7 @@ fn what_cannot_be_carried_is_tried_once_and_says_what_to_type() {
     assert_eq!(said, wanted);
 }
 
-/// E1: before those who use it hear of the growth.
+/// E1: a new end is kept before the provider's users are notified of the growth.
 #[test]
 fn a_new_end_is_kept_before_anybody_writes_there() {
     let mut lab = lab(&[]);

@@ -1,5 +1,5 @@
-//! Counters beside a model of them: consumers come and go while requests are under way, and what
-//! waits in front of a layer is inside those above.
+//! Counters compared with a model of them: consumers are attached and detached while requests are
+//! under way, and requests that wait in front of a layer count as in flight above it.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ fn covered(mut all: Vec<Range<u64>>) -> u64 {
     sum
 }
 
-/// What the counters of those requests that `counts` must be.
+/// The expected counters of the requests for which `counts` is true.
 fn expected(lab: &Lab, sent: &[Sent], counts: impl Fn(&Sent) -> bool) -> Reading {
     let (mut r, now) = (Reading::default(), lab.world.now());
     for core in 0..CORES {

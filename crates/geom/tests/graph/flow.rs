@@ -1,4 +1,4 @@
-//! What layers answer and what becomes of it: waiting, forking, memory, stale ids, receivers.
+//! Answers of layers and their effects: waiting, forking, memory, stale ids, receivers.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -62,7 +62,7 @@ impl Geom for Plain {
     }
 }
 
-/// A scripted layer over disks; what a writer on top uses.
+/// A scripted layer over disks; returns the edge of a writer on top.
 fn scripted(lab: &mut Lab, disks: &[ProviderId], script: Script) -> Edge {
     let made = lab.control.call(|t| {
         let g = t.new_geom("shim", "script", "a test", Box::new(Plain))?;
@@ -100,7 +100,7 @@ fn disks(lab: &mut Lab, count: usize) -> (Vec<Arc<Leaf>>, Vec<ProviderId>) {
     (leaves, disks)
 }
 
-/// One child for each disk, whole, with what the parent has.
+/// Sends one child to each disk, with the whole range and data of the parent.
 fn to_all(bio: &mut Bio, core: &Core, edges: &[Edge]) -> Flow {
     for e in edges {
         let (offset, length) = (bio.offset, bio.length);

@@ -1,4 +1,4 @@
-//! The quiesce gate, and layers that come and go under load.
+//! The quiesce gate, and layers that are inserted and removed under load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ fn a_gate_holds_also_when_its_provider_is_brand_new() {
     let log = lab.log.clone();
     let c = User::create(t, "u", disk, Manner::default(), log).unwrap();
     t.access(c, Access::WRITE).unwrap();
-    // No core has heard of any of this.
+    // No core has been notified of any of this.
     let gate = lab.control.close_gate(disk).unwrap();
     let tag = lab.send(lab.edge(c), Op::Write, 0, SECTOR);
     lab.pass(MS);

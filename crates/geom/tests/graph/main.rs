@@ -1,4 +1,4 @@
-//! The graph and its rules, theme by theme, on simulated cores.
+//! The graph and its rules, by subject, on simulated cores.
 
 mod access;
 mod attach;

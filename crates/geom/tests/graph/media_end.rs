@@ -1,4 +1,4 @@
-//! Where the medium ends, and what is not on a sector (geom.md 1.7).
+//! Requests at the end of the medium, and requests not on sector boundaries (geom.md 1.7).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whose name is whose while layers are slipped in (T6).
+//! Names of providers while layers are inserted (T6).
 
 use bio::{Errno, Op};
 use geom::{Access, Create, Event, GeomId, ProviderId};
@@ -79,7 +79,7 @@ fn one_that_is_destroyed_or_refused_gives_the_name_back() {
         let on = find(&lab, "d0").expect("a provider");
         lab.insert(name, on, "").unwrap()
     });
-    // The lower one goes by force, and who stands on it goes with it: the other one too.
+    // The lower layer is destroyed by force, and the layer on it with it.
     let class = lab.control.topology.class("shim").expect("loaded");
     assert_eq!(
         class.destroy(&mut lab.control.topology, shims[0], false).unwrap_err().kind,
@@ -139,7 +139,7 @@ fn what_is_on_a_disk_is_seen_through_the_layer_alone() {
     let shim = lab.insert("s", disk, "").unwrap();
     lab.control.topology.load(Taste::class("ta", 0, &log)).unwrap();
     lab.control.settle().unwrap();
-    // Somebody labels it, through the layer; when that one is gone both were written.
+    // The disk gets a label, through the layer; when the user leaves, both providers were written.
     leaf.put(0, &[0xa0]);
     let on = find(&lab, "d0").expect("a provider");
     let user = lab.writer("u", on);

@@ -17,17 +17,17 @@ use crate::common::{Lab, Leaf, MS, Manner, Mode, SECOND, SECTOR, User};
 enum Act {
     /// A request of the reader's, on this core.
     Read(usize),
-    /// Somebody opens the disk for writing, which spoils the layer that the reader stands on.
+    /// The disk is opened for writing, which spoils the layer below the reader.
     Spoil,
     /// The reader and the watcher leave.
     Close,
-    /// The disk is lost, and orphans whoever has it.
+    /// The disk is lost, and its consumers are orphaned.
     Lose,
-    /// The layer is told to go.
+    /// The layer is withered.
     Wither,
 }
 
-/// Who looks at the disk until somebody writes it.
+/// A consumer of the disk until it is written.
 const WATCHES: Manner = Manner { spoils: true, resizes: false, stays: false };
 
 /// A reader on a slow layer that can be spoiled, on a disk; beside the layer a watcher.
@@ -39,7 +39,7 @@ struct Scene {
     reader: ConsumerId,
     watcher: ConsumerId,
     edge: Edge,
-    /// What had been told when the reader and the watcher left.
+    /// The log at the time when the reader and the watcher left.
     left: Option<Vec<String>>,
     tags: Vec<u64>,
 }
@@ -89,7 +89,7 @@ impl Scene {
         }
     }
 
-    /// Everything has ended, once, and nothing is left but what should be.
+    /// All requests have ended, once, and only the expected objects are left.
     fn check(&mut self, acts: &[Act]) {
         self.lab.pass(2 * SECOND);
         self.lab.control.topology.check();
@@ -123,7 +123,7 @@ impl Scene {
     }
 }
 
-/// All orders of the acts, and of what happens between them.
+/// All orders of the acts, and of the events between them.
 fn all_orders(what: &str, acts: &[Act], interruptions: usize, least: u64) {
     let asked = std::env::var("ASHLAR_INTERRUPTIONS").ok().and_then(|n| n.parse().ok());
     let mut orders = Orders::new(asked.unwrap_or(interruptions));

@@ -1,5 +1,5 @@
-//! Counters are exact: operations, bytes, errors, time busy; per consumer and provider, through
-//! splices and departures.
+//! Exact counters: operations, bytes, errors, time busy; per consumer and provider, also when
+//! layers are inserted and consumers leave.
 
 use bio::{Errno, Op};
 use geom::{Access, Limits, Reading};
@@ -24,7 +24,7 @@ fn each_operation_is_counted_once_with_its_bytes() {
     lab.io(lab.edge(a), Op::Flush, 0, 0);
     lab.io(lab.edge(b), Op::Read, (1 << 20) - SECTOR, 4 * SECTOR);
     lab.io(lab.edge(b), Op::Delete, 0, 8 * SECTOR);
-    // Refused before the layer: nobody's time, nobody's count.
+    // Refused before the layer: it adds no time and no count.
     lab.io(lab.edge(b), Op::Read, 1, SECTOR);
     lab.io(lab.edge(b), Op::Read, 1 << 20, SECTOR);
     leaf.set(Mode::Fail(Errno::Io));

@@ -1,4 +1,4 @@
-//! Tasting (geom.md 1.4): who, when, in which order, and what is said about it.
+//! Tasting (geom.md 1.4): which classes taste, when, in which order, and the recorded reasons.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ fn a_class_loaded_later_tastes_everything_but_its_own() {
     let mut log = lab.logged();
     log.retain(|l| l.contains("tastes"));
     log.sort();
-    // d1.tb is a provider that did not exist when the class was loaded: everybody looks at it.
+    // d1.tb is a provider that did not exist when the class was loaded: all classes taste it.
     let wanted =
         ["ta tastes d1.tb", "tb tastes d0", "tb tastes d0.ta", "tb tastes d1", "tb tastes d1.tb"];
     assert_eq!(log, wanted);
@@ -200,7 +200,7 @@ fn what_was_written_under_a_taster_is_tasted_again() {
     lab.control.topology.retaste(disk);
     lab.control.pump();
     lab.spin(SECOND / 5);
-    // The taster has read the old first byte, and nobody has heard of it yet.
+    // The taster has read the old first byte, and its answer has not been received yet.
     leaf.set(Mode::Now);
     lab.control.topology.access(w, Access::WRITE).unwrap();
     leaf.put(0, &[0]);
@@ -241,7 +241,7 @@ fn a_claim_that_destroys_the_disk_leaves_the_others_with_a_reason() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tz", 0, Destroys)]);
     let disk = marked(0).create(&mut lab.control.topology, "d0").unwrap();
     let log = lab.log.clone();
-    // Somebody keeps the object alive, so that there is something to look at.
+    // A consumer keeps the object alive, so that its verdicts can be read.
     let manner = Manner { stays: true, ..Manner::default() };
     crate::common::User::create(&mut lab.control.topology, "u", disk, manner, log).unwrap();
     lab.control.settle().unwrap();
@@ -251,7 +251,7 @@ fn a_claim_that_destroys_the_disk_leaves_the_others_with_a_reason() {
     lab.control.topology.check();
 }
 
-/// A stale half of something shows what the whole shows: nobody may take that for the whole.
+/// A stale half of a mirror has the content of the whole: no class may take it for the whole.
 #[test]
 fn what_a_class_hides_is_left_alone_by_those_asked_later_until_it_is_its_no_more() {
     let mut lab = lab_with(&[("ta", 0, Claims), ("tb", 0, Hides), ("tc", 0, Refused)]);

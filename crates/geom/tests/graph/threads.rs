@@ -1,4 +1,4 @@
-//! Real threads, real ports: the same rules where nothing is simulated.
+//! The rules of the graph on real threads and real ports, without simulation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! What layers and tasks say to their geom, and what a geom has the cores do.
+//! Messages of layers and tasks to their geom, and functions that a geom runs on the cores.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use crate::common::{BLOCK, Lab, Leaf, MS, Mode};
 
 type Heard = Arc<Mutex<Vec<String>>>;
 
-/// Writes down what it is told.
+/// Records the messages that it receives.
 struct Ear(Heard);
 
 impl Geom for Ear {

@@ -1,10 +1,10 @@
 //! Random graphs under random requests, by seed.
 //!
-//! More of them: see `testkit::seeds`.
+//! For more seeds, see `testkit::seeds`.
 //!
-//! What must hold, whatever happens: `Topology::check` after every step; a request ends exactly
-//! once; a read gives what was written last (or, after a write that failed, that or what was
-//! there before); geoms are never told of more closes than opens; at the end nothing is left.
+//! These hold in any case: `Topology::check` after every step; a request ends exactly once; a read
+//! returns the last write (or, after a write that failed, that or the content before it); geoms
+//! never receive more closes than opens; at the end the graph is empty.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ const BLOCKS_EACH: u64 = 2;
 /// Block 0 is the label that the tasting class looks at.
 const BYTES: u64 = (1 + USERS * BLOCKS_EACH) * BLOCK * 2;
 
-/// Seeds that once found something.
+/// Seeds that once found a fault.
 ///
-/// 1077: a gate closed before its core had heard of the node.
+/// 1077: a gate closed before its core had been notified of the node.
 const REGRESSIONS: &[u64] = &[1077];
 
 struct Disk {
     leaf: Arc<Leaf>,
-    /// What each block may hold: version numbers, 0 for zeros.
+    /// The values that each block may hold: version numbers, 0 for zeros.
     blocks: BTreeMap<u64, Vec<u64>>,
 }
 
@@ -40,7 +40,7 @@ struct Flight {
     op: Op,
 }
 
-/// What happened, so that a run in which nothing happens is no success.
+/// Events that happened, so that a run without events is no success.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Marks {
     requests: u64,
@@ -225,7 +225,7 @@ impl Sim {
     fn change_access(&mut self) {
         let at = self.below(self.users.len());
         let Some(c) = self.users[at] else { return };
-        // Opening twice as often as closing, or soon nobody has anything open.
+        // Opens are twice as frequent as closes, or soon no consumer would be open.
         let mut d = || [1, 0, 0, 1, -1][self.random.below(5) as usize];
         let delta = Access { r: d(), w: d(), e: d() };
         let t = &mut self.lab.control.topology;
@@ -375,7 +375,7 @@ impl Sim {
         let _ = self.lab.control.settle();
         let t = &mut self.lab.control.topology;
         for g in t.view(0) {
-            // Users first let go what they hold; shims that keep their disks do so too.
+            // Users first release their providers; shims that keep their disks do so too.
             for c in &g.consumers {
                 if g.class == "user" || g.class == "shim" {
                     t.leave(c.id);

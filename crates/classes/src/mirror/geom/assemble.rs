@@ -182,7 +182,7 @@ impl MirrorGeom {
     fn provide(&mut self, t: &mut Topology, me: GeomId) -> Result<(), Error> {
         let members: Vec<ProviderId> =
             self.consumers.values().filter_map(|c| t.below(*c)).collect();
-        let mut attrs = crate::members::joined(t, &members);
+        let mut attrs = crate::members::attributes(t, &members);
         let ident = format!("mirror-{:08x}", self.mirror.id);
         attrs.push(("GEOM::ident", Attr::Text(ident)));
         let (stripe_bytes, stripe_offset) = crate::members::largest_stripe(t, &members);

@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::volume::{How, LevelName, ROUND, Wish, guid, usable};
 use super::{ArrayName, up, with};
 use crate::members::known;
+use crate::raid::assemble::SetId;
 use crate::raid::book::Here;
 use crate::raid::class::RaidClass;
-use crate::raid::found::SetId;
 use crate::raid::geom::Job;
 
 /// Make a further volume on an array's disks, behind the others

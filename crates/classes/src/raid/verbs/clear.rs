@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{perform, probe};
 use crate::members::hand;
-use crate::raid::found::Found;
+use crate::raid::assemble::Found;
 use crate::raid::geom::NAME;
 use crate::raid::{ddf, imsm};
 use crate::write_plan::WritePlan;

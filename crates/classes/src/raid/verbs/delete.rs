@@ -5,8 +5,8 @@ use bio::Errno;
 use geom::{Class, Control, Deserialize, Error, JsonSchema, Said, Topology, Verb};
 
 use super::{ArrayName, VolumeName, erase, find, meant, probe, with};
+use crate::raid::assemble::SetId;
 use crate::raid::class::RaidClass;
-use crate::raid::found::SetId;
 use crate::raid::geom::{Job, NAME, RaidGeom};
 use crate::raid::show::volumes;
 use crate::words::Force;

@@ -25,8 +25,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::assemble::Found;
 use super::class::RaidClass;
-use super::found::Found;
 use super::geom::{Job, NAME, RaidGeom};
 use super::model::Volume;
 use super::set::Vol;

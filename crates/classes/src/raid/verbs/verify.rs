@@ -8,8 +8,8 @@ use super::{ArrayName, VolumeName, meant, with};
 use crate::raid::class::RaidClass;
 use crate::raid::model::VolumeState;
 use crate::raid::show::state_word;
-use crate::raid::ups::Up;
 use crate::raid::volume::verify::{Wish, begin};
+use crate::raid::volumes::Up;
 use crate::words::{EndIt, VerifyRate};
 
 /// Compare copies with each other, or parity with its row, in the background

@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::{Attr, Bio, Errno, Flags, Op, Segs, append_range};
 use geom::{Back, Core, Edge, Flow, Layer};
 
-use super::hands::{Manner, bit, is_members_fault};
 use super::lists::spots;
 use super::map::{Piece, Spot};
 use super::shared::{Path, Shared, Table};
+use super::task_util::{Manner, bit, is_members_fault};
 use super::tasks::Work;
 use crate::members::{Entry, Loads};
 use crate::raid::model::Level;

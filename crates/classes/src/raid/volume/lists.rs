@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use bio::{Errno, Status, append_range};
 
-use super::hands::{Wipe, bit, is_members_fault, wipe};
 use super::map::{Shape, Spot};
 use super::rows::Outcome;
 use super::shared::Table;
+use super::task_util::{Wipe, bit, is_members_fault, wipe};
 use super::tasks::Work;
 
 /// Calls `f` with every piece of the ranges: where its copies lie, and its length.

@@ -10,20 +10,20 @@
 //!   right; `verify` compares them, and `locate` finds the wrong strip where there are two
 //!   parities.
 
-mod hands;
 mod layer;
 mod lists;
 mod locate;
 pub(crate) mod log;
-mod logged;
 pub(crate) mod map;
-mod owed;
+mod missed_parity;
 pub(crate) mod pass;
+mod ppl_accounting;
+mod reconstruct;
 pub(crate) mod replay;
 mod rows;
 mod send;
 mod shared;
-mod solve;
+mod task_util;
 mod tasks;
 pub(crate) mod verify;
 mod zero;

@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use bio::{Errno, Op, Segs};
 use geom::Core;
 
-use super::hands::{Ask, Manner, ask, join, part, same};
 use super::map::Piece;
 use super::rows::{Rows, Window};
 use super::shared::{Leaves, Role, Shared, Table};
+use super::task_util::{Ask, Manner, ask, join, part, same};
 use super::tasks::one_block;
 use crate::members::{pay, sparse};
 use crate::raid::geom::Told;

@@ -39,10 +39,10 @@ use std::sync::Arc;
 use bio::{Errno, Segs, parity};
 use geom::Core;
 
-use super::hands::{Manner, WINDOW, add, bit, copy, part, sums};
 use super::log::Sending;
 use super::map::Row;
 use super::shared::{Shared, Table};
+use super::task_util::{Manner, WINDOW, add, bit, copy, part, sums};
 
 /// A part of a row: the same bytes of each strip.
 #[derive(Clone, Debug)]

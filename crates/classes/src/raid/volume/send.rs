@@ -3,10 +3,10 @@
 
 use bio::{Errno, Op, Segs};
 
-use super::hands::{Ask, Manner, add, ask, bit, is_members_fault, more, part};
 use super::log::{Sending, Stop};
 use super::rows::{Outcome, Rows, Turn};
 use super::shared::{Leaves, Table};
+use super::task_util::{Ask, Manner, add, ask, bit, is_members_fault, more, part};
 
 /// Parities before a row is written, and memory for one more block.
 #[derive(Default)]

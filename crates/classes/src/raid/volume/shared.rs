@@ -18,10 +18,10 @@ use bio::Errno;
 use bio::sync::{Mutex, MutexGuard};
 use geom::{Edge, GeomId, Switchboard};
 
-use super::hands::bit;
 use super::log::{Log, Place};
 use super::map::Shape;
-use super::owed::Owed;
+use super::missed_parity::Owed;
+use super::task_util::bit;
 use crate::members::{Court, Lanes, Loads, Number, Own, RangeLocks, Report, WriteGate};
 use crate::raid::class::Tunables;
 use crate::raid::geom::Told;

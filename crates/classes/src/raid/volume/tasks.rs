@@ -19,10 +19,10 @@ use std::sync::Arc;
 use bio::{Errno, Op, Segs, Status};
 use geom::Core;
 
-use super::hands::{Ask, Manner, ask, bit, blocks, copy, is_members_fault, join, part};
 use super::map::Piece;
 use super::rows::{Outcome, Rows, What, Window};
 use super::shared::{Leaves, Shared, Table};
+use super::task_util::{Ask, Manner, ask, bit, blocks, copy, is_members_fault, join, part};
 
 /// Rows of one request that are worked on at once; more wait for these.
 const ROWS_AT_ONCE: usize = 16;

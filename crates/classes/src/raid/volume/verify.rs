@@ -20,12 +20,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::{Errno, Op, Segs, parity};
 use geom::Core;
 
-use super::hands::{Ask, Manner, WINDOW, add, ask, blocks, copy, join, part, same};
 use super::locate::{Blame, locate};
 use super::map::{Piece, Row, Spot};
+use super::reconstruct::Contents;
 use super::rows::{Rows, Window};
 use super::shared::{Leaves, Shared, Table};
-use super::solve::Contents;
+use super::task_util::{Ask, Manner, WINDOW, add, ask, blocks, copy, join, part, same};
 use crate::members::{Ill, Place, Report, differences, pay};
 
 /// Windows of rows that are compared at once.

@@ -23,10 +23,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use bio::{Errno, Flags, Op, Segs, Status};
 use geom::Edge;
 
-use super::hands::{Ask, Manner, WINDOW, ask, bit, join, part};
 use super::rows::{Outcome, Rows, What, Window};
+use super::task_util::{Ask, Manner, WINDOW, ask, bit, join, part};
 use super::tasks::Work;
-use crate::members::blank;
+use crate::members::zero_page;
 
 /// Rows that are held at once; those behind them come later.
 const ROWS_HELD: u64 = 64;
@@ -37,7 +37,7 @@ const AT_ONCE: usize = 16;
 impl Work {
     /// A WRITE ZEROES or DELETE that has passed the gate.
     pub(super) async fn zero(&self) -> Outcome {
-        let Some(zeroes) = blank() else {
+        let Some(zeroes) = zero_page() else {
             return Outcome { error: Some(Errno::NoMem), ..Outcome::default() };
         };
         let flags = self.how.flags.without(Flags::NO_HOLE);
@@ -133,7 +133,7 @@ impl Work {
     }
 
     async fn write_zeroes(&self, slot: usize, edge: Edge, range: Range<u64>) -> Status {
-        let zeroes = blank().ok_or(Errno::NoMem)?;
+        let zeroes = zero_page().ok_or(Errno::NoMem)?;
         let how = Manner { flags: self.how.flags.without(Flags::NO_HOLE), ..self.how };
         let mut at = range.start;
         while at < range.end {

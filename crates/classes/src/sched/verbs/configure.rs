@@ -6,7 +6,7 @@ use super::work_as;
 use crate::sched::class::{SchedClass, classify};
 use crate::sched::clients::Classify;
 use crate::sched::options::{self, Options};
-use crate::sched::{algorithms, hub};
+use crate::sched::{algorithms, queue};
 
 /// Settings of each algorithm with their ranges and first values.
 const KNOBS: &str = "Options of the algorithms, from least to most and as they are at first. rr: \
@@ -41,7 +41,8 @@ impl Verb<SchedClass> for Configure {
     fn run(self, _: &SchedClass, control: &mut Control) -> Result<Said, Error> {
         let Options { knobs, shares } = options::read(self.options.as_deref())?;
         let classify = classify(self.classify.as_deref())?;
-        let new = self.algorithm.as_deref().map(|name| hub::algorithm(name, &knobs)).transpose()?;
+        let new =
+            self.algorithm.as_deref().map(|name| queue::algorithm(name, &knobs)).transpose()?;
         let geom = work_as(control, &self.name, |hub, now| {
             // All or nothing: what can be refused is refused first.
             options::has_room(hub, &shares)?;
@@ -59,8 +60,8 @@ impl Verb<SchedClass> for Configure {
 }
 
 /// Sets knobs, all of them or none.
-fn set(hub: &mut hub::Hub, knobs: &[(String, u64)]) -> Result<(), Error> {
-    hub::algorithm(hub.algorithm_name, knobs)?;
+fn set(hub: &mut queue::Hub, knobs: &[(String, u64)]) -> Result<(), Error> {
+    queue::algorithm(hub.algorithm_name, knobs)?;
     hub.configure(|algorithm, _| {
         for (key, value) in knobs {
             algorithm.knobs_mut().set(key, *value).map_err(Error::inval)?;

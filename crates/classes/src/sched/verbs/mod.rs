@@ -10,7 +10,7 @@ use geom::{ClassVerb, Control, Error, GeomId};
 
 use super::class::SchedClass;
 use super::geom::SchedGeom;
-use super::{NAME, hub};
+use super::{NAME, queue};
 
 /// The verbs of the class.
 pub(super) const VERBS: &[ClassVerb<SchedClass>] = &[
@@ -44,7 +44,7 @@ fn with<R>(
 pub(super) fn work_as(
     control: &mut Control,
     on: &str,
-    change: impl FnOnce(&mut hub::Hub, u64) -> Result<(), Error>,
+    change: impl FnOnce(&mut queue::Hub, u64) -> Result<(), Error>,
 ) -> Result<GeomId, Error> {
     let (geom, now) = (find(control, on)?, control.now_ns());
     with(control, geom, |g| g.shared.change(|hub| change(hub, now)))??;

@@ -1,4 +1,4 @@
-//! The world, its cores, and what was submitted in it.
+//! The simulated world, its cores, and the requests submitted in it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -151,7 +151,7 @@ impl Lab {
         self.control.insert("shim", below, &Create { name, members: &[], params: &params })
     }
 
-    /// Somebody on top of `below`, attached and not open.
+    /// Makes a user of `below`, attached and not open.
     pub fn user(&mut self, name: &str, below: ProviderId, manner: Manner) -> ConsumerId {
         let log = self.log.clone();
         self.control
@@ -159,7 +159,7 @@ impl Lab {
             .unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// Somebody who has `below` open for reading and writing.
+    /// Makes a user that has `below` open for reading and writing.
     pub fn writer(&mut self, name: &str, below: ProviderId) -> ConsumerId {
         let c = self.user(name, below, Manner::default());
         self.open(c, Access::WRITE).unwrap();
@@ -279,7 +279,7 @@ impl Drop for Lab {
     }
 }
 
-/// Bytes that tell where they belong and which write they are from.
+/// Bytes that depend on their offset and on the version of the write.
 pub fn pattern(offset: u64, length: u64, version: u64) -> Vec<u8> {
     (0..length)
         .map(|i| {

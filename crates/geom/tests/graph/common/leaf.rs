@@ -1,4 +1,4 @@
-//! A disk in memory that answers as it is told, with a geom that counts who has it open.
+//! A disk in memory that answers as its mode says, with a geom that counts its opens.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};

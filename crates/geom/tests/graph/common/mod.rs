@@ -1,4 +1,4 @@
-//! A laboratory: simulated cores, a control thread's own, and geoms that do as they are told.
+//! Test bench of the graph's tests: simulated cores, a control thread, and scripted geoms.
 
 mod lab;
 mod leaf;

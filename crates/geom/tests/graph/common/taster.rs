@@ -7,17 +7,17 @@ use geom::{Claim, Class, Create, Error, Local, ProviderId, Taster, Topology, Ver
 
 use super::Log;
 
-/// What each tasting class looks for: `MAGIC` + its number.
+/// The byte that each tasting class looks for: `MAGIC` + its number.
 pub const MAGIC: u8 = 0xa0;
 
 /// How a tasting class behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tasting {
-    /// Claims what has its magic with a shim of its own.
+    /// Claims providers that have its magic with a shim of its own.
     Claims,
     /// Wants it, is refused.
     Refused,
-    /// The same, and it hides what it refuses.
+    /// The same, and it hides the provider that it refuses.
     Hides,
     /// Withers the provider when it claims it.
     Destroys,

@@ -1,4 +1,4 @@
-//! Somebody on top: a geom without providers that writes down what it is told.
+//! A user of a provider: a geom without providers that logs the events that it receives.
 
 use std::sync::{Arc, Mutex};
 

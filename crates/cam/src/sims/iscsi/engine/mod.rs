@@ -31,8 +31,8 @@
 mod due;
 mod hear;
 mod op;
+mod poison_commands;
 mod send;
-mod suspects;
 #[cfg(test)]
 mod tests;
 
@@ -51,8 +51,8 @@ use wire::iscsi::{
 
 use self::op::{Burst, Kind, Op, tag_of};
 pub(super) use self::op::{Task, place_of};
+use self::poison_commands::Suspects;
 pub(super) use self::send::over;
-use self::suspects::Suspects;
 use crate::ccb::{CamStatus, Outcome};
 
 /// Commands that a session holds at a time.

@@ -9,8 +9,8 @@ use std::task::Poll;
 use bio::{Errno, Flags, Op, Pool, PoolConfig, Segs};
 use geom::{Core, Edge};
 
-use super::super::hands::{Ask, Manner, ask, part};
 use super::super::shared::{Path, Shared};
+use super::super::task_util::{Ask, Manner, ask, part};
 use super::{Log, Next};
 use crate::raid::imsm::ppl::{self, HEADER};
 

@@ -44,8 +44,8 @@ use bio::sync::Mutex;
 use bio::{Errno, Flags, Op, Segs};
 use geom::{Core, Edge};
 
-use super::hands::{Ask, Manner, ask, bit, is_members_fault};
 use super::shared::{Leaves, Path, Shared};
+use super::task_util::{Ask, Manner, ask, bit, is_members_fault};
 use crate::raid::imsm::ppl::{self, Entry, HEADER, Header};
 use begin::{Begin, memory};
 use sends::Sends;

@@ -14,7 +14,7 @@ use super::set::{ALL, Replay, Set};
 use super::volume::log::{Log, Place};
 use super::volume::map::Shape;
 use super::volume::{Kind, Path, Role, Shared, Table, layer, pass, replay};
-use crate::members::{joined, largest_stripe, sparse, zeroes};
+use crate::members::{attributes, largest_stripe, sparse, zeroes};
 
 /// Largest request that a volume takes at once, bytes; the dispatcher cuts longer ones.
 const IO_BYTES_MAX: u32 = 1 << 20;
@@ -188,7 +188,7 @@ impl RaidGeom {
             let (bytes, offset) = largest_stripe(t, &members);
             (bytes, offset.saturating_add(first).checked_rem(bytes).unwrap_or(0))
         });
-        let mut attrs = joined(t, &members);
+        let mut attrs = attributes(t, &members);
         // Copies must be deleted by all; a row's parity must follow, as it does for zeroes.
         let deletes = |p: &ProviderId| match shape.parities() {
             0 => t.attr(*p, "GEOM::candelete") == Some(Attr::Int(1)),

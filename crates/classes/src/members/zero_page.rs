@@ -15,7 +15,7 @@ thread_local! {
 }
 
 /// [`BLANK`] zeroes, taken once. `None` when the system has no memory for them.
-pub(crate) fn blank() -> Option<Segs> {
+pub(crate) fn zero_page() -> Option<Segs> {
     ZEROES.with(|cell| {
         if cell.get().is_none() {
             let pool = Pool::new(PoolConfig { limit_bytes: POOL_BYTES });

@@ -3,8 +3,8 @@
 use bio::Errno;
 use geom::{Access, ConsumerId, Error, GeomId, Grade, ProviderId, Topology};
 
+use super::assemble::{Found, Judged, judge};
 use super::book::Book;
-use super::found::{Found, Judged, judge};
 use super::geom::{Attached, Job, RaidGeom, Told};
 use super::model::{Array, DiskState, Identity, Volume, VolumeState};
 use super::records::{self};

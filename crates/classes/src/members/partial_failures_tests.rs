@@ -1,4 +1,4 @@
-use super::court::Court;
+use super::partial_failures::Court;
 
 #[test]
 fn c1_a_member_that_stays_refuses_who_has_only_entered() {

@@ -21,9 +21,9 @@ use bio::Op;
 use bio::sync::{Mutex, MutexGuard};
 use geom::Edge;
 
-use super::hands::{Ask, Manner, ask, more};
 use super::rows::Rows;
 use super::shared::{Leaves, Table};
+use super::task_util::{Ask, Manner, ask, more};
 
 /// Pieces of parity that may be owed before writes to rows end with EIO, each of a window at most;
 /// those that are under way may add theirs.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bio::{BioId, Origin, Ticket};
 
 use super::clients::Classify;
-use super::hub::{Arrival, Hub, Manner, algorithm};
+use super::queue::{Arrival, Hub, Manner, algorithm};
 
 fn hub(name: &str, options: &[(&str, u64)], cores: usize) -> Hub {
     let options: Vec<(String, u64)> = options.iter().map(|(k, v)| (k.to_string(), *v)).collect();

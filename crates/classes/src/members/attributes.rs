@@ -4,7 +4,7 @@ use bio::Attr;
 use geom::{ProviderId, Topology};
 
 /// Attributes of a geom with several members (those that FreeBSD loses on the way).
-pub(crate) fn joined(topology: &Topology, members: &[ProviderId]) -> Vec<(&'static str, Attr)> {
+pub(crate) fn attributes(topology: &Topology, members: &[ProviderId]) -> Vec<(&'static str, Attr)> {
     let int = |p: &ProviderId, name| match topology.attr(*p, name) {
         Some(Attr::Int(n)) => Some(n),
         _ => None,

@@ -25,9 +25,9 @@ use bio::Errno;
 use super::{Access, GeomId, ProviderId, Topology};
 use crate::class::{Geom, Local};
 use crate::core::Core;
+use crate::health::Grade;
 use crate::layer::Edge;
 use crate::switchboard::Word;
-use crate::trouble::Grade;
 
 /// Writes the metadata at the end of a provider, through the edge, and makes it durable. It reads
 /// the end first, which may have changed since the tasting.

@@ -2,10 +2,10 @@
 
 use bio::{Errno, Op, Segs, parity};
 
-use super::hands::{Ask, Manner, add, ask, bit, blocks, copy, part, scale, sums};
 use super::map::Row;
 use super::rows::{Rows, Window};
 use super::shared::Table;
+use super::task_util::{Ask, Manner, add, ask, bit, blocks, copy, part, scale, sums};
 
 /// Contents of a window, by slot; and memory that is still free.
 pub(super) struct Contents {

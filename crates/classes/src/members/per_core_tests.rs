@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::lanes::{Lanes, Own};
+use super::per_core::{Lanes, Own};
 
 #[derive(Default)]
 struct One {
